@@ -1,0 +1,138 @@
+"""Collectives over flat NumPy buffers that outlive their members."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ft import mpi
+from ft.cards import card, label, read_card
+from ft.errors import UsageError
+from ft.numbered import Numbered, Operation
+from ft.records import Gathered
+from ft.world import Member, World
+
+__all__ = ["Communicator"]
+
+
+class Communicator(Numbered):
+    """Collectives over the living ranks.
+
+    Unless said otherwise a method is *collective*: every member must call it, in
+    the same order, from one thread at a time. :meth:`allreduce`, whose input is
+    work that the dead no longer do, raises :class:`PeerFailure`: the caller then
+    calls :meth:`recover`, adds the missing work and makes it again under the same
+    number. The others recover by themselves; ``listeners`` hear of every recovery.
+    """
+
+    @classmethod
+    def start(cls) -> Communicator:
+        """Initialise MPI and meet the others; collective over MPI_COMM_WORLD.
+
+        A rank that dies before everybody has met is simply not a member.
+
+        Raises:
+            Unrecoverable: no MPI, or a rank died during the start without ULFM.
+        """
+        # COMM_WORLD itself, not a copy: when a rank dies while a communicator is made,
+        # Open MPI 5.0.11 may crash the others, and so early nobody has a checkpoint.
+        comm = mpi.load().COMM_WORLD
+        rank = comm.Get_rank()
+        strangers = tuple(Member(rank=r, host="", pid=0) for r in range(comm.Get_size()))
+        self = cls(comm, World(members=strangers, rank=rank))
+        self._done = -1  # the meeting is operation 0
+        cards = self.allgather(card(Member(rank=rank, host=socket.gethostname(), pid=os.getpid())))
+        self._world = replace(
+            self._world,
+            members=tuple(read_card(m.rank, cards[m.rank]) for m in self._world.members),
+        )
+        return self
+
+    def allreduce(
+        self, send: np.ndarray, recv: np.ndarray, *, valid: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Sum *send* over the members into *recv*, out of place.
+
+        Both are contiguous, of one shape and dtype, and do not overlap. *send*
+        is only read; *recv* must not be written before the next operation is
+        complete, because a peer may still need the result from here. *valid()* says
+        whether *recv* can be right, for example from a 1 that every rank adds; a sum
+        that is not counts as one that failed.
+        """
+        if send.shape != recv.shape or send.dtype != recv.dtype:
+            raise UsageError(
+                "allreduce wants a send and a receive buffer of one shape and dtype. "
+                f"Received: {send.dtype}{send.shape} and {recv.dtype}{recv.shape}"
+            )
+        # MPI returns at once from an empty reduction, and ranks would drift apart.
+        self.attempt(
+            recv,
+            lambda comm: comm.Allreduce(send, recv) if recv.size else comm.Barrier(),
+            valid,
+        )
+
+    def broadcast(self, buffer: np.ndarray) -> None:
+        """Copy the leader's contiguous *buffer* into everybody's.
+
+        When the leader dies on the way, the next leader's content counts.
+        Recovers by itself; never raises :class:`PeerFailure`.
+        """
+        own = buffer.copy() if self._world.size > 1 else buffer
+
+        def call(comm: Any) -> None:
+            np.copyto(buffer, own)  # a leader that died may have written a part of it
+            comm.Bcast(buffer, root=0)
+            comm.Barrier()  # nobody may run ahead by more than one operation
+
+        self.insist(lambda: Operation(buffer, call))
+
+    def allgather(self, send: np.ndarray) -> Gathered:
+        """Everybody's *send* (one shape and dtype everywhere), one row a member.
+
+        Members that die on the way may or may not have a row, alike on all ranks.
+        Recovers by itself; never raises :class:`PeerFailure`.
+        """
+        body = np.frombuffer(np.asarray(send).tobytes(), np.uint8)
+        ranks = self._world.ranks
+        rows = np.empty(0, np.uint8)
+
+        def make() -> Operation:
+            # Each row carries its rank: with a death on the way, MPI may report success and
+            # leave zeros where rows should be.
+            nonlocal ranks, rows
+            ranks = self._world.ranks
+            mine = np.concatenate([label(self._world.rank), body])
+            rows = np.empty((len(ranks), mine.size), np.uint8)
+            labels = np.stack([label(rank) for rank in ranks])
+            return Operation(
+                rows,
+                lambda comm: comm.Allgather(mine, rows),
+                lambda: bool((rows[:, : labels.shape[1]] == labels).all()),
+            )
+
+        self.insist(make)
+        start = label(0).size
+        content = np.ascontiguousarray(rows[:, start:]).reshape(-1).view(np.asarray(send).dtype)
+        return Gathered(ranks=ranks, rows=content.reshape(len(ranks), *np.shape(send)))
+
+    def barrier(self) -> None:
+        """Return when every living member has entered. Recovers by itself."""
+        self.insist(lambda: Operation(np.empty(0, np.uint8), lambda comm: comm.Barrier()))
+
+    def agree(self, flag: bool) -> bool:
+        """Whether *flag* is true on every living member; equal everywhere. Recovers by itself."""
+
+        mine = np.array([bool(flag)], np.int64)
+
+        def make() -> Operation:
+            # Not MPI's own Agree: a revoke does not end it, and it would pair with
+            # the agreement inside the Shrink of a rank that is one operation behind.
+            result = np.zeros(1, np.int64)
+            return Operation(result, lambda comm: comm.Allreduce(mine, result, op=self._mpi.MIN))
+
+        return bool(self.insist(make)[0])

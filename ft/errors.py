@@ -1,0 +1,63 @@
+"""Everything that ``ft`` raises.
+
+::
+
+    FtError
+    +-- PeerFailure          a peer broke: recover() and go on
+    +-- ClosedError          this communicator was left: nothing more can be done with it
+    +-- Unrecoverable        the MPI library cannot repair: the run must be started again
+    +-- UsageError           (also ValueError) what the caller asked for is wrong
+        +-- FaultSyntaxError a fault given as text is not one
+    InjectedFault            (RuntimeError) a fault of kind "raise": a bug in user code, on purpose
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ClosedError",
+    "FaultSyntaxError",
+    "FtError",
+    "InjectedFault",
+    "PeerFailure",
+    "Unrecoverable",
+    "UsageError",
+]
+
+
+class FtError(Exception):
+    """Base of every error raised on purpose by this package."""
+
+
+class PeerFailure(FtError):
+    """A collective did not complete because a peer died or revoked the communicator.
+
+    Nothing the caller passed in was changed, except the receive buffer, whose
+    content is undefined. Every surviving rank gets this error, in this operation
+    or in the one after it; every one of them must call
+    :meth:`ft.Communicator.recover` next.
+    """
+
+    def __init__(self, operation: int, cause: str) -> None:
+        super().__init__(f"operation {operation} did not complete: {cause}")
+        self.operation = operation
+        self.cause = cause
+
+
+class ClosedError(FtError):
+    """The communicator was left by :meth:`ft.Communicator.leave`."""
+
+
+class Unrecoverable(FtError):
+    """A peer died and this MPI has no ULFM, or it was not switched on."""
+
+
+class UsageError(FtError, ValueError):
+    """The caller's argument is wrong; nothing was communicated."""
+
+
+class FaultSyntaxError(UsageError):
+    """A fault given as text could not be understood; the message names the part."""
+
+
+class InjectedFault(RuntimeError):
+    """Raised inside the step by a fault of kind ``raise``, standing for a bug in user code."""

