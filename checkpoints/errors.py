@@ -1,0 +1,98 @@
+"""What can go wrong with a checkpoint.
+
+::
+
+    CheckpointError
+    ├── InvalidSnapshot (ValueError)       your input: something in it cannot be saved
+    ├── DamagedSnapshot                    the file is not what was written: cut, flipped bits
+    ├── IncompatibleSnapshot (ValueError)  the file is whole, but this version must not read it
+    ├── SnapshotNotFound (FileNotFoundError)
+    └── StorageError (OSError)             the directory: full, read-only, vanished, not yours
+
+Every message is one line: what was wanted, what was received, what to do.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+__all__ = [
+    "CheckpointError",
+    "DamagedSnapshot",
+    "IncompatibleSnapshot",
+    "InvalidSnapshot",
+    "SnapshotNotFound",
+    "StorageError",
+]
+
+
+class CheckpointError(Exception):
+    """The root: whatever this package raises about checkpoints."""
+
+
+class InvalidSnapshot(CheckpointError, ValueError):
+    """What was given to be saved has a name, type or shape that no file can hold."""
+
+
+class DamagedSnapshot(CheckpointError):
+    """The bytes of a file differ from those that were written. Has `path` and `reason`."""
+
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = os.fspath(path)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            "an undamaged snapshot was wanted. "
+            f"Received: path={self.path!r}, {self.reason}. Use an older one."
+        )
+
+
+class IncompatibleSnapshot(CheckpointError, ValueError):
+    """An undamaged file that this version refuses to read. Has `path` and `reason`."""
+
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = os.fspath(path)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            "a snapshot that this version can read was wanted. "
+            f"Received: path={self.path!r}, {self.reason}. "
+            "Use the software that wrote it, or move the file away."
+        )
+
+
+class SnapshotNotFound(CheckpointError, FileNotFoundError):
+    """The named file does not exist."""
+
+
+class StorageError(CheckpointError, OSError):
+    """The operating system refused. The OSError is the `__cause__`; `errno` is its number."""
+
+
+_ADVICE = {
+    errno.ENOSPC: "Free some space or choose another directory",
+    errno.EDQUOT: "Free some space or choose another directory",
+    errno.EFBIG: "Raise the limit on file sizes or choose another directory",
+    errno.EACCES: "Choose a directory that this user may use",
+    errno.EPERM: "Choose a directory that this user may use",
+    errno.EROFS: "Choose a directory that is not read-only",
+    errno.ENOENT: "The directory has vanished: mount or create it again",
+    errno.ESTALE: "The directory has vanished: mount or create it again",
+    errno.ENOTDIR: "Choose a path that is a directory",
+    errno.EBUSY: "Another save of this step is going on: wait for it",
+    errno.EEXIST: "Choose a path that is a directory",
+}
+
+
+def storage_error(wanted: str, path: str | os.PathLike[str], error: OSError) -> StorageError:
+    """Make the one-line StorageError for an OSError; raise it `from error`."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    advice = _ADVICE.get(error.errno or 0, "Check the file system")
+    problem = StorageError(f"{wanted}. Received: path={os.fspath(path)!r}, {reason}. {advice}.")
+    problem.errno = error.errno
+    return problem

@@ -1,0 +1,129 @@
+"""Files in the directory of a store: names, atomic publishing, temporaries of the dead."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from checkpoints.retention import is_stale
+
+_SNAPSHOT = re.compile(r"step-(\d{9,18})\.h5")
+_TEMPORARY = re.compile(r"step-\d{9,18}\.h5\.([A-Za-z0-9_-]+)\.(\d{1,10})\.tmp")
+
+#: Temporaries that this process is writing now: its own id says nothing about leftovers of a
+#: former process with the same id, which is the rule in containers.
+_writing: set[str] = set()
+_writing_lock = threading.Lock()
+
+
+def file_name(step: int) -> str:
+    """The name of the snapshot of a step: ``step-000000123.h5``."""
+    return f"step-{step:09d}.h5"
+
+
+def step_of(name: str) -> int | None:
+    """The step in the name of a file; None if it is not the name of a snapshot."""
+    match = _SNAPSHOT.fullmatch(name)
+    if match is None or name != file_name(int(match[1])):
+        return None
+    return int(match[1])
+
+
+def publish(path: Path, pieces: Iterable[memoryview]) -> None:
+    """Write a file so that its name only ever means all of these bytes, safely on the disk.
+
+    Aside, synchronised, renamed, and the directory synchronised. On any error the temporary
+    is removed and what the name meant before is untouched.
+
+    Raises:
+        OSError: from the operating system.
+    """
+    temporary = path.with_name(f"{path.name}.{_host()}.{os.getpid()}.tmp")
+    with _marked(temporary.name), contextlib.ExitStack() as undo:
+        # Our own, of an earlier attempt after which even the removal failed.
+        _remove_quietly(temporary)
+        with temporary.open("xb", buffering=0) as file:
+            undo.callback(_remove_quietly, temporary)
+            for piece in pieces:
+                done = 0
+                while done < len(piece):
+                    done += file.write(piece[done:])
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        undo.pop_all()
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make renames and removals in a directory durable, where the file system can."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def remove_stale(directory: Path) -> list[str]:
+    """Remove temporaries whose writer is gone. Returns their names.
+
+    Raises:
+        OSError: the directory cannot be listed. Files that cannot be removed are left.
+    """
+    removed = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match is None or entry.name in _writing:
+                continue
+            with contextlib.suppress(OSError):
+                if is_stale(
+                    same_host=match[1] == _host(),
+                    process_alive=_is_other_process(int(match[2])),
+                    age_s=time.time() - entry.stat(follow_symlinks=False).st_mtime,
+                ):
+                    Path(entry.path).unlink()
+                    removed.append(entry.name)
+    return removed
+
+
+def _is_other_process(process: int) -> bool:
+    if not 0 < process < 2**31 or process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", os.uname().nodename) or "host"
+
+
+@contextlib.contextmanager
+def _marked(name: str) -> Iterator[None]:
+    with _writing_lock:
+        if name in _writing:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), name)
+        _writing.add(name)
+    try:
+        yield
+    finally:
+        with _writing_lock:
+            _writing.discard(name)
+
+
+def _remove_quietly(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

@@ -1,0 +1,78 @@
+"""A file in memory that holds the HDF5 metadata and only pretends to hold the arrays.
+
+The HDF5 library works on this object and never on a disk. So its locks do not matter on network
+file systems; a full disk, after which it cannot close a file (h5py issues 914 and 1120), is met
+by plain writes alone; and the arrays go from their memory to the disk without a copy.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+
+Buffer = bytes | bytearray | memoryview
+
+
+class MetadataImage(io.RawIOBase):
+    """What h5py asks of a file-like object: bytes below `limit` are held, others dropped.
+
+    Attributes:
+        data: the bytes held, from 0 on; those behind them read as zeros.
+        limit: writes from here on are only noted in `dropped`. None: all are held.
+        dropped: (first, end) of the writes that were not held.
+        end: length of the pretended file.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = bytearray()
+        self.limit: int | None = None
+        self.dropped: list[tuple[int, int]] = []
+        self.end = 0
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self.end}[whence]
+        self._place = start + offset
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]
+        target = memoryview(buffer).cast("B")
+        found = self.data[self._place : self._place + len(target)]
+        target[: len(found)] = found
+        target[len(found) :] = bytes(len(target) - len(found))
+        self._place += len(target)
+        return len(target)
+
+    def write(self, buffer: Buffer) -> int:  # type: ignore[override]
+        source = memoryview(buffer).cast("B")
+        first, end = self._place, self._place + len(source)
+        if self.limit is not None and end > self.limit:
+            self.dropped.append((max(first, self.limit), end))
+            source = source[: max(self.limit - first, 0)]
+        if len(source):
+            self.data.extend(bytes(max(first - len(self.data), 0)))
+            self.data[first : first + len(source)] = source
+        self._place = end
+        self.end = max(self.end, end)
+        return end - first
+
+    def truncate(self, size: int | None = None) -> int:
+        self.end = self._place if size is None else size
+        del self.data[self.end :]
+        return self.end
+
+    def flush(self) -> None:
+        """Nothing is buffered."""

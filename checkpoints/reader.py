@@ -1,0 +1,134 @@
+"""The bytes of a file -> Snapshot, with every byte checked and nothing executed or followed.
+
+The order matters: the seal, the length, the digest of the index, the manifest; memory for
+arrays is allocated only when their sizes together are those of the file; each array is read
+straight into its place and its CRC compared. The HDF5 library is not used (see `manifest`).
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import zlib
+from typing import Any
+
+import numpy as np
+
+from checkpoints.dtypes import Array, from_storage
+from checkpoints.errors import (
+    DamagedSnapshot,
+    IncompatibleSnapshot,
+    SnapshotNotFound,
+    storage_error,
+)
+from checkpoints.manifest import SECTIONS, TEXT, Entry, MalformedManifest, parse_manifest
+from checkpoints.seal import SIZE, parse_seal
+from checkpoints.snapshot import Snapshot
+
+PathLike = str | os.PathLike[str]
+
+
+def read_snapshot(path: PathLike) -> Snapshot:
+    """Read a file and check every byte of it. A read-only file system suffices.
+
+    Raises:
+        SnapshotNotFound: there is no such file.
+        DamagedSnapshot: the bytes are not those that were written.
+        IncompatibleSnapshot: undamaged, but of a newer format, or not a snapshot at all.
+        StorageError: the file cannot be opened or read.
+    """
+    try:
+        with open(path, "rb", 0, opener=_opener) as file:
+            return _read(path, file)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise SnapshotNotFound(
+            f"an existing snapshot was wanted. Received: path={os.fspath(path)!r}. "
+            "Check the name of the file."
+        ) from error
+    except IsADirectoryError as error:
+        raise DamagedSnapshot(path, "not a regular file") from error
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise DamagedSnapshot(path, "the medium cannot give its bytes back") from error
+        raise storage_error("a readable snapshot was wanted", path, error) from error
+
+
+def _opener(path: str, flags: int) -> int:
+    # A named pipe must not make this wait for a writer.
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _read(path: PathLike, file: io.FileIO) -> Snapshot:
+    entries = _entries(path, file)
+    arrays = []
+    for entry in entries:
+        data = _next_bytes(path, file, entry.nbytes)
+        if zlib.crc32(data.data) != entry.crc32:
+            raise DamagedSnapshot(path, f"{entry.section}[{entry.name!r}] differs from its crc32")
+        arrays.append(_array(path, entry, data))
+    return _snapshot(path, list(zip(entries, arrays, strict=True)))
+
+
+def _entries(path: PathLike, file: io.FileIO) -> list[Entry]:
+    """Check all that lies before the arrays, and leave the file at the first of them."""
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise DamagedSnapshot(path, "not a regular file")
+    if status.st_size < SIZE:
+        raise DamagedSnapshot(path, f"only {status.st_size} bytes")
+    seal = parse_seal(_next_bytes(path, file, SIZE).tobytes())
+    if seal is None:
+        raise DamagedSnapshot(path, "its first 512 bytes are not those of a snapshot")
+    if seal.file_bytes != status.st_size:
+        raise DamagedSnapshot(path, f"{status.st_size} of {seal.file_bytes} bytes")
+    if not SIZE <= seal.manifest_start <= seal.manifest_end <= status.st_size:
+        raise DamagedSnapshot(path, "its manifest lies outside the file")
+    index = _next_bytes(path, file, seal.manifest_end - SIZE)
+    if seal.digest_of(index.data) != seal.digest:
+        raise DamagedSnapshot(path, "its metadata differ from their digest")
+    try:
+        entries = parse_manifest(index[seal.manifest_start - SIZE :].tobytes())
+    except MalformedManifest as error:
+        raise IncompatibleSnapshot(path, str(error)) from error
+    if seal.manifest_end + sum(entry.nbytes for entry in entries) != status.st_size:
+        raise IncompatibleSnapshot(path, "its arrays do not fill the file")
+    return entries
+
+
+def _next_bytes(path: PathLike, file: io.FileIO, nbytes: int) -> Array:
+    data = np.empty(nbytes, np.uint8)
+    view, done = data.data, 0
+    while done < nbytes:
+        count = file.readinto(view[done:])
+        if not count:
+            raise DamagedSnapshot(path, "it was cut while it was read")
+        done += count
+    return data
+
+
+def _array(path: PathLike, entry: Entry, data: Array) -> Array:
+    if entry.dtype == TEXT:
+        return data
+    if entry.dtype == "bool" and data.size and data.max() > 1:
+        raise IncompatibleSnapshot(path, f"{entry.section}[{entry.name!r}] is not boolean")
+    return from_storage(data.view(entry.storage).reshape(entry.shape), entry.dtype)
+
+
+def _snapshot(path: PathLike, arrays: list[tuple[Entry, Array]]) -> Snapshot:
+    (_, text), *rest = arrays
+    sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    for entry, array in rest:
+        sections[entry.section][entry.name] = array
+    cursor = sections.pop("cursor")
+    if any(array.dtype != np.int64 or array.shape != () for array in cursor.values()):
+        raise IncompatibleSnapshot(path, "its cursor holds other things than integers")
+    try:
+        return Snapshot(
+            architecture=text.tobytes().rstrip(b"\0").decode(),
+            cursor={name: int(array) for name, array in cursor.items()},
+            **sections,
+        )
+    except ValueError as error:
+        raise IncompatibleSnapshot(path, " ".join(str(error).split())[:200]) from error

@@ -1,0 +1,135 @@
+"""What is saved of a training run, and nothing about the ranks that ran it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from checkpoints.dtypes import Array, stored_name
+from checkpoints.errors import InvalidSnapshot
+from checkpoints.names import name_problem
+
+#: HDF5 knows no more dimensions.
+MAX_DIMENSIONS = 32
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Snapshot:
+    """The state of training between two steps.
+
+    The mappings keep their order. Arrays are held, not copied: they must not change until a
+    save has returned. NumPy scalars become arrays of shape ().
+
+    Attributes:
+        weights: variables of the model, by path; names may contain "/".
+        optimizer: variables of the optimizer (slots, iterations, loss scale), by path.
+        cursor: where training stands; int64 range. `step` (>= 0) is required and names the
+            file; by custom also `seed`, `fit`, `epoch` and `samples` (of the epoch, used).
+        architecture: the model as JSON text; may be empty.
+        extra: other arrays, such as the states of metrics.
+
+    Raises:
+        InvalidSnapshot: a name, type, shape or number that no file can hold.
+    """
+
+    weights: Mapping[str, Array]
+    cursor: Mapping[str, int]
+    optimizer: Mapping[str, Array] = field(default_factory=dict)
+    architecture: str = ""
+    extra: Mapping[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for section in ("weights", "optimizer", "extra"):
+            arrays = {
+                name: _checked_array(section, name, value)
+                for name, value in getattr(self, section).items()
+            }
+            object.__setattr__(self, section, MappingProxyType(arrays))
+        cursor = {name: _checked_count(name, value) for name, value in self.cursor.items()}
+        object.__setattr__(self, "cursor", MappingProxyType(cursor))
+        if cursor.get("step", -1) < 0:
+            raise InvalidSnapshot(
+                "a cursor with a step >= 0 was wanted. "
+                f"Received: cursor={cursor}. Add the count of training steps."
+            )
+        _check_text(self.architecture)
+
+    def __repr__(self) -> str:
+        return (
+            f"Snapshot(cursor={dict(self.cursor)}, weights={len(self.weights)} arrays, "
+            f"optimizer={len(self.optimizer)} arrays, extra={len(self.extra)} arrays, "
+            f"{self.nbytes} bytes)"
+        )
+
+    @property
+    def step(self) -> int:
+        """Training steps done, from 0."""
+        return self.cursor["step"]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        sections = (self.weights, self.optimizer, self.extra)
+        return sum(array.nbytes for section in sections for array in section.values())
+
+
+def _checked_array(section: str, name: object, value: object) -> Array:
+    _check_name(section, name)
+    if type(value) not in (np.ndarray, np.memmap) and not isinstance(value, np.generic):
+        raise InvalidSnapshot(
+            f"a NumPy array was wanted for {section}[{name!r}]. "
+            f"Received: {type(value).__name__}. Convert it with numpy.asarray."
+        )
+    array: np.ndarray[Any, Any] = np.asarray(value)
+    if stored_name(array.dtype) is None:
+        raise InvalidSnapshot(
+            f"numbers or booleans were wanted for {section}[{name!r}]. "
+            f"Received: dtype={array.dtype}. Convert it first."
+        )
+    if array.ndim > MAX_DIMENSIONS:
+        raise InvalidSnapshot(
+            f"at most {MAX_DIMENSIONS} dimensions were wanted for {section}[{name!r}]. "
+            f"Received: ndim={array.ndim}. Reshape it first."
+        )
+    return array
+
+
+def _checked_count(name: object, value: object) -> int:
+    _check_name("cursor", name)
+    if not isinstance(value, (int, np.integer)) or not -(2**63) <= int(value) < 2**63:
+        raise InvalidSnapshot(
+            f"an integer of 64 bits was wanted for cursor[{name!r}]. "
+            f"Received: {value!r} ({type(value).__name__}). Put other values into extra."
+        )
+    return int(value)
+
+
+def _check_name(section: str, name: object) -> None:
+    problem = name_problem(name)
+    if problem:
+        shown = repr(name) if len(repr(name)) < 100 else repr(name)[:97] + "..."
+        raise InvalidSnapshot(f"{problem}. Received: {section}[{shown}]. Rename it.")
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidSnapshot(
+            "the architecture as JSON text was wanted. "
+            f"Received: {type(text).__name__}. Use json.dumps."
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidSnapshot(
+            "an architecture of valid Unicode was wanted. "
+            "Received: lone surrogates. Use json.dumps(..., ensure_ascii=True)."
+        ) from None
+    if "\0" in text:
+        raise InvalidSnapshot(
+            "an architecture without NUL characters was wanted. "
+            "Received: a NUL. Use json.dumps, which escapes them."
+        )

@@ -1,0 +1,124 @@
+"""Snapshot -> the bytes of a file, as buffers in the order of the file. Touches no disk."""
+
+from __future__ import annotations
+
+import platform
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import h5py
+import numpy as np
+
+from checkpoints.dtypes import Array, stored_name, to_storage
+from checkpoints.errors import InvalidSnapshot
+from checkpoints.hdf5 import DataSet, metadata_of
+from checkpoints.manifest import (
+    ARCHITECTURE,
+    FORMAT,
+    SECTIONS,
+    TEXT,
+    VERSION,
+    Entry,
+    content_digest,
+    render_manifest,
+)
+from checkpoints.names import link_paths
+from checkpoints.seal import make_seal
+from checkpoints.snapshot import Snapshot
+
+MAX_SOFTWARE_BYTES = 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """An array: its line in the manifest, its data set, its bytes (uint8, one dimension)."""
+
+    entry: Entry
+    dataset: DataSet
+    data: Array
+
+
+def encode(snapshot: Snapshot, *, software: Mapping[str, str] | None = None) -> list[memoryview]:
+    """The file of a snapshot, in pieces to be written one after the other.
+
+    The pieces of arrays are views of the snapshot's own memory (copies only of arrays that are
+    not C-contiguous or not little-endian), so they must not change before they are written.
+
+    Args:
+        software: names and versions to note beside those of Python, NumPy, h5py and HDF5.
+
+    Raises:
+        InvalidSnapshot: the text about the software is longer than 2048 bytes.
+    """
+    parts = [_architecture(snapshot.architecture), *_arrays(snapshot)]
+    entries = [part.entry for part in parts]
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    versions = _software_line(software or {})
+    manifest = render_manifest(entries, created=created, software=versions)
+    metadata = metadata_of(
+        [DataSet(path="manifest", nbytes=len(manifest)), *(part.dataset for part in parts)],
+        root={
+            "format": FORMAT,
+            "format_version": VERSION,
+            "created": created,
+            "software": versions,
+            "content": content_digest(entries),
+        },
+        groups={name: {"description": text} for name, text in SECTIONS.items()},
+    )
+    seal = make_seal(metadata, manifest, array_bytes=sum(part.data.size for part in parts))
+    head = [memoryview(seal.block()), metadata, memoryview(manifest)]
+    return [*head, *(part.data.data for part in parts if part.data.size)]
+
+
+def _arrays(snapshot: Snapshot) -> Iterator[_Part]:
+    cursor = {name: np.array(value, np.int64) for name, value in snapshot.cursor.items()}
+    for section in SECTIONS:
+        arrays = cursor if section == "cursor" else getattr(snapshot, section)
+        paths = dict(zip(arrays, link_paths(arrays), strict=True))
+        for position, (name, array) in enumerate(arrays.items()):
+            stored = to_storage(array)
+            data = stored.reshape(-1).view(np.uint8)
+            entry = Entry(
+                section=section,
+                name=name,
+                dtype=stored_name(array.dtype) or "",
+                shape=stored.shape,
+                crc32=zlib.crc32(data.data),
+            )
+            dataset = DataSet(
+                path=f"{section}/{paths[name]}",
+                nbytes=data.size,
+                dtype=stored.dtype,
+                shape=stored.shape,
+                attributes={"dtype": entry.dtype, "position": position, "crc32": entry.crc32},
+            )
+            yield _Part(entry=entry, dataset=dataset, data=data)
+
+
+def _architecture(text: str) -> _Part:
+    # HDF5 has no strings of no bytes: empty text is one NUL.
+    data = np.frombuffer(text.encode() or b"\0", np.uint8)
+    entry = Entry(
+        section=ARCHITECTURE, name="", dtype=TEXT, shape=data.shape, crc32=zlib.crc32(data.data)
+    )
+    dataset = DataSet(path=ARCHITECTURE, nbytes=data.size, attributes={"crc32": entry.crc32})
+    return _Part(entry=entry, dataset=dataset, data=data)
+
+
+def _software_line(software: Mapping[str, str]) -> str:
+    known = {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "h5py": h5py.__version__,
+        "hdf5": h5py.version.hdf5_version,
+    }
+    line = ", ".join(f"{name} {version}" for name, version in {**known, **software}.items())
+    if len(line.encode()) > MAX_SOFTWARE_BYTES or "\0" in line:
+        raise InvalidSnapshot(
+            f"at most {MAX_SOFTWARE_BYTES} bytes of text about the software were wanted. "
+            f"Received: {len(line.encode())} bytes. Name fewer packages."
+        )
+    return line
