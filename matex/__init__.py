@@ -1,0 +1,85 @@
+"""matex: data-parallel Keras training that outlives its ranks.
+
+``matex run -n 4 train.py`` runs an unchanged Keras script on four ranks. A script
+that is started by mpiexec or srun itself can ask for the same by
+
+::
+
+    import matex
+    matex.init()
+
+before it builds its model. Nothing happens at import.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matex.errors import (
+    HooksError,
+    InputError,
+    MatexError,
+    NonFiniteGradients,
+    ReplicasDiverged,
+    TrainingError,
+    Unsupported,
+)
+
+__all__ = [
+    "HooksError",
+    "InputError",
+    "MatexError",
+    "NonFiniteGradients",
+    "ReplicasDiverged",
+    "TrainingError",
+    "Unsupported",
+    "init",
+    "is_initialized",
+    "rank",
+    "size",
+]
+
+__version__ = "0.1.0"
+
+
+def init(**options: Any) -> None:
+    """Attach this process to Keras and meet the other ranks; collective, before the model is built.
+
+    A second call, or a call in a script that ``matex run`` started, does nothing.
+    The end of the program waits for the other ranks.
+
+    Args:
+        options: fields of :class:`matex.config.Config`; what is not given is taken
+            from ``MATEX_<FIELD>`` in the environment.
+
+    Raises:
+        InputError: an option is wrong, or TensorFlow is missing.
+        HooksError: Keras could not be attached to.
+        ft.Unrecoverable: MPI is missing.
+    """
+    from matex import process
+    from matex.config import Config
+
+    if process.runtime is None:
+        process.meet(Config.from_environment(**options)).start()
+
+
+def is_initialized() -> bool:
+    """Whether this process takes part in a run. Local."""
+    from matex import process
+
+    return process.runtime is not None
+
+
+def rank() -> int:
+    """This process's original rank, which never changes. Local; 0 outside a run."""
+    from matex import process
+
+    return 0 if process.runtime is None else process.runtime.run.communicator.world.rank
+
+
+def size() -> int:
+    """How many ranks are alive. Local; 1 outside a run."""
+    from matex import process
+
+    return 1 if process.runtime is None else process.runtime.run.communicator.world.size

@@ -1,0 +1,93 @@
+"""One frozen configuration; this is the only module that reads the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import ft
+from matex.errors import InputError
+
+__all__ = ["Config"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What a run is told from outside. All ranks must be given equal values.
+
+    Args:
+        report: directory for events, logs and the summary; none are written without it.
+        checkpoint: directory of checkpoints; a run continues from the newest valid one in it.
+        checkpoint_every: steps between checkpoints inside an epoch; 0 means at epoch ends only.
+        keep: how many checkpoints are kept.
+        seed: seeds Keras, NumPy and Python before the script runs, alike on all ranks.
+        inject: faults, as written on the command line.
+        hang_timeout: seconds without progress after which a rank ends itself.
+        threads: TensorFlow threads of a rank; 0 divides the host's cores among its ranks.
+        exchange: how gradients travel; only "host" yet.
+    """
+
+    report: Path | None = None
+    checkpoint: Path | None = None
+    checkpoint_every: int = 0
+    keep: int = 3
+    seed: int = 0
+    inject: tuple[str, ...] = ()
+    hang_timeout: float = 600.0
+    threads: int = 0
+    exchange: str = "host"
+
+    def __post_init__(self) -> None:
+        for name, least in (("checkpoint_every", 0), ("keep", 1), ("seed", 0), ("threads", 0)):
+            if getattr(self, name) < least:
+                raise InputError(
+                    f"{name} must be at least {least}. Received: {name}={getattr(self, name)}"
+                )
+        if not self.hang_timeout > 0:
+            raise InputError(f"hang_timeout must be above 0 seconds. Received: {self.hang_timeout}")
+        if self.exchange != "host":
+            raise InputError(f"exchange must be 'host'. Received: exchange={self.exchange!r}")
+        _ = self.faults
+
+    @property
+    def faults(self) -> tuple[ft.Fault, ...]:
+        """The injected faults, parsed."""
+        return tuple(ft.parse_fault(text) for text in self.inject)
+
+    @classmethod
+    def from_environment(cls, **given: Any) -> Config:
+        """``MATEX_<FIELD>`` variables, overridden by *given*; ``MATEX_INJECT`` splits at blanks."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            text = os.environ.get(f"MATEX_{field.name.upper()}")
+            if text is not None and field.name not in given:
+                values[field.name] = _read(field.name, text)
+        try:
+            return replace(cls(), **values, **given)
+        except TypeError:
+            known = ", ".join(field.name for field in fields(cls))
+            raise InputError(f"options are {known}. Received: {', '.join(given)}") from None
+
+
+_KINDS: dict[str, Any] = {
+    "report": Path,
+    "checkpoint": Path,
+    "checkpoint_every": int,
+    "keep": int,
+    "seed": int,
+    "inject": lambda text: tuple(text.split()),
+    "hang_timeout": float,
+    "threads": int,
+    "exchange": str,
+}
+
+
+def _read(name: str, text: str) -> Any:
+    try:
+        return _KINDS[name](text)
+    except ValueError:
+        raise InputError(
+            f"environment variable MATEX_{name.upper()} must be a number. Received: {text!r}"
+        ) from None

@@ -1,0 +1,95 @@
+"""The arguments ``x, y, sample_weight`` of fit and evaluate as batches by row number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras import config, tree
+
+from matex.data.arrays import ClassWeights, Table, as_table
+from matex.errors import InputError
+
+__all__ = ["Batches"]
+
+
+class Batches:
+    """Structures of rows, of the form that ``train_step`` gets. Local.
+
+    Args:
+        x: an array-like, or a list, tuple or dict of them, all with the same number of rows.
+        y, sample_weight: the same, or None.
+        class_weight: class number -> weight, in place of sample_weight.
+
+    Raises:
+        Unsupported: something else than arrays.
+        InputError: numbers of rows differ.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        class_weight: Mapping[int, float] | None = None,
+    ) -> None:
+        floatx = config.floatx()
+        if y is None and sample_weight is not None:
+            raise InputError("sample_weight wants y beside it. Received: y=None")
+        self._parts: list[Any] = []
+        counts: dict[str, int] = {}
+        for name, part in (("x", x), ("y", y), ("sample_weight", sample_weight)):
+            if part is not None or name == "x":
+                labels = iter(_labels(name, part))
+                self._parts.append(
+                    tree.map_structure(
+                        lambda leaf, labels=labels: as_table(leaf, next(labels), floatx=floatx),
+                        part,
+                    )
+                )
+                for table in tree.flatten(self._parts[-1]):
+                    counts[f"{name} ({table.shape[0]})"] = table.shape[0]
+        if len(set(counts.values())) > 1:
+            raise InputError(
+                f"all arrays must have the same number of rows. Received: {', '.join(counts)}"
+            )
+        if class_weight:
+            self._parts.append(self._class_weights(class_weight))
+        self.samples: int = next(iter(counts.values()))
+
+    def _class_weights(self, class_weight: Mapping[int, float]) -> ClassWeights:
+        if len(self._parts) != 2 or len(tree.flatten(self._parts[1])) != 1:
+            raise InputError(
+                "class_weight wants one array y and no sample_weight. "
+                f"Received: {len(self._parts)} arguments of x, y, sample_weight"
+            )
+        (y,) = tree.flatten(self._parts[1])
+        return ClassWeights(y, class_weight, np.dtype(config.floatx()))
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """``(x[, y[, sample_weight]])`` as ``tf.TensorSpec`` with a free batch dimension.
+
+        A batch of another size is then no retrace.
+        """
+
+        def spec(table: Table) -> tf.TensorSpec:
+            return tf.TensorSpec((None, *table.shape[1:]), table.dtype)
+
+        return tuple(tree.map_structure(spec, part) for part in self._parts)
+
+    def rows(self, indices: np.ndarray) -> tuple[Any, ...]:
+        """The batch ``(x[, y[, sample_weight]])`` of rows *indices*, as tensors."""
+
+        def read(table: Table) -> tf.Tensor:
+            return tf.constant(table.rows(indices))
+
+        return tuple(tree.map_structure(read, part) for part in self._parts)
+
+
+def _labels(name: str, part: Any) -> list[str]:
+    count = len(tree.flatten(part))
+    return [name] if count == 1 else [f"{name}[{i}]" for i in range(count)]

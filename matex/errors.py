@@ -1,0 +1,54 @@
+"""Everything that ``matex`` raises on purpose.
+
+::
+
+    MatexError
+    +-- InputError          (also ValueError) the caller's input is wrong
+    +-- Unsupported         the script uses something that cannot be trained rightly in parallel
+    +-- HooksError          the hooks into Keras did not take: training would not be parallel
+    +-- TrainingError       the run as a whole cannot go on; every rank raises it alike
+        +-- NonFiniteGradients
+        +-- ReplicasDiverged
+
+``ft`` and ``checkpoints`` have trees of their own.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "HooksError",
+    "InputError",
+    "MatexError",
+    "NonFiniteGradients",
+    "ReplicasDiverged",
+    "TrainingError",
+    "Unsupported",
+]
+
+
+class MatexError(Exception):
+    """Base of every error raised on purpose by this package."""
+
+
+class InputError(MatexError, ValueError):
+    """The caller's input is wrong; the message says what was wanted and what came."""
+
+
+class Unsupported(MatexError):
+    """Refused before training starts rather than trained wrongly in silence."""
+
+
+class HooksError(MatexError):
+    """Keras was not attached to, so ranks would train alone."""
+
+
+class TrainingError(MatexError):
+    """Raised on every rank alike; no weight was changed by the step that raised it."""
+
+
+class NonFiniteGradients(TrainingError):
+    """A rank computed a NaN or an infinity; it was caught before the update."""
+
+
+class ReplicasDiverged(TrainingError):
+    """Ranks that must hold equal weights do not."""

@@ -1,0 +1,145 @@
+"""Evaluation shared among the ranks: metric states are added up, not results averaged."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import ft
+from matex import keras_hooks
+from matex.data import Batches
+from matex.errors import TrainingError, Unsupported
+from matex.partition import Span, assigned, difference
+
+__all__ = ["SharedEvaluation", "make_test_step"]
+
+
+def make_test_step(model: Any, signature: Any) -> Callable[[Any], dict[str, Any]]:
+    """One ``test_step`` on ``(x[, y[, sample_weight]])``: updates metrics, returns results."""
+
+    def run(batch: Any) -> dict[str, Any]:
+        logs: dict[str, Any] = model.test_step(keras_hooks.as_data(batch))
+        return logs
+
+    if model.run_eagerly:
+        return run
+    return tf.function(run, input_signature=(signature,), autograph=False)
+
+
+class SharedEvaluation:
+    """What ``evaluate`` iterates over in place of Keras's own iterator.
+
+    Each rank goes through its part alone; the last step adds the metric states of
+    all, so every rank then holds the metrics of the whole set. The part of a rank
+    that dies is evaluated by the others.
+
+    Args:
+        batches: the whole set.
+        steps: how many batches of it at most.
+        faults: may strike in phase ``validation``.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        batches: Batches,
+        *,
+        batch_size: int,
+        steps: int | None,
+        faults: ft.Injector,
+        watchdog: ft.Watchdog,
+    ) -> None:
+        self._communicator = communicator
+        self._batches = batches
+        self._batch_size = batch_size
+        self._samples = batches.samples if not steps else min(batches.samples, steps * batch_size)
+        self._faults = faults
+        self._watchdog = watchdog
+        self._test_step: tuple[Any, Callable[[Any], dict[str, Any]]] | None = None
+        self._spans: list[Span] = []
+        self._chunks: list[Span] = []
+
+    @property
+    def num_batches(self) -> int:
+        """Steps of this rank: its batches, and at least one."""
+        return max(1, len(self._chunked(self._assigned())))
+
+    def reset(self) -> None:
+        """Keras calls it before each pass."""
+
+    @contextlib.contextmanager
+    def catch_stop_iteration(self) -> Iterator[None]:
+        """Around a pass; nothing here runs out early."""
+        yield
+
+    def __iter__(self) -> Iterator[tuple[int, int, SharedEvaluation]]:
+        self._faults.at("validation")
+        self._spans = self._assigned()
+        self._chunks = self._chunked(self._spans)
+        for step in range(max(1, len(self._chunks))):
+            yield step, step, self
+
+    def run(self, model: Any) -> dict[str, Any]:
+        """The next step; collective where it is the last."""
+        if self._chunks:
+            self._evaluate(model, self._chunks.pop(0))
+        if not self._chunks:
+            self._add_up(model)
+        logs: dict[str, Any] = model.get_metrics_result()
+        return logs
+
+    def _assigned(self) -> list[Span]:
+        pending, world = self._communicator.pending, self._communicator.world
+        return assigned((0, self._samples), pending.expected, pending.lost, world.rank)
+
+    def _chunked(self, spans: list[Span]) -> list[Span]:
+        size = self._batch_size
+        return [(i, min(i + size, hi)) for lo, hi in spans for i in range(lo, hi, size)]
+
+    def _evaluate(self, model: Any, span: Span) -> None:
+        if self._test_step is None or self._test_step[0] is not model:
+            self._test_step = (model, make_test_step(model, self._batches.signature))
+        logs = self._test_step[1](self._batches.rows(np.arange(*span)))
+        if set(logs) != set(model.get_metrics_result()):
+            raise Unsupported(
+                "test_step must return the model's metrics to be shared among ranks. "
+                f"Received: {', '.join(logs)}"
+            )
+        self._watchdog.progress()
+
+    def _add_up(self, model: Any) -> None:
+        communicator = self._communicator
+        while True:
+            mine = [v.numpy().astype(np.float64).reshape(-1) for v in model.metrics_variables]
+            count = sum(hi - lo for lo, hi in self._spans)
+            send = np.concatenate([*mine, [float(count)]])
+            total = np.empty_like(send)
+            try:
+                communicator.allreduce(send, total)
+                break
+            except ft.PeerFailure:
+                if communicator.recover().finished:
+                    break
+                self._take_over(model)
+        if round(total[-1]) != self._samples:
+            raise TrainingError(
+                f"{self._samples} samples were to be evaluated. Received: {total[-1]:.0f}"
+            )
+        parts = np.split(total[:-1], np.cumsum([part.size for part in mine])[:-1])
+        for variable, part in zip(model.metrics_variables, parts, strict=True):
+            variable.assign(part.reshape(variable.shape).astype(variable.numpy().dtype))
+
+    def _take_over(self, model: Any) -> None:
+        """Evaluate what fell to this rank by a death."""
+        wanted = self._assigned()
+        missing = difference(wanted, self._spans)
+        if missing is None:  # a second death moved the pieces: start over
+            model.reset_metrics()
+            missing = wanted
+        for span in self._chunked(missing):
+            self._evaluate(model, span)
+        self._spans = wanted

@@ -1,0 +1,181 @@
+"""The exchange through mpi4py: always available, called from the graph or directly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+import ft
+from matex.errors import TrainingError
+from matex.exchange.layout import ALIGNMENT, Header, Layout, header_of
+
+__all__ = ["HostExchange"]
+
+_BLOCK = 1 << 16  # 256 KB of float32: well inside a core's own cache
+
+
+class HostExchange:
+    """One allreduce a step: packs the parts, sums them out of place, hands the sums back.
+
+    The packed contribution of the running step and the results of the last two
+    are kept: recovery adds the dead rank's work to the first, and hands a result
+    over to who missed it.
+
+    What fails raises, so that the step fails before its update; what it was stays
+    in :attr:`error` (and in ``communicator.failure``), because an exception loses
+    its type on the way through TensorFlow.
+
+    Args:
+        communicator: :meth:`__call__` and :meth:`replay` are collective over its members.
+        layout: of the vector.
+        faults: may strike before, during and after the exchange.
+        check_finite: look for NaN and infinity before they spread.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        layout: Layout,
+        *,
+        faults: ft.Injector,
+        check_finite: bool = True,
+    ) -> None:
+        self.layout = layout
+        self._communicator = communicator
+        self._faults = faults
+        self._check_finite = check_finite
+        self._send = _aligned(layout)
+        self._send_views = layout.views(self._send)
+        results = [_aligned(layout), _aligned(layout)]
+        self._results = [(vector, layout.views(vector)) for vector in results]
+        self._operation = 0
+        self._began = time.perf_counter()
+        self.expected = (0, 0)
+        self.spoiled: np.ndarray | None = None
+        self.error: BaseException | None = None
+        self.seconds = 0.0
+
+    @property
+    def local(self) -> np.ndarray:
+        """This rank's contribution to the running step; not to be written."""
+        return self._send
+
+    @property
+    def result(self) -> list[np.ndarray]:
+        """The parts of the newest sum, once complete; kept until the exchange after next."""
+        return self._results[0][1]
+
+    @property
+    def header(self) -> Header:
+        """The header of the newest sum."""
+        return header_of(self.result[-1])
+
+    def begin(self, *, samples: int, fingerprint: int) -> None:
+        """A new step: what its samples must come to."""
+        self.error = None
+        self.spoiled = None
+        self.expected = (samples, fingerprint)
+        self._began = time.perf_counter()
+
+    def packed(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """A vector of its own with *parts* in their places."""
+        vector = np.zeros(self.layout.size, self.layout.dtype)
+        for view, part in zip(self.layout.views(vector), parts, strict=True):
+            np.copyto(view, part)
+        return vector
+
+    def __call__(self, *parts: np.ndarray) -> list[np.ndarray]:
+        """Sum *parts* over the ranks; collective.
+
+        Raises:
+            ft.PeerFailure: recover, then :meth:`replay` with what is missing added.
+            TrainingError: the sum is not of this step's samples, or not finite somewhere.
+        """
+        try:
+            self._faults.drag(time.perf_counter() - self._began)
+            self._faults.at("before-exchange")
+            finite = True
+            for view, part in zip(self._send_views, parts, strict=True):
+                finite = _copied(view, part) and finite
+            return self._exchange(finite)
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def replay(self, vector: np.ndarray) -> list[np.ndarray]:
+        """The same operation with *vector* as this rank's contribution; collective.
+
+        Raises:
+            ft.PeerFailure, TrainingError: as in a first attempt.
+        """
+        return self._exchange(_copied(self._send, vector))
+
+    def _exchange(self, finite: bool) -> list[np.ndarray]:
+        local = self._send
+        if self._faults.take_nan():
+            local[0] = np.nan
+            finite = False
+        if self._check_finite and not finite:
+            self.spoiled = local
+            local = self._withheld()
+        self._faults.during("in-exchange")
+        operation = self._communicator.pending.operation
+        if operation != self._operation:  # a replay writes where the failed attempt did
+            self._operation = operation
+            self._results.reverse()
+        started = time.perf_counter()
+        self._communicator.allreduce(local, self._results[0][0], valid=self._is_whole)
+        self.seconds = time.perf_counter() - started
+        self._faults.at("after-exchange")
+        self.check()
+        return self.result
+
+    def _is_whole(self) -> bool:
+        return self.header.one == self._communicator.world.size
+
+    def check(self) -> None:
+        """Whether the newest result is whole. Local; raises alike on every rank.
+
+        Raises:
+            TrainingError: with what was wanted and what came.
+        """
+        header = self.header
+        if header.nonfinite:
+            raise TrainingError("a rank computed gradients that are not finite")
+        samples, fingerprint = self.expected
+        if (header.samples, header.fingerprint) != (samples, fingerprint):
+            raise TrainingError(
+                f"a step must be made of each of its {samples} samples once. Received: "
+                f"{header.samples:.0f} samples, fingerprint {header.fingerprint:.0f} "
+                f"for {fingerprint}"
+            )
+
+    def _withheld(self) -> np.ndarray:
+        """Zeros instead of the contribution, with a header that tells the others why."""
+        header = header_of(self._send_views[-1])._replace(nonfinite=1.0)
+        empty = np.zeros_like(self._send)
+        self.layout.views(empty)[-1][-len(Header._fields) :] = header
+        return empty
+
+
+def _copied(target: np.ndarray, source: np.ndarray) -> bool:
+    """Copy *source* to the contiguous *target*; whether all of it is finite.
+
+    Block by block, so that the check finds in the cache what was just copied.
+    """
+    target, source = target.reshape(-1), source.reshape(-1)
+    finite = True
+    for start in range(0, target.size, _BLOCK):
+        block = target[start : start + _BLOCK]
+        np.copyto(block, source[start : start + _BLOCK])
+        # A sum of squares that overflows is looked at again.
+        finite = finite and bool(np.isfinite(np.dot(block, block)) or np.isfinite(block).all())
+    return finite
+
+
+def _aligned(layout: Layout) -> np.ndarray:
+    raw = np.zeros(layout.size * layout.dtype.itemsize + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + layout.size * layout.dtype.itemsize].view(layout.dtype)

@@ -1,0 +1,122 @@
+"""Where each thing lies in the vector that a step exchanges. Pure.
+
+``[gradient, gradient, ..., tail]`` with ``tail = [means | sums | header]``, one
+dtype, one allreduce. Each part starts at a multiple of 64 bytes, so that it can
+be handed to TensorFlow without a copy; the gaps hold zeros.
+
+* *gradients*: already weighted by local samples / samples of the step, so their
+  sum is the gradient of the global batch;
+* *means*: changes of BatchNorm statistics and the like, weighted the same way;
+* *sums*: increments of metric states, which simply add up;
+* *header*: what proves the sum right, and flags.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["ALIGNMENT", "Header", "Layout", "Segment", "header_of", "segment_of"]
+
+
+# TensorFlow takes a NumPy array without copying it only when it is aligned so.
+ALIGNMENT = 64
+
+
+class Header(NamedTuple):
+    """The last elements of the tail, each a sum over ranks after the exchange."""
+
+    samples: float = 0.0
+    """How many: must come to those of the step."""
+    fingerprint: float = 0.0
+    """Which samples: must come to the step's (see :meth:`matex.partition.Order.fingerprint`)."""
+    stop: float = 0.0
+    """How many ranks want training to stop."""
+    nonfinite: float = 0.0
+    """How many ranks computed something that is not finite."""
+    learning_rate: float = 0.0
+    """The leader's; everybody else adds 0."""
+    one: float = 1.0
+    """Must come to the number of ranks."""
+
+
+class Segment(NamedTuple):
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    gradients: tuple[Segment, ...]
+    means: tuple[Segment, ...]
+    sums: tuple[Segment, ...]
+
+    @property
+    def tail_sizes(self) -> list[int]:
+        """Lengths of what the tail is made of, the header's last."""
+        return [*(segment.size for segment in (*self.means, *self.sums)), len(Header._fields)]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the parts: the gradients', and the tail's."""
+        return [*(segment.shape for segment in self.gradients), (sum(self.tail_sizes),)]
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """float32, or float64 where a gradient is: narrower ones are summed in float32."""
+        wide = any(segment.dtype == "float64" for segment in self.gradients)
+        return np.dtype(np.float64 if wide else np.float32)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each part starts, and at last the length of the whole vector."""
+        step = ALIGNMENT // self.dtype.itemsize
+        starts = [0]
+        for shape in self.shapes:
+            starts.append(starts[-1] + -(-prod(shape) // step) * step)
+        return starts
+
+    @property
+    def size(self) -> int:
+        return self.offsets[-1]
+
+    def views(self, vector: np.ndarray) -> list[np.ndarray]:
+        """The parts of *vector*, shaped, without a copy."""
+        return [
+            vector[start : start + prod(shape)].reshape(shape)
+            for start, shape in zip(self.offsets, self.shapes, strict=False)
+        ]
+
+    def blame(self, vector: np.ndarray) -> list[str]:
+        """What in *vector* holds a NaN or an infinity, and how many."""
+        *gradients, tail = self.views(vector)
+        cuts = np.cumsum(self.tail_sizes)[:-1]
+        parts = [*gradients, *np.split(tail, cuts)]
+        names: list[str] = []
+        for segment, part in zip((*self.gradients, *self.means, *self.sums), parts, strict=False):
+            bad = int(np.count_nonzero(~np.isfinite(part)))
+            if bad:
+                names.append(f"{segment.name} ({bad} of {segment.size} values)")
+        return names
+
+
+def header_of(tail: np.ndarray) -> Header:
+    """The header at the end of a vector's tail."""
+    return Header(*tail[-len(Header._fields) :].tolist())
+
+
+def segment_of(role: str, array: Any, name: str | None = None) -> Segment:
+    """The segment for a variable or tensor of fixed shape; *role* says what it is of *name*."""
+    return Segment(
+        f"{role} {name or getattr(array, 'path', array.name)}",
+        tuple(int(n) for n in array.shape),
+        str(array.dtype.name),
+    )

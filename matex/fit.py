@@ -1,0 +1,245 @@
+"""One call of ``model.fit``: what comes before its first step and between its steps."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+import checkpoints
+from matex import keras_hooks, state
+from matex.data import Batches
+from matex.errors import HooksError, InputError, ReplicasDiverged
+from matex.run import Run
+from matex.training import Traced, Training
+
+__all__ = ["BATCH_SIZE", "Fit"]
+
+BATCH_SIZE = 32  # Keras's own default
+
+
+class Fit:
+    """Collective from beginning to end: every rank makes the same fit.
+
+    Args:
+        number: which fit of the script, from 0.
+        arguments: of ``model.fit``, all of them, by name.
+    """
+
+    def __init__(self, run: Run, model: Any, *, number: int, arguments: dict[str, Any]) -> None:
+        self._run = run
+        self._model = model
+        self._number = number
+        self._arguments = arguments
+        saved = run.saved
+        self._saved = saved if saved is not None and saved.cursor["fit"] == number else None
+        self._training: Training | None = None
+        self._updates_at_step_0 = 0
+
+    @property
+    def is_past(self) -> bool:
+        """Whether the checkpoint that the run continues from was made after this fit."""
+        saved = self._run.saved
+        return saved is not None and saved.cursor["fit"] > self._number
+
+    @property
+    def begun(self) -> bool:
+        return self._training is not None
+
+    def begin(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        batch_size: int | None = None,
+        shuffle: Any = True,
+        class_weight: dict[int, float] | None = None,
+        **_: Any,
+    ) -> Training:
+        """Build, check and equalise the model; collective. Arguments are those of its data.
+
+        Raises:
+            InputError, Unsupported: alike on every rank.
+        """
+        run, model = self._run, self._model
+        keras_hooks.verify(type(model))
+        keras_hooks.refuse(model)
+        batches = Batches(x, y, sample_weight, class_weight=class_weight)
+        batch_size = batch_size or BATCH_SIZE
+        if batch_size > batches.samples:
+            raise InputError(
+                f"batch_size must not exceed the number of samples, {batches.samples}. "
+                f"Received: batch_size={batch_size}"
+            )
+        keras_hooks.build(model, batches.rows(np.arange(1)))
+        self._check_alike(batches, batch_size)
+        cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0}
+        cursor["seed"] = self._common_seed()
+        if self._saved is not None:
+            state.restore(model, self._saved)
+            cursor |= self._saved.cursor
+            keras_hooks.start_at(model, cursor["epoch"])
+        state.broadcast(run.communicator, model)
+        epochs = self._arguments["epochs"]
+        expected = max(0, (epochs - cursor["epoch"]) * batches.samples - cursor["samples"])
+        run.totals.samples_expected += expected
+        run.totals.parameters_start = run.totals.parameters_start or model.count_params()
+        run.totals.parameters_end = model.count_params()
+        self._updates_at_step_0 = (keras_hooks.updates_made(model.optimizer) or 0) - run.step
+        run.events.write(
+            "fit",
+            fit=self._number,
+            step=run.step,
+            samples=batches.samples,
+            batch_size=batch_size,
+            epochs=epochs,
+            first_epoch=cursor["epoch"],
+            cursor=cursor["samples"],
+            world_size=run.communicator.world.size,
+        )
+        self._training = Training(
+            run.communicator,
+            model,
+            batches,
+            batch_size=batch_size,
+            shuffle=bool(shuffle),
+            seed=cursor["seed"],
+            faults=run.faults,
+            first_epoch=cursor["epoch"],
+            cursor=cursor["samples"],
+            on_epoch_start=self._on_epoch_start,
+            after_step=self._after_step,
+            traced=self._traced_before(batches.signature),
+        )
+        return self._training
+
+    def _traced_before(self, signature: Any) -> Traced | None:
+        """What the last fit traced, where Keras too would use its own again.
+
+        Keras drops a model's train function when the model is compiled anew.
+        """
+        traced: Traced | None = getattr(self._model.train_function, "traced", None)
+        return traced if traced is not None and traced[0].signature == signature else None
+
+    def end(self) -> None:
+        """After the last step, whatever ended it; local."""
+        if self._training is not None and self._model.train_function is not None:
+            self._model.train_function.traced = self._training.traced
+
+    def _check_alike(self, batches: Batches, batch_size: int) -> None:
+        """Whether all ranks are about to train the same thing; collective."""
+        mine = [batches.samples, batch_size, self._model.count_params(), self._number]
+        gathered = self._run.communicator.allgather(np.array(mine, np.int64))
+        for rank, row in zip(gathered.ranks, gathered.rows, strict=True):
+            if (row != gathered.rows[0]).any():
+                raise InputError(
+                    "all ranks must call fit alike: (samples, batch size, parameters, which fit). "
+                    f"Received: {gathered.rows[0].tolist()} on rank {gathered.ranks[0]}, "
+                    f"{row.tolist()} on rank {rank}"
+                )
+
+    def _common_seed(self) -> int:
+        """One seed for the orders of samples, from the script's own random state; collective."""
+        seed = np.random.randint(0, 2**31, size=1, dtype=np.int64)  # noqa: NPY002 - the script's own
+        self._run.communicator.broadcast(seed)
+        return int(seed[0])
+
+    def _on_epoch_start(self) -> None:
+        """Keras has reset the metrics: put those of the interrupted epoch back."""
+        if self._saved is not None and self._saved.cursor["samples"]:
+            state.restore_metrics(self._model, self._saved)
+        self._saved = None
+
+    def _after_step(self, training: Training) -> None:
+        run = self._run
+        run.step_done(
+            samples=training.samples, step_s=training.step_s, exchange_s=training.exchange_s
+        )
+        every = run.config.checkpoint_every
+        if every and run.step % every == 0 and training.cursor < training.order.samples:
+            self._save(training, training.epoch, training.cursor)
+
+    def after_batch(self) -> None:
+        """After the callbacks of a batch. One that wants to stop tells the others first."""
+        training = self._training
+        assert training is not None
+        if training.stop_agreed:
+            self._model.stop_training = True
+        elif self._model.stop_training:
+            training.stop_wanted = True
+            self._model.stop_training = False
+
+    def after_epoch(self, epoch: int, logs: Any) -> None:
+        """After the callbacks of an epoch: decide together, compare replicas; collective.
+
+        Raises:
+            ReplicasDiverged, HooksError: on every rank.
+        """
+        run, model, training = self._run, self._model, self._training
+        assert training is not None
+        self._check_updates()
+        rate = keras_hooks.learning_rate_variable(model.optimizer)
+        row = np.zeros(3, np.uint64)
+        row[0] = bool(model.stop_training or training.stop_wanted)
+        row[1] = np.float64(0.0 if rate is None else rate.numpy()).view(np.uint64)
+        row[2] = int(state.weights_hash(state.weights_of(model)), 16)
+        gathered = run.communicator.allgather(row)
+        self._check_equal(epoch, gathered.ranks, gathered.rows[:, 2].tolist())
+        if rate is not None:  # the first row is the leader's
+            rate.assign(float(gathered.rows[0, 1].view(np.float64)))
+        order = training.order
+        if gathered.rows[:, 0].any():
+            model.stop_training = True
+            left = order.samples - training.cursor
+            run.totals.samples_expected -= left + order.samples * (
+                self._arguments["epochs"] - 1 - epoch
+            )
+        run.totals.epochs += 1
+        run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
+        run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics)
+        if training.cursor >= order.samples:
+            self._save(training, epoch + 1, 0)
+
+    def _check_updates(self) -> None:
+        """Whether each step so far was one update, no more and no less, failures or not."""
+        made = keras_hooks.updates_made(self._model.optimizer)
+        wanted = self._run.step + self._updates_at_step_0
+        if made is not None and made != wanted:
+            raise HooksError(
+                f"{wanted} steps must make {wanted} updates. Received: {made} updates; "
+                f"is this another Keras than {keras_hooks.TESTED}?"
+            )
+
+    def _check_equal(self, epoch: int, ranks: tuple[int, ...], hashes: list[int]) -> None:
+        if len(set(hashes)) > 1:
+            table = ", ".join(f"rank {r}: {h:016x}" for r, h in zip(ranks, hashes, strict=True))
+            raise ReplicasDiverged(
+                f"after epoch {epoch} all ranks must hold equal weights. Received hashes: {table}; "
+                "does a callback change weights on one rank only?"
+            )
+
+    def _save(self, training: Training, epoch: int, samples: int) -> None:
+        """A checkpoint between two steps, written by the leader; local."""
+        run = self._run
+        if run.store is None:
+            return
+        run.faults.at("checkpoint")
+        if not run.leads:
+            return
+        cursor = {
+            "seed": training.seed,
+            "fit": self._number,
+            "epoch": epoch,
+            "samples": samples,
+            "step": run.step,
+        }
+        started = time.perf_counter()
+        try:
+            path = run.store.save(state.snapshot(self._model, cursor))
+        except checkpoints.CheckpointError as error:
+            run.warn(f"no checkpoint at step {run.step}, training goes on: {error}")
+            run.events.write("checkpoint-failed", step=run.step, reason=str(error))
+            return
+        seconds = time.perf_counter() - started
+        run.events.write("checkpoint", step=run.step, path=str(path), seconds=seconds)

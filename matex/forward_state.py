@@ -1,0 +1,92 @@
+"""The variables that a forward pass changes, and how their changes combine over ranks.
+
+* metric states start from zero in every contribution: what stands there
+  afterwards is the increment, and increments add up;
+* BatchNorm statistics and other floating point variables change by the mean over
+  the samples of the step;
+* integer counters change alike everywhere, so the mean is that change;
+* seeds of random layers likewise; during a contribution they are shifted by the
+  place of its samples in the step, so that no two ranks draw the same masks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.errors import Unsupported
+from matex.exchange.layout import Segment, segment_of
+
+__all__ = ["ForwardState"]
+
+
+class ForwardState:
+    """Graph-building helpers around a model's changing variables. Local."""
+
+    def __init__(self, model: Any) -> None:
+        self._sums = [v.value for v in model.metrics_variables]
+        self._seeds = [v.value for v in keras_hooks.seed_variables(model)]
+        known = {id(v) for v in (*self._sums, *self._seeds)}
+        self._means = [
+            v.value for v in keras_hooks.changing_variables(model) if id(v.value) not in known
+        ]
+        for variable in self._means:
+            if not (variable.dtype.is_floating or variable.dtype.is_integer):
+                raise Unsupported(
+                    "variables that change in the forward pass must be numbers. "
+                    f"Received: {variable.name} of dtype {variable.dtype.name}"
+                )
+
+    @property
+    def _averaged(self) -> list[Any]:
+        return [*self._means, *self._seeds]
+
+    def save(self) -> list[Any]:
+        """The values before the forward pass."""
+        return [tf.identity(v) for v in (*self._averaged, *self._sums)]
+
+    def prepare(self, salt: Any) -> None:
+        """Ready the variables for the forward pass over samples that start at *salt*."""
+        for variable in self._sums:
+            variable.assign(tf.zeros_like(variable))
+        for variable in self._seeds:
+            variable.assign(variable + _shift(salt, variable))
+
+    def changes(self, saved: list[Any], salt: Any) -> tuple[list[Any], list[Any]]:
+        """After the forward pass: changes to be averaged, increments to be added up."""
+        averaged = [
+            tf.identity(v) - before for v, before in zip(self._averaged, saved, strict=False)
+        ]
+        for i, seed in enumerate(self._seeds, len(self._means)):
+            averaged[i] -= _shift(salt, seed)
+        return averaged, [tf.identity(v) for v in self._sums]
+
+    def restore(self, saved: list[Any]) -> list[Any]:
+        """Put the values back; the operations that do it."""
+        variables = (*self._averaged, *self._sums)
+        return [v.assign(before) for v, before in zip(variables, saved, strict=True)]
+
+    def segments(self) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
+        """The layout's *means* and *sums*."""
+        return (
+            tuple(segment_of("change of", v) for v in self._averaged),
+            tuple(segment_of("increment of", v) for v in self._sums),
+        )
+
+    def add(self, averaged: list[Any], sums: list[Any]) -> None:
+        """Apply exchanged changes, given flat, in the layout's order."""
+        for variable, change in zip(
+            (*self._averaged, *self._sums), (*averaged, *sums), strict=True
+        ):
+            shaped = tf.reshape(change, variable.shape)
+            if variable.dtype.is_integer:
+                shaped = tf.cast(tf.round(shaped), tf.int64)
+            # Arithmetic, not assign(shaped): that would alias the exchange's buffer.
+            variable.assign(variable + tf.cast(shaped, variable.dtype))
+
+
+def _shift(salt: Any, seed: Any) -> Any:
+    """Only the first word, so that the draw counter in the second stays common."""
+    return tf.cast(tf.stack([tf.cast(salt, tf.int64), tf.constant(0, tf.int64)]), seed.dtype)

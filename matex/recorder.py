@@ -1,0 +1,92 @@
+"""Cutting a user's unmodified ``train_step`` at the optimizer.
+
+While the step is traced its optimizer notes down the gradients instead of
+applying them; they are applied after the exchange, by the optimizer's own method.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from matex.errors import Unsupported
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """What one trace of a ``train_step`` handed to its optimizer. Local.
+
+    ``scaled`` says that the loss was multiplied by the contribution's weight, so
+    the gradients already are; a step that does not call ``scale_loss`` leaves it
+    to the caller to weight them.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._gradients: list[Any] = []
+        self._variables: list[Any] | None = None
+        self._calls = 0
+        self.scaled = False
+
+    @contextlib.contextmanager
+    def recording(self, weight: Any) -> Iterator[None]:
+        """Run ``train_step`` inside; *weight* is the scalar that the loss is multiplied by."""
+        optimizer = self._optimizer
+        scale_loss = optimizer.scale_loss
+        self._calls, self.scaled = 0, False
+
+        def apply(grads: Sequence[Any], trainable_variables: Any = None) -> None:
+            self._calls += 1
+            self._gradients = [_dense(g) for g in grads]
+            self._variables = None if trainable_variables is None else list(trainable_variables)
+
+        def scaled_loss(loss: Any) -> Any:
+            self.scaled = True
+            return scale_loss(loss) * tf.cast(weight, loss.dtype)
+
+        # Instance attributes shadow the class's methods, whatever optimizer it is.
+        object.__setattr__(optimizer, "apply", apply)
+        object.__setattr__(optimizer, "scale_loss", scaled_loss)
+        try:
+            yield
+        finally:
+            object.__delattr__(optimizer, "apply")
+            object.__delattr__(optimizer, "scale_loss")
+        if self._calls != 1:
+            raise Unsupported(
+                "train_step must call its optimizer exactly once to be shared among ranks. "
+                f"Received: {self._calls} calls"
+            )
+
+    @property
+    def gradients(self) -> list[Any]:
+        """Those that exist, dense, in the order of the variables."""
+        return [g for g in self._gradients if g is not None]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variables that :attr:`gradients` belong to."""
+        variables = self._variables
+        if variables is None:
+            variables = list(self._optimizer.trainable_variables)
+        return [
+            getattr(v, "path", v.name)
+            for v, g in zip(variables, self._gradients, strict=True)
+            if g is not None
+        ]
+
+    def apply(self, gradients: Sequence[Any]) -> None:
+        """Hand the optimizer what it was denied: *gradients* as in :attr:`gradients`."""
+        given = iter(gradients)
+        complete = [None if g is None else next(given) for g in self._gradients]
+        self._optimizer.apply(complete, self._variables)
+
+
+def _dense(gradient: Any) -> Any:
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.convert_to_tensor(gradient)
+    return gradient

@@ -1,0 +1,111 @@
+"""The state of a model as named arrays: to broadcast, to hash, to save and to restore."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+import checkpoints
+import ft
+from matex.errors import InputError
+
+__all__ = ["broadcast", "restore", "restore_metrics", "snapshot", "weights_hash", "weights_of"]
+
+
+def weights_of(model: Any) -> list[Any]:
+    """Everything that is neither metric nor optimizer: weights, statistics, random seeds."""
+    metrics = {id(v) for v in model.metrics_variables}
+    return [v for v in model.variables if id(v) not in metrics]
+
+
+def broadcast(communicator: ft.Communicator, model: Any) -> None:
+    """Give every rank the leader's weights and optimizer state; collective."""
+    for variable in (*weights_of(model), *model.optimizer.variables):
+        value = np.asarray(variable.numpy())
+        flat = np.frombuffer(value.tobytes(), np.uint8).copy()
+        communicator.broadcast(flat)
+        variable.assign(flat.view(value.dtype).reshape(value.shape))
+
+
+def weights_hash(variables: Iterable[Any]) -> str:
+    """64 bits over the values of *variables*, as 16 hexadecimal digits; local."""
+    digest = hashlib.blake2b(digest_size=8)
+    for variable in variables:
+        digest.update(variable.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def snapshot(model: Any, cursor: dict[str, int]) -> checkpoints.Snapshot:
+    """What a checkpoint holds; local. Arrays are copies, so training may go on.
+
+    Args:
+        cursor: seed, fit, epoch, samples (of the epoch), step.
+    """
+    return checkpoints.Snapshot(
+        weights=_named(weights_of(model)),
+        optimizer=_named(model.optimizer.variables),
+        cursor=cursor,
+        architecture=model.to_json() if _is_serializable(model) else "",
+        extra={f"metrics/{name}": value for name, value in _named(model.metrics_variables).items()},
+    )
+
+
+def restore(model: Any, saved: checkpoints.Snapshot) -> None:
+    """Put weights and optimizer state back; local.
+
+    Variables are matched by their order, because Keras numbers layers by what the
+    process built before.
+
+    Raises:
+        InputError: the checkpoint is of another model; nothing was changed.
+    """
+    pairs = _matched("weights", weights_of(model), saved.weights)
+    pairs += _matched("optimizer", model.optimizer.variables, saved.optimizer)
+    for variable, value in pairs:
+        variable.assign(value)
+
+
+def restore_metrics(model: Any, saved: checkpoints.Snapshot) -> None:
+    """Put the metrics of the interrupted epoch back; local."""
+    values = {n: v for n, v in saved.extra.items() if n.startswith("metrics/")}
+    for variable, value in _matched("metrics", model.metrics_variables, values):
+        variable.assign(value)
+
+
+def _named(variables: Iterable[Any]) -> dict[str, np.ndarray]:
+    result: dict[str, np.ndarray] = {}
+    for variable in variables:
+        name = variable.path
+        again = 1
+        while name in result:
+            again += 1
+            name = f"{variable.path}~{again}"
+        result[name] = np.array(variable.numpy(), copy=True)
+    return result
+
+
+def _matched(part: str, variables: Iterable[Any], values: Any) -> list[tuple[Any, np.ndarray]]:
+    variables = list(variables)
+    if len(variables) != len(values):
+        raise InputError(
+            f"the checkpoint is of another model: {part} wants {len(variables)} arrays. "
+            f"Received: {len(values)}; give an empty checkpoint directory to start anew"
+        )
+    pairs = list(zip(variables, values.items(), strict=True))
+    for variable, (name, value) in pairs:
+        if tuple(variable.shape) != value.shape:
+            raise InputError(
+                f"the checkpoint is of another model: {variable.path} wants shape "
+                f"{tuple(variable.shape)}. Received: {name} of shape {value.shape}; "
+                "give an empty checkpoint directory to start anew"
+            )
+    return [(variable, value) for variable, (_, value) in pairs]
+
+
+def _is_serializable(model: Any) -> bool:
+    import keras
+
+    return isinstance(model, keras.Sequential) or bool(getattr(model, "_is_graph_network", False))

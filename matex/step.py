@@ -1,0 +1,195 @@
+"""A training step as three functions: contribution, exchange, commit.
+
+*contribution* computes what this rank has to share for some samples, and leaves
+every variable as it was; *commit* applies the exchanged vector, and is all that
+changes anything; *fused* is both around the exchange in one graph, which is what
+runs as long as nobody dies. An exchange that fails is an operation that fails,
+so TensorFlow itself keeps the commit from running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.exchange.layout import Header, Layout, Segment, segment_of
+from matex.forward_state import ForwardState
+from matex.recorder import Recorder
+
+__all__ = ["Batch", "Control", "Step"]
+
+Batch = tuple[Any, ...]
+Parts = list[Any]
+Exchange = Callable[..., list[np.ndarray]]
+
+
+class Control(NamedTuple):
+    """What a contribution is told about its samples, beside the samples."""
+
+    weight: float
+    """Local samples / samples of the step."""
+    salt: float
+    """Place of the first sample in the step."""
+    header: Header
+
+    def array(self) -> np.ndarray:
+        """float32, shape (2 + header,)."""
+        return np.array([self.weight, self.salt, *self.header], np.float32)
+
+
+class Step:
+    """The step of one model, traced for one structure of batches. Local to build.
+
+    The model, its metrics and its optimizer must be built. Signatures have a free
+    batch dimension, so a share of another size, after a death, is no retrace.
+
+    ``contribution(batch, control) -> parts`` is local and changes nothing;
+    ``commit(parts) -> logs`` is local, and changes the model alike on all ranks;
+    ``fused(batch, control) -> logs`` is collective. Parts are those of :class:`Layout`.
+
+    Args:
+        signature: ``(x[, y[, sample_weight]])``, structures of ``tf.TensorSpec``.
+
+    Raises:
+        Unsupported: the train step cannot be cut at its optimizer.
+    """
+
+    def __init__(self, model: Any, signature: Batch) -> None:
+        self._model = model
+        self._state = ForwardState(model)
+        self._recorder = Recorder(model.optimizer)
+        self._log_names: list[str] = []
+        self._extra_names: list[str] = []
+        self._exchange: Exchange | None = None
+        self.signature = signature
+        self.layout: Layout | None = None
+        self.contribution: Callable[[Batch, np.ndarray], Parts] = self._contribution
+        self.commit: Callable[[Parts], dict[str, Any]] = self._commit
+        self.fused: Callable[[Batch, np.ndarray], dict[str, Any]] = self._one_by_one
+        if not model.run_eagerly:
+            self._make_graphs(signature)
+
+    def connect(self, exchange: Exchange) -> None:
+        """Say which collective :attr:`fused` calls: *exchange(*parts) -> their sums*."""
+        self._exchange = exchange
+
+    def _make_graphs(self, signature: Batch) -> None:
+        control = tf.TensorSpec((2 + len(Header._fields),), tf.float32)
+        contribution = tf.function(
+            self._contribution,
+            input_signature=(signature, control),
+            jit_compile=bool(self._model.jit_compile),
+            autograph=False,
+        )
+        contribution.get_concrete_function()  # the layout is known from here on
+        assert self.layout is not None
+        shapes, dtype = self.layout.shapes, self.layout.dtype
+        parts = [tf.TensorSpec(shape, dtype) for shape in shapes]
+        commit = tf.function(self._commit, input_signature=(parts,), autograph=False)
+
+        def exchange(*local: np.ndarray) -> list[np.ndarray]:
+            assert self._exchange is not None, "connect() comes before the first fused step"
+            return self._exchange(*local)
+
+        def fused(batch: Batch, control: Any) -> dict[str, Any]:
+            local = contribution(batch, control)
+            summed = tf.numpy_function(exchange, local, [dtype] * len(shapes))
+            for part, shape in zip(summed, shapes, strict=True):
+                part.set_shape(shape)
+            return commit(summed)
+
+        self.contribution = contribution
+        self.commit = commit
+        self.fused = tf.function(fused, input_signature=(signature, control), autograph=False)
+
+    def _one_by_one(self, batch: Batch, control: np.ndarray) -> dict[str, Any]:
+        assert self._exchange is not None, "connect() comes before the first fused step"
+        local = self.contribution(batch, control)
+        return self.commit([tf.constant(p) for p in self._exchange(*(p.numpy() for p in local))])
+
+    def _contribution(self, batch: Batch, control: Any) -> Parts:
+        """What these samples add to the step."""
+        control = tf.convert_to_tensor(control)
+        weight, salt = control[0], control[1]
+        header = self._with_learning_rate(control[2:])
+        state, recorder = self._state, self._recorder
+        saved = state.save()
+        state.prepare(salt)
+        with recorder.recording(weight):
+            logs = self._model.train_step(keras_hooks.as_data(batch))
+        averaged, sums = state.changes(saved, salt)
+        extra = self._extra_logs(logs)
+        restored = state.restore(saved)
+        dtype = self._lay_out(list(extra)).dtype
+        weight = tf.cast(weight, dtype)
+        gradients = [tf.cast(g, dtype) for g in recorder.gradients]
+        if not recorder.scaled:
+            gradients = [g * weight for g in gradients]
+        means = [_flat(m, dtype) * weight for m in (*averaged, *extra.values())]
+        tail = [*means, *(_flat(s, dtype) for s in sums), tf.cast(header, dtype)]
+        # The first fence: the tail, and so the exchange, comes after every side effect.
+        with tf.control_dependencies([r.op for r in restored if not tf.executing_eagerly()]):
+            return [*gradients, tf.concat(tail, 0)]
+
+    def _commit(self, parts: Parts) -> dict[str, Any]:
+        """Apply the exchanged parts; the step's logs."""
+        # The second fence: nothing runs before the exchange has succeeded. It must be in here.
+        # Around the call it goes once TensorFlow has inlined it, and operations without data
+        # from the parts (the optimizer's counter) would run beside the exchange.
+        with tf.control_dependencies(parts[-1:]):
+            return self._apply(parts)
+
+    def _apply(self, parts: Parts) -> dict[str, Any]:
+        layout, model = self.layout, self._model
+        assert layout is not None
+        *gradients, tail = parts
+        *rest, header = tf.split(tail, layout.tail_sizes)
+        means, sums = rest[: len(layout.means)], rest[len(layout.means) :]
+        rate = Header(*tf.unstack(header)).learning_rate
+        keras_hooks.set_learning_rate(model.optimizer, rate)
+        with keras_hooks.updating():
+            self._recorder.apply(
+                [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
+            )
+        extra = [means.pop() for _ in self._extra_names][::-1]
+        self._state.add(means, sums)
+        logs = model.get_metrics_result()
+        logs.update((n, tf.reshape(e, ())) for n, e in zip(self._extra_names, extra, strict=True))
+        return {name: logs[name] for name in self._log_names}
+
+    def _with_learning_rate(self, header: Any) -> Any:
+        """The leader says 1 for its learning rate, the others 0: put the number in its place."""
+        rate = keras_hooks.learning_rate_variable(self._model.optimizer)
+        if rate is None:
+            return header
+        is_rate = [name == "learning_rate" for name in Header._fields]
+        return header * tf.where(is_rate, tf.cast(rate, tf.float32), 1.0)
+
+    def _extra_logs(self, logs: dict[str, Any]) -> dict[str, Any]:
+        """Scalars that a custom train step returns beside metrics: averaged like the loss."""
+        known = self._model.get_metrics_result()
+        self._log_names = list(logs)
+        extra = {name: value for name, value in logs.items() if name not in known}
+        self._extra_names = list(extra)
+        return extra
+
+    def _lay_out(self, extra: list[str]) -> Layout:
+        means, sums = self._state.segments()
+        recorder = self._recorder
+        self.layout = Layout(
+            gradients=tuple(
+                segment_of("gradient of", gradient, name)
+                for gradient, name in zip(recorder.gradients, recorder.names, strict=True)
+            ),
+            means=(*means, *(Segment(f"value of {name}", (), "float32") for name in extra)),
+            sums=sums,
+        )
+        return self.layout
+
+
+def _flat(tensor: Any, dtype: Any) -> Any:
+    return tf.reshape(tf.cast(tensor, dtype), [-1])

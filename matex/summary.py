@@ -1,0 +1,88 @@
+"""``summary.json``: what a run did, in the words other programs rely on."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matex.events import Event, fault_records, write_json
+
+__all__ = ["SUMMARY", "Totals", "failed", "summarize"]
+
+SUMMARY = "summary.json"
+
+
+@dataclass
+class Totals:
+    """What one rank counts while it trains; equal on all ranks but for the times."""
+
+    world_size_start: int
+    epochs: int = 0
+    steps: int = 0
+    samples_expected: int = 0
+    samples_used: int = 0
+    parameters_start: int = 0
+    parameters_end: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    step_s: list[float] = field(default_factory=list)
+    exchange_s: list[float] = field(default_factory=list)
+
+
+def summarize(
+    totals: Totals,
+    events: Iterable[Event],
+    *,
+    status: str,
+    reason: str | None,
+    world_size_end: int,
+    weights_hash: dict[str, str],
+    wall_s: float,
+) -> dict[str, Any]:
+    """The content of ``summary.json``. Pure.
+
+    Every step's sum of sample counts and fingerprints was checked before its
+    update, so no sample counted in ``samples_used`` was used twice; what was
+    expected and is not used was lost.
+    """
+    return {
+        "status": status,
+        "reason": reason,
+        "world_size_start": totals.world_size_start,
+        "world_size_end": world_size_end,
+        "restarts": 0,
+        "epochs": totals.epochs,
+        "steps": totals.steps,
+        "samples_expected": totals.samples_expected,
+        "samples_used": totals.samples_used,
+        "samples_repeated": max(0, totals.samples_used - totals.samples_expected),
+        "samples_lost": max(0, totals.samples_expected - totals.samples_used),
+        "weights_hash": weights_hash,
+        "parameters_start": totals.parameters_start,
+        "parameters_end": totals.parameters_end,
+        "metrics": totals.metrics,
+        "wall_s": wall_s,
+        "step_s": _median(totals.step_s),
+        "exchange_s": _median(totals.exchange_s),
+        "faults": fault_records(events),
+    }
+
+
+def failed(report: Path, events: Iterable[Event], *, ranks: int, reason: str) -> None:
+    """Write a summary for a run that could not write its own."""
+    summary = summarize(
+        Totals(world_size_start=ranks),
+        events,
+        status="failed",
+        reason=reason,
+        world_size_end=0,
+        weights_hash={},
+        wall_s=0.0,
+    )
+    write_json(report / SUMMARY, summary)
+
+
+def _median(times: list[float]) -> float | None:
+    return statistics.median(times) if times else None
