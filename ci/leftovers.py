@@ -1,0 +1,128 @@
+"""What a test run leaves behind: processes, shared-memory files, temporary files.
+
+Every process of a run inherits one token in its environment, so a rank that outlived its
+launcher is found wherever it was re-parented, and nobody else's process ever is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+import psutil
+
+TOKEN = "TEST_RUN_TOKEN"
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def begin() -> str:
+    """Give this process's future children a token and return it; an inherited one is kept."""
+    return os.environ.setdefault(TOKEN, uuid.uuid4().hex)
+
+
+def private_tmp() -> Path:
+    """Make a temporary directory and let every later child use it as its own TMPDIR.
+
+    Its name is short: MPI keeps sockets below it, and their paths are limited to 107 bytes.
+    """
+    path = Path(tempfile.mkdtemp(prefix="mx-"))
+    os.environ["TMPDIR"] = str(path)
+    return path
+
+
+def processes(token: str) -> list[psutil.Process]:
+    """Return the living processes that carry `token`, without this one and its ancestors."""
+    me = psutil.Process()
+    family = {me.pid, *(parent.pid for parent in me.parents())}
+    found = []
+    for process in psutil.process_iter():
+        if process.pid in family:
+            continue
+        try:
+            # A zombie holds nothing; whether it is reaped is its parent's affair.
+            if process.environ().get(TOKEN) == token and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def stray_processes(token: str, *, grace_s: float = 10.0) -> list[str]:
+    """Describe and kill the token's processes that are still alive after `grace_s` seconds."""
+    _, alive = psutil.wait_procs(processes(token), timeout=grace_s)
+    lines = [_describe(process) for process in alive]
+    kill(alive)
+    return lines
+
+
+def kill(victims: list[psutil.Process]) -> None:
+    """SIGKILL each process by its pid and wait for the end of all."""
+    for process in victims:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(victims, timeout=10)
+
+
+def shared_memory() -> set[str]:
+    """Return the names of this user's files in /dev/shm."""
+    if not SHARED_MEMORY.is_dir():
+        return set()
+    names = set()
+    for entry in SHARED_MEMORY.iterdir():
+        try:
+            if entry.stat().st_uid == os.getuid():
+                names.add(entry.name)
+        except FileNotFoundError:
+            continue
+    return names
+
+
+def stray_shared_memory(before: set[str]) -> list[str]:
+    """Name and delete the files in /dev/shm that are new and that no living process maps.
+
+    A file that some process maps belongs to another job of this user on this machine.
+    """
+    new = shared_memory() - before
+    if not new:
+        return []
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            text = maps.read_text(errors="replace")
+        except OSError:  # ended meanwhile, or another user's
+            continue
+        new = {name for name in new if f"{SHARED_MEMORY}/{name}" not in text}
+    for name in new:
+        (SHARED_MEMORY / name).unlink(missing_ok=True)
+    return sorted(new)
+
+
+def stray_tmp(path: Path) -> list[str]:
+    """Name what MPI and matex left in the private temporary directory, then delete all of it.
+
+    No leftovers are: pytest's own folders, the source files that TensorFlow's autograph writes and
+    that a killed rank cannot delete, and the empty folders of an MPI that had no launcher.
+    """
+    expected = ("pytest-of-", "__autograph_generated_file")
+    names = sorted(
+        entry.name
+        for entry in path.iterdir()
+        if not entry.name.startswith(expected) and _holds_files(entry)
+    )
+    shutil.rmtree(path, ignore_errors=True)
+    return names
+
+
+def _holds_files(entry: Path) -> bool:
+    return not entry.is_dir() or any(not inner.is_dir() for inner in entry.rglob("*"))
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())}"
+    except psutil.NoSuchProcess:
+        return f"{process.pid}"

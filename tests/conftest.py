@@ -1,0 +1,55 @@
+"""Shared by all tests: a clean environment, MPI tests only under mpiexec, real data where it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    under_mpi = bool(config.getoption("--with-mpi"))
+    # A user's own settings must not change what is tested, here or in the children.
+    for name in [name for name in os.environ if name.startswith("MATEX_")]:
+        del os.environ[name]
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    # Ranks must draw the same examples, or their collectives do not match.
+    fixed = under_mpi or "CI" in os.environ
+    options = {"derandomize": True, "database": None} if fixed else {}
+    settings.register_profile("matex", deadline=None, **options)
+    settings.load_profile("matex")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-mpi skips what is marked mpi
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests/mpi as MPI tests, and refuse the others under mpiexec, where they would hang."""
+    for item in items:
+        if ROOT / "tests" / "mpi" in item.path.parents:
+            item.add_marker(pytest.mark.mpi)
+        elif config.getoption("--with-mpi"):
+            raise pytest.UsageError(
+                f"--with-mpi is for tests/mpi alone. Received: {item.nodeid}; run it without"
+            )
+
+
+@pytest.fixture
+def real_data() -> Callable[[str], Path]:
+    """Return a function: name of a data file -> its path; the test is skipped where it is absent.
+
+    Data lie in the folder named by TEST_DATA, or in shared/data beside the repository.
+    """
+    folder = Path(os.environ.get("TEST_DATA", ROOT.parent / "shared" / "data"))
+
+    def find(name: str) -> Path:
+        path = folder / name
+        if not path.exists():
+            pytest.skip(f"no {name} here; set TEST_DATA to a folder that has it")
+        return path
+
+    return find

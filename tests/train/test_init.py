@@ -1,0 +1,81 @@
+"""``import matex; matex.init()`` in a script that something else starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.train.runs import execute
+
+SCRIPT = """\
+import keras  # before matex, as users do
+import matex
+import numpy as np
+
+matex.init(seed=3)
+matex.init()  # a second call does nothing
+x = np.random.default_rng(0).normal(size=(300, 4)).astype("float32")
+y = (x[:, 0] > 0).astype("float32")
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, "sigmoid")])
+model.compile("sgd", "binary_crossentropy")
+model.fit(x, y, batch_size=50, epochs=2, verbose=2)
+assert matex.is_initialized()
+print("rank", matex.rank(), "of", matex.size())
+{end}
+"""
+
+
+def mpiexec(ranks: int) -> list[str | Path]:
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    start: list[str | Path] = [Path(sys.executable).with_name("mpiexec"), *root, "--oversubscribe"]
+    start += ["--with-ft", "ulfm", "--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han"]
+    return [*start, "-n", str(ranks), sys.executable]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_under_mpiexec(ranks: int, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(end=""))
+    done = execute(
+        [*mpiexec(ranks), script], directory=tmp_path, MATEX_REPORT=str(tmp_path / "report")
+    )
+    assert f"rank 0 of {ranks}" in done.stdout, done.stderr
+    assert done.stdout.count("Epoch 2/2") == 1
+    summary = json.loads((tmp_path / "report" / "summary.json").read_text())
+    assert summary["status"] == "finished"
+    assert summary["world_size_end"] == ranks
+    assert summary["samples_used"] == 600
+    assert done.returncode == 0
+
+
+def test_without_a_launcher_it_is_one_rank(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    end = "from pathlib import Path\nprint('sm_segment' in Path('/proc/self/maps').read_text())"
+    script.write_text(SCRIPT.format(end=end))
+    done = execute([sys.executable, script], directory=tmp_path, TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "rank 0 of 1\nFalse" in done.stdout  # nothing of MPI is left in /dev/shm
+
+
+def test_a_rank_that_exits_in_error_is_left_behind(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    end = "import sys\nif matex.rank() == 1: sys.exit(3)"
+    script.write_text(SCRIPT.format(end=end))
+    done = execute([*mpiexec(3), script], directory=tmp_path, MATEX_REPORT=str(tmp_path / "report"))
+    assert "rank 0 of 3" in done.stdout, done.stderr
+    summary = json.loads((tmp_path / "report" / "summary.json").read_text())
+    assert summary["status"] == "finished"
+    assert summary["world_size_end"] == 2
+
+
+def test_an_unknown_option_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import matex\nmatex.init(ranks=3)\n")
+    done = execute([sys.executable, script], directory=tmp_path, TMPDIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "options are report, checkpoint" in done.stderr
+    assert "Received: ranks" in done.stderr

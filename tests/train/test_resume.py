@@ -1,0 +1,115 @@
+"""A run whose ranks all died goes on from its checkpoint, with another number of ranks."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import checkpoints
+from tests.train.runs import Outcome, assert_whole, matex_run, relative_differences
+
+ARGUMENTS = ["--epochs", "3", "--optimizer", "sgd", "--validate"]
+SAMPLES, BATCH, EVERY = 2000, 128, 5
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return matex_run(tmp_path_factory.mktemp("whole"), "classify.py", *ARGUMENTS, ranks=2)
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoints of a run of two ranks that all died after batch 9 of the second epoch."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    saved = folder / "saved"
+    options = ["--checkpoint", saved, "--checkpoint-every", str(EVERY)]
+    outcome = matex_run(
+        folder, "classify.py", *ARGUMENTS, "--end-all-at", "9", ranks=2, options=options
+    )
+    assert outcome.status == 1
+    assert outcome.summary["status"] == "failed"
+    assert "all ranks died" in outcome.stderr
+    return saved
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_resumes_in_the_middle_of_an_epoch(
+    ranks: int, whole: Outcome, interrupted: Path, tmp_path: Path
+) -> None:
+    saved = shutil.copytree(interrupted, tmp_path / "saved")
+    newest = checkpoints.Store(saved).newest_valid()
+    assert newest is not None
+    cursor = newest[1].cursor
+    assert (cursor["step"], cursor["epoch"], cursor["samples"]) == (25, 1, 9 * BATCH)
+    options = ["--checkpoint", saved]
+    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=ranks, options=options)
+    assert_whole(outcome, world_size_end=ranks, losses=whole.losses[1:])
+    summary = outcome.summary
+    assert summary["samples_used"] == 3 * SAMPLES - SAMPLES - 9 * BATCH
+    assert summary["steps"] == 3 * 16 - 25
+    for name, value in whole.summary["metrics"].items():
+        assert summary["metrics"][name] == pytest.approx(value, rel=1e-4), name
+    assert "continuing from the checkpoint of step 25" in outcome.stdout
+
+
+def test_a_finished_run_is_not_made_again(tmp_path: Path) -> None:
+    options = ["--checkpoint", tmp_path / "saved"]
+    first = matex_run(tmp_path, "classify.py", "--epochs", "1", ranks=2, options=options)
+    assert first.summary["steps"] == 16
+    again = matex_run(tmp_path, "classify.py", "--epochs", "1", ranks=2, options=options)
+    assert again.status == 0
+    assert again.summary["steps"] == again.summary["samples_expected"] == 0
+    longer = matex_run(tmp_path, "classify.py", "--epochs", "2", ranks=1, options=options)
+    assert longer.summary["steps"] == 16
+    losses = longer.losses
+    once = matex_run(tmp_path, "classify.py", "--epochs", "2", ranks=2)
+    assert max(relative_differences(losses, once.losses[1:])) < 1e-4
+
+
+def test_resumes_in_the_second_of_two_fits(tmp_path: Path) -> None:
+    """The first is passed over; the second goes on with the model as it was."""
+    arguments = ["--fits", "2", "--epochs", "2", "--optimizer", "sgd"]
+    saved = tmp_path / "saved"
+    options = ["--checkpoint", saved, "--checkpoint-every", "5", "--keep", "100"]
+    whole = matex_run(tmp_path, "classify.py", *arguments, ranks=1, options=options)
+    losses = whole.losses
+    assert len(losses) == 4 and whole.summary["steps"] == 64
+    for path in checkpoints.Store(saved).list()[-3:]:  # back to the middle of the last epoch
+        path.unlink()
+    options = ["--checkpoint", saved]
+    rest = matex_run(tmp_path, "classify.py", *arguments, ranks=2, options=options)
+    assert 0 < rest.summary["steps"] < 16
+    assert_whole(rest, world_size_end=2, losses=losses[3:])
+    assert "passed over" in rest.stdout
+
+
+def test_a_rank_dies_while_checkpoints_are_written(tmp_path: Path) -> None:
+    options = ["--checkpoint", tmp_path / "saved", "--checkpoint-every", "4"]
+    options += ["--inject", "kill:rank=0,step=12,at=checkpoint"]
+    plain = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=1)
+    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=3, options=options)
+    assert_whole(outcome, world_size_end=2, losses=plain.losses)
+    newest = checkpoints.Store(tmp_path / "saved").newest_valid()
+    assert newest is not None and newest[1].step == 48
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    options = ["--checkpoint", tmp_path / "saved"]
+    matex_run(tmp_path, "classify.py", "--epochs", "1", ranks=1, options=options)
+    outcome = matex_run(
+        tmp_path, "classify.py", "--epochs", "2", "--kind", "two-inputs", ranks=2, options=options
+    )
+    assert outcome.status == 1
+    assert "another model" in outcome.stderr
+    assert len(outcome.stderr.strip().splitlines()) == 1
+
+
+def test_a_directory_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    options = ["--checkpoint", tmp_path / "file" / "saved"]
+    outcome = matex_run(tmp_path, "classify.py", "--epochs", "1", ranks=2, options=options)
+    assert outcome.status == 1
+    (line,) = outcome.stderr.strip().splitlines()
+    assert "file" in line

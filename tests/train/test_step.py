@@ -1,0 +1,152 @@
+"""The three functions of a step, in this process and without MPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.data import Batches
+from matex.exchange import Header
+from matex.step import Control, Step
+
+
+def make_model(*, dropout: float = 0.0) -> Any:
+    keras.utils.set_random_seed(4)
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            keras.layers.Dense(10, "relu"),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(dropout),
+            keras.layers.Dense(1, "sigmoid"),
+        ]
+    )
+    model.compile(
+        keras.optimizers.Adam(3e-4), "binary_crossentropy", metrics=[keras.metrics.AUC(name="auc")]
+    )
+    return model
+
+
+@pytest.fixture
+def batches() -> Batches:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(96, 6)).astype(np.float32)
+    return Batches(x, (x[:, 0] > 0).astype(np.float32))
+
+
+def make_step(model: Any, batches: Batches) -> Step:
+    keras_hooks.build(model, batches.rows(np.arange(1)))
+    return Step(model, batches.signature)
+
+
+def control(lo: int, hi: int, samples: int) -> np.ndarray:
+    header = Header(samples=hi - lo, learning_rate=float(lo == 0))
+    return Control(weight=(hi - lo) / samples, salt=lo, header=header).array()
+
+
+def contribution(step: Step, batches: Batches, lo: int, hi: int) -> list[np.ndarray]:
+    rows = batches.rows(np.arange(lo, hi))
+    return [part.numpy() for part in step.contribution(rows, control(lo, hi, 96))]
+
+
+def values(model: Any) -> list[np.ndarray]:
+    return [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
+
+
+def test_a_contribution_changes_nothing(batches: Batches) -> None:
+    model = make_model(dropout=0.4)
+    step = make_step(model, batches)
+    step.commit(step.contribution(batches.rows(np.arange(96)), control(0, 96, 96)))
+    before = values(model)
+    step.contribution(batches.rows(np.arange(50)), control(0, 50, 96))
+    for old, new in zip(before, values(model), strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
+def test_contributions_of_parts_add_up_to_that_of_the_whole(batches: Batches) -> None:
+    model = keras.Sequential(
+        [keras.Input((6,)), keras.layers.Dense(10, "relu"), keras.layers.Dense(1, "sigmoid")]
+    )
+    model.compile("adam", "binary_crossentropy", metrics=[keras.metrics.AUC()])
+    step = make_step(model, batches)
+    whole = contribution(step, batches, 0, 96)
+    cuts = [(0, 17), (17, 60), (60, 96)]
+    parts = [contribution(step, batches, lo, hi) for lo, hi in cuts]
+    for wanted, *given in zip(whole, *parts, strict=True):
+        total = np.sum(given, axis=0)
+        total[-1:] -= 2 if wanted is whole[-1] else 0  # a one from each contribution
+        np.testing.assert_allclose(total, wanted, rtol=2e-5, atol=2e-7)
+
+
+def test_one_step_equals_keras_own(batches: Batches) -> None:
+    """Contribution and commit of the whole batch are what train_step does, to rounding."""
+    ours, theirs = make_model(), make_model()
+    step = make_step(ours, batches)
+    for _ in range(3):
+        step.commit(step.contribution(batches.rows(np.arange(96)), control(0, 96, 96)))
+        theirs.train_on_batch(*batches.rows(np.arange(96)))
+    for a, b in zip(ours.weights, theirs.weights, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_failed_exchange_leaves_everything_as_it_was(batches: Batches) -> None:
+    """Weights, slots, the update counter, statistics, seeds and metrics, in many failed steps."""
+    model = make_model(dropout=0.4)
+    step = make_step(model, batches)
+    failing = True
+
+    def exchange(*parts: np.ndarray) -> list[np.ndarray]:
+        if failing:
+            raise RuntimeError("a peer died")
+        return list(parts)
+
+    step.connect(exchange)
+    rows, told = batches.rows(np.arange(96)), control(0, 96, 96)
+    failing = False
+    step.fused(rows, told)
+    failing = True
+    before = values(model)
+    for _ in range(20):
+        with pytest.raises(tf.errors.OpError):
+            step.fused(rows, told)
+    for old, new in zip(before, values(model), strict=True):
+        np.testing.assert_array_equal(new, old)
+    failing = False
+    step.fused(rows, told)
+    assert int(model.optimizer.iterations.numpy()) == 2
+
+
+def test_the_learning_rate_goes_round_exactly(batches: Batches) -> None:
+    model = make_model()
+    step = make_step(model, batches)
+    step.connect(lambda *parts: list(parts))
+    for _ in range(3):
+        step.fused(batches.rows(np.arange(96)), control(0, 96, 96))
+    assert model.optimizer.learning_rate.numpy() == np.float32(3e-4)
+
+
+def test_other_batch_sizes_trace_nothing_new(batches: Batches) -> None:
+    step = make_step(make_model(), batches)
+    step.connect(lambda *parts: list(parts))
+    for size in (96, 31, 1, 64):
+        rows, told = batches.rows(np.arange(size)), control(0, size, 96)
+        step.commit(step.contribution(rows, told))
+        step.fused(rows, told)
+    for function in (step.contribution, step.commit, step.fused):
+        assert function.experimental_get_tracing_count() == 1
+
+
+def test_random_masks_depend_on_the_place_in_the_step(batches: Batches) -> None:
+    step = make_step(make_model(dropout=0.5), batches)
+    rows = batches.rows(np.arange(48))
+    here, there, again = (
+        step.contribution(rows, Control(weight=1, salt=salt, header=Header()).array())[0].numpy()
+        for salt in (0.0, 48.0, 0.0)
+    )
+    assert not np.allclose(here, there)
+    np.testing.assert_array_equal(here, again)

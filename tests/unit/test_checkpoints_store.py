@@ -1,0 +1,298 @@
+"""A directory of snapshots: retention, skipping, temporaries, and what the disk may refuse."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoints import (
+    DamagedSnapshot,
+    IncompatibleSnapshot,
+    Snapshot,
+    SnapshotNotFound,
+    StorageError,
+    Store,
+    retained,
+)
+from checkpoints import files as store_files
+from checkpoints.retention import FOREIGN_STALE_S, is_stale
+from checkpoints.seal import SIZE, make_seal, parse_seal
+
+
+def snapshot(step: int) -> Snapshot:
+    return Snapshot(weights={"x": np.full(8, step, np.float32)}, cursor={"step": step})
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def steps_in(directory: Path) -> list[int]:
+    """The steps of all files; anything else in the directory is a failure."""
+    steps = [store_files.step_of(name) for name in names_in(directory)]
+    assert None not in steps, names_in(directory)
+    return sorted(steps)
+
+
+def flip(path: Path, place: int = -1) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def test_save_and_load(tmp_path):
+    store = Store(tmp_path / "new" / "deep")
+    assert store.list() == []
+    assert store.newest_valid() is None
+    path = store.save(snapshot(123))
+    assert path == tmp_path / "new" / "deep" / "step-000000123.h5"
+    assert store.load(path).weights["x"].tolist() == [123] * 8
+    assert store.load(str(path)).step == 123
+    with pytest.raises(SnapshotNotFound):
+        store.load(path.with_name("step-000000124.h5"))
+
+
+def test_constructing_touches_nothing(tmp_path):
+    Store(tmp_path / "new")
+    assert names_in(tmp_path) == []
+
+
+def test_list_rises_by_step_and_ignores_strangers(tmp_path):
+    store = Store(tmp_path, keep_last=9)
+    for step in (5, 10**10, 100):
+        store.save(snapshot(step))
+    for name in ("step-5.h5", "step-0000000007.h5", "x.h5", "step-000000007.h5.tmp", "notes"):
+        (tmp_path / name).touch()
+    assert [store.load(path).step for path in store.list()] == [5, 100, 10**10]
+
+
+def test_same_step_is_replaced(tmp_path):
+    store = Store(tmp_path)
+    store.save(snapshot(1))
+    path = store.save(Snapshot(weights={"y": np.ones(2)}, cursor={"step": 1}))
+    assert list(store.load(path).weights) == ["y"]
+    assert steps_in(tmp_path) == [1]
+
+
+def test_keep_last_counts_down_from_the_one_just_written(tmp_path):
+    store = Store(tmp_path, keep_last=2)
+    for step in (1, 2, 3, 4):
+        store.save(snapshot(step))
+    assert steps_in(tmp_path) == [3, 4]
+    Store(tmp_path, keep_last=1).save(snapshot(2))
+    assert steps_in(tmp_path) == [2, 3, 4]
+
+
+def test_default_keeps_three(tmp_path):
+    store = Store(tmp_path)
+    for step in range(6):
+        store.save(snapshot(step))
+    assert steps_in(tmp_path) == [3, 4, 5]
+
+
+@given(steps=st.sets(st.integers(0, 60)), keep_last=st.integers(1, 5), written=st.integers(0, 60))
+def test_retention_properties(steps, keep_last, written):
+    kept = retained(steps | {written}, keep_last, written=written)
+    assert written in kept
+    assert kept <= steps | {written}
+    assert {step for step in steps if step > written} <= kept
+    gone, older = steps - kept, {step for step in kept if step <= written}
+    assert len(older) <= keep_last
+    if gone:
+        assert len(older) == keep_last
+        assert max(gone) < min(older)
+    assert retained(steps, keep_last) == set(sorted(steps)[-keep_last:])
+
+
+@pytest.mark.parametrize("keep_last", [0, -1])
+def test_keep_last_must_be_positive(tmp_path, keep_last):
+    with pytest.raises(ValueError, match=f"Received: keep_last={keep_last}"):
+        Store(tmp_path, keep_last=keep_last)
+
+
+def test_newest_valid_skips_the_damaged_and_tells(tmp_path, caplog):
+    store = Store(tmp_path, keep_last=5)
+    paths = [store.save(snapshot(step)) for step in (1, 2, 3, 4)]
+    flip(paths[3])
+    os.truncate(paths[2], 1000)
+    (tmp_path / "step-000000009.h5").touch()
+    with caplog.at_level(logging.WARNING, logger="checkpoints"):
+        found = store.newest_valid()
+    assert found is not None
+    assert (found[0], found[1].step) == (paths[1], 2)
+    assert [record.getMessage().count("\n") for record in caplog.records] == [0, 0, 0]
+    for record, name in zip(caplog.records, (9, 4, 3), strict=True):
+        assert f"step-00000000{name}.h5" in record.getMessage()
+    told = []
+    assert store.newest_valid(on_skip=lambda path, error: told.append((path, error))) is not None
+    assert [path for path, _ in told[1:]] == [paths[3], paths[2]]
+    assert all(isinstance(error, DamagedSnapshot) for _, error in told)
+    assert len(caplog.records) == 3
+    assert len(store.list()) == 5
+
+
+def test_newest_valid_of_only_damaged_files_is_none(tmp_path):
+    store = Store(tmp_path)
+    flip(store.save(snapshot(1)), 3)
+    told = []
+    assert store.newest_valid(on_skip=lambda path, _: told.append(path.name)) is None
+    assert told == ["step-000000001.h5"]
+
+
+def test_newest_valid_does_not_go_back_behind_a_newer_format(tmp_path):
+    store = Store(tmp_path)
+    store.save(snapshot(1))
+    path = store.save(snapshot(2))
+    content = path.read_bytes()
+    seal = parse_seal(content[:SIZE])
+    manifest = content[seal.manifest_start : seal.manifest_end].replace(
+        b'"format_version":1', b'"format_version":2'
+    )
+    arrays = content[seal.manifest_end :]
+    new = make_seal(b"", manifest, array_bytes=len(arrays))
+    path.write_bytes(new.block() + manifest + arrays)
+    with pytest.raises(IncompatibleSnapshot, match="format_version=2"):
+        store.newest_valid()
+
+
+def dead_process() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait(timeout=60)
+    return process.pid
+
+
+def temporary(directory: Path, *, process: int, host: str | None = None) -> Path:
+    path = directory / f"step-000000007.h5.{host or store_files._host()}.{process}.tmp"
+    path.write_bytes(b"half")
+    return path
+
+
+def test_temporaries_of_the_dead_are_removed_and_of_the_living_kept(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as living:
+        gone = [
+            temporary(tmp_path, process=dead_process()),
+            temporary(tmp_path, process=os.getpid()),
+        ]
+        old = temporary(tmp_path, process=1, host="elsewhere")
+        os.utime(old, (0, 0))
+        kept = [
+            temporary(tmp_path, process=living.pid),
+            temporary(tmp_path, process=dead_process(), host="elsewhere"),
+            tmp_path / "step-000000007.h5.somebody.else.tmp",
+        ]
+        kept[-1].touch()
+        Store(tmp_path).save(snapshot(8))
+        assert not any(path.exists() for path in [*gone, old])
+        assert all(path.exists() for path in kept)
+        living.communicate(b"\n", timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("same_host", "alive", "age_s", "stale"),
+    [
+        (True, True, 1e9, False),
+        (True, False, 0.0, True),
+        (False, False, FOREIGN_STALE_S - 1, False),
+        (False, False, FOREIGN_STALE_S + 1, True),
+    ],
+)
+def test_stale(same_host, alive, age_s, stale):
+    assert is_stale(same_host=same_host, process_alive=alive, age_s=age_s) is stale
+
+
+def test_own_temporary_of_a_failed_attempt_does_not_stop_the_next(tmp_path):
+    store = Store(tmp_path)
+    store.save(snapshot(6))
+    temporary(tmp_path, process=os.getpid())
+    store.save(snapshot(7))
+    assert steps_in(tmp_path) == [6, 7]
+
+
+def test_second_save_of_one_step_at_one_time_is_refused(tmp_path):
+    path = tmp_path / "step-000000001.h5"
+
+    def pieces():
+        yield memoryview(b"first")
+        with pytest.raises(OSError, match="busy"):
+            store_files.publish(path, [memoryview(b"second")])
+
+    store_files.publish(path, pieces())
+    assert path.read_bytes() == b"first"
+    assert names_in(tmp_path) == [path.name]
+
+
+def test_error_while_writing_leaves_the_old_file_and_no_temporary(tmp_path):
+    path = tmp_path / "step-000000001.h5"
+    path.write_bytes(b"old")
+
+    def pieces():
+        yield memoryview(b"new")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store_files.publish(path, pieces())
+    assert path.read_bytes() == b"old"
+    assert names_in(tmp_path) == [path.name]
+
+
+def one_line(caught: pytest.ExceptionInfo[StorageError]) -> str:
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "Received: path=" in message
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.errno == caught.value.__cause__.errno
+    return message
+
+
+@pytest.mark.parametrize("deep", ["", "below"])
+def test_directory_that_is_a_file(tmp_path, deep):
+    (tmp_path / "file").touch()
+    store = Store(tmp_path / "file" / deep)
+    for call in (lambda: store.save(snapshot(1)), store.prepare, store.list, store.newest_valid):
+        with pytest.raises(StorageError) as caught:
+            call()
+        assert "Choose a path that is a directory" in one_line(caught)
+
+
+def test_vanished_directory_is_not_made_again(tmp_path):
+    store = Store(tmp_path / "mount")
+    store.save(snapshot(1))
+    shutil.rmtree(tmp_path / "mount")
+    for call in (lambda: store.save(snapshot(2)), store.list, store.newest_valid):
+        with pytest.raises(StorageError) as caught:
+            call()
+        assert "has vanished" in one_line(caught)
+    assert names_in(tmp_path) == []
+
+
+def test_name_that_is_taken_by_a_directory(tmp_path):
+    store = Store(tmp_path)
+    store.save(snapshot(1))
+    (tmp_path / "step-000000002.h5").mkdir()
+    with pytest.raises(StorageError) as caught:
+        store.save(snapshot(2))
+    one_line(caught)
+    assert steps_in(tmp_path) == [1, 2]
+    told = []
+    found = store.newest_valid(on_skip=lambda path, _: told.append(path.name))
+    assert (found[1].step, told) == (1, ["step-000000002.h5"])
+
+
+def test_old_file_that_cannot_be_removed_does_not_fail_the_save(tmp_path, caplog):
+    store = Store(tmp_path, keep_last=1)
+    store.prepare()
+    (tmp_path / "step-000000001.h5").mkdir()
+    with caplog.at_level(logging.WARNING, logger="checkpoints"):
+        path = store.save(snapshot(2))
+    assert store.load(path).step == 2
+    (record,) = caplog.records
+    assert record.getMessage().startswith("kept old snapshots")

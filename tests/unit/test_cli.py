@@ -1,0 +1,149 @@
+"""Bad input to the command: status 2, one line that names it, at once, and nothing started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import matex
+from matex.cli import main
+
+ROOT = Path(matex.__file__).parents[1]
+
+# Runs the command as `python -m matex` does, and tells what it had imported in the end.
+PROGRAM = """
+import runpy, sys
+sys.argv = ["matex", *sys.argv[1:]]
+try:
+    runpy.run_module("matex", run_name="__main__", alter_sys=False)
+finally:
+    heavy = sorted({"tensorflow", "keras", "mpi4py.MPI", "h5py"} & set(sys.modules))
+    with open("imported", "w") as file:
+        file.write(" ".join(heavy))
+"""
+
+
+def matex_command(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    # The limit is that of a slow machine: TensorFlow alone would take longer to import.
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words],
+        cwd=directory, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("print('this script must not run')\n")
+    return tmp_path
+
+
+BAD = {
+    "no ranks at all": (["run", "-n", "0", "train.py"], "at least 1. Received: 0"),
+    "negative ranks": (["run", "-n", "-2", "train.py"], "at least 1. Received: -2"),
+    "ranks in words": (["run", "-n", "two", "train.py"], "at least 1. Received: two"),
+    "number of ranks missing": (["run", "train.py"], "-n/--ranks"),
+    "script missing": (["run", "-n", "2"], "script"),
+    "script is no file": (["run", "-n", "2", "none.py"], "Received: none.py, which is no file"),
+    "script is a directory": (["run", "-n", "2", "."], "which is no file"),
+    "unknown fault": (
+        ["run", "-n", "2", "--inject", "explode:rank=0,step=1", "train.py"],
+        "kind must be one of kill",
+    ),
+    "more faults than ranks": (
+        ["run", "-n", "2", "--inject", "kill:rank=0+1,step=1", "train.py"],
+        "more faults than ranks",
+    ),
+    "a fault for a rank that is not": (
+        ["run", "-n", "2", "--inject", "kill:rank=2,step=1", "train.py"],
+        "rank must be below the number of ranks, 2",
+    ),
+    "unknown option": (["run", "-n", "2", "--fast", "train.py"], "--fast"),
+    "seed in words": (["run", "-n", "2", "--seed", "x", "train.py"], "--seed"),
+    "negative seed": (["run", "-n", "2", "--seed", "-1", "train.py"], "seed must be at least 0"),
+    "nothing kept": (["run", "-n", "2", "--keep", "0", "train.py"], "keep must be at least 1"),
+    "no patience": (
+        ["run", "-n", "2", "--hang-timeout", "0", "train.py"],
+        "hang_timeout must be above 0",
+    ),
+    "report under a file": (
+        ["run", "-n", "2", "--report", "train.py/out", "train.py"],
+        "the report directory must be writable",
+    ),
+    "no command": ([], "command"),
+    "unknown command": (["rum", "-n", "2"], "Received: rum, which is no file"),
+    "a rank without a script": (["none.py"], "which is no file"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_one_line_and_status_2(case: str, place: Path) -> None:
+    words, said = BAD[case]
+    done = matex_command(place, *words)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert (place / "imported").read_text() == ""
+    assert {path.name for path in place.iterdir()} == {"train.py", "imported"}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["-h"]])
+def test_help_says_what_there_is(words: list[str], place: Path) -> None:
+    done = matex_command(place, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "usage: matex" in done.stdout
+    assert (place / "imported").read_text() == ""
+
+
+def test_help_of_run_names_every_option_and_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    import ft
+
+    with pytest.raises(SystemExit) as stop:
+        main(["run", "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    for word in ("--ranks", "--hosts", "--report", "--checkpoint", "--inject", *ft.KINDS):
+        assert word in text
+    assert all(phase in " ".join(text.split()) for phase in ft.PHASES)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"matex {matex.__version__}\n"
+
+
+def dry(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert main(["run", "--dry-run", *words]) == 0
+    return capsys.readouterr().out.split()
+
+
+def test_a_dry_run_prints_the_command_that_would_start(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    words = dry(
+        capsys, "-n", "3", "--seed", "5", "--inject", "nan:rank=1,step=2", "--hosts", "a:3",
+        "--checkpoint", "saved", "train.py", "--epochs", "2", "--report", "theirs", "--", "-n", "8",
+    )  # fmt: skip
+    assert words[0] == "mpiexec"
+    assert words[words.index("-n") + 1] == "3"
+    assert words[words.index("--host") + 1] == "a:3"
+    ranks = words[words.index("matex") + 1 :]
+    assert ranks[: ranks.index("--report")] == [
+        *("--checkpoint", str(place / "saved"), "--seed", "5", "--inject", "nan:rank=1,step=2")
+    ]
+    assert ranks[-8:] == ["train.py", "--epochs", "2", "--report", "theirs", "--", "-n", "8"]
+
+
+def test_options_left_alone_are_not_passed_on(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    words = dry(capsys, "-n", "2", "--report", "out", "train.py")
+    assert words[words.index("matex") + 1 :] == ["--report", "out", "train.py"]

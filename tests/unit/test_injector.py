@@ -1,0 +1,177 @@
+"""Faults go off once, where and when planned; the lethal ones in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import ft
+from ft.faults import PHASES, Fault, Injector, parse_fault
+
+ROOT = Path(ft.__file__).parents[1]
+
+
+class Recorder:
+    """An injector that has fired nothing yet, and the faults it has reported since."""
+
+    def __init__(self, *texts: str, rank: int = 1, host: str = "here") -> None:
+        self.fired: list[str] = []
+        self.injector = Injector(
+            map(parse_fault, texts),
+            rank=rank,
+            host=host,
+            before=lambda fault: self.fired.append(fault.kind),
+        )
+
+
+def test_a_fault_fires_in_its_phase_of_its_step_and_only_once() -> None:
+    one = Recorder("raise:rank=1,step=3,at=validation")
+    reached = []
+    for step in range(6):
+        one.injector.step = step
+        for phase in PHASES:
+            try:
+                one.injector.at(phase)
+            except ft.InjectedFault as error:
+                assert "raise:rank=1,step=3,at=validation" in str(error)
+                reached.append((step, phase))
+    assert reached == [(3, "validation")]
+    assert one.fired == ["raise"]
+    assert one.injector.unfired == ()
+    one.injector.step = 3
+    one.injector.at("validation")
+
+
+def test_faults_of_others_never_fire_here() -> None:
+    one = Recorder("raise:rank=0+2,step=0", "node:host=there,step=0")
+    one.injector.at("compute")
+    assert one.injector.unfired == ()
+    assert one.fired == []
+
+
+def test_what_has_not_fired_is_known() -> None:
+    one = Recorder("kill:rank=1,step=100", "nan:rank=1,step=2", "kill:rank=0,step=1")
+    assert [fault.kind for fault in one.injector.unfired] == ["kill", "nan"]
+
+
+def test_nan_is_announced_and_then_taken_once() -> None:
+    one = Recorder("nan:rank=1,step=2")
+    assert not one.injector.wants_nan()
+    assert not one.injector.take_nan()
+    one.injector.step = 2
+    one.injector.at("compute")
+    assert one.fired == []
+    assert one.injector.wants_nan()
+    assert one.injector.take_nan()
+    assert one.fired == ["nan"]
+    assert not one.injector.wants_nan()
+    assert not one.injector.take_nan()
+
+
+def test_slow_stretches_computation_while_it_lasts() -> None:
+    # A factor so large that a stretched step cannot be mistaken for any other.
+    one = Recorder("slow:rank=1,step=2,factor=101,steps=2")
+    stretched = []
+    for step in range(6):
+        one.injector.step = step
+        one.injector.at("compute")
+        stretched.append(seconds_of_drag(one.injector) >= 0.1)
+    assert one.fired == ["slow"]
+    assert stretched == [False, False, True, True, False, False]
+
+
+def seconds_of_drag(injector: Injector) -> float:
+    started = time.perf_counter()
+    injector.drag(0.001)
+    return time.perf_counter() - started
+
+
+def test_during_says_whether_something_was_armed() -> None:
+    one = Recorder("kill:rank=1,step=5,at=in-exchange")
+    assert not one.injector.during("in-exchange")
+    assert not Recorder().injector.during("in-exchange")
+    assert [fault.kind for fault in one.injector.unfired] == ["kill"]
+
+
+PROGRAM = """
+import sys, threading
+import ft
+
+def record(fault):
+    print("before", fault.kind, flush=True)
+
+injector = ft.Injector([ft.parse_fault(sys.argv[1])], rank=1, host="here", before=record)
+injector.step = 7
+if sys.argv[2] == "at":
+    injector.at("compute")
+else:
+    assert injector.during("in-exchange")
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join()
+print("still here")
+"""
+
+
+def strike(text: str, how: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, text, how],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+EFFECTS = {
+    "kill:rank=1,step=7": -signal.SIGKILL,
+    "node:host=here,step=7": -signal.SIGKILL,
+    "segv:rank=1,step=7": -signal.SIGSEGV,
+    "exit:rank=1,step=7": 1,
+    "raise:rank=1,step=7": 1,
+}
+
+
+@pytest.mark.parametrize("text", EFFECTS)
+def test_a_lethal_fault_is_recorded_and_then_strikes(text: str) -> None:
+    out, err = (process := strike(text, "at")).communicate(timeout=30)
+    assert process.returncode == EFFECTS[text]
+    assert out == f"before {text.partition(':')[0]}\n"
+    assert ("InjectedFault: injected fault" in err) == text.startswith("raise")
+
+
+@pytest.mark.parametrize("kind", ["kill", "segv", "exit"])
+def test_a_fault_during_a_call_strikes_from_a_thread(kind: str) -> None:
+    process = strike(f"{kind}:rank=1,step=7,at=in-exchange", "during")
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode in (-signal.SIGKILL, -signal.SIGSEGV)
+    assert out == f"before {kind}\n"
+
+
+def test_a_slow_rank_is_not_ended_by_being_slow_during_a_call() -> None:
+    process = strike("slow:rank=1,step=7,at=in-exchange", "during")
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert out == "before slow\nstill here\n"
+
+
+def test_a_stopped_rank_is_silent_and_alive() -> None:
+    process = strike("stop:rank=1,step=7", "at")
+    try:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert os.WSTOPSIG(status) == signal.SIGSTOP
+        os.kill(process.pid, signal.SIGCONT)
+        out, _ = process.communicate(timeout=30)
+        assert out == "before stop\nstill here\n"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_fault_is_a_value() -> None:
+    assert parse_fault("kill:step=1,rank=0") == parse_fault("kill:rank=0,step=1")
+    assert hash(Fault(kind="kill", ranks=(0,), step=1)) == hash(parse_fault("kill:rank=0,step=1"))

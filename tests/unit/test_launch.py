@@ -1,0 +1,70 @@
+"""The mpiexec command line: exactly the options that were measured, and the user's own words."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from matex.launch import Launch, mpiexec_command
+
+CORES = len(os.sched_getaffinity(0))
+
+
+def command(**more: Any) -> list[str]:
+    given: dict[str, Any] = {
+        "ranks": CORES, "script": Path("train.py"), "arguments": [], "options": [], **more,
+    }  # fmt: skip
+    return mpiexec_command(Launch(**given), report=Path("/out"), mpiexec="/x/mpiexec")
+
+
+def settings(words: list[str]) -> dict[str, str]:
+    """The --mca settings of a command."""
+    return {words[i + 1]: words[i + 2] for i, word in enumerate(words) if word == "--mca"}
+
+
+def launcher_s(words: list[str]) -> list[str]:
+    """What mpiexec itself reads."""
+    return words[: words.index(sys.executable)]
+
+
+def test_one_host() -> None:
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    assert launcher_s(command()) == [
+        *("/x/mpiexec", "--with-ft", "ulfm", "--oversubscribe", *root),
+        *("--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han", "-n", str(CORES)),
+    ]
+
+
+def test_more_ranks_than_cores_leave_the_core_while_they_wait() -> None:
+    assert settings(command(ranks=CORES + 1)) == {
+        "async_mpi_finalize": "1", "coll": "^han", "mpi_yield_when_idle": "1",
+    }  # fmt: skip
+
+
+def test_several_hosts_have_the_detector() -> None:
+    words = launcher_s(command(hosts="a:2,b:2", ranks=CORES + 1))
+    assert words[words.index("--host") + 1] == "a:2,b:2"
+    assert settings(words) == {
+        "async_mpi_finalize": "1",
+        "coll": "^han",
+        "mpi_ft_detector": "1",
+        "mpi_ft_detector_thread": "1",
+        "mpi_ft_detector_period": "3",
+        "mpi_ft_detector_timeout": "10",
+    }
+    assert "--host" not in command()
+
+
+def test_ranks_get_their_options_the_report_and_the_script_s_arguments() -> None:
+    words = command(
+        options=["--seed", "3", "--inject", "kill:rank=0,step=1"],
+        script=Path("dir/my train.py"),
+        arguments=["--epochs", "2", "-n", "9", "--report", "theirs", "a b", ""],
+    )
+    assert words[words.index(sys.executable) :] == [
+        *(sys.executable, "-m", "matex", "--seed", "3", "--inject", "kill:rank=0,step=1"),
+        *("--report", "/out", "dir/my train.py"),
+        *("--epochs", "2", "-n", "9", "--report", "theirs", "a b", ""),
+    ]

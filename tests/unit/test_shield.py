@@ -1,0 +1,117 @@
+"""Under the shield every abnormal end of a process is a SIGKILL, and a normal one says goodbye."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ft
+
+ROOT = Path(ft.__file__).parents[1]
+
+PREAMBLE = """
+import atexit, os, subprocess, sys, threading
+import ft
+
+def farewell():
+    print("farewell", flush=True)
+
+def died(reason):
+    print("died:", reason, flush=True)
+
+ft.on_death(died)
+ft.shield(farewell)
+"""
+
+
+def end(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PREAMBLE + program],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+NORMAL = {
+    "the end of the program": "",
+    "sys.exit()": "sys.exit()",
+    "sys.exit(0)": "sys.exit(0)",
+    "sys.exit(256)": "sys.exit(256)",
+    "a shielded block that ends": "with ft.shielded():\n    pass",
+    "a shielded SystemExit(0)": "with ft.shielded():\n    raise SystemExit(0)",
+    "an exception that was caught": "try:\n    1 / 0\nexcept ZeroDivisionError:\n    pass",
+    "SystemExit in a thread": """
+def quit():
+    raise SystemExit(1)
+thread = threading.Thread(target=quit)
+thread.start()
+thread.join()
+""",
+    "a second shield": "ft.shield(farewell)",
+}
+
+
+@pytest.mark.parametrize("how", NORMAL)
+def test_a_normal_end_says_goodbye_once(how: str) -> None:
+    done = end(NORMAL[how])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "farewell\n", "")
+
+
+ABNORMAL = {
+    "sys.exit(1)": ("sys.exit(1)", "the program ended with status 1", ""),
+    "sys.exit(message)": ("sys.exit('no data')", "the program ended with status 1", "no data"),
+    "an exception": ("raise ValueError('two\\nlines')", "ValueError: two", "Traceback"),
+    "an exception without words": ("raise KeyError", "KeyError", "Traceback"),
+    "an exception in a thread": (
+        "t = threading.Thread(target=lambda: 1 / 0)\nt.start()\nt.join()",
+        "ZeroDivisionError: division by zero",
+        "Traceback",
+    ),
+    "Ctrl-C": ("raise KeyboardInterrupt", "KeyboardInterrupt", "Traceback"),
+    "a shielded SystemExit(3)": (
+        "with ft.shielded():\n    raise SystemExit(3)",
+        "the program ended with status 3",
+        "",
+    ),
+    "a shielded SystemExit(message)": (
+        "with ft.shielded():\n    raise SystemExit('no data')",
+        "no data",
+        "no data",
+    ),
+    "a shielded exception": (
+        "with ft.shielded():\n    raise OSError('disk')",
+        "OSError: disk",
+        "Traceback",
+    ),
+    "die": ("print('unflushed', end='')\nft.die('asked for')", "asked for", ""),
+    "os._exit(1)": ("os._exit(1)", "os._exit with status 1", ""),
+}
+
+
+@pytest.mark.parametrize("how", ABNORMAL)
+def test_an_abnormal_end_is_a_kill_with_a_reason(how: str) -> None:
+    program, reason, said = ABNORMAL[how]
+    done = end(program)
+    assert done.returncode == -signal.SIGKILL
+    assert "farewell" not in done.stdout
+    assert f"died: {reason}\n" in done.stdout
+    assert said in done.stderr
+
+
+def test_what_was_printed_last_is_not_lost() -> None:
+    done = end(ABNORMAL["die"][0])
+    assert "unflushed" in done.stdout
+
+
+def test_a_farewell_that_fails_ends_the_process() -> None:
+    done = end("def bad():\n    raise OSError('no peers')\nft.shield(bad)")
+    assert "no peers" in done.stderr
+
+
+def test_children_of_a_shielded_process_end_as_they_like() -> None:
+    done = end("pid = os.fork()\nif pid == 0:\n    os._exit(3)\nprint(os.waitpid(pid, 0)[1] >> 8)")
+    assert done.stdout == "3\nfarewell\n"
+    assert done.returncode == 0

@@ -1,0 +1,69 @@
+"""summary.json in the words that other programs rely on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from matex.summary import SUMMARY, Totals, failed, summarize
+
+FIELDS = {
+    "status", "reason", "world_size_start", "world_size_end", "restarts", "epochs", "steps",
+    "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
+    "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s", "faults",
+}  # fmt: skip
+
+EVENTS = [
+    {"time_s": 1.0, "rank": 1, "event": "fault", "kind": "nan", "step": 3, "at": "compute",
+     "lethal": False},
+]  # fmt: skip
+
+
+def summary(totals: Totals, **more: object) -> dict:
+    given = {"status": "finished", "reason": None, "world_size_end": 3, "wall_s": 9.5}
+    return summarize(totals, EVENTS, **{"weights_hash": {"0": "ab"}, **given, **more})  # type: ignore[arg-type]
+
+
+def test_the_fields_are_those_of_the_design() -> None:
+    one = summary(
+        Totals(
+            world_size_start=4, epochs=2, steps=20, samples_expected=640, samples_used=640,
+            parameters_start=50, parameters_end=40, metrics={"loss": 0.5},
+            step_s=[0.3, 0.1, 0.2], exchange_s=[0.01, 0.03],
+        )
+    )  # fmt: skip
+    assert set(one) == FIELDS
+    assert (one["status"], one["reason"], one["restarts"]) == ("finished", None, 0)
+    assert (one["world_size_start"], one["world_size_end"]) == (4, 3)
+    assert (one["epochs"], one["steps"], one["wall_s"]) == (2, 20, 9.5)
+    assert (one["parameters_start"], one["parameters_end"]) == (50, 40)
+    assert (one["metrics"], one["weights_hash"]) == ({"loss": 0.5}, {"0": "ab"})
+    assert (one["step_s"], one["exchange_s"]) == (0.2, 0.02)
+    assert [(record["kind"], record["rank"]) for record in one["faults"]] == [("nan", 1)]
+    assert json.loads(json.dumps(one)) == one
+
+
+@pytest.mark.parametrize(
+    ("expected", "used", "lost", "repeated"),
+    [(100, 100, 0, 0), (100, 90, 10, 0), (100, 103, 0, 3), (0, 0, 0, 0)],
+)
+def test_lost_and_repeated_samples(expected: int, used: int, lost: int, repeated: int) -> None:
+    one = summary(Totals(world_size_start=1, samples_expected=expected, samples_used=used))
+    assert (one["samples_lost"], one["samples_repeated"]) == (lost, repeated)
+
+
+def test_without_a_step_there_is_no_median() -> None:
+    one = summary(Totals(world_size_start=1))
+    assert (one["step_s"], one["exchange_s"]) == (None, None)
+
+
+def test_a_run_that_could_not_say_so_itself_failed(tmp_path: Path) -> None:
+    failed(tmp_path, EVENTS, ranks=4, reason="all ranks died")
+    one = json.loads((tmp_path / SUMMARY).read_text())
+    assert set(one) == FIELDS
+    assert (one["status"], one["reason"]) == ("failed", "all ranks died")
+    assert (one["world_size_start"], one["world_size_end"], one["weights_hash"]) == (4, 0, {})
+    assert len(one["faults"]) == 1
+    assert [path.name for path in tmp_path.iterdir()] == [SUMMARY]

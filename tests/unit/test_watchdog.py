@@ -1,0 +1,98 @@
+"""A stopped process is recognised, and a process without progress ends itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ft
+from ft.watchdog import Watchdog, is_stopped
+
+ROOT = Path(ft.__file__).parents[1]
+
+
+def test_a_stopped_process_is_recognised_and_a_running_or_dead_one_is_not() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert not is_stopped(child.pid)
+        os.kill(child.pid, signal.SIGSTOP)
+        os.waitpid(child.pid, os.WUNTRACED)
+        assert is_stopped(child.pid)
+        os.kill(child.pid, signal.SIGCONT)
+        os.waitpid(child.pid, os.WCONTINUED)
+        assert not is_stopped(child.pid)
+    finally:
+        child.kill()
+        child.communicate()
+    assert not is_stopped(child.pid)
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan")])
+def test_a_time_out_must_be_positive(timeout_s: float) -> None:
+    with pytest.raises(ft.UsageError, match=r"timeout_s must be above 0\. Received: timeout_s="):
+        Watchdog(timeout_s=timeout_s)
+
+
+PROGRAM = """
+import sys, threading, time
+import ft
+
+def wait(seconds):
+    threading.Event().wait(seconds)
+
+ft.on_death(lambda reason: print("died:", reason, flush=True))
+dog = ft.Watchdog(timeout_s=0.4)
+dog.start()
+started = time.monotonic()
+if sys.argv[1] == "stuck":
+    with dog.working():
+        wait(30)
+elif sys.argv[1] == "waiting":
+    with dog.waiting():
+        wait(30)
+elif sys.argv[1] == "getting on":
+    with dog.working():
+        while time.monotonic() < started + 1.5:
+            dog.progress()
+elif sys.argv[1] == "with nobody waiting":
+    wait(1.5)
+elif sys.argv[1] == "allowed to be long":
+    with dog.working(), dog.working(on=False):
+        wait(1.5)
+elif sys.argv[1] == "not watched":
+    with dog.working():
+        dog.stop()
+        wait(1.5)
+print("alive", flush=True)
+"""
+
+
+def watched(what: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, what],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("what", "said"), [("stuck", "made no progress"), ("waiting", "waited in a collective")]
+)
+def test_without_progress_the_process_ends_itself(what: str, said: str) -> None:
+    done = watched(what)
+    assert done.returncode == -signal.SIGKILL
+    assert done.stdout.startswith(f"died: {said} for ")
+    assert said in done.stderr
+    assert "ending this rank" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "what", ["getting on", "with nobody waiting", "allowed to be long", "not watched"]
+)
+def test_otherwise_it_lives(what: str) -> None:
+    done = watched(what)
+    assert (done.returncode, done.stdout) == (0, "alive\n")

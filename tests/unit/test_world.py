@@ -1,0 +1,64 @@
+"""Membership is a value: a repair makes a new one, and original ranks never change."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ft.world import Member, World
+
+HOSTS = ("a", "a", "b", "b", "c")
+
+
+def world(rank: int = 0, hosts: tuple[str, ...] = HOSTS) -> World:
+    members = tuple(Member(rank=r, host=h, pid=100 + r) for r, h in enumerate(hosts))
+    return World(members=members, rank=rank)
+
+
+def test_at_the_start() -> None:
+    one = world(rank=2)
+    assert one.ranks == (0, 1, 2, 3, 4)
+    assert (one.size, one.place, one.leader, one.generation) == (5, 2, 0, 0)
+    assert one.me == Member(rank=2, host="b", pid=102)
+    assert not one.is_leader
+    assert world(rank=0).is_leader
+
+
+def test_neighbours_are_the_others_on_my_host() -> None:
+    assert [m.rank for m in world(rank=2).neighbours] == [3]
+    assert world(rank=4).neighbours == ()
+    assert [m.rank for m in world(rank=1, hosts=("x",) * 3).neighbours] == [0, 2]
+
+
+def test_after_the_leader_died_the_next_one_leads() -> None:
+    one = world(rank=3).keeping([1, 3, 4])
+    assert one.ranks == (1, 3, 4)
+    assert (one.rank, one.place, one.leader, one.size, one.generation) == (3, 1, 1, 3, 1)
+    assert one.neighbours == ()
+    assert world(rank=1).keeping([1, 3]).is_leader
+
+
+@given(st.permutations(range(5)), st.integers(1, 4))
+def test_the_order_of_members_is_kept_and_the_old_world_too(kept: list[int], n: int) -> None:
+    old = world(rank=kept[0])
+    new = old.keeping(iter(kept[:n]))
+    assert new.ranks == tuple(sorted(kept[:n]))
+    assert new.members[new.place] == old.me == new.me
+    assert old.ranks == (0, 1, 2, 3, 4)
+    again = new.keeping([kept[0]])
+    assert (again.size, again.generation, again.is_leader) == (1, 2, True)
+
+
+def test_keeping_all_counts_as_a_repair() -> None:
+    old = world()
+    assert old.keeping(old.ranks) == dataclasses.replace(old, generation=1)
+
+
+@pytest.mark.parametrize("value", [world(), world().me], ids=["World", "Member"])
+def test_membership_cannot_be_changed(value: object) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        value.rank = 1  # type: ignore[attr-defined]
+    assert hash(value) == hash(value)
