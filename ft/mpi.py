@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -156,25 +157,20 @@ def shielded() -> Iterator[None]:
 
 
 def finalize() -> None:
-    """MPI_Finalize, once; safe after failures when ``async_mpi_finalize`` is set."""
+    """MPI_Finalize, once, for at most 5 s; safe after failures with ``async_mpi_finalize``."""
     global _finalized  # noqa: PLW0603 - MPI is a property of the process
     mpi = load()
     if not mpi.Is_finalized():
-        # All have left: nothing is lost when the library's end, which hangs with the
-        # failure detector's thread (Open MPI 5.0.11), is cut short.
-        late = threading.Timer(_FINALIZE_S, _end_now)
-        late.daemon = True
-        late.start()
-        mpi.Finalize()
-        late.cancel()
+        # With the failure detector on, MPI_Finalize of Open MPI 5.0.11 may spin for ever, and
+        # mpi4py's keeps the interpreter locked meanwhile. All have left, so nothing is lost when
+        # this process goes on to its end without it. The extension's handle finds the very
+        # library that it is linked to.
+        end = threading.Thread(
+            target=ctypes.CDLL(mpi.__file__).MPI_Finalize, name="ft-finalize", daemon=True
+        )
+        end.start()
+        end.join(_FINALIZE_S)
     _finalized = True
-
-
-def _end_now() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-    _real_exit(0)
 
 
 def _one_line(kind: type[BaseException], error: BaseException | None) -> str:
