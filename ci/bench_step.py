@@ -87,6 +87,7 @@ def measure(name: str, rounds: int) -> None:
         shuffle=True,
         seed=1,
         faults=run.faults,
+        make_exchange=run.make_exchange,
         first_epoch=0,
         cursor=0,
         on_epoch_start=lambda: None,

@@ -15,7 +15,7 @@
 Nothing happens at import; MPI starts with :meth:`Communicator.start`.
 """
 
-from ft.communicator import Communicator
+from ft.communicator import MOST_ELEMENTS, Communicator
 from ft.errors import (
     ClosedError,
     FaultSyntaxError,
@@ -33,6 +33,7 @@ from ft.world import Member, World
 
 __all__ = [
     "KINDS",
+    "MOST_ELEMENTS",
     "PHASES",
     "ClosedError",
     "Communicator",

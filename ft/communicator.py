@@ -17,7 +17,10 @@ from ft.numbered import Numbered, Operation
 from ft.records import Gathered
 from ft.world import Member, World
 
-__all__ = ["Communicator"]
+__all__ = ["MOST_ELEMENTS", "Communicator"]
+
+# Of one reduction: MPI before version 4 counts in 32 bits.
+MOST_ELEMENTS = 1 << 30
 
 
 class Communicator(Numbered):
@@ -54,27 +57,43 @@ class Communicator(Numbered):
         return self
 
     def allreduce(
-        self, send: np.ndarray, recv: np.ndarray, *, valid: Callable[[], bool] = lambda: True
+        self,
+        send: np.ndarray,
+        recv: np.ndarray,
+        *,
+        valid: Callable[[], bool] = lambda: True,
+        fence: bool = False,
+        most: int = MOST_ELEMENTS,
     ) -> None:
         """Sum *send* over the members into *recv*, out of place.
 
         Both are contiguous, of one shape and dtype, and do not overlap. *send*
         is only read; *recv* must not be written before the next operation is
-        complete, because a peer may still need the result from here. *valid()* says
-        whether *recv* can be right, for example from a 1 that every rank adds; a sum
-        that is not counts as one that failed.
+        complete, because a peer may still need the result from here.
+
+        Args:
+            valid: whether *recv* can be right, for example from a 1 that every rank
+                adds; a sum that is not counts as one that failed.
+            fence: *recv* holds the result of the operation before: wait until all are
+                here, for then nobody needs it any more. Costs a barrier, saves a buffer.
+            most: elements in one call of MPI, whose counts end at 2^31.
         """
         if send.shape != recv.shape or send.dtype != recv.dtype:
             raise UsageError(
                 "allreduce wants a send and a receive buffer of one shape and dtype. "
                 f"Received: {send.dtype}{send.shape} and {recv.dtype}{recv.shape}"
             )
-        # MPI returns at once from an empty reduction, and ranks would drift apart.
-        self.attempt(
-            recv,
-            lambda comm: comm.Allreduce(send, recv) if recv.size else comm.Barrier(),
-            valid,
-        )
+        flat_send, flat_recv = send.reshape(-1), recv.reshape(-1)
+
+        def call(comm: Any) -> None:
+            # MPI returns at once from an empty reduction, and ranks would drift apart.
+            if fence or not recv.size:
+                comm.Barrier()
+                self.result_overwritten()
+            for at in range(0, recv.size, most):
+                comm.Allreduce(flat_send[at : at + most], flat_recv[at : at + most])
+
+        self.attempt(recv, call, valid)
 
     def broadcast(self, buffer: np.ndarray) -> None:
         """Copy the leader's contiguous *buffer* into everybody's.

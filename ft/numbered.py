@@ -59,6 +59,7 @@ class Numbered:
         self._done = 0
         self._attempted = np.empty(0, np.uint8)
         self._result = np.empty(0, np.uint8)
+        self._result_intact = True
         self._failure: PeerFailure | None = None
         self._detect_time_s = 0.0
         self._ulfm = mpi.has_ulfm()
@@ -115,12 +116,15 @@ class Numbered:
         result: np.ndarray,
         call: Callable[[Any], object],
         valid: Callable[[], bool] = lambda: True,
+        *,
+        computes: bool = False,
     ) -> None:
         """Run *call(comm)* as the next numbered operation, with *result* as its outcome.
 
         The seam for collectives made elsewhere (a native op). *call* must not
         return before every member has entered it. Afterwards *valid()* says whether
-        *result* can be right; if not, the operation failed.
+        *result* can be right; if not, the operation failed. A *call* that also
+        *computes* is not a stretch of waiting for others.
 
         Raises:
             PeerFailure: it did not complete; or an earlier failure was not recovered.
@@ -137,7 +141,7 @@ class Numbered:
             )
         self._attempted = result
         try:
-            with self.waiting():
+            with nullcontext() if computes else self.waiting():
                 call(self._comm)
         except self._mpi.Exception as error:
             if error.Get_error_class() in self._callers_fault:
@@ -153,6 +157,14 @@ class Numbered:
                 )
             raise self._failed("its result is not valid")
         self._complete(result)
+
+    def result_overwritten(self) -> None:
+        """Say, inside the call of an attempt, that it writes over the result before it. Local.
+
+        All members must be here by then: nobody needs that result. Should MPI have
+        been wrong about this, as it can be when a rank dies, somebody else hands it over.
+        """
+        self._result_intact = False
 
     def _failed(self, cause: str) -> FtError:
         self._detect_time_s = time.time()
@@ -188,16 +200,16 @@ class Numbered:
             raise UsageError("recover() wants a PeerFailure before it. Received: no failure")
         before, detect_time_s = self._world, self._detect_time_s
         operation = self._done + 1
-        reports = np.empty((0, 4), np.int64)
+        reports = np.empty((0, 5), np.int64)
 
         def settle(new: Any) -> None:
             nonlocal reports
-            reports = np.zeros((new.Get_size(), 4), np.int64)
-            mine = np.array([before.rank, self._done, self._leaving, _SEAL], np.int64)
-            new.Allgather(mine, reports)
-            if not (reports[:, 3] == _SEAL).all():  # a further death, reported as success
+            reports = np.zeros((new.Get_size(), 5), np.int64)
+            mine = [before.rank, self._done, self._leaving, self._result_intact, _SEAL]
+            new.Allgather(np.array(mine, np.int64), reports)
+            if not (reports[:, -1] == _SEAL).all():  # a further death, reported as success
                 raise self._mpi.Exception(self._mpi.ERR_OTHER)
-            self._hand_over(new, reports[:, 1])
+            self._hand_over(new, done=reports[:, 1], intact=reports[:, 3])
 
         with self.waiting():
             comm = repair(
@@ -253,11 +265,12 @@ class Numbered:
         self._done += 1
         self._invalid = 0
         self._result = result
+        self._result_intact = True
         self._expected = self._world.ranks
         self._lost = frozenset()
         mpi.forget_exit()
 
-    def _hand_over(self, new: Any, done: np.ndarray) -> None:
+    def _hand_over(self, new: Any, *, done: np.ndarray, intact: np.ndarray) -> None:
         """Give the result of the newest complete operation to those who miss it."""
         newest = int(done.max())
         if int(done.min()) == newest:
@@ -267,9 +280,15 @@ class Numbered:
                 "survivors may be one operation apart, not more: they did not make the same calls. "
                 f"Received: completed={done.tolist()}"
             )
+        holders = np.flatnonzero((done == newest) & (intact != 0))
+        if not holders.size:
+            raise Unrecoverable(
+                f"the result of operation {newest} must be with a survivor who completed it. "
+                "Received: none that has not been written over; start from the newest checkpoint"
+            )
         # The ahead ones keep what they have: a transient copy, not their live buffer, takes part.
         mine = self._attempted if self._done < newest else np.array(self._result, copy=True)
-        new.Bcast(mine, root=int(np.argmax(done)))
+        new.Bcast(mine, root=int(holders[0]))
 
 
 # A result that is wrong because a peer died is right in the repetition.

@@ -46,6 +46,9 @@ class Watchdog:
         stopped_after_s: how long a neighbour may be stopped while this rank waits for it.
         neighbours: who else runs on this host, now.
         say: called with one line before anything is ended.
+
+    ``waiting_since`` may be set to a function that says since when (``time.monotonic()``)
+    a collective made outside Python waits, 0 when none does.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Watchdog:
         self._since = time.monotonic()
         self._waiting = False
         self._working = False
+        self.waiting_since: Callable[[], float] = lambda: 0.0
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ft-watchdog", daemon=True)
 
@@ -111,12 +115,14 @@ class Watchdog:
         interval = min(1.0, self._timeout_s / 4, self._stopped_after_s / 4)
         while not self._end.wait(interval):
             now = time.monotonic()
-            idle_s = now - self._since
-            if self._waiting:
+            outside = self.waiting_since()
+            waiting = self._waiting or outside > 0
+            idle_s = now - (outside or self._since)
+            if waiting:
                 self._end_stopped(stopped_since, now)
-            limit_s = self._timeout_s * (_PATIENCE if self._waiting else 1)
-            if idle_s > limit_s and (self._waiting or self._working):
-                doing = "waited in a collective" if self._waiting else "made no progress"
+            limit_s = self._timeout_s * (_PATIENCE if waiting else 1)
+            if idle_s > limit_s and (waiting or self._working):
+                doing = "waited in a collective" if waiting else "made no progress"
                 reason = f"{doing} for {idle_s:.0f} s (limit {limit_s:.0f} s): ending this rank"
                 self._say(reason)
                 mpi.die(reason)

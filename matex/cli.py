@@ -10,12 +10,12 @@ from typing import NoReturn
 
 import ft
 import matex
-from matex.config import Config
+from matex.config import EXCHANGES, Config
 from matex.errors import InputError
 
 __all__ = ["main"]
 
-_COMMANDS = ("run", "doctor", "-h", "--help", "--version")
+_COMMANDS = ("run", "doctor", "build", "-h", "--help", "--version")
 _USAGE_ERROR = 2
 
 
@@ -49,11 +49,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--dry-run", action="store_true", help="only print the mpiexec command")
     _add_rank_options(run)
     commands.add_parser("doctor", help="say what this machine has for matex")
+    commands.add_parser(
+        "build",
+        help="build the native exchange",
+        description="Build the native exchange now, for nodes that have no compiler. "
+        "Without this command the first run builds it, where it can.",
+    )
     arguments = parser.parse_args(argv)
-    if arguments.command == "doctor":
-        from matex.doctor import report
+    if arguments.command != "run":
+        from matex import doctor
 
-        return report()
+        return doctor.report() if arguments.command == "doctor" else doctor.build()
     return _run(run, arguments)
 
 
@@ -91,6 +97,10 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--threads", type=int, metavar="T", help="TensorFlow threads of a rank (default: its share)"
     )
+    add(
+        "--exchange", choices=EXCHANGES,
+        help="how gradients travel: an operation in C++, mpi4py, or auto (default): what is there",
+    )  # fmt: skip
     add("script", type=Path, help="a Keras script")
     add("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
 
@@ -100,6 +110,7 @@ def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> C
         name: getattr(arguments, name)
         for name in (
             "report", "checkpoint", "checkpoint_every", "keep", "seed", "hang_timeout", "threads",
+            "exchange",
         )
         if getattr(arguments, name) is not None
     }  # fmt: skip
@@ -157,7 +168,15 @@ def _options(config: Config) -> list[str]:
     """The command line of a rank that is to have this configuration."""
     options: list[str] = []
     default = Config()
-    for name in ("checkpoint", "checkpoint_every", "keep", "seed", "hang_timeout", "threads"):
+    for name in (
+        "checkpoint",
+        "checkpoint_every",
+        "keep",
+        "seed",
+        "hang_timeout",
+        "threads",
+        "exchange",
+    ):
         value = getattr(config, name)
         if value != getattr(default, name):
             text = str(value.absolute() if isinstance(value, Path) else value)

@@ -10,7 +10,9 @@ from typing import Any
 import ft
 from matex.errors import InputError
 
-__all__ = ["Config"]
+__all__ = ["EXCHANGES", "Config"]
+
+EXCHANGES = ("auto", "native", "host")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,9 @@ class Config:
         inject: faults, as written on the command line.
         hang_timeout: seconds without progress after which a rank ends itself.
         threads: TensorFlow threads of a rank; 0 divides the host's cores among its ranks.
-        exchange: how gradients travel; only "host" yet.
+        exchange: how gradients travel: "native" (an operation in C++), "host" (through
+            mpi4py), or "auto" for native where it can be had.
+        cache: directory where the native exchange is kept once it is built.
     """
 
     report: Path | None = None
@@ -37,7 +41,8 @@ class Config:
     inject: tuple[str, ...] = ()
     hang_timeout: float = 600.0
     threads: int = 0
-    exchange: str = "host"
+    exchange: str = "auto"
+    cache: Path | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("checkpoint_every", 0), ("keep", 1), ("seed", 0), ("threads", 0)):
@@ -47,14 +52,22 @@ class Config:
                 )
         if not self.hang_timeout > 0:
             raise InputError(f"hang_timeout must be above 0 seconds. Received: {self.hang_timeout}")
-        if self.exchange != "host":
-            raise InputError(f"exchange must be 'host'. Received: exchange={self.exchange!r}")
+        if self.exchange not in EXCHANGES:
+            raise InputError(
+                f"exchange must be one of {', '.join(EXCHANGES)}. Received: {self.exchange!r}"
+            )
         _ = self.faults
 
     @property
     def faults(self) -> tuple[ft.Fault, ...]:
         """The injected faults, parsed."""
         return tuple(ft.parse_fault(text) for text in self.inject)
+
+    @property
+    def cache_directory(self) -> Path:
+        """The given one, else the user's own as the XDG specification has it."""
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return self.cache or Path(base) / "matex"
 
     @classmethod
     def from_environment(cls, **given: Any) -> Config:
@@ -81,6 +94,7 @@ _KINDS: dict[str, Any] = {
     "hang_timeout": float,
     "threads": int,
     "exchange": str,
+    "cache": Path,
 }
 
 

@@ -106,6 +106,7 @@ class Fit:
             shuffle=bool(shuffle),
             seed=cursor["seed"],
             faults=run.faults,
+            make_exchange=run.make_exchange,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             on_epoch_start=self._on_epoch_start,

@@ -12,6 +12,7 @@ import ft
 from matex.config import Config
 from matex.errors import InputError
 from matex.events import EventLog, write_json
+from matex.exchange import Choice, HostExchange, Layout
 from matex.summary import SUMMARY, Totals, summarize
 
 __all__ = ["Run"]
@@ -41,6 +42,7 @@ class Run:
             neighbours=lambda: communicator.world.neighbours,
             say=self.warn,
         )
+        self.choice = Choice(config.exchange, config.cache_directory)
         self.store: checkpoints.Store | None = None
         self.saved: checkpoints.Snapshot | None = None
         self._started = time.time()
@@ -75,10 +77,36 @@ class Run:
                 "this MPI has no ULFM: training works, but the first death ends it "
                 "(start with 'matex run', or mpiexec --with-ft ulfm of Open MPI 5)"
             )
+        self._tell_exchange()
         self.watchdog.start()
         if self.config.checkpoint is not None:
             self.store = checkpoints.Store(self.config.checkpoint, keep_last=self.config.keep)
             self.saved = self._newest_checkpoint(self.store)
+
+    def _tell_exchange(self) -> None:
+        """Collective.
+
+        Raises:
+            InputError: on every rank, where the one that was asked for is missing on some.
+        """
+        choice = self.choice
+        self.events.write("exchange", kind=choice.kind, why=choice.why)
+        native = choice.kind == "native"
+        if self.config.exchange == "native" and not self.communicator.agree(native):
+            reason = "another rank has none" if native else choice.why
+            raise InputError(f"exchange must be native on every rank. Received: {reason}")
+        if self.config.exchange == "auto" and not native:
+            self.say(f"using the host exchange: {choice.why}")
+
+    def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
+        """The exchange of a step with *layout*; local."""
+        return self.choice.make(
+            self.communicator,
+            layout,
+            faults=self.faults,
+            watchdog=self.watchdog,
+            check_finite=check_finite,
+        )
 
     def _newest_checkpoint(self, store: checkpoints.Store) -> checkpoints.Snapshot | None:
         """The leader chooses, all read; collective."""

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from matex import keras_hooks
+from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout, Segment, segment_of
 from matex.forward_state import ForwardState
 from matex.recorder import Recorder
@@ -24,7 +25,6 @@ __all__ = ["Batch", "Control", "Step"]
 
 Batch = tuple[Any, ...]
 Parts = list[Any]
-Exchange = Callable[..., list[np.ndarray]]
 
 
 class Control(NamedTuple):
@@ -64,7 +64,7 @@ class Step:
         self._recorder = Recorder(model.optimizer)
         self._log_names: list[str] = []
         self._extra_names: list[str] = []
-        self._exchange: Exchange | None = None
+        self._exchange: HostExchange | None = None
         self.signature = signature
         self.layout: Layout | None = None
         self.contribution: Callable[[Batch, np.ndarray], Parts] = self._contribution
@@ -73,8 +73,8 @@ class Step:
         if not model.run_eagerly:
             self._make_graphs(signature)
 
-    def connect(self, exchange: Exchange) -> None:
-        """Say which collective :attr:`fused` calls: *exchange(*parts) -> their sums*."""
+    def connect(self, exchange: HostExchange) -> None:
+        """Say which collective :attr:`fused` makes; before its first call, and for good."""
         self._exchange = exchange
 
     def _make_graphs(self, signature: Batch) -> None:
@@ -91,16 +91,9 @@ class Step:
         parts = [tf.TensorSpec(shape, dtype) for shape in shapes]
         commit = tf.function(self._commit, input_signature=(parts,), autograph=False)
 
-        def exchange(*local: np.ndarray) -> list[np.ndarray]:
-            assert self._exchange is not None, "connect() comes before the first fused step"
-            return self._exchange(*local)
-
         def fused(batch: Batch, control: Any) -> dict[str, Any]:
-            local = contribution(batch, control)
-            summed = tf.numpy_function(exchange, local, [dtype] * len(shapes))
-            for part, shape in zip(summed, shapes, strict=True):
-                part.set_shape(shape)
-            return commit(summed)
+            assert self._exchange is not None, "connect() comes before the first fused step"
+            return commit(self._exchange.in_graph(contribution(batch, control)))
 
         self.contribution = contribution
         self.commit = commit

@@ -30,6 +30,7 @@ class Training:
 
     Args:
         communicator, faults: of the run.
+        make_exchange: called with the layout, and whether to look for what is not finite.
         model: built, with equal weights on all ranks.
         batches: all samples; every rank sees the whole set and reads its rows.
         batch_size: of the global batch.
@@ -50,6 +51,7 @@ class Training:
         shuffle: bool,
         seed: int,
         faults: ft.Injector,
+        make_exchange: Callable[[Layout, bool], HostExchange],
         first_epoch: int,
         cursor: int,
         on_epoch_start: Callable[[], None],
@@ -62,6 +64,7 @@ class Training:
         self._batch_size = batch_size
         self._shuffle = shuffle
         self._faults = faults
+        self._make_exchange = make_exchange
         self._on_epoch_start = on_epoch_start
         self._after_step = after_step
         self._next_epoch = first_epoch
@@ -150,8 +153,9 @@ class Training:
         self._have = spans
         try:
             if self._ready and spans:
-                self._begin(span)
-                return self._step.fused(*self._inputs(span, spans))
+                exchange = self._begin(span)
+                inputs = self._inputs(span, spans)
+                return exchange.run(lambda: self._step.fused(*inputs))  # type: ignore[no-any-return]
             # The first step goes by the parts that recovery needs: afterwards they are ready.
             local = self._contribution(span, spans)
             self._begin(span)(*local)
@@ -167,12 +171,8 @@ class Training:
 
     def _begin(self, span: Span) -> HostExchange:
         if self._exchange is None:
-            self._exchange = HostExchange(
-                self._communicator,
-                self._layout,
-                faults=self._faults,
-                check_finite=not keras_hooks.scales_loss(self._model.optimizer),
-            )
+            check_finite = not keras_hooks.scales_loss(self._model.optimizer)
+            self._exchange = self._make_exchange(self._layout, check_finite)
             self._step.connect(self._exchange)
         fingerprint = self.order.fingerprint([span])
         self._exchange.begin(samples=span[1] - span[0], fingerprint=fingerprint)

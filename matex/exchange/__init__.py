@@ -1,6 +1,8 @@
 """The one collective of a step: everything a step has to share, in one flat vector."""
 
+from matex.exchange.choice import Choice
 from matex.exchange.host import HostExchange
 from matex.exchange.layout import Header, Layout, header_of
+from matex.exchange.native import NativeExchange
 
-__all__ = ["Header", "HostExchange", "Layout", "header_of"]
+__all__ = ["Choice", "Header", "HostExchange", "Layout", "NativeExchange", "header_of"]

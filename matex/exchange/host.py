@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 import ft
 from matex.errors import TrainingError
@@ -15,23 +17,31 @@ __all__ = ["HostExchange"]
 
 _BLOCK = 1 << 16  # 256 KB of float32: well inside a core's own cache
 
+# From here on a barrier costs less than what a second buffer for results takes.
+_LARGE_BYTES = 16 << 20
+
 
 class HostExchange:
     """One allreduce a step: packs the parts, sums them out of place, hands the sums back.
 
-    The packed contribution of the running step and the results of the last two
-    are kept: recovery adds the dead rank's work to the first, and hands a result
-    over to who missed it.
+    The packed contribution of the running step and the newest result, which a peer
+    may still need while the next one is made, are kept: recovery adds the dead
+    rank's work to the first, and hands the other over to who missed it. Small
+    vectors alternate between two results; large ones have one, and a barrier
+    before it is written again.
 
     What fails raises, so that the step fails before its update; what it was stays
     in :attr:`error` (and in ``communicator.failure``), because an exception loses
     its type on the way through TensorFlow.
 
     Args:
-        communicator: :meth:`__call__` and :meth:`replay` are collective over its members.
+        communicator: :meth:`run`, :meth:`__call__` and :meth:`replay` are collective over
+            its members.
         layout: of the vector.
         faults: may strike before, during and after the exchange.
         check_finite: look for NaN and infinity before they spread.
+        large_bytes: from which size of the vector on there is one result.
+        most: elements in one call of MPI.
     """
 
     def __init__(
@@ -41,14 +51,18 @@ class HostExchange:
         *,
         faults: ft.Injector,
         check_finite: bool = True,
+        large_bytes: int = _LARGE_BYTES,
+        most: int = ft.MOST_ELEMENTS,
     ) -> None:
         self.layout = layout
         self._communicator = communicator
         self._faults = faults
         self._check_finite = check_finite
+        self._most = most
         self._send = _aligned(layout)
         self._send_views = layout.views(self._send)
-        results = [_aligned(layout), _aligned(layout)]
+        alone = layout.size * layout.dtype.itemsize >= large_bytes
+        results = [_aligned(layout) for _ in range(1 if alone else 2)]
         self._results = [(vector, layout.views(vector)) for vector in results]
         self._operation = 0
         self._began = time.perf_counter()
@@ -64,7 +78,7 @@ class HostExchange:
 
     @property
     def result(self) -> list[np.ndarray]:
-        """The parts of the newest sum, once complete; kept until the exchange after next."""
+        """The parts of the newest sum, once complete; kept until the next one is."""
         return self._results[0][1]
 
     @property
@@ -78,6 +92,22 @@ class HostExchange:
         self.spoiled = None
         self.expected = (samples, fingerprint)
         self._began = time.perf_counter()
+
+    def in_graph(self, parts: Sequence[Any]) -> list[Any]:
+        """The operation that sums the tensors *parts*, for the graph being traced. Local."""
+        shapes, dtype = self.layout.shapes, self.layout.dtype
+        sums: list[Any] = tf.numpy_function(self.__call__, parts, [dtype] * len(shapes))
+        for part, shape in zip(sums, shapes, strict=True):
+            part.set_shape(shape)
+        return sums
+
+    def run(self, fused: Callable[[], Any]) -> Any:
+        """Run a graph with :meth:`in_graph` in it; collective. What it returns.
+
+        Raises:
+            tf.errors.OpError: it failed; why is in :attr:`error`.
+        """
+        return fused()
 
     def packed(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """A vector of its own with *parts* in their places."""
@@ -94,8 +124,7 @@ class HostExchange:
             TrainingError: the sum is not of this step's samples, or not finite somewhere.
         """
         try:
-            self._faults.drag(time.perf_counter() - self._began)
-            self._faults.at("before-exchange")
+            self._before()
             finite = True
             for view, part in zip(self._send_views, parts, strict=True):
                 finite = _copied(view, part) and finite
@@ -112,25 +141,50 @@ class HostExchange:
         """
         return self._exchange(_copied(self._send, vector))
 
+    # The three places where injected faults strike.
+
+    def _before(self) -> None:
+        self._faults.drag(time.perf_counter() - self._began)
+        self._faults.at("before-exchange")
+
+    def _packed(self) -> bool:
+        """Whether what was packed has been spoiled on purpose."""
+        spoiled = self._faults.take_nan()
+        if spoiled:
+            self._send[0] = np.nan
+        self._faults.during("in-exchange")
+        return spoiled
+
+    def _after(self) -> None:
+        self._faults.at("after-exchange")
+
     def _exchange(self, finite: bool) -> list[np.ndarray]:
+        finite = not self._packed() and finite
         local = self._send
-        if self._faults.take_nan():
-            local[0] = np.nan
-            finite = False
         if self._check_finite and not finite:
             self.spoiled = local
             local = self._withheld()
-        self._faults.during("in-exchange")
-        operation = self._communicator.pending.operation
-        if operation != self._operation:  # a replay writes where the failed attempt did
-            self._operation = operation
-            self._results.reverse()
+        result = self._next_result()
         started = time.perf_counter()
-        self._communicator.allreduce(local, self._results[0][0], valid=self._is_whole)
+        self._communicator.allreduce(
+            local, result, valid=self._is_whole, fence=self._has_one_result, most=self._most
+        )
         self.seconds = time.perf_counter() - started
-        self._faults.at("after-exchange")
+        self._after()
         self.check()
         return self.result
+
+    @property
+    def _has_one_result(self) -> bool:
+        return len(self._results) == 1
+
+    def _next_result(self) -> np.ndarray:
+        """Where to receive; a replay writes where the failed attempt did."""
+        operation = self._communicator.pending.operation
+        if operation != self._operation:
+            self._operation = operation
+            self._results.reverse()
+        return self._results[0][0]
 
     def _is_whole(self) -> bool:
         return self.header.one == self._communicator.world.size

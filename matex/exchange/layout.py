@@ -88,6 +88,11 @@ class Layout:
     def size(self) -> int:
         return self.offsets[-1]
 
+    def header_at(self, field: str) -> int:
+        """Where in the vector *field* of the header stands."""
+        header = self.offsets[-2] + sum(self.tail_sizes) - len(Header._fields)
+        return header + Header._fields.index(field)
+
     def views(self, vector: np.ndarray) -> list[np.ndarray]:
         """The parts of *vector*, shaped, without a copy."""
         return [

@@ -1,0 +1,73 @@
+"""Which exchange a rank uses: the native one where it can be had."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import ft
+from matex.exchange.host import HostExchange
+from matex.exchange.layout import Layout
+from matex.exchange.library import Library, NotBuilt, find, recipe
+from matex.exchange.native import PLAN_BYTES, NativeExchange
+
+__all__ = ["Choice", "caches", "library"]
+
+
+def caches(own: Path) -> list[Path]:
+    """Where the native library may lie: the user's cache, else one on this node."""
+    return [own, Path(tempfile.gettempdir()) / f"matex-{os.getuid()}"]
+
+
+def library(own: Path) -> Library:
+    """The native exchange for this process, built if need be; local.
+
+    Raises:
+        NotBuilt: saying why.
+    """
+    return find(recipe(), caches(own), plan_bytes=PLAN_BYTES)
+
+
+class Choice:
+    """What was chosen on this rank, and why. Local.
+
+    Ranks may choose differently: both exchanges make the same calls of MPI.
+
+    Args:
+        kind: auto, native or host.
+        cache: the user's own.
+    """
+
+    def __init__(self, kind: str, cache: Path) -> None:
+        self.library: Library | None = None
+        self.why = "asked for"
+        if kind != "host":
+            try:
+                self.library = library(cache)
+                self.why = self.library.how
+            except NotBuilt as error:
+                self.why = str(error)
+
+    @property
+    def kind(self) -> str:
+        return "host" if self.library is None else "native"
+
+    def make(
+        self,
+        communicator: ft.Communicator,
+        layout: Layout,
+        *,
+        faults: ft.Injector,
+        watchdog: ft.Watchdog,
+        **options: Any,
+    ) -> HostExchange:
+        """The exchange for one layout; *options* are those of :class:`HostExchange`."""
+        if self.library is None:
+            return HostExchange(communicator, layout, faults=faults, **options)
+        native = NativeExchange(
+            communicator, layout, library=self.library, faults=faults, **options
+        )
+        watchdog.waiting_since = native.waiting_since
+        return native

@@ -1,0 +1,166 @@
+"""Building and loading the native exchange: at first use, once, with whatever compiler there is.
+
+The library needs TensorFlow's headers and nothing else: no MPI, no C++ run time. So it is one
+small file, keyed by what it depends on, that every node of one architecture can use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Library", "NotBuilt", "Recipe", "find", "recipe"]
+
+SOURCE = Path(__file__).with_name("exchange.cc")
+_COMPILERS = ("c++", "g++", "clang++", "gcc", "clang", "CC")
+_FLAGS = (
+    "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden",
+    "-fno-exceptions", "-fno-rtti", "-static-libgcc",
+)  # fmt: skip
+_COMPILE_S = 300
+
+
+class NotBuilt(Exception):
+    """There is no native exchange here; the message is one line that says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What a library is made from, and so what its name in the cache depends on.
+
+    Args:
+        tensorflow: its version, with that of its C interface.
+        flags: where its headers and its library are.
+        compilers: names or paths, the first that works is used.
+    """
+
+    tensorflow: str
+    flags: tuple[str, ...]
+    compilers: tuple[str, ...] = _COMPILERS
+
+    @property
+    def name(self) -> str:
+        """Of the file: the source, TensorFlow and the machine's architecture decide."""
+        text = "\0".join([SOURCE.read_text(), self.tensorflow, platform.machine(), *_FLAGS])
+        return f"exchange-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """A loaded library.
+
+    ``operation(parts, plan=address, U=dtype, N=count)`` builds the operation; ``how`` says in a
+    few words where it came from.
+    """
+
+    operation: Any
+    path: Path
+    how: str
+
+
+def recipe() -> Recipe:
+    """For the TensorFlow of this process."""
+    import tensorflow as tf
+
+    return Recipe(
+        tensorflow=f"{tf.version.VERSION} {tf.version.GIT_VERSION}",
+        flags=(*tf.sysconfig.get_compile_flags(), *tf.sysconfig.get_link_flags()),
+    )
+
+
+def find(made_by: Recipe, caches: Sequence[Path], *, plan_bytes: int) -> Library:
+    """Load the library from the first cache that has it, or build it there; local.
+
+    A file that does not load, or is of another making, is built anew. Caches that
+    cannot be written are only looked into.
+
+    Raises:
+        NotBuilt: no cache has it and none can be given it.
+    """
+    reasons: list[str] = []
+    for cache in caches:
+        path = cache / made_by.name
+        if path.exists():
+            try:
+                return _load(path, plan_bytes, how="from the cache")
+            except NotBuilt as error:
+                reasons.append(str(error))
+    for cache in caches:
+        path = cache / made_by.name
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            with _lock(path):
+                # Whoever held the lock before may just have built it.
+                with contextlib.suppress(NotBuilt):
+                    if path.exists():
+                        return _load(path, plan_bytes, how="from the cache")
+                compiler = _compile(made_by, path)
+            return _load(path, plan_bytes, how=f"built by {compiler}")
+        except NotBuilt as error:
+            reasons.append(str(error))
+        except OSError as error:
+            reasons.append(f"{cache} cannot be written: {error.strerror}")
+    raise NotBuilt("; ".join(dict.fromkeys(reasons)) or "there is no place to build it in")
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """One builder at a time where the file system can lock; elsewhere each builds, harmlessly."""
+    with path.with_suffix(".lock").open("a") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _compile(made_by: Recipe, path: Path) -> str:
+    """Build *path*, whole or not at all; the compiler that did it."""
+    reason = "no C++ compiler was found"
+    for name in made_by.compilers:
+        compiler = shutil.which(name)
+        if compiler is None:
+            continue
+        descriptor, aside = tempfile.mkstemp(prefix=f"{path.stem}-", suffix=".tmp", dir=path.parent)
+        os.close(descriptor)
+        command = [compiler, *_FLAGS, "-x", "c++", str(SOURCE), "-x", "none"]
+        try:
+            done = subprocess.run(
+                [*command, *made_by.flags, "-o", aside],
+                capture_output=True, text=True, timeout=_COMPILE_S, check=False,
+            )  # fmt: skip
+            if done.returncode == 0:
+                Path(aside).chmod(0o755)
+                Path(aside).replace(path)
+                return name
+            lines = [line for line in done.stderr.splitlines() if "error" in line]
+            reason = f"{name} failed: {(lines or ['without a word'])[0].strip()}"
+        except subprocess.TimeoutExpired:
+            reason = f"{name} had not ended after {_COMPILE_S} s"
+        finally:
+            Path(aside).unlink(missing_ok=True)
+    raise NotBuilt(reason)
+
+
+def _load(path: Path, plan_bytes: int, *, how: str) -> Library:
+    import tensorflow as tf
+
+    try:
+        # First TensorFlow: it does not see operations of a file that ctypes has opened before it.
+        operation = tf.load_op_library(str(path)).matex_exchange
+        ask = ctypes.CDLL(str(path)).matex_exchange_plan_bytes
+    except (tf.errors.OpError, OSError, AttributeError, RuntimeError) as error:
+        raise NotBuilt(f"{path} does not load: {str(error).splitlines()[0]}") from None
+    ask.restype = ctypes.c_int64
+    if ask() != plan_bytes:
+        raise NotBuilt(f"{path} is of another making")
+    return Library(operation=operation, path=path, how=how)

@@ -1,0 +1,151 @@
+"""The exchange as an operation of its own: see ``exchange.cc``."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import ft
+from matex.exchange.host import HostExchange
+from matex.exchange.layout import Layout
+from matex.exchange.library import Library
+
+__all__ = ["PLAN_BYTES", "NativeExchange"]
+
+_HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
+_BEFORE, _PACKED = 0, 1
+_FENCED, _REDUCED = 2, 3
+
+
+class _Plan(ctypes.Structure):
+    """As in ``exchange.cc``, which says what each field is for."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("allreduce", "barrier", "error_string")),
+        ("hook", _HOOK),
+        *((name, ctypes.c_void_p) for name in ("comm", "datatype", "sum")),
+        *((name, ctypes.c_void_p) for name in ("send", "result", "offsets")),
+        *((name, ctypes.c_int64) for name in ("parts", "most")),
+        *(
+            (f"{name}_at", ctypes.c_int64)
+            for name in ("samples", "fingerprint", "nonfinite", "one")
+        ),
+        *((name, ctypes.c_double) for name in ("samples", "fingerprint", "size")),
+        *((name, ctypes.c_int32) for name in ("fence", "check_finite", "spoiled", "stage")),
+        ("code", ctypes.c_int64),
+        *((name, ctypes.c_double) for name in ("waiting_since", "seconds")),
+    )
+
+
+PLAN_BYTES = ctypes.sizeof(_Plan)
+
+
+class NativeExchange(HostExchange):
+    """A host exchange whose part in the graph is one operation in C++.
+
+    It packs, reduces and checks in the same buffers, so what recovery does with
+    them is the same. Both make the same calls of MPI: ranks with and without it
+    work together.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        layout: Layout,
+        *,
+        library: Library,
+        faults: ft.Injector,
+        **options: Any,
+    ) -> None:
+        super().__init__(communicator, layout, faults=faults, **options)
+        from mpi4py import MPI
+
+        self._library = library
+        # The extension's handle finds the very library that it is linked to.
+        functions = ctypes.CDLL(MPI.__file__)
+        self._offsets = np.array(layout.offsets, np.int64)
+        self._plan = plan = _Plan(
+            datatype=(MPI.DOUBLE if layout.dtype == np.float64 else MPI.FLOAT).handle,
+            sum=MPI.SUM.handle,
+            send=self._send.ctypes.data,
+            offsets=self._offsets.ctypes.data,
+            parts=len(layout.shapes),
+            most=self._most,
+            fence=self._has_one_result,
+            check_finite=self._check_finite,
+        )
+        for field in ("allreduce", "barrier", "error_string"):
+            function = getattr(functions, f"MPI_{field.capitalize()}")
+            setattr(plan, field, ctypes.cast(function, ctypes.c_void_p).value)
+        for field in ("samples", "fingerprint", "nonfinite", "one"):
+            setattr(plan, f"{field}_at", layout.header_at(field))
+        if faults.unfired:
+            plan.hook = self._hook = _HOOK(self._strike)
+        self._mpi_error = MPI.Exception
+
+    def waiting_since(self) -> float:
+        """Since when (``time.monotonic()``) this rank waits inside MPI; 0 when it does not."""
+        return float(self._plan.waiting_since)
+
+    def in_graph(self, parts: Sequence[Any]) -> list[Any]:
+        sums: list[Any] = self._library.operation(
+            parts, plan=ctypes.addressof(self._plan), U=self.layout.dtype, N=len(parts)
+        )
+        return sums
+
+    def run(self, fused: Callable[[], Any]) -> Any:
+        plan = self._plan
+        plan.samples, plan.fingerprint = self.expected
+        plan.stage = plan.code = plan.spoiled = 0
+        result = self._next_result()
+        plan.result = result.ctypes.data
+        output: Any = None
+        refused: tf.errors.OpError | None = None
+
+        def call(comm: Any) -> None:
+            nonlocal output, refused
+            plan.comm = comm.handle
+            plan.size = self._communicator.world.size
+            try:
+                output = fused()
+            except tf.errors.OpError as error:
+                if plan.fence and plan.stage >= _FENCED:
+                    self._communicator.result_overwritten()
+                if plan.code:
+                    raise self._mpi_error(plan.code) from None
+                if self.error is not None:  # what an injected fault raised
+                    raise self.error from None
+                if plan.stage != _REDUCED:
+                    raise  # the graph itself failed, before the exchange
+                refused = error
+
+        try:
+            self._communicator.attempt(result, call, self._is_whole, computes=True)
+            if refused is not None:
+                if self._check_finite and plan.spoiled:
+                    self.spoiled = self._send
+                self.check()
+                raise refused
+        except BaseException as error:
+            self.error = error
+            raise
+        self.seconds = plan.seconds
+        return output
+
+    def _strike(self, phase: int) -> int:
+        """Called by the operation where faults are injected; other than 0 stops it."""
+        try:
+            if phase == _BEFORE:
+                self._before()
+            elif phase == _PACKED:
+                self._plan.spoiled |= self._packed()
+            else:
+                self._after()
+        except BaseException as error:  # noqa: BLE001 - goes on behind TensorFlow, in run()
+            self.error = error
+            return 1
+        return 0
