@@ -116,7 +116,7 @@ def measure(name: str, rounds: int) -> None:
     send, receive = np.ones(size, np.float32), np.empty(size, np.float32)
 
     def allreduce() -> None:
-        communicator.allreduce(send, receive)
+        communicator.handle.Allreduce(send, receive)  # one raw call, as MPI's users make it
 
     kinds: dict[str, Callable[[], None]] = {
         "single": single_step,

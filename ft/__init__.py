@@ -15,7 +15,7 @@
 Nothing happens at import; MPI starts with :meth:`Communicator.start`.
 """
 
-from ft.communicator import MOST_ELEMENTS, Communicator
+from ft.communicator import Communicator, stretch_elements
 from ft.errors import (
     ClosedError,
     FaultSyntaxError,
@@ -33,7 +33,6 @@ from ft.world import Member, World
 
 __all__ = [
     "KINDS",
-    "MOST_ELEMENTS",
     "PHASES",
     "ClosedError",
     "Communicator",
@@ -58,4 +57,5 @@ __all__ = [
     "parse_fault",
     "shield",
     "shielded",
+    "stretch_elements",
 ]

