@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 import ft
 from matex.errors import TrainingError
@@ -95,6 +94,8 @@ class HostExchange:
 
     def in_graph(self, parts: Sequence[Any]) -> list[Any]:
         """The operation that sums the tensors *parts*, for the graph being traced. Local."""
+        import tensorflow as tf
+
         shapes, dtype = self.layout.shapes, self.layout.dtype
         sums: list[Any] = tf.numpy_function(self.__call__, parts, [dtype] * len(shapes))
         for part, shape in zip(sums, shapes, strict=True):

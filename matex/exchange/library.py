@@ -1,7 +1,8 @@
 """Building and loading the native exchange: at first use, once, with whatever compiler there is.
 
 The library needs TensorFlow's headers and nothing else: no MPI, no C++ run time. So it is one
-small file, keyed by what it depends on, that every node of one architecture can use.
+small file, keyed by what it depends on, that every node of one architecture can use. A checksum
+stands at its end: loading a file that was cut short would end the process.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from typing import Any
 
 __all__ = ["Library", "NotBuilt", "Recipe", "find", "recipe"]
 
-SOURCE = Path(__file__).with_name("exchange.cc")
+_SOURCE = Path(__file__).with_name("exchange.cc")
 _COMPILERS = ("c++", "g++", "clang++", "gcc", "clang", "CC")
 _FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden",
     "-fno-exceptions", "-fno-rtti", "-static-libgcc",
 )  # fmt: skip
 _COMPILE_S = 300
+_DIGEST = hashlib.sha256().digest_size
 
 
 class NotBuilt(Exception):
@@ -52,7 +54,7 @@ class Recipe:
     @property
     def name(self) -> str:
         """Of the file: the source, TensorFlow and the machine's architecture decide."""
-        text = "\0".join([SOURCE.read_text(), self.tensorflow, platform.machine(), *_FLAGS])
+        text = "\0".join([_SOURCE.read_text(), self.tensorflow, platform.machine(), *_FLAGS])
         return f"exchange-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
 
 
@@ -82,7 +84,7 @@ def recipe() -> Recipe:
 def find(made_by: Recipe, caches: Sequence[Path], *, plan_bytes: int) -> Library:
     """Load the library from the first cache that has it, or build it there; local.
 
-    A file that does not load, or is of another making, is built anew. Caches that
+    A file that is damaged is built anew. Caches that
     cannot be written are only looked into.
 
     Raises:
@@ -132,13 +134,14 @@ def _compile(made_by: Recipe, path: Path) -> str:
             continue
         descriptor, aside = tempfile.mkstemp(prefix=f"{path.stem}-", suffix=".tmp", dir=path.parent)
         os.close(descriptor)
-        command = [compiler, *_FLAGS, "-x", "c++", str(SOURCE), "-x", "none"]
+        command = [compiler, *_FLAGS, "-x", "c++", str(_SOURCE), "-x", "none"]
         try:
             done = subprocess.run(
                 [*command, *made_by.flags, "-o", aside],
                 capture_output=True, text=True, timeout=_COMPILE_S, check=False,
             )  # fmt: skip
             if done.returncode == 0:
+                _seal(Path(aside))
                 Path(aside).chmod(0o755)
                 Path(aside).replace(path)
                 return name
@@ -151,10 +154,25 @@ def _compile(made_by: Recipe, path: Path) -> str:
     raise NotBuilt(reason)
 
 
+def _seal(path: Path) -> None:
+    """Put the checksum of what is in the file at its end, where the loader does not look."""
+    with path.open("ab") as file:
+        file.write(hashlib.sha256(path.read_bytes()).digest())
+
+
+def _check(path: Path) -> None:
+    content = path.read_bytes()
+    if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
+        raise NotBuilt(f"{path} is damaged")
+    if path.stat().st_uid not in (0, os.getuid()):
+        raise NotBuilt(f"{path} belongs to another user")
+
+
 def _load(path: Path, plan_bytes: int, *, how: str) -> Library:
     import tensorflow as tf
 
     try:
+        _check(path)
         # First TensorFlow: it does not see operations of a file that ctypes has opened before it.
         operation = tf.load_op_library(str(path)).matex_exchange
         ask = ctypes.CDLL(str(path)).matex_exchange_plan_bytes
@@ -162,5 +180,5 @@ def _load(path: Path, plan_bytes: int, *, how: str) -> Library:
         raise NotBuilt(f"{path} does not load: {str(error).splitlines()[0]}") from None
     ask.restype = ctypes.c_int64
     if ask() != plan_bytes:
-        raise NotBuilt(f"{path} is of another making")
+        raise NotBuilt(f"{path} and native.py disagree about the plan")
     return Library(operation=operation, path=path, how=how)

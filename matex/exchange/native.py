@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 import ft
 from matex.exchange.host import HostExchange
@@ -62,6 +61,7 @@ class NativeExchange(HostExchange):
         **options: Any,
     ) -> None:
         super().__init__(communicator, layout, faults=faults, **options)
+        import tensorflow as tf
         from mpi4py import MPI
 
         self._library = library
@@ -84,7 +84,7 @@ class NativeExchange(HostExchange):
             setattr(plan, f"{field}_at", layout.header_at(field))
         if faults.unfired:
             plan.hook = self._hook = _HOOK(self._strike)
-        self._mpi_error = MPI.Exception
+        self._mpi_error, self._op_error = MPI.Exception, tf.errors.OpError
 
     def waiting_since(self) -> float:
         """Since when (``time.monotonic()``) this rank waits inside MPI; 0 when it does not."""
@@ -103,7 +103,7 @@ class NativeExchange(HostExchange):
         result = self._next_result()
         plan.result = result.ctypes.data
         output: Any = None
-        refused: tf.errors.OpError | None = None
+        refused: Exception | None = None
 
         def call(comm: Any) -> None:
             nonlocal output, refused
@@ -112,7 +112,7 @@ class NativeExchange(HostExchange):
             plan.most = self._stretch
             try:
                 output = fused()
-            except tf.errors.OpError as error:
+            except self._op_error as error:
                 if plan.fence and plan.stage >= _FENCED:
                     self._communicator.result_overwritten()
                 if plan.code:

@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,12 +83,16 @@ def matex_run(
     ranks: int,
     options: Sequence[str | Path] = (),
     timeout_s: float = 150,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """``matex run`` of a script of tests/train/scripts, or of a path; the report in *directory*."""
     report = directory / "report"
     command = [sys.executable, "-m", "matex", "run", "-n", str(ranks), "--report", report]
     done = execute(
-        [*command, *options, SCRIPTS / script, *arguments], directory=directory, timeout_s=timeout_s
+        [*command, *options, SCRIPTS / script, *arguments],
+        directory=directory,
+        timeout_s=timeout_s,
+        **environment,
     )
     return Outcome(status=done.returncode, stdout=done.stdout, stderr=done.stderr, report=report)
 

@@ -22,6 +22,7 @@ GIVEN = {
     "hang_timeout": (2.5, "2.5"),
     "threads": (3, "3"),
     "exchange": ("host", "host"),
+    "cache": ("kept", Path("kept")),
 }
 
 
@@ -65,7 +66,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"threads": -1}, "threads must be at least 0. Received: threads=-1"),
     ({"hang_timeout": 0.0}, "hang_timeout must be above 0 seconds. Received: 0.0"),
     ({"hang_timeout": float("nan")}, "Received: nan"),
-    ({"exchange": "smoke"}, "exchange must be 'host'. Received: exchange='smoke'"),
+    ({"exchange": "smoke"}, "exchange must be one of auto, native, host. Received: 'smoke'"),
     ({"inject": ("explode:rank=0,step=1",)}, "kind must be one of"),
 ]
 

@@ -1,0 +1,223 @@
+"""One contract for both exchanges: what goes into a step's graph comes out summed, once, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import ft
+from matex.config import Config
+from matex.errors import TrainingError
+from matex.exchange import Header, HostExchange, Layout, NativeExchange
+from matex.exchange.choice import library
+from matex.exchange.layout import Segment
+
+Make = Callable[..., HostExchange]
+
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+FINGERPRINT = 41
+
+
+@pytest.fixture(scope="session")
+def native() -> Any:
+    return library(Config.from_environment().cache_directory)
+
+
+@pytest.fixture(params=["host", "native"])
+def make(request: pytest.FixtureRequest, comm: ft.Communicator) -> Make:
+    def exchange(layout: Layout, *faults: str, **options: Any) -> HostExchange:
+        injector = ft.Injector(map(ft.parse_fault, faults), rank=comm.world.rank)
+        if request.param == "host":
+            return HostExchange(comm, layout, faults=injector, **options)
+        built = request.getfixturevalue("native")
+        return NativeExchange(comm, layout, faults=injector, library=built, **options)
+
+    return exchange
+
+
+def layout_of(dtype: str, *shapes: tuple[int, ...]) -> Layout:
+    return Layout(
+        gradients=tuple(Segment(f"gradient {i}", shape, dtype) for i, shape in enumerate(shapes)),
+        means=(),
+        sums=(Segment("count", (3,), "float32"),),
+    )
+
+
+def tail_of(layout: Layout, comm: ft.Communicator, **fields: float) -> np.ndarray:
+    header = Header(samples=2.0, fingerprint=FINGERPRINT / comm.world.size)._replace(**fields)
+    return np.array([1.0, 2.0, 3.0, *header], layout.dtype)
+
+
+def step_of(exchange: HostExchange, signature: list[Any]) -> Callable[..., list[np.ndarray]]:
+    """A graph around the exchange; its call, begun for two samples a rank."""
+
+    @tf.function(input_signature=signature, autograph=False)
+    def fused(*parts: Any) -> Any:
+        return [tf.identity(part) for part in exchange.in_graph(parts)]
+
+    def call(*parts: Any) -> list[np.ndarray]:
+        size = exchange._communicator.world.size
+        exchange.begin(samples=2 * size, fingerprint=FINGERPRINT)
+        return [part.numpy() for part in exchange.run(lambda: fused(*parts))]
+
+    return call
+
+
+def spec(layout: Layout, dtype: str) -> list[Any]:
+    *gradients, tail = layout.shapes
+    return [*(tf.TensorSpec(s, dtype) for s in gradients), tf.TensorSpec(tail, layout.dtype)]
+
+
+def values(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Small whole numbers: their sums are exact in every dtype."""
+    return np.random.default_rng(seed).integers(-8, 9, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("stretch", [None, 7])
+@pytest.mark.parametrize("large_bytes", [0, 1 << 30], ids=["one-result", "two-results"])
+def test_sums_of_every_dtype(
+    make: Make, comm: ft.Communicator, dtype: str, stretch: int | None, large_bytes: int
+) -> None:
+    shapes = ((3, 5), (), (0, 4), (70,), (2, 1, 2, 3))
+    layout = layout_of(dtype, *shapes)
+    exchange = make(layout, stretch=stretch, large_bytes=large_bytes)
+    step = step_of(exchange, spec(layout, dtype))
+    for number in range(3):
+        mine = {
+            rank: [values(shape, 1000 * number + 10 * rank + i) for i, shape in enumerate(shapes)]
+            for rank in comm.world.ranks
+        }
+        local = [tf.cast(part, dtype) for part in mine[comm.world.rank]]
+        *sums, tail = step(*local, tf.constant(tail_of(layout, comm)))
+        for i, total in enumerate(sums):
+            expected = np.sum([parts[i] for parts in mine.values()], axis=0)
+            assert total.dtype == layout.dtype
+            assert total.shape == shapes[i]
+            np.testing.assert_array_equal(total, expected)
+        assert Header(*tail[3:].tolist()).one == comm.world.size
+        np.testing.assert_array_equal(tail[:3], np.array([1, 2, 3]) * comm.world.size)
+        # Both ends survive the step, as recovery needs them.
+        np.testing.assert_array_equal(
+            exchange.layout.views(exchange.local)[3], mine[comm.world.rank][3]
+        )
+        np.testing.assert_array_equal(exchange.result[3], sums[3])
+        assert comm.done == number + 1
+
+
+def test_the_result_is_not_written_by_what_uses_it(make: Make, comm: ft.Communicator) -> None:
+    """TensorFlow may reuse the buffer of a tensor that nobody else holds: not this one."""
+    layout = layout_of("float32", (64,))
+    exchange = make(layout)
+    variable = tf.Variable(tf.zeros(64))
+
+    @tf.function(input_signature=spec(layout, "float32"), autograph=False)
+    def fused(*parts: Any) -> Any:
+        gradient, _ = exchange.in_graph(parts)
+        variable.assign_sub(tf.exp(gradient * 0.5) * 3.0)
+        return tf.constant(0)
+
+    exchange.begin(samples=2 * comm.world.size, fingerprint=FINGERPRINT)
+    exchange.run(lambda: fused(tf.ones(64), tf.constant(tail_of(layout, comm))))
+    np.testing.assert_array_equal(exchange.result[0], np.full(64, comm.world.size))
+    before = variable.numpy()
+    exchange.begin(samples=2 * comm.world.size, fingerprint=FINGERPRINT)
+    exchange.replay(exchange.local.copy())
+    np.testing.assert_array_equal(variable.numpy(), before)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_fails_on_every_rank_and_is_found_on_one(
+    make: Make, comm: ft.Communicator, bad: float
+) -> None:
+    layout = layout_of("float32", (4,), (100,))
+    exchange = make(layout, stretch=16)
+    step = step_of(exchange, spec(layout, "float32"))
+    guilty = comm.world.size - 1
+    second = np.ones(100, np.float32)
+    if comm.world.rank == guilty:
+        second[[3, 99]] = bad
+    failures = (TrainingError, tf.errors.OpError)
+    with pytest.raises(failures):
+        step(tf.ones(4), tf.constant(second), tf.constant(tail_of(layout, comm)))
+    assert isinstance(exchange.error, TrainingError)
+    assert "not finite" in str(exchange.error)
+    assert exchange.header.nonfinite == 1
+    assert exchange.spoiled == (comm.world.rank == guilty)
+    found = layout.blame(exchange.local) if exchange.spoiled else []
+    assert found == (["gradient 1 (2 of 100 values)"] if comm.world.rank == guilty else [])
+    assert comm.failure is None
+
+
+def test_not_looking_lets_it_through(make: Make, comm: ft.Communicator) -> None:
+    layout = layout_of("float32", (4,))
+    step = step_of(make(layout, check_finite=False), spec(layout, "float32"))
+    gradient, _ = step(
+        tf.constant([np.inf, 1, 1, 1], tf.float32), tf.constant(tail_of(layout, comm))
+    )
+    assert np.isinf(gradient[0])
+    assert gradient[1] == comm.world.size
+
+
+def test_a_sum_of_other_samples_is_refused(make: Make, comm: ft.Communicator) -> None:
+    layout = layout_of("float32", (4,))
+    exchange = make(layout)
+    step = step_of(exchange, spec(layout, "float32"))
+    with pytest.raises((TrainingError, tf.errors.OpError)):
+        step(tf.ones(4), tf.constant(tail_of(layout, comm, fingerprint=5.0)))
+    assert "each of its" in str(exchange.error)
+    assert comm.failure is None
+
+
+def test_a_wrong_constant_is_a_failed_operation(make: Make, comm: ft.Communicator) -> None:
+    """The caller adds it anew, as after a death."""
+    layout = layout_of("float32", (4,))
+    exchange = make(layout)
+    step = step_of(exchange, spec(layout, "float32"))
+    if not comm.ulfm:
+        pytest.skip("repair wants ULFM")
+    with pytest.raises((ft.PeerFailure, tf.errors.OpError)):
+        step(tf.ones(4), tf.constant(tail_of(layout, comm, one=2.0)))
+    assert isinstance(exchange.error, ft.PeerFailure)
+    assert not comm.recover().finished
+    tail = tail_of(layout, comm)
+    exchange.replay(exchange.packed([np.ones(4, np.float32), tail]))
+    np.testing.assert_array_equal(exchange.result[0], np.full(4, comm.world.size))
+
+
+def test_an_error_in_the_graph_stays_what_it_is(make: Make, comm: ft.Communicator) -> None:
+    if comm.world.size > 1:
+        pytest.skip("ends a rank, which its peers would wait for")
+    layout = layout_of("float32", (4,))
+    exchange = make(layout)
+
+    @tf.function(input_signature=spec(layout, "float32"), autograph=False)
+    def fused(*parts: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_less(parts[0], 0.0)]):
+            return exchange.in_graph([tf.identity(part) for part in parts])
+
+    exchange.begin(samples=2, fingerprint=FINGERPRINT)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        exchange.run(lambda: fused(tf.ones(4), tf.constant(tail_of(layout, comm))))
+    assert comm.failure is None
+    assert comm.done == 0
+
+
+def test_injected_exceptions_come_out_as_they_are(make: Make, comm: ft.Communicator) -> None:
+    if comm.world.size > 1:
+        pytest.skip("ends a rank, which its peers would wait for")
+    layout = layout_of("float32", (4,))
+    exchange = make(layout, "raise:rank=0,step=0,at=before-exchange")
+    step = step_of(exchange, spec(layout, "float32"))
+    with pytest.raises((ft.InjectedFault, tf.errors.OpError)):
+        step(tf.ones(4), tf.constant(tail_of(layout, comm)))
+    assert isinstance(exchange.error, ft.InjectedFault)
+
+
+def test_the_library_is_one_small_file(native: Any) -> None:
+    assert Path(native.path).stat().st_size < 1 << 20
