@@ -27,6 +27,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-mpi skips what is marked mpi
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kills", type=int, default=20, help="how many random kills tests/fault tries (default 20)"
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests/mpi as MPI tests, and refuse the others under mpiexec, where they would hang."""
     for item in items:

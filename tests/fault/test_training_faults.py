@@ -21,6 +21,7 @@ from tests.train.runs import (
 
 ARGUMENTS = ["--epochs", "2", "--validate", "--optimizer", "sgd"]
 STEPS = 32  # two epochs of 2000 samples in batches of 128
+EXCHANGES = ["native", "host"]
 PHASES = ["compute", "before-exchange", "in-exchange", "after-exchange"]
 
 
@@ -81,26 +82,34 @@ CASES: dict[str, tuple[list[str], int, set[int]]] = {
 }
 
 
+@pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("case", CASES)
-def test_survivors_finish(case: str, losses: list[float], tmp_path: Path) -> None:
+def test_survivors_finish(case: str, exchange: str, losses: list[float], tmp_path: Path) -> None:
     plan, world_size_end, lost = CASES[case]
-    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=4, options=faults(*plan))
+    options = [*faults(*plan), "--exchange", exchange]
+    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=4, options=options)
     assert_whole(outcome, world_size_end=world_size_end, losses=losses)
     assert {r["rank"] for r in outcome.summary["faults"]} == lost
     if case != "the-leader-in-validation":  # no step comes after it
         measured(outcome)
 
 
-@pytest.mark.parametrize("seed", range(20))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", range(metafunc.config.getoption("--kills")))
+
+
 def test_random_kills(seed: int, losses: list[float], tmp_path: Path) -> None:
-    """One to three of four ranks, at random steps and in random phases."""
+    """One to three of four ranks, at random steps and in random phases, with either exchange."""
+    exchange = EXCHANGES[seed % len(EXCHANGES)]
     generator = random.Random(seed)
     dead = generator.sample(range(4), generator.choice([1, 1, 1, 2, 3]))
     plan = [
         f"kill:rank={rank},step={generator.randrange(STEPS)},at={generator.choice(PHASES)}"
         for rank in dead
     ]
-    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=4, options=faults(*plan))
+    options = [*faults(*plan), "--exchange", exchange]
+    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=4, options=options)
     assert_whole(outcome, world_size_end=4 - len(dead), losses=losses)
     assert {record["rank"] for record in measured(outcome)} == set(dead)
 
@@ -127,9 +136,10 @@ def test_a_fault_that_never_fires_is_told(losses: list[float], tmp_path: Path) -
     assert "never fired" in outcome.stdout
 
 
-def test_nan_on_one_rank_is_named_and_stops_all(tmp_path: Path) -> None:
-    plan = faults("nan:rank=1,step=7")
-    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=3, options=plan)
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_nan_on_one_rank_is_named_and_stops_all(exchange: str, tmp_path: Path) -> None:
+    options = [*faults("nan:rank=1,step=7"), "--exchange", exchange]
+    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=3, options=options)
     assert outcome.status == 1
     (line,) = outcome.stderr.strip().splitlines()
     assert "step 7" in line and "rank 1" in line and "dense" in line

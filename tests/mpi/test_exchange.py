@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ FINGERPRINT = 41
 
 @pytest.fixture(scope="session")
 def native() -> Any:
-    return library(Config.from_environment().cache_directory)
+    # Another place is for a library that was built otherwise, to look into it.
+    other = os.environ.get("EXCHANGE_TEST_CACHE")
+    return library(Path(other) if other else Config.from_environment().cache_directory)
 
 
 @pytest.fixture(params=["host", "native"])

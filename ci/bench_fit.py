@@ -1,0 +1,123 @@
+"""What a whole model.fit costs: one JSON object a line and model.
+
+    python ci/bench_fit.py [--ranks 2] [--rounds 6] [--model mlp|cnn]...
+
+Two epochs of ``model.fit``, metrics and a callback included, by plain Keras in one
+process on one core, and by ``matex run`` on ranks that each have a core and the
+same batch: ``ratio = matex_ms / single_ms``, medians of milliseconds a step. Both
+are started once and take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+MODELS = ("mlp", "cnn")
+SAMPLES = {"mlp": 256 * 120, "cnn": 64 * 12}  # of one rank
+EPOCHS = 2
+LIMIT_S = 300
+
+
+def work(name: str, ranks: int, rounds: int, folder: Path, who: str) -> None:
+    """Make one fit for each file ``<who>-<round>.go`` that appears; the time goes beside it."""
+    import bench_step
+    import keras
+    import numpy as np
+
+    model, x, y, batch = bench_step.build(name)
+    metric = keras.metrics.AUC() if name == "mlp" else "accuracy"
+    model.compile(model.optimizer, model.loss, metrics=[metric])
+    samples = SAMPLES[name] * ranks
+    repeats = -(-samples // len(x))
+    x = np.concatenate([x] * repeats)[:samples]
+    y = np.concatenate([y] * repeats)[:samples]
+    leads = os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0"
+    for number in range(rounds):
+        await_file(folder / f"{who}-{number}.go")
+        started = time.perf_counter()
+        model.fit(
+            x, y, batch_size=batch * ranks, epochs=EPOCHS, verbose=0,
+            callbacks=[keras.callbacks.CSVLogger(folder / f"{who}.csv")],
+        )  # fmt: skip
+        seconds = time.perf_counter() - started
+        if leads:
+            aside = folder / f"{who}-{number}.aside"
+            aside.write_text(str(seconds * 1e3 / (EPOCHS * samples / (batch * ranks))))
+            aside.rename(folder / f"{who}-{number}.done")
+
+
+def await_file(path: Path) -> None:
+    limit = time.monotonic() + LIMIT_S
+    while not path.exists():
+        if time.monotonic() > limit:
+            raise SystemExit(f"{path.name} did not come within {LIMIT_S} s")
+        time.sleep(0.002)
+
+
+def compare(name: str, ranks: int, rounds: int) -> dict[str, Any]:
+    """Start both, and let them take turns; the first round, which traces, does not count."""
+    here = [str(Path(__file__).resolve()), "--model", name, "--rounds", str(rounds)]
+    cores = sorted(os.sched_getaffinity(0))
+    single = {
+        **os.environ, "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
+        "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2",
+    }  # fmt: skip
+    times: dict[str, list[float]] = {"single": [], "matex": []}
+    with tempfile.TemporaryDirectory(prefix="bench-") as path:
+        folder = Path(path)
+        matex = [sys.executable, "-m", "matex", "run", "-n", str(ranks), "--report", path]
+        commands: dict[str, tuple[list[str], dict[str, str]]] = {
+            "single": ([sys.executable, *here, "--as", "single", "--folder", path], single),
+            "matex": (
+                [*matex, *here, "--ranks", str(ranks), "--as", "matex", "--folder", path],
+                dict(os.environ),
+            ),
+        }
+        running = {
+            who: subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+            for who, (command, environment) in commands.items()
+        }
+        os.sched_setaffinity(running["single"].pid, cores[:1])
+        try:
+            for number in range(rounds):
+                for who, measured in times.items():
+                    (folder / f"{who}-{number}.go").touch()
+                    await_file(folder / f"{who}-{number}.done")
+                    measured.append(float((folder / f"{who}-{number}.done").read_text()))
+        finally:
+            for process in running.values():
+                process.terminate()
+                process.wait()
+    medians = {who: statistics.median(measured[1:]) for who, measured in times.items()}
+    ratio = medians["matex"] / medians["single"]
+    return {"model": name, **{f"{k}_ms": round(v, 4) for k, v in medians.items()}, "ratio": ratio}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--model", choices=MODELS, action="append", help="default: all")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--as", dest="role", choices=("parent", "single", "matex"))
+    parser.add_argument("--folder", type=Path)
+    arguments = parser.parse_args()
+    names = arguments.model or MODELS
+    if arguments.folder is not None:
+        ranks = arguments.ranks if arguments.role == "matex" else 1
+        work(names[0], ranks, arguments.rounds, arguments.folder, arguments.role)
+        return
+    for name in names:
+        print(json.dumps(compare(name, arguments.ranks, arguments.rounds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
