@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +68,18 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the action that was parsed; bad input raises SystemExit with status 2 after one line."""
+    """Run the action that was parsed; its exit status, 1 after one line that names a bad file."""
     from matex.data.commands import run as run_command
 
+    prog = arguments.parser.prog
     try:
         return run_command(arguments)
     except InputError as error:
-        arguments.parser.error(str(error))
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
-        arguments.parser.exit(130, "matex data: interrupted, nothing was written\n")
+        print(f"{prog}: interrupted, nothing was written", file=sys.stderr)
+        return 130
 
 
 def _column(text: str) -> int | str:
