@@ -73,7 +73,7 @@ class Hdf5Rows(Rows):
         ascending = indices[order]
         blocks, starts = np.unique(ascending // self._block, return_index=True)
         result = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        ends = np.append(starts[1:], len(indices))
+        ends = [*starts[1:], len(indices)] if len(indices) else []
         for block, start, end in zip(blocks.tolist(), starts, ends, strict=True):
             inside = ascending[start:end] - block * self._block
             result[order[start:end]] = self._read(block)[inside]

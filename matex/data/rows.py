@@ -55,7 +55,7 @@ class Rows(abc.ABC):
 
     def __getitem__(self, key: Any) -> np.ndarray:
         first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())
-        if first is Ellipsis or first == ():
+        if first is Ellipsis or isinstance(first, tuple):
             return np.asarray(self)[key]
         if isinstance(first, slice):
             found = self.rows(np.arange(*first.indices(len(self))))
