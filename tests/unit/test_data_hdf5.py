@@ -128,7 +128,7 @@ def test_each_of_four_readers_reads_a_quarter(layout: str, tmp_path: Path) -> No
 def test_a_file_cut_short(stored: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.h5"
     path.write_bytes(stored.read_bytes()[:-300])
-    with pytest.raises(InputError, match="cut.h5 must be a whole HDF5 file. Received: .*trunc"):
+    with pytest.raises(InputError, match=r"cut.h5 must be a whole HDF5 file. Received: .*trunc"):
         data.open(path)
 
 
@@ -149,5 +149,5 @@ def test_a_damaged_chunk_names_its_rows(tmp_path: Path) -> None:
 def test_without_rows_of_numbers(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "empty.h5", "w") as file:
         file["name"] = "none"
-    with pytest.raises(InputError, match="at least one row. Received: name"):
+    with pytest.raises(InputError, match=r"at least one row. Received: name"):
         data.open(tmp_path / "empty.h5")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_rows_index_like_arrays(kind: str, key: Any, mapped: Rows) -> None:
 
 @pytest.mark.parametrize("key", [10, -11, [3, 10]], ids=repr)
 def test_rows_that_are_not_there(key: Any, mapped: Rows) -> None:
-    with pytest.raises(IndexError, match="below 10. Received: "):
+    with pytest.raises(IndexError, match=r"below 10. Received: "):
         mapped[key]
 
 
@@ -58,7 +59,7 @@ def test_rows_look_like_an_array_to_keras(mapped: Rows) -> None:
     assert np.array_equal(np.asarray(mapped), VALUES)
     assert np.asarray(mapped, np.float64).dtype == np.float64
     assert np.array_equal(np.stack(list(mapped)), VALUES)
-    with pytest.raises(ValueError, match="copying only"):
+    with pytest.raises(ValueError, match=r"copying only"):
         np.asarray(mapped, copy=False)
 
 
@@ -80,7 +81,7 @@ def test_runs_cover_the_numbers_and_no_others(numbers: list[int]) -> None:
     found = runs(np.array(numbers, np.int64))
     assert [n for _, lo, hi in found for n in range(lo, hi)] == sorted(set(numbers))
     assert all(numbers[place] == lo for place, lo, _ in found)
-    assert all(a[2] < b[1] for a, b in zip(found, found[1:], strict=False))
+    assert all(a[2] < b[1] for a, b in itertools.pairwise(found))
 
 
 # ---------------------------------------------------------------- what fit takes
@@ -142,9 +143,9 @@ def test_members_by_name_and_by_attribute() -> None:
     some = data(x=VALUES, y=VALUES[:, 0, 0])
     assert some.x is some["x"]
     assert list(some) == ["x", "y"]
-    with pytest.raises(AttributeError, match="some.h5 has x, y. Received: z"):
+    with pytest.raises(AttributeError, match=r"some.h5 has x, y. Received: z"):
         _ = some.z
-    with pytest.raises(KeyError, match="some.h5 has x, y"):
+    with pytest.raises(KeyError, match=r"some.h5 has x, y"):
         _ = some["z"]
 
 
@@ -155,5 +156,5 @@ def test_a_split_keeps_the_end_for_the_test() -> None:
     for rows in (0, 10):
         with pytest.raises(InputError, match=f"both sides of 10. Received: {rows}"):
             data(x=VALUES).split(rows)
-    with pytest.raises(InputError, match="same number of rows"):
+    with pytest.raises(InputError, match=r"same number of rows"):
         data(x=VALUES, y=VALUES[:4]).split(1)

@@ -62,7 +62,7 @@ def test_a_wrong_guess_costs_a_read_and_nothing_else() -> None:
 def test_an_error_in_the_thread_is_raised_where_the_rows_are_wanted() -> None:
     reader = Prefetch(Source(bad_row=6))
     reader.rows(step(0), then=lambda: step(1))
-    with pytest.raises(InputError, match="file.h5 must be readable. Received: row 6"):
+    with pytest.raises(InputError, match=r"file.h5 must be readable. Received: row 6"):
         reader.rows(step(1), then=lambda: step(2))
     reader.close()
 
