@@ -9,7 +9,7 @@ import numpy as np
 from matex.data.mapped import MappedFile
 from matex.data.rows import Rows
 from matex.data.source import Data
-from matex.errors import InputError
+from matex.errors import DataError
 
 __all__ = ["open_cifar"]
 
@@ -45,7 +45,7 @@ def open_cifar(path: Path) -> Data:
     An unpacked folder of either has all of them for training, ``x_train``, and for the test.
 
     Raises:
-        InputError: the size is no number of records, or a label out of range.
+        DataError: the size is no number of records, or a label out of range.
     """
     if path.is_dir():
         return _open_folder(path)
@@ -57,7 +57,7 @@ def _open_folder(path: Path) -> Data:
     """Training and test arrays of an unpacked CIFAR folder.
 
     Raises:
-        InputError: one of its files is damaged.
+        DataError: one of its files is damaged.
     """
     members: dict[str, Rows] = {}
     kinds = set()
@@ -68,7 +68,7 @@ def _open_folder(path: Path) -> Data:
         read = [_read(file) for file in files]
         kinds |= {kind for kind, _ in read}
         if len(kinds) > 1:
-            raise InputError(f"{path} must be of one kind. Received: {', '.join(sorted(kinds))}")
+            raise DataError(f"{path} must be of one kind. Received: {', '.join(sorted(kinds))}")
         for name in read[0][1]:
             members[f"{name}_{part}"] = _Joined([found[name] for _, found in read])
     return Data(path, "cifar", members, notes={"records": kinds.pop()})
@@ -94,7 +94,7 @@ def _read(path: Path) -> tuple[str, dict[str, Rows]]:
         if not wrong:
             return kind, members
         reasons.append(f"{wrong} ({kind})")
-    raise InputError(
+    raise DataError(
         f"{path} must be records of CIFAR-10 or CIFAR-100. Received: {'; '.join(reasons)}"
     )
 

@@ -63,7 +63,8 @@ def convert(
         on_progress: called with the rows written so far, and all of them.
 
     Raises:
-        InputError: *target* exists or has no room, or *data* is damaged or cannot be split.
+        InputError: *target* exists or has no room, or *data* cannot be split.
+        DataError: *data* is damaged.
         OSError: it cannot be written.
     """
     check_target(target, force)

@@ -14,7 +14,7 @@ from matex.data.csvtext import Dialect, Lines, lines, numbers, sniff
 from matex.data.formats import is_gzip
 from matex.data.rows import Memory, Rows, runs
 from matex.data.source import Data
-from matex.errors import InputError
+from matex.errors import DataError, InputError
 
 __all__ = ["GZIP_BYTES", "open_csv"]
 
@@ -101,7 +101,7 @@ class _Forward:
         while len(indices) and int(indices[-1]) >= self._first + len(self._values):
             part = next(self._parts, None)
             if part is None:
-                raise InputError(
+                raise DataError(
                     f"{self._path} must not change while it is read. "
                     f"Received: no row {indices[-1]}, which it had"
                 )
@@ -138,7 +138,8 @@ def open_csv(
         gzip_bytes: what the values of a gzip file may take.
 
     Raises:
-        InputError: naming the file, and the row where there is one.
+        DataError: naming the file, and the row where there is one.
+        InputError: there is no column *label*.
     """
     dialect = sniff(path, header)
     place = _column(path, dialect, label)
@@ -160,7 +161,7 @@ def open_csv(
             count, close = len(index), index.close
         x, y = _Columns(values, count, others), _Columns(values, count, place)
     if not count:
-        raise InputError(f"{path} must have at least one row. Received: a header only")
+        raise DataError(f"{path} must have at least one row. Received: a header only")
     names = dialect.columns
     facts = {"columns": [names[i] for i in others], "label": [names[place]]} if names else {}
     how = "gzip, read whole" if packed else "plain, read by rows"
@@ -203,7 +204,7 @@ def _whole(
         done["held"] += parts[-1].nbytes
         expected = done["held"] * total // max(done["packed"], 1) if done["packed"] else 0
         if max(done["held"], expected) > limit_bytes:
-            raise InputError(
+            raise DataError(
                 f"{path} cannot be read by rows, being gzip, and must take at most "
                 f"{limit_bytes >> 20} MiB on every rank. Received: about "
                 f"{max(done['held'], expected) >> 20} MiB; convert it once: "

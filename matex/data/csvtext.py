@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from matex.errors import InputError
+from matex.errors import DataError
 
 __all__ = ["Dialect", "Lines", "lines", "numbers", "sniff"]
 
@@ -59,7 +59,7 @@ def sniff(path: Path, header: bool | None) -> Dialect:
     """Look at the first line.
 
     Raises:
-        InputError: it is empty, no text, or has a single value.
+        DataError: it is empty, no text, or has a single value.
     """
     with _opened(path) as (stream, _):
         try:
@@ -70,7 +70,7 @@ def sniff(path: Path, header: bool | None) -> Dialect:
     delimiter = max(_DELIMITERS.decode(), key=fields.count)
     names = [name.strip().strip("\"'") for name in fields.split(delimiter)]
     if len(names) < 2:
-        raise InputError(
+        raise DataError(
             f"{path} must have a label and at least one more value in a row, between commas, "
             f"semicolons or tabs. Received: the first line {fields[:_SHOWN]!r}"
         )
@@ -93,7 +93,7 @@ def lines(
         on_progress: called with the bytes of the file taken so far, and all of them.
 
     Raises:
-        InputError: naming the file and the row: another width, or the file ends too early.
+        DataError: naming the file and the row: another width, or the file ends too early.
     """
     total = path.stat().st_size
     row, offset, rest = 0, dialect.start, b""
@@ -129,8 +129,8 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
             yield text, file  # type: ignore[misc]  # reads like a BinaryIO
 
 
-def _unreadable(path: Path, error: Exception, row: int) -> InputError:
-    return InputError(
+def _unreadable(path: Path, error: Exception, row: int) -> DataError:
+    return DataError(
         f"{path} must be readable to its end. Received: {error}, after row {row}; copy it again"
     )
 
@@ -145,7 +145,7 @@ def _checked(path: Path, dialect: Dialect, text: bytes, row: int, offset: int) -
     if len(wrong):
         first = int(wrong[0])
         line = row + first + 1 + bool(dialect.columns)
-        raise InputError(
+        raise DataError(
             f"{path} must have {dialect.width} values in every row, as in its first. "
             f"Received: {widths[first]} in row {row + first} (line {line})"
         )
@@ -164,7 +164,7 @@ def numbers(path: Path, dialect: Dialect, text: bytes, rows: np.ndarray) -> np.n
         rows: the number of each line's row, for messages.
 
     Raises:
-        InputError: a value is no number; file, row and column are named.
+        DataError: a value is no number; file, row and column are named.
     """
     try:
         values = np.loadtxt(
@@ -174,7 +174,7 @@ def numbers(path: Path, dialect: Dialect, text: bytes, rows: np.ndarray) -> np.n
     except ValueError as error:
         raise _no_number(path, dialect, text, rows, error) from None
     if values.shape != (len(rows), dialect.width):
-        raise InputError(
+        raise DataError(
             f"{path} must not change while it is read. Received: {len(values)} rows of "
             f"{values.shape[1]} values, where there were {len(rows)} of {dialect.width}"
         )
@@ -183,16 +183,16 @@ def numbers(path: Path, dialect: Dialect, text: bytes, rows: np.ndarray) -> np.n
 
 def _no_number(
     path: Path, dialect: Dialect, text: bytes, rows: np.ndarray, error: ValueError
-) -> InputError:
+) -> DataError:
     for row, line in zip(rows.tolist(), text.decode("latin1").split("\n"), strict=False):
         for column, field in enumerate(line.split(dialect.delimiter)):
             if not _is_number(field.strip().strip('"')):
                 name = f" ({dialect.columns[column]})" if dialect.columns else ""
-                return InputError(
+                return DataError(
                     f"{path} must have numbers only. "
                     f"Received: {field[:_SHOWN]!r} in row {row}, column {column}{name}"
                 )
-    return InputError(f"{path} must have numbers only. Received: {error}")
+    return DataError(f"{path} must have numbers only. Received: {error}")
 
 
 def _is_number(text: str) -> bool:

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 from matex.data.crc32c import masked_crc32c
-from matex.errors import InputError
+from matex.errors import DataError, InputError
 
 __all__ = ["FORMATS", "format_of", "head", "is_gzip"]
 
@@ -54,7 +54,7 @@ def format_of(path: Path, given: str | None = None) -> str:
         given: the user's own word for it, in place of the file's name.
 
     Raises:
-        InputError: absent, unreadable, unknown, or not what its name says.
+        DataError: absent, unreadable, unknown, or not what its name says.
     """
     if given is not None and given not in FORMATS:
         raise InputError(f"format must be one of {', '.join(FORMATS)}. Received: {given}")
@@ -63,20 +63,20 @@ def format_of(path: Path, given: str | None = None) -> str:
     try:
         found = _found(path)
     except FileNotFoundError:
-        raise InputError(f"an existing file or folder is wanted. Received: {path}") from None
+        raise DataError(f"an existing file or folder is wanted. Received: {path}") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"a readable data file is wanted. Received: {path}: {error}") from None
+        raise DataError(f"a readable data file is wanted. Received: {path}: {error}") from None
     wanted = given or _named(path)
     if wanted == "cifar" and found is None and path.stat().st_size:
         return wanted  # it has no mark of its own: the reader checks its labels
     if wanted == "netcdf" and found == "hdf5":
         return wanted
     if found is None:
-        raise InputError(
+        raise DataError(
             f"{path} must be {' or '.join(FORMATS.values())}. Received: {_described(path)}"
         )
     if wanted is not None and wanted != found:
-        raise InputError(
+        raise DataError(
             f"{path} must be {FORMATS[wanted]}, as {'format' if given else 'its name'} says. "
             f"Received: {FORMATS[found]}; rename it, or give format={found!r}"
         )

@@ -13,7 +13,7 @@ import numpy as np
 from matex.data.mapped import MappedFile
 from matex.data.rows import Rows
 from matex.data.source import Data
-from matex.errors import InputError
+from matex.errors import DataError
 
 __all__ = ["CACHE_BYTES", "Hdf5Rows", "open_hdf5"]
 
@@ -89,7 +89,7 @@ class Hdf5Rows(Rows):
             try:
                 rows: np.ndarray = self._dataset[lo:hi]
             except OSError as error:
-                raise InputError(
+                raise DataError(
                     f"{self._dataset.file.filename}: {self._dataset.name} must be readable. "
                     f"Received: rows {lo} to {hi - 1} are damaged ({error}); copy the file again"
                 ) from None
@@ -105,12 +105,12 @@ def open_hdf5(path: Path, *, kind: str = "hdf5") -> Data:
     Takes no file lock, so a read-only mount and one without locks will do.
 
     Raises:
-        InputError: damaged, cut short, or without such a data set.
+        DataError: damaged, cut short, or without such a data set.
     """
     try:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
-        raise InputError(
+        raise DataError(
             f"{path} must be a whole HDF5 file. Received: {error}; copy it again"
         ) from None
     members: dict[str, Rows] = {}
@@ -127,12 +127,12 @@ def open_hdf5(path: Path, *, kind: str = "hdf5") -> Data:
 
     try:
         file.visititems(add)
-    except (OSError, RuntimeError, InputError) as error:
+    except (OSError, RuntimeError, DataError) as error:
         file.close()
-        raise InputError(f"{path} must be a whole HDF5 file. Received: {error}") from None
+        raise DataError(f"{path} must be a whole HDF5 file. Received: {error}") from None
     if not members:
         file.close()
-        raise InputError(
+        raise DataError(
             f"{path} must have a data set of numbers with at least one row. Received: "
             f"{', '.join(notes) or 'no data set at all'}"
         )

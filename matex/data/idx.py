@@ -13,7 +13,7 @@ from matex.data.formats import head, is_gzip
 from matex.data.mapped import MappedFile
 from matex.data.rows import Memory, Rows
 from matex.data.source import Data
-from matex.errors import InputError
+from matex.errors import DataError
 
 __all__ = ["open_idx"]
 
@@ -28,7 +28,7 @@ def open_idx(path: Path) -> Data:
     A folder of MNIST's files has ``x_train``, ``y_train``, ``x_test`` and ``y_test``.
 
     Raises:
-        InputError: no idx file, cut short, or another number of labels.
+        DataError: no idx file, cut short, or another number of labels.
     """
     if path.is_dir():
         return _open_folder(path)
@@ -46,7 +46,7 @@ def _open_folder(path: Path) -> Data:
     """The four arrays of a folder with MNIST's files.
 
     Raises:
-        InputError: one of them is damaged, or its partner missing.
+        DataError: one of them is damaged, or its partner missing.
     """
     members: dict[str, Rows] = {}
     for part, beginnings in _PARTS.items():
@@ -59,7 +59,7 @@ def _open_folder(path: Path) -> Data:
             continue
         labels = _beside(found[0])
         if labels is None:
-            raise InputError(f"{path} must have labels for {found[0].name}. Received: none")
+            raise DataError(f"{path} must have labels for {found[0].name}. Received: none")
         pair = {f"x_{part}": _read(found[0]), f"y_{part}": _read(labels)}
         _check_counts(found[0], pair)
         members |= pair
@@ -78,7 +78,7 @@ def _beside(images: Path) -> Path | None:
 def _check_counts(path: Path, members: dict[str, Rows]) -> None:
     counts = {name: len(rows) for name, rows in members.items()}
     if len(set(counts.values())) > 1:
-        raise InputError(f"{path} must have a label for every image. Received rows: {counts}")
+        raise DataError(f"{path} must have a label for every image. Received rows: {counts}")
 
 
 def _read(path: Path) -> Rows:
@@ -87,7 +87,7 @@ def _read(path: Path) -> Rows:
         dimensions = first[3] if len(first) > 3 else 0
         offset = 4 + 4 * dimensions
         if first[:2] != b"\0\0" or first[2] not in _TYPES or not dimensions or len(first) < offset:
-            raise InputError(f"{path} must be an idx file. Received: bytes {first[:4].hex(' ')}")
+            raise DataError(f"{path} must be an idx file. Received: bytes {first[:4].hex(' ')}")
         shape = struct.unpack(f">{dimensions}I", first[4:offset])
         if not is_gzip(path):
             rows = MappedFile(path).array("the values", shape, _TYPES[first[2]], offset=offset)
@@ -96,12 +96,12 @@ def _read(path: Path) -> Rows:
         with gzip.open(path, "rb") as file:
             content = file.read()
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} must be readable to its end. Received: {error}") from None
+        raise DataError(f"{path} must be readable to its end. Received: {error}") from None
     dtype = np.dtype(_TYPES[first[2]])
     wanted = offset + int(np.prod(shape)) * dtype.itemsize
     if len(content) < wanted:
         row_bytes = max(1, (wanted - offset) // max(1, shape[0]))
-        raise InputError(
+        raise DataError(
             f"{path} must have {wanted} bytes for values of shape {shape}. Received: "
             f"{len(content)} bytes, cut short at row {(len(content) - offset) // row_bytes}"
         )
@@ -114,7 +114,7 @@ def _read(path: Path) -> Rows:
 def _check_end(path: Path, offset: int, rows: Rows, size: int) -> None:
     wanted = offset + rows.size * rows.dtype.itemsize
     if size != wanted:
-        raise InputError(
+        raise DataError(
             f"{path} must have {wanted} bytes for values of shape {rows.shape}. "
             f"Received: {size} bytes"
         )

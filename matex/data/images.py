@@ -10,7 +10,7 @@ import numpy as np
 from matex.data.pictures import pixels, pixels_of_all
 from matex.data.rows import Memory, Rows
 from matex.data.source import Data
-from matex.errors import InputError
+from matex.errors import DataError, InputError
 
 __all__ = ["open_images"]
 
@@ -43,7 +43,7 @@ class _Images(Rows):
         try:
             return f"{path} (row {row})", path.read_bytes()
         except OSError as error:
-            raise InputError(f"{path} (row {row}) must be readable. Received: {error}") from None
+            raise DataError(f"{path} (row {row}) must be readable. Received: {error}") from None
 
 
 def open_images(path: Path, *, size: tuple[int, int] | None = None) -> Data:
@@ -56,7 +56,7 @@ def open_images(path: Path, *, size: tuple[int, int] | None = None) -> Data:
         size: (height, width) to cut and scale to.
 
     Raises:
-        InputError: no images, or parts with different classes.
+        DataError: no images, or parts with different classes.
     """
     _check_size(size)
     folders = _folders(path)
@@ -94,7 +94,7 @@ def _folders(path: Path) -> list[str]:
 
 def _read(folder: Path, classes: list[str], size: tuple[int, int] | None) -> tuple[Rows, Rows]:
     if unknown := sorted(set(_folders(folder)) - set(classes)):
-        raise InputError(
+        raise DataError(
             f"{folder} must have classes that are trained. Received: {', '.join(unknown[:5])}"
         )
     files: list[str] = []
@@ -109,7 +109,7 @@ def _read(folder: Path, classes: list[str], size: tuple[int, int] | None) -> tup
         files += [f"{name}/{file}" for file in found]
         labels.append(np.full(len(found), number, np.int64))
     if not files:
-        raise InputError(
+        raise DataError(
             f"{folder} must hold a folder of {', '.join(_SUFFIXES)} files for each class. "
             f"Received: {len(classes)} folders without one"
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from matex.data.rows import Rows, runs
-from matex.errors import InputError
+from matex.errors import DataError
 
 __all__ = ["Mapped", "MappedFile"]
 
@@ -27,7 +27,7 @@ class MappedFile:
             with path.open("rb") as file:
                 self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:  # ValueError: an empty file
-            raise InputError(f"a readable data file is wanted. Received: {path}: {error}") from None
+            raise DataError(f"a readable data file is wanted. Received: {path}: {error}") from None
         self.map.madvise(mmap.MADV_RANDOM)
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class MappedFile:
             stride: from row to row; without it one row follows the other.
 
         Raises:
-            InputError: the file ends before the last of them.
+            DataError: the file ends before the last of them.
         """
         dtype = np.dtype(dtype)
         row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
@@ -57,7 +57,7 @@ class MappedFile:
         end = offset + (shape[0] - 1) * stride + row_bytes if shape[0] else offset
         if end > len(self):
             row = max(0, (len(self) - offset - row_bytes) // stride + 1) if stride else 0
-            raise InputError(
+            raise DataError(
                 f"{self.path} must have {end} bytes for {name} of shape {shape}. "
                 f"Received: {len(self)} bytes, cut short at row {row}; copy it again"
             )

@@ -19,7 +19,7 @@ from matex.data.hdf5 import open_hdf5
 from matex.data.mapped import MappedFile
 from matex.data.rows import Rows
 from matex.data.source import Data
-from matex.errors import InputError
+from matex.errors import DataError
 
 __all__ = ["open_netcdf"]
 
@@ -78,7 +78,7 @@ class _Header:
     def _take(self, size: int) -> bytes:
         piece = bytes(self._content[self._place : self._place + size])
         if size < 0 or len(piece) < size:
-            raise InputError(f"{self._path} must be a whole netCDF file. Received: no whole header")
+            raise DataError(f"{self._path} must be a whole netCDF file. Received: no whole header")
         self._place += size + -size % 4
         return piece
 
@@ -91,7 +91,7 @@ class _Header:
     def _list(self, wanted: int) -> int:
         tag, count = self._number(">i", 4), self._length()
         if tag not in (0, wanted) or (count and not tag):
-            raise InputError(f"{self._path} must be a whole netCDF file. Received: list {tag}")
+            raise DataError(f"{self._path} must be a whole netCDF file. Received: list {tag}")
         return count
 
     def _name(self) -> str:
@@ -104,7 +104,7 @@ class _Header:
     def _type(self) -> str:
         number = self._number(">i", 4)
         if number not in _TYPES:
-            raise InputError(f"{self._path} must be a whole netCDF file. Received: type {number}")
+            raise DataError(f"{self._path} must be a whole netCDF file. Received: type {number}")
         return _TYPES[number]
 
     def _attributes(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def open_netcdf(path: Path) -> Data:
     """All variables of numbers that have rows, by name; packed ones unpacked to float32.
 
     Raises:
-        InputError: damaged, cut short, or without such a variable.
+        DataError: damaged, cut short, or without such a variable.
     """
     if h5py.is_hdf5(path):
         return _open_netcdf4(path)
@@ -159,13 +159,13 @@ def open_netcdf(path: Path) -> Data:
         members[variable.name] = _unpacked(rows, variable.attributes)
         notes[variable.name] = "in records, mapped" if records else "contiguous, mapped"
     if not members:
-        raise InputError(f"{path} must have a variable of numbers with rows. Received: none")
+        raise DataError(f"{path} must have a variable of numbers with rows. Received: none")
     return Data(path, "netcdf", members, notes=notes)
 
 
 def _has_records(header: _Header, variable: _Variable) -> bool:
     if any(not 0 <= d < len(header.dimensions) for d in variable.dimensions):
-        raise InputError(f"{variable.name} must have dimensions of its file. Received: others")
+        raise DataError(f"{variable.name} must have dimensions of its file. Received: others")
     return bool(variable.dimensions) and header.dimensions[variable.dimensions[0]] == 0
 
 
@@ -177,7 +177,7 @@ def _bytes(header: _Header, variable: _Variable) -> int:
 def _records(header: _Header, path: Path, variable: _Variable, stride: int, size: int) -> int:
     if header.records >= 0:
         return header.records
-    raise InputError(
+    raise DataError(
         f"{path} must say how many records it has. Received: one that is still being written; "
         f"{(size - variable.begin) // max(1, stride)} are there"
     )

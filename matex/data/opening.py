@@ -50,8 +50,9 @@ def open(
             must have the size of the first.
 
     Raises:
-        InputError: the file is not what its name says, is cut short, has rows of the wrong
-            width, or an option does not belong to its format. File and row are named.
+        DataError: the file is not what its name says, is cut short, or has rows of the
+            wrong width. File and row are named.
+        InputError: an option is wrong, or does not belong to the format.
     """
     path = Path(path)
     kind = format_of(path, format)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from matex.errors import InputError
+from matex.errors import DataError
 
 __all__ = ["is_picture", "pixels", "pixels_of_all"]
 
@@ -27,12 +27,12 @@ def pixels(content: bytes, size: tuple[int, int] | None, where: str) -> np.ndarr
         where: file and row, for messages.
 
     Raises:
-        InputError: no image, or cut short.
+        DataError: no image, or cut short.
     """
     import tensorflow as tf
 
     if not is_picture(content):
-        raise InputError(
+        raise DataError(
             f"{where} must be a JPEG, PNG, GIF or BMP image. "
             f"Received: {len(content)} bytes that begin {content[:4].hex(' ') or 'nowhere'}"
         )
@@ -42,7 +42,7 @@ def pixels(content: bytes, size: tuple[int, int] | None, where: str) -> np.ndarr
             return np.asarray(image if size is None else _fitted(tf, image, size))
     except tf.errors.InvalidArgumentError as error:
         reason = error.message.partition("\n")[0].partition(" [Op:")[0]
-        raise InputError(f"{where} must be a whole image. Received: {reason}") from None
+        raise DataError(f"{where} must be a whole image. Received: {reason}") from None
 
 
 def _fitted(tf: Any, image: Any, size: tuple[int, int]) -> Any:
@@ -70,13 +70,13 @@ def pixels_of_all(
         shape: (height, width, 3) of every one.
 
     Raises:
-        InputError: one is no image or, without *size*, of another shape.
+        DataError: one is no image or, without *size*, of another shape.
     """
     result = np.empty((count, *shape), np.uint8)
     for place, (where, content) in enumerate(contents):
         image = pixels(content, size, where)
         if image.shape != shape:
-            raise InputError(
+            raise DataError(
                 f"{where} must have the size of the first image, {shape[0]} x {shape[1]}. "
                 f"Received: {image.shape[0]} x {image.shape[1]}; "
                 "give size=(height, width) to scale all to"

@@ -45,7 +45,7 @@ class Prefetch:
         """Rows *indices*; those that *then* returns, if any, will probably be asked for next.
 
         Raises:
-            InputError: what reading *indices* raised, now or ahead.
+            DataError: what reading *indices* raised, now or ahead.
         """
         result = self._taken(indices)
         if self._source.costly and self._took_s >= WORTH_S:

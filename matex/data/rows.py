@@ -33,7 +33,7 @@ class Rows(abc.ABC):
         """Rows *indices* (int64, any order) in that order; a fresh, contiguous array. Local.
 
         Raises:
-            InputError: the file is damaged there; file and row are named.
+            DataError: the file is damaged there; file and row are named.
         """
 
     @property

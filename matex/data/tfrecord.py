@@ -17,7 +17,7 @@ from matex.data.crc32c import masked_crc32c
 from matex.data.pictures import is_picture, pixels, pixels_of_all
 from matex.data.rows import Rows
 from matex.data.source import Data
-from matex.errors import InputError
+from matex.errors import DataError, InputError
 
 __all__ = ["open_tfrecord"]
 
@@ -49,7 +49,7 @@ class _Records:
         return f"{self._path} (record {row})"
 
     def examples(self, indices: np.ndarray) -> list[Any]:
-        """The ``tf.train.Example`` of each; InputError names the record that is damaged."""
+        """The ``tf.train.Example`` of each; DataError names the record that is damaged."""
         with self._lock:
             if not np.array_equal(indices, self._last[0]):
                 self._last = (indices.copy(), [self._example(row) for row in indices.tolist()])
@@ -63,14 +63,14 @@ class _Records:
         record = os.pread(self._descriptor, end - start, start)
         content = record[:-_TAIL]
         if len(record) < end - start or _stored(record[-_TAIL:]) != masked_crc32c(content):
-            raise InputError(
+            raise DataError(
                 f"{self.where(row)} must have the checksum stored with it. "
                 "Received: another; the file is damaged, copy it again"
             )
         try:
             return tf.train.Example.FromString(content)
         except DecodeError as error:
-            raise InputError(
+            raise DataError(
                 f"{self.where(row)} must be a tf.train.Example. Received: {error}"
             ) from None
 
@@ -112,7 +112,7 @@ class _Feature(Rows):
         for place, (where, values) in enumerate(contents):
             row = np.frombuffer(values[0], np.uint8) if self._kind == "bytes_list" else values
             if len(row) != result[0].size:
-                raise InputError(
+                raise DataError(
                     f"{where} must have {result[0].size} values of {self._name}, as record 0 "
                     f"has. Received: {len(row)}"
                 )
@@ -124,7 +124,7 @@ class _Feature(Rows):
         kind = feature[self._name].WhichOneof("kind") if self._name in feature else None
         values = () if kind is None else getattr(feature[self._name], kind).value
         if kind != self._kind or not values:
-            raise InputError(
+            raise DataError(
                 f"{self._records.where(row)} must have {self._name} as {self._kind}, as record 0 "
                 f"has. Received: {kind or 'none'}"
             )
@@ -141,7 +141,7 @@ def open_tfrecord(
     (image, features, image/encoded), or the only other feature there is.
 
     Raises:
-        InputError: the file ends inside a record, its first record is damaged, or
+        DataError: the file ends inside a record, its first record is damaged, or
             has no feature *label*.
     """
     records = _Records(path)
@@ -185,13 +185,13 @@ def _next(file: BinaryIO, place: int, total: int, where: str) -> int:
     file.seek(place)
     head = file.read(_HEAD)
     if len(head) == _HEAD and _stored(head[8:]) != masked_crc32c(head[:8]):
-        raise InputError(
+        raise DataError(
             f"{where} must have the checksum of its length. Received: another; "
             "the file is damaged, copy it again"
         )
     end = place + _HEAD + int(struct.unpack("<Q", head[:8])[0]) + _TAIL if len(head) == _HEAD else 0
     if not place < end <= total:
-        raise InputError(
+        raise DataError(
             f"{where} must be whole. Received: a file of {total} bytes, cut short in it; "
             "copy it again"
         )
