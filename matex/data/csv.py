@@ -144,12 +144,13 @@ def open_csv(
     dialect = sniff(path, header)
     place = _column(path, dialect, label)
     others = np.delete(np.arange(dialect.width), place)
+    whole_part = {0: slice(1, None), dialect.width - 1: slice(-1)}.get(place, others)
     packed = is_gzip(path)
     close: Callable[[], None] | None = None
     if packed and not forward:
         table = _whole(path, dialect, gzip_bytes, on_progress)
         count = len(table)
-        x: Rows = Memory(table[:, others])
+        x: Rows = Memory(table[:, whole_part])  # no copy, where the label is first or last
         y: Rows = Memory(table[:, place].copy())
     else:
         values: _Values
@@ -190,24 +191,29 @@ def _whole(
     path: Path, dialect: Dialect, limit_bytes: int, on_progress: Progress | None
 ) -> np.ndarray:
     """All values of a gzip file, if they fit: judged from how full the file's first part was."""
-    parts: list[np.ndarray] = []
-    done = {"packed": 0, "held": 0}
-    total = path.stat().st_size
+    table = np.empty((0, dialect.width), np.float32)
+    total, packed, count = path.stat().st_size, 0, 0
 
     def watch(taken: int, size: int) -> None:
-        done["packed"] = taken
+        nonlocal packed
+        packed = taken
         if on_progress is not None:
             on_progress(taken, size)
 
     for part in lines(path, dialect, watch):
-        parts.append(_parsed(path, dialect, part))
-        done["held"] += parts[-1].nbytes
-        expected = done["held"] * total // max(done["packed"], 1) if done["packed"] else 0
-        if max(done["held"], expected) > limit_bytes:
+        values = _parsed(path, dialect, part)
+        end = count + len(values)
+        expected = max(end, end * total // packed if packed else 0)
+        if expected * dialect.width * 4 > limit_bytes:
             raise DataError(
                 f"{path} cannot be read by rows, being gzip, and must take at most "
                 f"{limit_bytes >> 20} MiB on every rank. Received: about "
-                f"{max(done['held'], expected) >> 20} MiB; convert it once: "
+                f"{expected * dialect.width * 4 >> 20} MiB; convert it once: "
                 f"matex data convert {path} {path.name.partition('.')[0]}.h5"
             )
-    return np.concatenate([np.empty((0, dialect.width), np.float32), *parts])
+        if end > len(table):  # in place: the system moves pages, and untouched ones take no memory
+            table.resize((max(end, expected), dialect.width), refcheck=False)
+        table[count:end] = values
+        count = end
+    table.resize((count, dialect.width), refcheck=False)
+    return table

@@ -66,15 +66,20 @@ def format_of(path: Path, given: str | None = None) -> str:
         raise DataError(f"an existing file or folder is wanted. Received: {path}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"a readable data file is wanted. Received: {path}: {error}") from None
+    if found is not None and is_gzip(path) != path.name.lower().endswith(".gz"):
+        packed = is_gzip(path)
+        raise DataError(
+            f"{path} must be {'plain' if packed else 'gzip'}, as its name says. Received: "
+            f"{FORMATS[found]} {'packed by gzip' if packed else 'that is not packed'}; rename it"
+        )
     wanted = given or _named(path)
     if wanted == "cifar" and found is None and path.stat().st_size:
         return wanted  # it has no mark of its own: the reader checks its labels
     if wanted == "netcdf" and found == "hdf5":
         return wanted
     if found is None:
-        raise DataError(
-            f"{path} must be {' or '.join(FORMATS.values())}. Received: {_described(path)}"
-        )
+        known = FORMATS[wanted] if wanted else " or ".join(FORMATS.values())
+        raise DataError(f"{path} must be {known}. Received: {_described(path)}")
     if wanted is not None and wanted != found:
         raise DataError(
             f"{path} must be {FORMATS[wanted]}, as {'format' if given else 'its name'} says. "
@@ -166,4 +171,4 @@ def _described(path: Path) -> str:
             return what
     if first[257:262] == b"ustar":
         return "a tar archive; unpack it"
-    return "none of these"
+    return "a format that is not known here"

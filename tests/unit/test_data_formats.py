@@ -190,11 +190,12 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "half a CIFAR record": ("a.bin", b"\1" * 4000, "4000 bytes are 1 records of CIFAR-10 and 927"),
     "CIFAR label 77": ("a.bin", b"\x4d" + bytes(3072), "label 77 of 10 classes in row 0"),
     "empty": ("a.csv", b"", "Received: an empty file"),
-    "nothing known": ("a.dat", bytes(range(200)), "Received: none of these"),
+    "nothing known": ("a.dat", bytes(range(200)), "Received: a format that is not known"),
     "NumPy": ("a.npy", b"\x93NUMPY" + bytes(90), "give fit numpy.load"),
     "zip": ("a.npz", b"PK\x03\x04" + bytes(90), "a zip archive; unpack it"),
     "one image": ("a.jpg", b"\xff\xd8\xff" + bytes(90), "one JPEG image; give the folder"),
     "tar": ("a.tar.gz", bytes(257) + b"ustar" + bytes(300), "a tar archive; unpack it"),
+    "not packed": ("a.csv.gzip.csv", gzip.compress(b"1,2\n"), "must be plain, as its name says"),
     "gzip of nothing whole": ("b.gz", b"", "Received: an empty file"),
     "idx cut short": (
         "a-images-idx3-ubyte", idx(IMAGES)[:-65],
