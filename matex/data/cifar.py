@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from matex.data.mapped import MappedFile
-from matex.data.rows import Rows
+from matex.data.rows import Joined, Rows
 from matex.data.source import Data
 from matex.errors import DataError
 
@@ -18,25 +18,6 @@ _PIXELS = 3 * 32 * 32
 # How many classes each label byte before the pixels has.
 _LABELS = {"CIFAR-10": {"y": 10}, "CIFAR-100": {"y_coarse": 20, "y": 100}}
 _TRAIN, _TEST = ("data_batch_*.bin", "train.bin"), ("test_batch.bin", "test.bin")
-
-
-class _Joined(Rows):
-    """The rows of several files, one file after the other."""
-
-    def __init__(self, parts: list[Rows]) -> None:
-        self._parts = parts
-        self._ends = np.cumsum([len(part) for part in parts])
-        self.shape = (int(self._ends[-1]), *parts[0].shape[1:])
-        self.dtype = parts[0].dtype
-
-    def rows(self, indices: np.ndarray) -> np.ndarray:
-        result = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        which = np.searchsorted(self._ends, indices, side="right")
-        for number in np.unique(which).tolist():
-            mine = which == number
-            begin = int(self._ends[number]) - len(self._parts[number])
-            result[mine] = self._parts[number].rows(indices[mine] - begin)
-        return result
 
 
 def open_cifar(path: Path) -> Data:
@@ -70,7 +51,7 @@ def _open_folder(path: Path) -> Data:
         if len(kinds) > 1:
             raise DataError(f"{path} must be of one kind. Received: {', '.join(sorted(kinds))}")
         for name in read[0][1]:
-            members[f"{name}_{part}"] = _Joined([found[name] for _, found in read])
+            members[f"{name}_{part}"] = Joined([found[name] for _, found in read])
     return Data(path, "cifar", members, notes={"records": kinds.pop()})
 
 

@@ -68,6 +68,7 @@ def convert(
         OSError: it cannot be written.
     """
     check_target(target, force)
+    data = _distinct(data)
     parts = [("", data)]
     if test_rows:
         train, test = data.split(test_rows)
@@ -93,6 +94,14 @@ def convert(
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _distinct(data: Data) -> Data:
+    """Without second names of the same rows; ``x`` and ``y`` stay."""
+    short = sorted(data, key=len)
+    first = {id(data[name]): name for name in reversed(short)}
+    members = {name: rows for name, rows in data.items() if first[id(rows)] == name}
+    return Data(data.path, data.format, members, notes=data.notes, facts=data.facts)
 
 
 def check_target(target: Path, force: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from matex.data.crc32c import masked_crc32c
 from matex.errors import DataError, InputError
 
-__all__ = ["FORMATS", "format_of", "head", "is_gzip"]
+__all__ = ["FORMATS", "SHARDS", "format_of", "head", "is_gzip"]
 
 # The name a user may give: what it is called in messages.
 FORMATS = {
@@ -30,8 +30,10 @@ _SUFFIXES = {
     ".tfrecord": "tfrecord", ".tfrecords": "tfrecord",
     ".nc": "netcdf", ".nc4": "netcdf", ".cdf": "netcdf", ".netcdf": "netcdf",
 }  # fmt: skip
+SHARDS = ("*.tfrecord", "*.tfrecords", "*.tfrecord-*", "*-of-[0-9]*")
 _FOLDERS = {
     "idx": ("*-images[.-]idx3-ubyte*",),
+    "tfrecord": SHARDS,
     "cifar": ("data_batch_*.bin", "test_batch.bin", "train.bin", "test.bin"),
 }
 _OTHERS = (
@@ -89,7 +91,7 @@ def format_of(path: Path, given: str | None = None) -> str:
 
 
 def _folder(path: Path) -> str:
-    """Of a folder: files with the names of MNIST's or CIFAR's, or images by class."""
+    """Of a folder: files with the names of MNIST's, CIFAR's or TFRecord's, or images by class."""
     for kind, patterns in _FOLDERS.items():
         if any(file for pattern in patterns for file in path.glob(pattern)):
             return kind

@@ -18,7 +18,9 @@ class MappedFile:
     """A file in memory as far as it is touched; takes no lock and writes nothing.
 
     The system is told that access is random: it then reads the pages that are touched and
-    no more, where it would otherwise fetch 128 KB around each.
+    no more, where it would otherwise fetch 128 KB around each. A file that is cut short
+    while it is mapped ends the process that touches it (SIGBUS), which the other ranks see as
+    a death.
     """
 
     def __init__(self, path: Path) -> None:

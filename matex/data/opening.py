@@ -37,8 +37,8 @@ def open(
     tfrecord   every feature of the first record by name, and ``x`` and ``y`` where they are plain
     =========  ==========================================================================
 
-    A folder of MNIST or CIFAR files, and one of images in ``train`` and ``val`` or ``test``,
-    has ``x_train``, ``y_train``, ``x_test``, ``y_test``.
+    A folder of MNIST or CIFAR files, one of images in ``train`` and ``val`` or ``test``, and one
+    of TFRecord files so named has ``x_train``, ``y_train``, ``x_test``, ``y_test``.
 
     Args:
         format: a key of the table, in place of what the name says.

@@ -10,7 +10,7 @@ import numpy as np
 
 from matex.errors import InputError
 
-__all__ = ["Memory", "Part", "Rows", "runs"]
+__all__ = ["Joined", "Memory", "Part", "Rows", "runs"]
 
 
 class Rows(abc.ABC):
@@ -109,6 +109,26 @@ class Part(Rows):
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         return self._whole.rows(indices + self._lo)
+
+
+class Joined(Rows):
+    """The rows of several files, one file after the other."""
+
+    def __init__(self, parts: list[Rows]) -> None:
+        self._parts = parts
+        self._ends = np.cumsum([len(part) for part in parts])
+        self.shape = (int(self._ends[-1]), *parts[0].shape[1:])
+        self.dtype = parts[0].dtype
+        self.costly = any(part.costly for part in parts)
+
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        result = np.empty((len(indices), *self.shape[1:]), self.dtype)
+        which = np.searchsorted(self._ends, indices, side="right")
+        for number in np.unique(which).tolist():
+            mine = which == number
+            begin = int(self._ends[number]) - len(self._parts[number])
+            result[mine] = self._parts[number].rows(indices[mine] - begin)
+        return result
 
 
 def runs(ascending: np.ndarray) -> list[tuple[int, int, int]]:

@@ -14,14 +14,16 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from matex.data.crc32c import masked_crc32c
+from matex.data.formats import SHARDS
 from matex.data.pictures import is_picture, pixels, pixels_of_all
-from matex.data.rows import Rows
+from matex.data.rows import Joined, Rows
 from matex.data.source import Data
 from matex.errors import DataError, InputError
 
 __all__ = ["open_tfrecord"]
 
 _HEAD, _TAIL = 12, 4
+_PARTS = {"train": "_train", "val": "_test", "test": "_test"}
 _ALIASES = {
     "y": ("y", "label", "labels", "target", "image/class/label"),
     "x": ("x", "image", "features", "input", "image/encoded"),
@@ -35,15 +37,11 @@ class _Records:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._places = _index(path)
-        self._descriptor = os.open(path, os.O_RDONLY)
         self._lock = threading.Lock()
         self._last: tuple[np.ndarray, list[Any]] = (np.empty(0, np.int64), [])
 
     def __len__(self) -> int:
         return len(self._places) - 1
-
-    def close(self) -> None:
-        os.close(self._descriptor)
 
     def where(self, row: int) -> str:
         return f"{self._path} (record {row})"
@@ -52,15 +50,17 @@ class _Records:
         """The ``tf.train.Example`` of each; DataError names the record that is damaged."""
         with self._lock:
             if not np.array_equal(indices, self._last[0]):
-                self._last = (indices.copy(), [self._example(row) for row in indices.tolist()])
+                with self._path.open("rb", buffering=0) as file:  # no folder of shards stays open
+                    found = [self._example(file, row) for row in indices.tolist()]
+                self._last = (indices.copy(), found)
             return self._last[1]
 
-    def _example(self, row: int) -> Any:
+    def _example(self, file: Any, row: int) -> Any:
         import tensorflow as tf
         from google.protobuf.message import DecodeError
 
         start, end = int(self._places[row]) + _HEAD, int(self._places[row + 1])
-        record = os.pread(self._descriptor, end - start, start)
+        record = os.pread(file.fileno(), end - start, start)
         content = record[:-_TAIL]
         if len(record) < end - start or _stored(record[-_TAIL:]) != masked_crc32c(content):
             raise DataError(
@@ -136,14 +136,19 @@ def open_tfrecord(
 ) -> Data:
     """Every feature of the first record that has values, by name, and ``x`` and ``y``.
 
-    Places are found by the lengths of the records, without reading these. ``y`` is the
+    Places are found by the lengths of the records, one short read a record and rank. ``y`` is the
     feature *label*, or the one of a usual name (label, image/class/label), ``x`` likewise
     (image, features, image/encoded), or the only other feature there is.
+
+    The files of a folder are the shards of one set, in the order of their names; where some
+    are named train and others val or test, of two: ``x_train``, ``y_train``, ``x_test``, ...
 
     Raises:
         DataError: the file ends inside a record, its first record is damaged, or
             has no feature *label*.
     """
+    if path.is_dir():
+        return _open_folder(path, label, size)
     records = _Records(path)
     (first,) = records.examples(np.zeros(1, np.int64))
     names = sorted(
@@ -164,7 +169,27 @@ def open_tfrecord(
         if name is not None and short not in members:
             members[short] = features[name]
             notes[short] = f"is {name}"
-    return Data(path, "tfrecord", members, notes=notes, close=records.close)
+    return Data(path, "tfrecord", members, notes=notes)
+
+
+def _open_folder(path: Path, label: str | None, size: tuple[int, int] | None) -> Data:
+    sets: dict[str, list[Data]] = {}
+    for file in sorted(file for pattern in SHARDS for file in path.glob(pattern)):
+        part = next((to for name, to in _PARTS.items() if file.name.startswith(name)), "")
+        sets.setdefault(part, []).append(open_tfrecord(file, label=label, size=size))
+    members: dict[str, Rows] = {}
+    for part, shards in sets.items():
+        for name, rows in shards[0].items():
+            others = [shard[name] for shard in shards if name in shard]
+            shapes = {other.shape[1:] for other in others}
+            if len(others) < len(shards) or len(shapes) > 1:
+                raise DataError(
+                    f"{path} must have {name} alike in all files. "
+                    f"Received: {len(others)} of {len(shards)}, of shapes {sorted(shapes)}"
+                )
+            members[f"{name}{part}"] = rows if len(others) == 1 else Joined(others)
+    notes = {"files": str(sum(len(shards) for shards in sets.values()))}
+    return Data(path, "tfrecord", members, notes=notes)
 
 
 def _stored(four: bytes) -> int:

@@ -11,8 +11,9 @@ import pytest
 import tensorflow as tf
 
 from matex import data
+from matex.data.convert import convert
 from matex.data.crc32c import masked_crc32c
-from matex.errors import InputError
+from matex.errors import DataError, InputError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 10, 14, 3), np.uint8)
 
@@ -64,6 +65,10 @@ BAD: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "text": (lambda content: b"not found", r"must be a JPEG.*9 bytes that begin 6e 6f 74 20"),
     "empty": (lambda content: b"", "0 bytes that begin nowhere"),
     "cut short": (lambda content: content[: len(content) // 2], "must be a whole image"),
+    "JPEG cut short": (
+        lambda content: tf.io.encode_jpeg(PIXELS[5]).numpy()[:-60],
+        "must be a whole image",
+    ),
     "another size": (lambda content: tf.io.encode_png(PIXELS[0][:5]).numpy(), "5 x 14; give size"),
 }
 
@@ -143,6 +148,25 @@ def test_every_feature_of_a_record(tmp_path: Path) -> None:
     assert opened["bits"][[5]].tolist() == [[5, 1, 2, 3]]
     assert opened.notes["x"] == "is image/encoded"
     opened.close()
+
+
+def test_shards_are_one_set(tmp_path: Path) -> None:
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"):
+        write_records(tmp_path / name, rows=5 if name.startswith("train-00000") else 12)
+    opened = data.open(tmp_path)
+    assert opened.x_train.shape == (17, 10, 14, 3)
+    assert np.array_equal(opened.x_train[[16, 0, 5]], PIXELS[[11, 0, 0]])
+    assert len(opened.y_test) == 12
+    write_records(tmp_path / "train-00002-of-00003", rows=1, momenta=np.arange(2.0))
+    with pytest.raises(DataError, match=r"must have momenta alike in all files"):
+        data.open(tmp_path)
+
+
+def test_convert_writes_nothing_twice(tmp_path: Path) -> None:
+    convert(data.open(write_records(tmp_path / "a.tfrecord")), tmp_path / "a.h5")
+    with data.open(tmp_path / "a.h5") as opened:
+        assert set(opened) == {"x", "y", "momenta", "bits"}
+        assert np.array_equal(opened.x, PIXELS)
 
 
 def test_the_label_that_is_asked_for(tmp_path: Path) -> None:
