@@ -68,13 +68,21 @@ class _Indexed:
                 self._last = (indices.copy(), self._read(indices))
             return self._last[1]
 
+    def _text(self, first: int, end: int) -> bytes:
+        start, stop = int(self._places[first]), int(self._places[end])
+        try:
+            return os.pread(self._descriptor, stop - start, start)
+        except OSError as error:
+            raise DataError(
+                f"{self._path} must be readable. Received: {error}, at row {first}"
+            ) from None
+
     def _read(self, indices: np.ndarray) -> np.ndarray:
         order = np.argsort(indices, kind="stable")
         ascending = np.unique(indices)
         pieces = []
         for _, first, end in runs(ascending):
-            start = int(self._places[first])
-            piece = os.pread(self._descriptor, int(self._places[end]) - start, start)
+            piece = self._text(first, end)
             pieces.append(piece if piece.endswith(b"\n") else piece + b"\n")
         values = numbers(self._path, self._dialect, b"".join(pieces), ascending)
         result = np.empty((len(indices), self._dialect.width), np.float32)

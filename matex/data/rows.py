@@ -13,6 +13,9 @@ from matex.errors import InputError
 __all__ = ["Joined", "Memory", "Part", "Rows", "runs"]
 
 
+_BLOCK_BYTES = 8 << 20  # read at once where everything is wanted
+
+
 class Rows(abc.ABC):
     """Equal rows along the first axis of something stored; reads those asked for and no others.
 
@@ -50,8 +53,12 @@ class Rows(abc.ABC):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("rows of a file become an array by copying only. Received: copy=False")
-        everything = self.rows(np.arange(len(self)))
-        return everything if dtype is None else everything.astype(dtype, copy=False)
+        everything = np.empty(self.shape, self.dtype if dtype is None else dtype)
+        row_bytes = self.size * self.dtype.itemsize // max(1, len(self))
+        step = max(1, _BLOCK_BYTES // max(1, row_bytes))
+        for lo in range(0, len(self), step):
+            everything[lo : lo + step] = self.rows(np.arange(lo, min(lo + step, len(self))))
+        return everything
 
     def __getitem__(self, key: Any) -> np.ndarray:
         first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())

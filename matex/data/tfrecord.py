@@ -50,10 +50,17 @@ class _Records:
         """The ``tf.train.Example`` of each; DataError names the record that is damaged."""
         with self._lock:
             if not np.array_equal(indices, self._last[0]):
-                with self._path.open("rb", buffering=0) as file:  # no folder of shards stays open
-                    found = [self._example(file, row) for row in indices.tolist()]
-                self._last = (indices.copy(), found)
+                self._last = (indices.copy(), self._read(indices.tolist()))
             return self._last[1]
+
+    def _read(self, rows: list[int]) -> list[Any]:
+        try:
+            with self._path.open("rb", buffering=0) as file:  # no folder of shards stays open
+                return [self._example(file, row) for row in rows]
+        except OSError as error:
+            raise DataError(
+                f"{self._path} must be readable. Received: {error}, for record {rows[0]} and on"
+            ) from None
 
     def _example(self, file: Any, row: int) -> Any:
         import tensorflow as tf
