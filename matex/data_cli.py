@@ -9,9 +9,9 @@ from typing import Any
 
 from matex.errors import InputError
 
-__all__ = ["add_commands", "run"]
+__all__ = ["FORMATS", "add_commands", "run"]
 
-_FORMATS = ("hdf5", "csv", "idx", "cifar", "images", "tfrecord", "netcdf")
+FORMATS = ("hdf5", "csv", "idx", "cifar", "images", "tfrecord", "netcdf")
 
 
 def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> None:
@@ -50,7 +50,7 @@ def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--format", choices=_FORMATS, help="in place of what the name says")
+    add("--format", choices=FORMATS, help="in place of what the name says")
     add(
         "--label", type=_column, metavar="COLUMN",
         help="csv: the label's column, by number or name (default: 0); tfrecord: its feature",

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import matex
-from matex import data
+from matex import data, data_cli
 from matex.cli import main
 from matex.data.convert import convert
+from matex.data.formats import FORMATS
 from matex.errors import InputError
 
 ROOT = Path(matex.__file__).parents[1]
@@ -142,6 +143,11 @@ def test_bad_input_gets_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_the_command_line_knows_every_format() -> None:
+    """It lists them itself, so that bad input is told before anything heavy is imported."""
+    assert data_cli.FORMATS == tuple(FORMATS)
 
 
 PEAK = """
