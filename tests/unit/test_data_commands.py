@@ -147,7 +147,7 @@ def test_bad_input_gets_one_line(
 
 def test_the_command_line_knows_every_format() -> None:
     """It lists them itself, so that bad input is told before anything heavy is imported."""
-    assert data_cli.FORMATS == tuple(FORMATS)
+    assert tuple(FORMATS) == data_cli.FORMATS
 
 
 PEAK = """
