@@ -1,13 +1,14 @@
 """Reading the HIGGS data: the UCI file HIGGS.csv.gz, or four arrays in an HDF5 file."""
 
-import gzip
-import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 import h5py
 import numpy as np
 from higgs_features import FEATURES
+
+import matex
+import matex.data
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 UCI_TEST_ROWS = 500_000
@@ -70,7 +71,7 @@ def read(path: Path) -> Split:
             return _read_hdf5(path)
         if name.endswith((".csv", ".csv.gz")):
             return _read_csv(path)
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
         raise DataError(f"--data wants a readable file. Received: {path}: {error}") from error
     raise DataError(
         f"--data wants a .csv or .csv.gz file (label and 28 features), or an HDF5 file with "
@@ -79,24 +80,18 @@ def read(path: Path) -> Split:
 
 
 def _read_csv(path: Path) -> Split:
-    wanted = f"{path} must have one label and {len(FEATURES)} numbers a line and no header."
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
     try:
-        with opener(path, "rt", encoding="ascii") as lines:
-            if not lines.readline().strip():
-                raise DataError(f"{wanted} Received: an empty first line.")
-            lines.seek(0)
-            table = np.loadtxt(lines, np.float32, comments=None, delimiter=",", ndmin=2)
-    except DataError:
-        raise
-    except ValueError as error:  # a word, a ragged line, or bytes that are no text
-        reason = str(error).partition(";")[0].rstrip(".")
-        raise DataError(f"{wanted} Received: {reason}.") from error
-    if table.shape[1] != 1 + len(FEATURES):
-        raise DataError(f"{wanted} Received: {table.shape[1]} columns.")
-    y = table[:, 0].copy()
+        with matex.data.open(path, format="csv", header=False) as events:
+            x, y = np.asarray(events.x), np.asarray(events.y)
+    except matex.DataError as error:
+        raise DataError(str(error)) from error
+    if x.shape[1] != len(FEATURES):
+        raise DataError(
+            f"{path} must have one label and {len(FEATURES)} numbers a line and no header. "
+            f"Received: {1 + x.shape[1]} columns."
+        )
     _check_labels(y, str(path))
-    return hold_out(table[:, 1:], y)
+    return hold_out(x, y)
 
 
 def _read_hdf5(path: Path) -> Split:

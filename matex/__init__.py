@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from matex.errors import (
+    DataError,
     HooksError,
     InputError,
     MatexError,
@@ -26,6 +27,7 @@ from matex.errors import (
 )
 
 __all__ = [
+    "DataError",
     "HooksError",
     "InputError",
     "MatexError",

@@ -10,12 +10,13 @@ from typing import NoReturn
 
 import ft
 import matex
+from matex import data_cli
 from matex.config import EXCHANGES, Config
 from matex.errors import InputError
 
 __all__ = ["main"]
 
-_COMMANDS = ("run", "doctor", "build", "-h", "--help", "--version")
+_COMMANDS = ("run", "data", "doctor", "build", "-h", "--help", "--version")
 _USAGE_ERROR = 2
 
 
@@ -48,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--hosts", metavar="a:2,b:2", help="hosts and their slots; this one without")
     run.add_argument("--dry-run", action="store_true", help="only print the mpiexec command")
     _add_rank_options(run)
+    data_cli.add_commands(commands, _Parser)
     commands.add_parser("doctor", help="say what this machine has for matex")
     commands.add_parser(
         "build",
@@ -56,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "Without this command the first run builds it, where it can.",
     )
     arguments = parser.parse_args(argv)
+    if arguments.command == "data":
+        return data_cli.run(arguments)
     if arguments.command != "run":
         from matex import doctor
 

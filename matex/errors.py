@@ -4,6 +4,7 @@
 
     MatexError
     +-- InputError          (also ValueError) the caller's input is wrong
+    |   +-- DataError       a data file cannot be read, as seen from this rank
     +-- Unsupported         the script uses something that cannot be trained rightly in parallel
     +-- HooksError          the hooks into Keras did not take: training would not be parallel
     +-- TrainingError       the run as a whole cannot go on; every rank raises it alike
@@ -16,6 +17,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "DataError",
     "HooksError",
     "InputError",
     "MatexError",
@@ -32,6 +34,14 @@ class MatexError(Exception):
 
 class InputError(MatexError, ValueError):
     """The caller's input is wrong; the message says what was wanted and what came."""
+
+
+class DataError(InputError):
+    """A file is absent, damaged or not what it should be; file and row are named.
+
+    Other ranks may be able to read it, from another host or another copy, so this one
+    is lost like one that dies: the others compute its share, or fail by the same row.
+    """
 
 
 class Unsupported(MatexError):

@@ -12,6 +12,7 @@ import tensorflow as tf
 import ft
 from matex import keras_hooks
 from matex.data import Batches
+from matex.data.prefetch import Prefetch
 from matex.errors import TrainingError, Unsupported
 from matex.partition import Span, assigned, difference
 
@@ -55,6 +56,7 @@ class SharedEvaluation:
     ) -> None:
         self._communicator = communicator
         self._batches = batches
+        self._reader = Prefetch(batches)
         self._batch_size = batch_size
         self._samples = batches.samples if not steps else min(batches.samples, steps * batch_size)
         self._faults = faults
@@ -103,7 +105,8 @@ class SharedEvaluation:
     def _evaluate(self, model: Any, span: Span) -> None:
         if self._test_step is None or self._test_step[0] is not model:
             self._test_step = (model, make_test_step(model, self._batches.signature))
-        logs = self._test_step[1](self._batches.rows(np.arange(*span)))
+        batch = self._reader.rows(np.arange(*span), then=self._next_indices)
+        logs = self._test_step[1](batch)
         if set(logs) != set(model.get_metrics_result()):
             raise Unsupported(
                 "test_step must return the model's metrics to be shared among ranks. "
@@ -111,7 +114,11 @@ class SharedEvaluation:
             )
         self._watchdog.progress()
 
+    def _next_indices(self) -> np.ndarray:
+        return np.arange(*self._chunks[0]) if self._chunks else np.arange(0)
+
     def _add_up(self, model: Any) -> None:
+        self._reader.close()
         communicator = self._communicator
         while True:
             mine = [v.numpy().astype(np.float64).reshape(-1) for v in model.metrics_variables]

@@ -125,6 +125,8 @@ class Fit:
 
     def end(self) -> None:
         """After the last step, whatever ended it; local."""
+        if self._training is not None:
+            self._training.close()
         if self._training is not None and self._model.train_function is not None:
             self._model.train_function.traced = self._training.traced
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import ft
 from matex import console
 from matex.config import Config
-from matex.errors import InputError, MatexError
+from matex.errors import DataError, InputError, MatexError
 from matex.events import EventLog
 
 if TYPE_CHECKING:
@@ -78,6 +78,9 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
         try:
             runtime.start()
             runpy.run_path(str(script), run_name="__main__")
+        except DataError as error:
+            _print_line(str(error))  # of this rank alone, which the others go on without
+            ft.die(str(error))
         except MatexError as error:
             # Raised by all ranks alike, so all can leave together and say why once.
             _print_line(str(error))

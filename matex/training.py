@@ -13,6 +13,7 @@ import tensorflow as tf
 import ft
 from matex import keras_hooks
 from matex.data import Batches
+from matex.data.prefetch import Prefetch
 from matex.errors import NonFiniteGradients, TrainingError
 from matex.exchange import Header, HostExchange, Layout, header_of
 from matex.partition import Order, Span, assigned, difference
@@ -61,6 +62,7 @@ class Training:
         self._communicator = communicator
         self._model = model
         self._batches = batches
+        self._reader = Prefetch(batches)
         self._batch_size = batch_size
         self._shuffle = shuffle
         self._faults = faults
@@ -121,6 +123,10 @@ class Training:
         while self.cursor < self.order.samples:
             first = self.cursor // self._batch_size
             yield first, min(first + at_once, self.num_batches) - 1, self
+
+    def close(self) -> None:
+        """After the last step: end the thread that reads ahead. Local."""
+        self._reader.close()
 
     def run(self) -> dict[str, Any]:
         """The next ``steps_per_execution`` steps; collective. The last one's logs."""
@@ -198,7 +204,13 @@ class Training:
         )
         weight = len(indices) / (span[1] - span[0])
         control = Control(weight=weight, salt=float(spans[0][0] - span[0]), header=header)
-        return self._batches.rows(indices), control.array()
+        return self._reader.rows(indices, then=lambda: self._next_indices(span)), control.array()
+
+    def _next_indices(self, span: Span) -> np.ndarray:
+        """What this rank reads in the step after *span* if nobody dies; none across epochs."""
+        world = self._communicator.world
+        following = self.order.step(span[1])
+        return self.order.indices(assigned(following, world.ranks, (), world.rank))
 
     def _contribution(self, span: Span, spans: list[Span]) -> list[np.ndarray]:
         """The parts that *spans* add to the step, computed outside the fused graph."""

@@ -1,6 +1,28 @@
-"""Where the samples come from: rows by index, read only where they are needed."""
+"""Where the samples come from: rows by index, read only where they are needed.
+
+::
+
+    from matex import data
+
+    higgs = data.open("higgs.h5")
+    model.fit(higgs.x_train, higgs.y_train)
+"""
+
+from __future__ import annotations
+
+from typing import Any
 
 from matex.data.arrays import Table, as_table
-from matex.data.batches import Batches
+from matex.data.opening import open
+from matex.data.rows import Rows
+from matex.data.source import Data
 
-__all__ = ["Batches", "Table", "as_table"]
+__all__ = ["Batches", "Data", "Rows", "Table", "as_table", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Batches":  # brings TensorFlow, which takes seconds and most readers do not need
+        from matex.data.batches import Batches
+
+        return Batches
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,17 +1,21 @@
-"""Rows by index from arrays in memory and from HDF5 data sets on disk."""
+"""What fit may be given, as tables: rows by index."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+import h5py
 import numpy as np
 
+from matex.data.hdf5 import Hdf5Rows
+from matex.data.rows import Memory
 from matex.errors import InputError, Unsupported
 
 __all__ = ["ClassWeights", "Table", "as_table"]
 
 
+@runtime_checkable
 class Table(Protocol):
     """Equal rows along the first axis."""
 
@@ -21,41 +25,25 @@ class Table(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]: ...
 
+    @property
+    def costly(self) -> bool:
+        """Whether reading may wait for a disk or decode something."""
+
     def rows(self, indices: np.ndarray) -> np.ndarray:
         """Rows *indices* (int64, any order, none twice) in that order; a fresh array. Local."""
 
 
-class _Memory:
-    def __init__(self, array: np.ndarray, dtype: np.dtype[Any]) -> None:
-        self._array = array
-        self.shape = array.shape
+class _Cast:
+    """The rows of another table as *dtype*."""
+
+    def __init__(self, table: Table, dtype: np.dtype[Any]) -> None:
+        self._table = table
+        self.shape = table.shape
         self.dtype = dtype
+        self.costly = table.costly
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
-        return self._array[indices].astype(self.dtype, copy=False)
-
-
-class _Hdf5:
-    """Reads only the rows asked for. Contiguous data sets are mapped, others read row by row."""
-
-    def __init__(self, dataset: Any, dtype: np.dtype[Any]) -> None:
-        self._dataset = dataset
-        self.shape = dataset.shape
-        self.dtype = dtype
-        offset = dataset.id.get_offset()
-        self._mapped: np.ndarray | None = None
-        if offset is not None and dataset.dtype.isnative and dataset.dtype.kind in "fiub":
-            self._mapped = np.memmap(
-                dataset.file.filename, dataset.dtype, "r", offset=offset, shape=dataset.shape
-            )
-
-    def rows(self, indices: np.ndarray) -> np.ndarray:
-        if self._mapped is not None:
-            return np.asarray(self._mapped[indices]).astype(self.dtype, copy=False)
-        ascending = np.argsort(indices)  # the HDF5 library wants rising row numbers
-        result = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        result[ascending] = self._dataset[indices[ascending]]
-        return result
+        return self._table.rows(indices).astype(self.dtype, copy=False)
 
 
 class ClassWeights:
@@ -68,6 +56,7 @@ class ClassWeights:
 
     def __init__(self, y: Table, weights: Mapping[int, float], dtype: np.dtype[Any]) -> None:
         self._y = y
+        self.costly = y.costly
         self._classes = np.array(sorted(weights), np.int64)
         self._weights = np.array([weights[c] for c in self._classes], dtype)
         self.shape = y.shape[:1]
@@ -83,32 +72,39 @@ class ClassWeights:
 
 
 def as_table(source: Any, name: str, *, floatx: str = "float32") -> Table:
-    """Wrap an array-like or an ``h5py.Dataset``; floating point is read as *floatx*.
+    """Rows of what a script may give to fit; floating point is read as *floatx*.
 
     Args:
-        source: has at least one axis.
+        source: a table already (all that :func:`matex.data.open` gives), an
+            ``h5py.Dataset``, or an array-like; it has at least one axis.
         name: what the user calls it, for messages.
 
     Raises:
         Unsupported: not an array, or of a dtype that cannot be exchanged.
         InputError: no rows at all.
     """
-    is_hdf5 = type(source).__module__.partition(".")[0] == "h5py"
-    if not is_hdf5 and not isinstance(source, np.ndarray):
-        if not hasattr(source, "__array__") or not hasattr(source, "shape"):
-            raise Unsupported(
-                f"fit on several ranks wants {name} as a NumPy array or an HDF5 data set. "
-                f"Received: {name}={type(source).__module__}.{type(source).__name__}; "
-                "turn it into an array first"
-            )
-        source = np.asarray(source)
-    dtype = np.dtype(source.dtype)
+    table = _table_of(source, name)
+    dtype = np.dtype(table.dtype)
     if dtype.kind == "f":
         dtype = np.dtype(floatx)
     elif dtype.kind not in "iub":
         raise Unsupported(
             f"fit on several ranks wants {name} of numbers. Received: {name}.dtype={dtype}"
         )
-    if not source.shape or source.shape[0] == 0:
-        raise InputError(f"{name} must have at least one row. Received: shape {source.shape}")
-    return _Hdf5(source, dtype) if is_hdf5 else _Memory(source, dtype)
+    if not table.shape or table.shape[0] == 0:
+        raise InputError(f"{name} must have at least one row. Received: shape {table.shape}")
+    return table if table.dtype == dtype else _Cast(table, dtype)
+
+
+def _table_of(source: Any, name: str) -> Table:
+    if isinstance(source, Table):
+        return source
+    if isinstance(source, h5py.Dataset):
+        return Hdf5Rows(source)
+    if not hasattr(source, "__array__") or not hasattr(source, "shape"):
+        raise Unsupported(
+            f"fit on several ranks wants {name} as a NumPy array, an HDF5 data set or rows of "
+            f"matex.data.open. Received: {name}={type(source).__module__}."
+            f"{type(source).__name__}; turn it into an array first"
+        )
+    return Memory(np.asarray(source))

@@ -70,6 +70,11 @@ class Batches:
         return ClassWeights(y, class_weight, np.dtype(config.floatx()))
 
     @property
+    def costly(self) -> bool:
+        """Whether reading rows may wait for a disk or decode something."""
+        return any(table.costly for table in tree.flatten(self._parts))
+
+    @property
     def signature(self) -> tuple[Any, ...]:
         """``(x[, y[, sample_weight]])`` as ``tf.TensorSpec`` with a free batch dimension.
 

@@ -199,17 +199,29 @@ BAD_FILES = {
     "noise as HDF5": (lambda folder: save(folder / "data.h5", NOISE), "which is neither"),
     "other suffix": (lambda folder: save(folder / "data.npy", b"1"), "HDF5.*which is neither"),
     "csv of 3 columns": (csv_text("1,2,3\n" * 30), "28 numbers a line.*Received: 3 columns"),
-    "csv with a header": (csv_text("label" + ",a" * 28 + "\n" + LINE), "no header.*'label'"),
-    "csv ragged": (csv_text(LINE * 5 + "1,2\n" + LINE), "changed from 29 to 2 at row 6"),
-    "csv with a gap": (csv_text(LINE + LINE.replace("0.5", "", 1)), "could not convert"),
-    "csv empty": (csv_text(""), "empty first line"),
+    "csv with a header": (
+        csv_text("label" + ",a" * 28 + "\n" + LINE),
+        "numbers only.*Received: 'label' in row 0",
+    ),
+    "csv ragged": (
+        csv_text(LINE * 5 + "1,2\n" + LINE),
+        "29 values in every row.*Received: 2 in row 5",
+    ),
+    "csv with a gap": (
+        csv_text(LINE + LINE.replace("0.5", "", 1)),
+        "Received: '' in row 1, column 1",
+    ),
+    "csv empty": (csv_text(""), "an empty file"),
     "csv of one row": (csv_text(LINE), "2 rows or more. Received: rows=1"),
     "csv label 3": (csv_text(LINE * 3 + "3" + LINE[1:]), "labels 0 and 1. Received: 3"),
-    "csv of noise": (lambda folder: save(folder / "data.csv", NOISE), "28 numbers a line"),
-    "gz that is not": (csv_bytes(bytes, "bad.csv.gz"), "readable file. Received: .*bad.csv.gz"),
+    "csv of noise": (
+        lambda folder: save(folder / "data.csv", NOISE),
+        "must be CSV text. Received: a format that is not known",
+    ),
+    "gz that is not": (csv_bytes(bytes, "bad.csv.gz"), "bad.csv.gz must be gzip, as its name says"),
     "gz cut short": (
         csv_bytes(lambda text: gzip.compress(text)[:-500], "bad.csv.gz"),
-        "readable file. Received: .*bad.csv.gz",
+        "bad.csv.gz must be readable to its end",
     ),
     "gz damaged": (
         csv_bytes(lambda text: gzip.compress(text)[:600] + NOISE, "bad.csv.gz"),

@@ -1,0 +1,156 @@
+"""From any format to contiguous HDF5, which ranks read by rows: one pass, bounded memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from matex.data.csv import open_csv
+from matex.data.formats import format_of
+from matex.data.opening import open as open_data
+from matex.data.source import Data
+from matex.errors import InputError
+
+__all__ = ["check_target", "convert", "open_to_convert"]
+
+_BLOCK_BYTES = 4 << 20
+Progress = Callable[[int, int], None]
+
+
+def open_to_convert(
+    path: Path,
+    *,
+    on_progress: Progress | None = None,
+    format: str | None = None,
+    label: int | str | None = None,
+    header: bool | None = None,
+    size: tuple[int, int] | None = None,
+) -> Data:
+    """As :func:`matex.data.open`, but a gzip CSV file is read forward, once, in little memory.
+
+    Args:
+        on_progress: called with the bytes of a CSV file checked so far, and all of them.
+    """
+    if format_of(path, format) == "csv" and size is None:
+        place = 0 if label is None else label
+        return open_csv(path, label=place, header=header, forward=True, on_progress=on_progress)
+    return open_data(path, format=format, label=label, header=header, size=size)
+
+
+def convert(
+    data: Data,
+    target: Path,
+    *,
+    test_rows: int = 0,
+    dtype: str = "float32",
+    force: bool = False,
+    on_progress: Progress | None = None,
+) -> None:
+    """Write all members of *data* to *target* as contiguous data sets of the same names.
+
+    The file appears under its name when it is whole, or not at all.
+
+    Args:
+        test_rows: that many rows from the end become ``x_test`` and ``y_test``, the others
+            ``x_train`` and ``y_train``; 0 leaves the members as they are.
+        dtype: of what is floating point.
+        force: replace *target*.
+        on_progress: called with the rows written so far, and all of them.
+
+    Raises:
+        InputError: *target* exists or has no room, or *data* cannot be split.
+        DataError: *data* is damaged.
+        OSError: it cannot be written.
+    """
+    check_target(target, force)
+    data = _distinct(data)
+    parts = [("", data)]
+    if test_rows:
+        train, test = data.split(test_rows)
+        parts = [("_train", train), ("_test", test)]
+    total = sum(len(rows) for _, part in parts for rows in part.values())
+    _check_room(target, data, np.dtype(dtype))
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    done = 0
+    try:
+        with h5py.File(partial, "w", locking=False) as file:
+            for suffix, part in parts:
+                for group in _groups(part):
+                    for rows in _copied(file, part, group, suffix, np.dtype(dtype)):
+                        done += rows
+                        if on_progress is not None:
+                            on_progress(done, total)
+            file.attrs["source"] = data.path.name
+            for name, words in data.facts.items():
+                file.attrs[name] = words
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        check_target(target, force)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _distinct(data: Data) -> Data:
+    """Without second names of the same rows; ``x`` and ``y`` stay."""
+    short = sorted(data, key=len)
+    first = {id(data[name]): name for name in reversed(short)}
+    members = {name: rows for name, rows in data.items() if first[id(rows)] == name}
+    return Data(data.path, data.format, members, notes=data.notes, facts=data.facts)
+
+
+def check_target(target: Path, force: bool) -> None:
+    """Whether *target* may be written.
+
+    Raises:
+        InputError: it exists, or its folder does not.
+    """
+    if target.is_dir() or (target.exists() and not force):
+        hint = "name a file" if target.is_dir() else "give --force to replace it"
+        raise InputError(f"a new file is wanted. Received: {target}, which exists; {hint}")
+    if not target.parent.is_dir():
+        raise InputError(f"an existing folder is wanted. Received: {target.parent}")
+
+
+def _check_room(target: Path, data: Data, dtype: np.dtype[np.generic]) -> None:
+    wanted = sum(
+        rows.size * (dtype if rows.dtype.kind == "f" else rows.dtype).itemsize
+        for rows in data.values()
+    )
+    free = shutil.disk_usage(target.parent).free
+    if wanted > free:
+        raise InputError(
+            f"{target} needs {wanted >> 20} MiB. Received: {free >> 20} MiB free in {target.parent}"
+        )
+
+
+def _groups(data: Data) -> list[list[str]]:
+    """Members with the same number of rows go side by side: what they share is read once."""
+    by_rows: dict[int, list[str]] = {}
+    for name, rows in data.items():
+        by_rows.setdefault(len(rows), []).append(name)
+    return list(by_rows.values())
+
+
+def _copied(
+    file: h5py.File, data: Data, names: list[str], suffix: str, dtype: np.dtype[np.generic]
+) -> Iterator[int]:
+    """Copy members of equal length; after each block, how many rows it had over all of them."""
+    sets = {}
+    for name in names:
+        rows = data[name]
+        kind = dtype if rows.dtype.kind == "f" else rows.dtype
+        sets[name] = file.create_dataset(f"{name}{suffix}", rows.shape, kind, chunks=None)
+    count = len(data[names[0]])
+    row_bytes = sum(data[name].size * data[name].dtype.itemsize for name in names) // count
+    step = max(1, _BLOCK_BYTES // max(1, row_bytes))
+    for lo in range(0, count, step):
+        indices = np.arange(lo, min(lo + step, count))
+        for name in names:
+            sets[name][lo : lo + step] = data[name].rows(indices)
+        yield len(indices) * len(names)

@@ -1,0 +1,116 @@
+"""Folders of images, one folder a class, as ImageNet is laid out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from matex.data.pictures import pixels, pixels_of_all
+from matex.data.rows import Memory, Rows
+from matex.data.source import Data
+from matex.errors import DataError, InputError
+
+__all__ = ["open_images"]
+
+_SUFFIXES = (".jpeg", ".jpg", ".png", ".gif", ".bmp")
+_PARTS = {"train": "train", "val": "test", "validation": "test", "test": "test"}
+
+
+class _Images(Rows):
+    """Images, opened and decoded when their rows are asked for.
+
+    Args:
+        files: in the order of the rows, below *root*.
+    """
+
+    def __init__(self, root: Path, files: list[str], size: tuple[int, int] | None) -> None:
+        self._root = root
+        self._files = files
+        self._size = size
+        first = self._content(0)
+        inner = pixels(first[1], size, first[0]).shape
+        self.shape = (len(files), *inner)
+        self.dtype = np.dtype(np.uint8)
+
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        contents = (self._content(row) for row in indices.tolist())
+        return pixels_of_all(contents, len(indices), self.shape[1:], self._size)
+
+    def _content(self, row: int) -> tuple[str, bytes]:
+        path = self._root / self._files[row]
+        try:
+            return f"{path} (row {row})", path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{path} (row {row}) must be readable. Received: {error}") from None
+
+
+def open_images(path: Path, *, size: tuple[int, int] | None = None) -> Data:
+    """``x`` uint8 and ``y`` int64 of a folder of classes, or both for train and val or test.
+
+    Only names are read here, and the first image. Classes are numbered in the order of
+    their names, alike in both parts.
+
+    Args:
+        size: (height, width) to cut and scale to.
+
+    Raises:
+        DataError: no images, or parts with different classes.
+    """
+    _check_size(size)
+    folders = _folders(path)
+    if "train" in folders:
+        parts = {_PARTS[name]: path / name for name in folders if name in _PARTS}
+        classes = _folders(parts["train"])
+        members: dict[str, Rows] = {}
+        for part, folder in parts.items():
+            x, y = _read(folder, classes, size)
+            members |= {f"x_{part}": x, f"y_{part}": y}
+    else:
+        classes = folders
+        x, y = _read(path, classes, size)
+        members = {"x": x, "y": y}
+    return Data(
+        path,
+        "images",
+        members,
+        notes={"classes": str(len(classes))},
+        facts={"classes": classes},
+    )
+
+
+def _check_size(size: tuple[int, int] | None) -> None:
+    if size is not None and (len(size) != 2 or min(size) < 1):
+        raise InputError(f"size must be (height, width), both at least 1. Received: {size}")
+
+
+def _folders(path: Path) -> list[str]:
+    with os.scandir(path) as entries:
+        return sorted(
+            entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")
+        )
+
+
+def _read(folder: Path, classes: list[str], size: tuple[int, int] | None) -> tuple[Rows, Rows]:
+    if unknown := sorted(set(_folders(folder)) - set(classes)):
+        raise DataError(
+            f"{folder} must have classes that are trained. Received: {', '.join(unknown[:5])}"
+        )
+    files: list[str] = []
+    labels: list[np.ndarray] = []
+    for number, name in enumerate(classes):
+        if not (folder / name).is_dir():
+            continue
+        with os.scandir(folder / name) as entries:
+            found = sorted(
+                entry.name for entry in entries if entry.name.lower().endswith(_SUFFIXES)
+            )
+        files += [f"{name}/{file}" for file in found]
+        labels.append(np.full(len(found), number, np.int64))
+    if not files:
+        raise DataError(
+            f"{folder} must hold a folder of {', '.join(_SUFFIXES)} files for each class. "
+            f"Received: {len(classes)} folders without one"
+        )
+    return _Images(folder, files, size), Memory(np.concatenate(labels))

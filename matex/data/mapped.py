@@ -1,0 +1,113 @@
+"""Rows at fixed places of a file, through a read-only memory map."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from matex.data.rows import Rows, runs
+from matex.errors import DataError
+
+__all__ = ["Mapped", "MappedFile"]
+
+
+class MappedFile:
+    """A file in memory as far as it is touched; takes no lock and writes nothing.
+
+    The system is told that access is random: it then reads the pages that are touched and
+    no more, where it would otherwise fetch 128 KB around each. A file that is cut short
+    while it is mapped ends the process that touches it (SIGBUS), which the other ranks see as
+    a death.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:  # ValueError: an empty file
+            raise DataError(f"a readable data file is wanted. Received: {path}: {error}") from None
+        self.map.madvise(mmap.MADV_RANDOM)
+
+    def __len__(self) -> int:
+        return len(self.map)
+
+    def array(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: Any,
+        *,
+        offset: int,
+        stride: int | None = None,
+    ) -> Mapped:
+        """Rows of *shape* and *dtype* from byte *offset*, *stride* bytes apart.
+
+        Args:
+            name: what the file calls them, for messages.
+            stride: from row to row; without it one row follows the other.
+
+        Raises:
+            DataError: the file ends before the last of them.
+        """
+        dtype = np.dtype(dtype)
+        row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+        stride = row_bytes if stride is None else stride
+        end = offset + (shape[0] - 1) * stride + row_bytes if shape[0] else offset
+        if end > len(self):
+            row = max(0, (len(self) - offset - row_bytes) // stride + 1) if stride else 0
+            raise DataError(
+                f"{self.path} must have {end} bytes for {name} of shape {shape}. "
+                f"Received: {len(self)} bytes, cut short at row {row}; copy it again"
+            )
+        if not row_bytes or not shape[0]:
+            return Mapped(np.empty(shape, dtype), self.map, offset, stride)
+        inner = np.empty(shape[1:], dtype).strides
+        view: np.ndarray = np.ndarray(
+            shape, dtype, buffer=self.map, offset=offset, strides=(stride, *inner)
+        )
+        return Mapped(view, self.map, offset, stride)
+
+
+class Mapped(Rows):
+    """Rows of a :class:`MappedFile`, in the byte order of this machine.
+
+    Args:
+        view: of the mapped bytes; axes after the first may be in any order.
+        offset, stride: where row 0 begins in *mapping*, and bytes from row to row.
+    """
+
+    def __init__(self, view: np.ndarray, mapping: mmap.mmap, offset: int, stride: int) -> None:
+        self._view = view
+        self._mapping = mapping
+        self._offset = offset
+        self._stride = stride
+        self._row_bytes = int(np.prod(view.shape[1:], dtype=np.int64)) * view.itemsize
+        self.shape = view.shape
+        self.dtype = view.dtype.newbyteorder("=")
+
+    def moved(self, *axes: int) -> Mapped:
+        """The same rows with their axes in another order; *axes* begins with 0."""
+        return Mapped(self._view.transpose(axes), self._mapping, self._offset, self._stride)
+
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        self._announce(indices)
+        return np.ascontiguousarray(self._view[indices], dtype=self.dtype)
+
+    def _announce(self, indices: np.ndarray) -> None:
+        """Let the system fetch all the rows at once, where they are worth a call each.
+
+        Touched one after the other they would be waited for one after the other.
+        """
+        if self._stride != self._row_bytes and self._row_bytes < mmap.PAGESIZE:
+            return
+        found = runs(np.sort(indices))
+        if len(indices) * self._row_bytes < len(found) * mmap.PAGESIZE:
+            return
+        for _, first, end in found:
+            start = (self._offset + first * self._stride) // mmap.PAGESIZE * mmap.PAGESIZE
+            stop = self._offset + (end - 1) * self._stride + self._row_bytes
+            self._mapping.madvise(mmap.MADV_WILLNEED, start, stop - start)

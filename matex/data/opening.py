@@ -1,0 +1,98 @@
+"""``matex.data.open``: from a path to rows."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from matex.data.formats import FORMATS, format_of
+from matex.data.source import Data
+from matex.errors import InputError
+
+__all__ = ["open"]
+
+_OPTIONS = {"csv": ("label", "header"), "images": ("size",), "tfrecord": ("label", "size")}
+
+
+def open(
+    path: str | PathLike[str],
+    *,
+    format: str | None = None,
+    label: int | str | None = None,
+    header: bool | None = None,
+    size: tuple[int, int] | None = None,
+) -> Data:
+    """Open a data file or folder for reading by rows. Local; each rank opens for itself.
+
+    What it holds is found out from its content. No lock is taken and nothing is written.
+
+    =========  ==========================================================================
+    hdf5       every data set of numbers, by name
+    netcdf     every variable of numbers, by name; packed ones unpacked to float32
+    csv        ``x`` (columns) and ``y`` (the label), float32; also .csv.gz, read whole
+    idx        ``x`` and its labels ``y`` from the file beside it; also .gz, read whole
+    cifar      ``x`` (32, 32, 3) and ``y`` (of CIFAR-100 also ``y_coarse``)
+    images     ``x`` (height, width, 3) uint8 and ``y`` int64, classes in order of their names
+    tfrecord   every feature of the first record by name, and ``x`` and ``y`` where they are plain
+    =========  ==========================================================================
+
+    A folder of MNIST or CIFAR files, one of images in ``train`` and ``val`` or ``test``, and one
+    of TFRecord files so named has ``x_train``, ``y_train``, ``x_test``, ``y_test``.
+
+    Args:
+        format: a key of the table, in place of what the name says.
+        label: csv: the label's column, by number from 0 (0 without it) or by name; -1 is the
+            last. tfrecord: the feature that is ``y``.
+        header: csv: whether the first line names the columns; without it, it does when a
+            field of it is no number.
+        size: images, tfrecord: (height, width) to cut and scale images to; without it all
+            must have the size of the first.
+
+    Raises:
+        DataError: the file is not what its name says, is cut short, or has rows of the
+            wrong width. File and row are named.
+        InputError: an option is wrong, or does not belong to the format.
+    """
+    path = Path(path)
+    kind = format_of(path, format)
+    given = {"label": label, "header": header, "size": size}
+    options = {name: value for name, value in given.items() if value is not None}
+    for name, value in options.items():
+        if name not in _OPTIONS.get(kind, ()):
+            raise InputError(
+                f"{name} is not for {FORMATS[kind]}. Received: {name}={value!r} "
+                f"with {path}; leave it out"
+            )
+    return _open(path, kind, options)
+
+
+def _open(path: Path, kind: str, options: dict[str, Any]) -> Data:
+    """Each reader is imported where it is used; those of images bring TensorFlow."""
+    if kind == "csv":
+        from matex.data.csv import open_csv
+
+        return open_csv(path, **options)
+    if kind == "idx":
+        from matex.data.idx import open_idx
+
+        return open_idx(path)
+    if kind == "cifar":
+        from matex.data.cifar import open_cifar
+
+        return open_cifar(path)
+    if kind == "netcdf":
+        from matex.data.netcdf import open_netcdf
+
+        return open_netcdf(path)
+    if kind == "tfrecord":
+        from matex.data.tfrecord import open_tfrecord
+
+        return open_tfrecord(path, **options)
+    if kind == "images":
+        from matex.data.images import open_images
+
+        return open_images(path, **options)
+    from matex.data.hdf5 import open_hdf5
+
+    return open_hdf5(path)

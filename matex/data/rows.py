@@ -1,0 +1,157 @@
+"""What all readers return: equal rows, read when they are asked for."""
+
+from __future__ import annotations
+
+import abc
+import operator
+from typing import Any
+
+import numpy as np
+
+from matex.errors import InputError
+
+__all__ = ["Joined", "Memory", "Part", "Rows", "runs"]
+
+
+_BLOCK_BYTES = 8 << 20  # read at once where everything is wanted
+
+
+class Rows(abc.ABC):
+    """Equal rows along the first axis of something stored; reads those asked for and no others.
+
+    Goes into ``model.fit`` as it is: shared among ranks by rows, and in plain Keras as an
+    array, which then is read whole. An index reads like NumPy's and returns a fresh array.
+
+    Attributes:
+        costly: whether reading may wait for a disk or decode something, so that reading
+            ahead is worth a thread.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    costly: bool = True
+
+    @abc.abstractmethod
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        """Rows *indices* (int64, any order) in that order; a fresh, contiguous array. Local.
+
+        Raises:
+            DataError: the file is damaged there; file and row are named.
+        """
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("rows of a file become an array by copying only. Received: copy=False")
+        everything = np.empty(self.shape, self.dtype if dtype is None else dtype)
+        row_bytes = self.size * self.dtype.itemsize // max(1, len(self))
+        step = max(1, _BLOCK_BYTES // max(1, row_bytes))
+        for lo in range(0, len(self), step):
+            everything[lo : lo + step] = self.rows(np.arange(lo, min(lo + step, len(self))))
+        return everything
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())
+        if first is Ellipsis or isinstance(first, tuple):
+            return np.asarray(self)[key]
+        if isinstance(first, slice):
+            found = self.rows(np.arange(*first.indices(len(self))))
+            return found[(slice(None), *rest)]
+        if isinstance(first, list | np.ndarray):
+            return self.rows(self._numbers(np.asarray(first)))[(slice(None), *rest)]
+        one: np.ndarray = self.rows(self._numbers(np.array([operator.index(first)])))[0]
+        return one[rest]
+
+    def _numbers(self, wanted: np.ndarray) -> np.ndarray:
+        """What NumPy takes as an index of the first axis, as row numbers."""
+        if wanted.dtype == bool and wanted.shape == self.shape[:1]:
+            return np.flatnonzero(wanted)
+        numbers = wanted.astype(np.int64, casting="same_kind") if wanted.size else wanted[:0]
+        outside = numbers[(numbers < -len(self)) | (numbers >= len(self))]
+        if numbers.ndim != 1 or outside.size:
+            raise IndexError(
+                f"row numbers must be below {len(self)}. Received: {outside[:1] or wanted.shape}"
+            )
+        return np.where(numbers < 0, numbers + len(self), numbers).astype(np.int64)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.shape} {self.dtype}>"
+
+
+class Memory(Rows):
+    """An array as rows."""
+
+    costly = False
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+        self.shape = array.shape
+        self.dtype = array.dtype
+
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        return np.asarray(self._array[indices])
+
+
+class Part(Rows):
+    """Rows [lo, hi) of other rows, not read before they are asked for."""
+
+    def __init__(self, whole: Rows, lo: int, hi: int) -> None:
+        if not 0 <= lo < hi <= len(whole):
+            raise InputError(f"a part needs rows of the {len(whole)}. Received: [{lo}, {hi})")
+        self._whole = whole
+        self._lo = lo
+        self.shape = (hi - lo, *whole.shape[1:])
+        self.dtype = whole.dtype
+        self.costly = whole.costly
+
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        return self._whole.rows(indices + self._lo)
+
+
+class Joined(Rows):
+    """The rows of several files, one file after the other."""
+
+    def __init__(self, parts: list[Rows]) -> None:
+        self._parts = parts
+        self._ends = np.cumsum([len(part) for part in parts])
+        self.shape = (int(self._ends[-1]), *parts[0].shape[1:])
+        self.dtype = parts[0].dtype
+        self.costly = any(part.costly for part in parts)
+
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        result = np.empty((len(indices), *self.shape[1:]), self.dtype)
+        which = np.searchsorted(self._ends, indices, side="right")
+        for number in np.unique(which).tolist():
+            mine = which == number
+            begin = int(self._ends[number]) - len(self._parts[number])
+            result[mine] = self._parts[number].rows(indices[mine] - begin)
+        return result
+
+
+def runs(ascending: np.ndarray) -> list[tuple[int, int, int]]:
+    """Runs of neighbours in rising row numbers: ``(place, first row, one past the last row)``.
+
+    *place* is where the run begins in *ascending*; numbers may repeat.
+    """
+    if not len(ascending):
+        return []
+    starts = np.flatnonzero(np.diff(ascending, prepend=ascending[0] - 2) > 1)
+    ends = np.append(starts[1:], len(ascending)) - 1
+    return list(
+        zip(
+            starts.tolist(),
+            ascending[starts].tolist(),
+            (ascending[ends] + 1).tolist(),
+            strict=True,
+        )
+    )

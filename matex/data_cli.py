@@ -1,0 +1,109 @@
+"""The command line of ``matex data``; the readers are imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from matex.errors import InputError
+
+__all__ = ["FORMATS", "add_commands", "run"]
+
+FORMATS = ("hdf5", "csv", "idx", "cifar", "images", "tfrecord", "netcdf")
+
+
+def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> None:
+    """Add ``data`` with its actions to the subparsers *commands*."""
+    about = "Look into data files, and convert them to HDF5 that ranks read by rows."
+    parser = commands.add_parser("data", help="look into and convert data files", description=about)
+    parser.set_defaults(parser=parser)
+    actions = parser.add_subparsers(dest="action", required=True, parser_class=parser_class)
+    info = actions.add_parser("info", help="say what a file or folder holds")
+    info.add_argument("file", type=Path, metavar="FILE")
+    _add_options(info)
+    convert = actions.add_parser(
+        "convert",
+        help="write a contiguous HDF5 file",
+        description="Convert a data file or folder to one contiguous HDF5 file, in little memory. "
+        "It appears when it is whole, or not at all.",
+    )
+    add = convert.add_argument
+    add("source", type=Path, metavar="IN")
+    add("target", type=Path, metavar="OUT.h5")
+    split = convert.add_mutually_exclusive_group()
+    split.add_argument(
+        "--test-rows", type=_at_least_one, metavar="N",
+        help="the last N rows become x_test and y_test, the others x_train and y_train",
+    )  # fmt: skip
+    split.add_argument("--test-fraction", type=_fraction, metavar="F", help="the same by a part")
+    add(
+        "--dtype", choices=("float16", "float32", "float64"), default="float32",
+        help="of what is floating point (default: float32)",
+    )  # fmt: skip
+    add("--force", action="store_true", help="replace OUT.h5")
+    _add_options(convert)
+    for action in (info, convert):
+        action.set_defaults(parser=action)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--format", choices=FORMATS, help="in place of what the name says")
+    add(
+        "--label", type=_column, metavar="COLUMN",
+        help="csv: the label's column, by number or name (default: 0); tfrecord: its feature",
+    )  # fmt: skip
+    add("--label-first", dest="label", action="store_const", const=0, help="csv: the same as 0")
+    add("--label-last", dest="label", action="store_const", const=-1, help="csv: the last column")
+    add(
+        "--header", action=argparse.BooleanOptionalAction, default=None,
+        help="csv: whether the first line names the columns (default: look at it)",
+    )  # fmt: skip
+    add(
+        "--size", type=_size, metavar="HxW",
+        help="images, tfrecord: cut and scale images to this height and width",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the action that was parsed; its exit status, 1 after one line that names a bad file."""
+    from matex.data.commands import run as run_command
+
+    prog = arguments.parser.prog
+    try:
+        return run_command(arguments)
+    except InputError as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{prog}: interrupted, nothing was written", file=sys.stderr)
+        return 130
+
+
+def _column(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def _size(text: str) -> tuple[int, int]:
+    height, _, width = text.partition("x")
+    if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
+        raise argparse.ArgumentTypeError(f"must be HxW, as 224x224. Received: {text}")
+    return int(height), int(width)
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1. Received: {text}")
+    return int(text)
+
+
+def _fraction(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"must be between 0 and 1. Received: {text}")
+    return number
