@@ -53,6 +53,7 @@ enum Stage { kStarted = 1, kFenced = 2, kReduced = 3, kDone = 4 };
 enum Phase { kBefore = 0, kReady = 1, kAfter = 2 };
 
 const int kMostAxes = 16;
+const int64_t kLargeBytes = 1 << 20;
 
 double Now() {
   timespec now;
@@ -111,9 +112,8 @@ bool Copy(const void* source, To* __restrict target, int64_t count, Convert conv
 }
 
 template <typename To>
-bool CopyTensor(const TF_Tensor* tensor, int64_t first, To* target, int64_t count) {
-  const TF_DataType type = TF_TensorType(tensor);
-  const char* from = static_cast<const char*>(TF_TensorData(tensor)) + first * TF_DataTypeSize(type);
+bool CopyAs(TF_DataType type, const void* data, int64_t first, To* target, int64_t count) {
+  const char* from = static_cast<const char*>(data) + first * TF_DataTypeSize(type);
   switch (type) {
     case TF_FLOAT: return Copy<To, float>(from, target, count, [](float v) { return v; });
     case TF_DOUBLE: return Copy<To, double>(from, target, count, [](double v) { return v; });
@@ -129,15 +129,33 @@ struct Kernel {
   TF_DataType type;
 };
 
-// The parts of this step, held as long as the operation runs; `part` is the one to be packed next.
-struct Inputs {
-  TF_Tensor** tensors = nullptr;
-  int64_t count = 0;
-  int64_t part = 0;
+// One gradient, or the tail: where it is read from, and where its sum goes.
+//
+// A small sum is handed out where it lies in the plan's result. A large one is copied into the
+// gradient's own memory while both are in the cache, because TensorFlow can then update in place:
+// otherwise it takes new memory of that size in every step, which costs more than the copy.
+struct Part {
+  TF_Tensor* input;
+  TF_Tensor* output;  // null where the sum is handed out where it lies
+  const void* data;
+  TF_DataType type;
+  int64_t count;
+  int axes;
+  int64_t shape[kMostAxes];
+};
 
-  ~Inputs() {
-    for (int64_t i = 0; i < count; ++i) TF_DeleteTensor(tensors[i]);
-    free(tensors);
+// The parts of this step, held as long as the operation runs; `next` is the one to be packed next.
+struct Parts {
+  Part* all = nullptr;
+  int64_t count = 0;
+  int64_t next = 0;
+
+  ~Parts() {
+    for (int64_t i = 0; i < count; ++i) {
+      if (all[i].input != nullptr) TF_DeleteTensor(all[i].input);
+      if (all[i].output != nullptr) TF_DeleteTensor(all[i].output);
+    }
+    free(all);
   }
 };
 
@@ -165,34 +183,35 @@ struct Call {
     return Fail(TF_ABORTED, "stopped by an injected fault");
   }
 
-  // Packs a stretch, sums it while it is still in the cache, and goes on with the next one.
+  // Packs a stretch, sums it while it is still in the cache, and goes on with the next one. When
+  // that fails the rest is packed all the same: recovery needs the whole contribution.
   template <typename T>
-  bool PackAndReduce(Plan* plan, Inputs* inputs) {
+  bool PackAndReduce(Plan* plan, Parts* parts) {
     T* send = static_cast<T*>(plan->send);
     T* result = static_cast<T*>(plan->result);
     const int64_t length = plan->offsets[plan->parts];
+    const bool inject = plan->spoiled != 0;
     const double started = Now();
     double packing = 0;
-    int code = 0;
+    bool finite = !inject;
     const char* where = "MPI_Barrier";
-    if (plan->fence) {
-      plan->waiting_since = started;
-      code = plan->barrier(plan->comm);
-    }
+    plan->waiting_since = started;
+    int code = plan->fence ? plan->barrier(plan->comm) : 0;
     if (code == 0) plan->stage = kFenced;
-    bool finite = plan->spoiled == 0;
-    for (int64_t at = 0; code == 0 && at < length; at += plan->most) {
+    for (int64_t at = 0; at < length; at += plan->most) {
       const int64_t end = length - at < plan->most ? length : at + plan->most;
       plan->waiting_since = 0;
       const double before = Now();
-      finite &= PackStretch<T>(plan, inputs, at, end);
-      if (at == 0 && plan->spoiled) send[0] = NAN;
+      finite &= PackStretch<T>(plan, parts, at, end);
+      if (at == 0 && inject) send[0] = NAN;
       if (end == length && !finite && plan->check_finite) send[plan->nonfinite_at] = 1;
+      packing += Now() - before;
+      if (code != 0) continue;
       plan->waiting_since = Now();
-      packing += plan->waiting_since - before;
       where = "MPI_Allreduce";
       code = plan->allreduce(send + at, result + at, static_cast<int>(end - at), plan->datatype,
                              plan->sum, plan->comm);
+      if (code == 0) Unpack<T>(plan, *parts, at, end);
     }
     plan->waiting_since = 0;
     plan->spoiled = !finite;
@@ -202,20 +221,35 @@ struct Call {
 
   // The elements [at, end) of the vector, from the parts that lie there.
   template <typename T>
-  bool PackStretch(Plan* plan, Inputs* inputs, int64_t at, int64_t end) {
+  bool PackStretch(Plan* plan, Parts* parts, int64_t at, int64_t end) {
     T* send = static_cast<T*>(plan->send);
     bool finite = true;
-    while (inputs->part < plan->parts) {
-      const int64_t start = plan->offsets[inputs->part];
+    while (parts->next < parts->count) {
+      const Part& part = parts->all[parts->next];
+      const int64_t start = plan->offsets[parts->next];
       if (start >= end) break;
-      const TF_Tensor* tensor = inputs->tensors[inputs->part];
-      const int64_t stop = start + TF_TensorElementCount(tensor);
+      const int64_t stop = start + part.count;
       const int64_t from = start > at ? start : at, to = stop < end ? stop : end;
-      if (from < to) finite &= CopyTensor<T>(tensor, from - start, send + from, to - from);
+      if (from < to)
+        finite &= CopyAs<T>(part.type, part.data, from - start, send + from, to - from);
       if (stop > end) break;
-      ++inputs->part;
+      ++parts->next;
     }
     return finite;
+  }
+
+  // The sums [at, end) of the vector, into the parts that have memory of their own for them.
+  template <typename T>
+  void Unpack(const Plan* plan, const Parts& parts, int64_t at, int64_t end) {
+    const T* result = static_cast<const T*>(plan->result);
+    for (int64_t i = parts.next < parts.count ? parts.next : parts.count - 1; i >= 0; --i) {
+      const int64_t start = plan->offsets[i], stop = start + parts.all[i].count;
+      if (plan->offsets[i + 1] <= at) break;
+      const int64_t from = start > at ? start : at, to = stop < end ? stop : end;
+      if (parts.all[i].output == nullptr || from >= to) continue;
+      T* target = static_cast<T*>(TF_TensorData(parts.all[i].output));
+      memcpy(target + (from - start), result + from, (to - from) * sizeof(T));
+    }
   }
 
   // Python looks at the same numbers afterwards and says what was wrong.
@@ -231,16 +265,13 @@ struct Call {
 
   // The sums where they lie: every part is aligned, and stays untouched until the next exchange.
   template <typename T>
-  bool HandOut(Plan* plan, const Inputs& inputs, TF_DataType type) {
+  bool HandOut(Plan* plan, const Parts& parts, TF_DataType type) {
     T* result = static_cast<T*>(plan->result);
-    for (int64_t i = 0; i < plan->parts; ++i) {
-      const TF_Tensor* input = inputs.tensors[i];
-      int64_t shape[kMostAxes];
-      const int axes = TF_NumDims(input);
-      for (int axis = 0; axis < axes; ++axis) shape[axis] = TF_Dim(input, axis);
-      const size_t bytes = TF_TensorElementCount(input) * sizeof(T);
-      TF_Tensor* sum = TF_NewTensor(type, shape, axes, result + plan->offsets[i], bytes,
-                                    NothingToFree, nullptr);
+    for (int64_t i = 0; i < parts.count; ++i) {
+      const Part& part = parts.all[i];
+      if (part.output != nullptr) continue;
+      TF_Tensor* sum = TF_NewTensor(type, part.shape, part.axes, result + plan->offsets[i],
+                                    part.count * sizeof(T), NothingToFree, nullptr);
       TF_SetOutput(context, static_cast<int>(i), sum, status);
       TF_DeleteTensor(sum);
       if (TF_GetCode(status) != TF_OK) return false;
@@ -248,31 +279,51 @@ struct Call {
     return true;
   }
 
-  bool Take(Plan* plan, Inputs* inputs) {
+  bool Take(Plan* plan, Parts* parts, TF_DataType type) {
     if (TF_NumInputs(context) != plan->parts)
       return Fail(TF_INVALID_ARGUMENT, "the plan has another number of parts");
-    inputs->tensors = static_cast<TF_Tensor**>(calloc(plan->parts, sizeof(TF_Tensor*)));
-    if (inputs->tensors == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
-    for (int64_t i = 0; i < plan->parts; ++i) {
-      TF_GetInput(context, static_cast<int>(i), &inputs->tensors[i], status);
+    parts->all = static_cast<Part*>(calloc(plan->parts, sizeof(Part)));
+    if (parts->all == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
+    for (int i = 0; i < plan->parts; ++i) {
+      Part* part = &parts->all[i];
+      TF_GetInput(context, i, &part->input, status);
       if (TF_GetCode(status) != TF_OK) return false;
-      ++inputs->count;
-      if (TF_TensorElementCount(inputs->tensors[i]) > plan->offsets[i + 1] - plan->offsets[i])
+      ++parts->count;
+      part->type = TF_TensorType(part->input);
+      part->data = TF_TensorData(part->input);
+      part->count = TF_TensorElementCount(part->input);
+      part->axes = TF_NumDims(part->input);
+      if (part->count > plan->offsets[i + 1] - plan->offsets[i])
         return Fail(TF_INVALID_ARGUMENT, "a part is larger than its place in the plan");
-      if (TF_NumDims(inputs->tensors[i]) > kMostAxes)
-        return Fail(TF_INVALID_ARGUMENT, "a part has too many axes");
+      if (part->axes > kMostAxes) return Fail(TF_INVALID_ARGUMENT, "a part has too many axes");
+      for (int axis = 0; axis < part->axes; ++axis) part->shape[axis] = TF_Dim(part->input, axis);
+      const bool large = part->count * static_cast<int64_t>(sizeof(float)) >= kLargeBytes;
+      if (large && part->type == type && !TakeOver(part, i)) return false;
     }
     return true;
+  }
+
+  // Makes the memory of an input that nobody else needs that of the output.
+  bool TakeOver(Part* part, int i) {
+    TF_DeleteTensor(part->input);  // as long as this is held, somebody else needs it
+    part->input = nullptr;
+    int forwarded = -1;
+    part->output = TF_ForwardInputOrAllocateOutput(context, &i, 1, i, part->shape, part->axes,
+                                                   &forwarded, status);
+    if (TF_GetCode(status) != TF_OK) return false;
+    if (forwarded != i) TF_GetInput(context, i, &part->input, status);
+    part->data = TF_TensorData(forwarded == i ? part->output : part->input);
+    return TF_GetCode(status) == TF_OK;
   }
 
   template <typename T>
   bool Run(Plan* plan, TF_DataType type) {
     plan->stage = kStarted;
-    Inputs inputs;
-    if (!Take(plan, &inputs) || !Hook(plan, kBefore) || !Hook(plan, kReady)) return false;
-    if (!PackAndReduce<T>(plan, &inputs)) return false;
+    Parts parts;
+    if (!Take(plan, &parts, type) || !Hook(plan, kBefore) || !Hook(plan, kReady)) return false;
+    if (!PackAndReduce<T>(plan, &parts)) return false;
     plan->stage = kReduced;
-    if (!Check<T>(plan) || !Hook(plan, kAfter) || !HandOut<T>(plan, inputs, type)) return false;
+    if (!Check<T>(plan) || !Hook(plan, kAfter) || !HandOut<T>(plan, parts, type)) return false;
     plan->stage = kDone;
     return true;
   }

@@ -193,6 +193,37 @@ def test_a_wrong_constant_is_a_failed_operation(make: Make, comm: ft.Communicato
     np.testing.assert_array_equal(exchange.result[0], np.full(4, comm.world.size))
 
 
+def test_a_failed_exchange_keeps_the_whole_contribution(make: Make, comm: ft.Communicator) -> None:
+    """Also what it had not come to: recovery makes the same sum from it."""
+    if not comm.ulfm:
+        pytest.skip("repair wants ULFM")
+    layout = layout_of("float32", (300_000,), (50,))
+    exchange = make(layout, stretch=1000)
+    step = step_of(exchange, spec(layout, "float32"))
+    mine = np.arange(300_000, dtype=np.float32)
+    parts = [mine, np.full(50, 7, np.float32), tail_of(layout, comm)]
+    comm.handle.Revoke()
+    with pytest.raises((ft.PeerFailure, tf.errors.OpError)):
+        step(*map(tf.constant, parts))
+    for kept, given in zip(layout.views(exchange.local), parts, strict=True):
+        np.testing.assert_array_equal(kept, given)
+    assert not comm.recover().finished
+    exchange.replay(exchange.local.copy())
+    np.testing.assert_array_equal(exchange.result[0], mine * comm.world.size)
+
+
+def test_large_sums_leave_what_the_caller_holds_alone(make: Make, comm: ft.Communicator) -> None:
+    layout = layout_of("float32", (600_000,))
+    exchange = make(layout)
+    step = step_of(exchange, spec(layout, "float32"))
+    held = tf.range(600_000, dtype=tf.float32)
+    for _ in range(2):
+        total, _ = step(held, tf.constant(tail_of(layout, comm)))
+        np.testing.assert_array_equal(total, held.numpy() * comm.world.size)
+        np.testing.assert_array_equal(held, np.arange(600_000, dtype=np.float32))
+        np.testing.assert_array_equal(exchange.local[:600_000], held)
+
+
 def test_an_error_in_the_graph_stays_what_it_is(make: Make, comm: ft.Communicator) -> None:
     if comm.world.size > 1:
         pytest.skip("ends a rank, which its peers would wait for")
