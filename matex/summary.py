@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,9 @@ from matex.events import Event, fault_records, write_json
 __all__ = ["SUMMARY", "Totals", "failed", "summarize"]
 
 SUMMARY = "summary.json"
+
+# Medians are over so many steps, the last ones: a run may have millions.
+_RECENT = 10_000
 
 
 @dataclass
@@ -27,8 +31,8 @@ class Totals:
     parameters_start: int = 0
     parameters_end: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
-    step_s: list[float] = field(default_factory=list)
-    exchange_s: list[float] = field(default_factory=list)
+    step_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    exchange_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
 
 def summarize(
@@ -84,5 +88,6 @@ def failed(report: Path, events: Iterable[Event], *, ranks: int, reason: str) ->
     write_json(report / SUMMARY, summary)
 
 
-def _median(times: list[float]) -> float | None:
-    return statistics.median(times) if times else None
+def _median(times: Iterable[float]) -> float | None:
+    known = list(times)
+    return statistics.median(known) if known else None

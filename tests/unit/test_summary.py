@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_the_fields_are_those_of_the_design() -> None:
         Totals(
             world_size_start=4, epochs=2, steps=20, samples_expected=640, samples_used=640,
             parameters_start=50, parameters_end=40, metrics={"loss": 0.5},
-            step_s=[0.3, 0.1, 0.2], exchange_s=[0.01, 0.03],
+            step_s=deque([0.3, 0.1, 0.2]), exchange_s=deque([0.01, 0.03]),
         )
     )  # fmt: skip
     assert set(one) == FIELDS
