@@ -15,19 +15,37 @@ from matex.data import Batches
 from matex.errors import TrainingError, Unsupported
 from matex.partition import Span, assigned, difference
 
-__all__ = ["SharedEvaluation", "make_test_step"]
+__all__ = ["SharedEvaluation", "evaluate_batch", "make_test_step"]
 
 
-def make_test_step(model: Any, signature: Any) -> Callable[[Any], dict[str, Any]]:
-    """One ``test_step`` on ``(x[, y[, sample_weight]])``: updates metrics, returns results."""
+def make_test_step(
+    model: Any, signature: Any, as_data: Callable[[Any], Any] = keras_hooks.as_data
+) -> Callable[[Any], dict[str, Any]]:
+    """One ``test_step`` on a batch of *signature*: updates metrics, returns results."""
 
     def run(batch: Any) -> dict[str, Any]:
-        logs: dict[str, Any] = model.test_step(keras_hooks.as_data(batch))
+        logs: dict[str, Any] = model.test_step(as_data(batch))
         return logs
 
     if model.run_eagerly:
         return run
     return tf.function(run, input_signature=(signature,), autograph=False)
+
+
+def evaluate_batch(
+    model: Any, test_step: Callable[[Any], dict[str, Any]], batch: tuple[Any, ...]
+) -> None:
+    """Update the metrics of *model* with *batch*; local.
+
+    Raises:
+        Unsupported: the results are no metrics, so they could not be added up.
+    """
+    logs = test_step(batch)
+    if set(logs) != set(model.get_metrics_result()):
+        raise Unsupported(
+            "test_step must return the model's metrics to be shared among ranks. "
+            f"Received: {', '.join(logs)}"
+        )
 
 
 class SharedEvaluation:
@@ -103,12 +121,7 @@ class SharedEvaluation:
     def _evaluate(self, model: Any, span: Span) -> None:
         if self._test_step is None or self._test_step[0] is not model:
             self._test_step = (model, make_test_step(model, self._batches.signature))
-        logs = self._test_step[1](self._batches.rows(np.arange(*span)))
-        if set(logs) != set(model.get_metrics_result()):
-            raise Unsupported(
-                "test_step must return the model's metrics to be shared among ranks. "
-                f"Received: {', '.join(logs)}"
-            )
+        evaluate_batch(model, self._test_step[1], self._batches.rows(np.arange(*span)))
         self._watchdog.progress()
 
     def _add_up(self, model: Any) -> None:

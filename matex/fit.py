@@ -9,14 +9,14 @@ import numpy as np
 
 import checkpoints
 from matex import keras_hooks, state
-from matex.data import Batches
 from matex.errors import HooksError, InputError, ReplicasDiverged
+from matex.feeding import BATCH_SIZE, MakeFeed, rows_of, stream_of
 from matex.run import Run
+from matex.source import Rows, Source
+from matex.stream import Stream
 from matex.training import Traced, Training
 
-__all__ = ["BATCH_SIZE", "Fit"]
-
-BATCH_SIZE = 32  # Keras's own default
+__all__ = ["Fit"]
 
 
 class Fit:
@@ -36,6 +36,7 @@ class Fit:
         self._saved = saved if saved is not None and saved.cursor["fit"] == number else None
         self._training: Training | None = None
         self._updates_at_step_0 = 0
+        self._seed = 0
 
     @property
     def is_past(self) -> bool:
@@ -47,17 +48,12 @@ class Fit:
     def begun(self) -> bool:
         return self._training is not None
 
-    def begin(
-        self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        batch_size: int | None = None,
-        shuffle: Any = True,
-        class_weight: dict[int, float] | None = None,
-        **_: Any,
-    ) -> Training:
-        """Build, check and equalise the model; collective. Arguments are those of its data.
+    def begin(self, make_feed: MakeFeed, given: dict[str, Any]) -> Training:
+        """Build, check and equalise the model; collective.
+
+        Args:
+            make_feed: makes Keras's own iterator.
+            given: what Keras would make it from.
 
         Raises:
             InputError, Unsupported: alike on every rank.
@@ -65,25 +61,21 @@ class Fit:
         run, model = self._run, self._model
         keras_hooks.verify(type(model))
         keras_hooks.refuse(model)
-        batches = Batches(x, y, sample_weight, class_weight=class_weight)
-        batch_size = batch_size or BATCH_SIZE
-        if batch_size > batches.samples:
-            raise InputError(
-                f"batch_size must not exceed the number of samples, {batches.samples}. "
-                f"Received: batch_size={batch_size}"
-            )
-        keras_hooks.build(model, batches.rows(np.arange(1)))
-        self._check_alike(batches, batch_size)
-        cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0}
-        cursor["seed"] = self._common_seed()
+        source = self._source(make_feed, given)
+        keras_hooks.build(model, source.as_data(source.signature))
+        batch_size = given["batch_size"] or BATCH_SIZE
+        self._check_alike(source, batch_size)
+        cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0, "seed": self._seed}
         if self._saved is not None:
             state.restore(model, self._saved)
+            self._resume(source, cursor["epoch"])
             cursor |= self._saved.cursor
             keras_hooks.start_at(model, cursor["epoch"])
         state.broadcast(run.communicator, model)
         epochs = self._arguments["epochs"]
-        expected = max(0, (epochs - cursor["epoch"]) * batches.samples - cursor["samples"])
-        run.totals.samples_expected += expected
+        if source.samples is not None:  # a stream's are counted as they come
+            expected = (epochs - cursor["epoch"]) * source.samples - cursor["samples"]
+            run.totals.samples_expected += max(0, expected)
         run.totals.parameters_start = run.totals.parameters_start or model.count_params()
         run.totals.parameters_end = model.count_params()
         self._updates_at_step_0 = (keras_hooks.updates_made(model.optimizer) or 0) - run.step
@@ -91,7 +83,7 @@ class Fit:
             "fit",
             fit=self._number,
             step=run.step,
-            samples=batches.samples,
+            samples=source.samples,
             batch_size=batch_size,
             epochs=epochs,
             first_epoch=cursor["epoch"],
@@ -101,35 +93,59 @@ class Fit:
         self._training = Training(
             run.communicator,
             model,
-            batches,
-            batch_size=batch_size,
-            shuffle=bool(shuffle),
-            seed=cursor["seed"],
+            source,
             faults=run.faults,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             on_epoch_start=self._on_epoch_start,
             after_step=self._after_step,
-            traced=self._traced_before(batches.signature),
+            traced=self._traced_before(source),
         )
         return self._training
 
-    def _traced_before(self, signature: Any) -> Traced | None:
+    def _source(self, make_feed: MakeFeed, given: dict[str, Any]) -> Source:
+        batches = rows_of(**given)
+        if batches is None:
+            return stream_of(given["x"], make_feed)
+        batch_size = given["batch_size"] or BATCH_SIZE
+        if batch_size > batches.samples:
+            raise InputError(
+                f"batch_size must not exceed the number of samples, {batches.samples}. "
+                f"Received: batch_size={batch_size}"
+            )
+        self._seed = self._common_seed()
+        if self._saved is not None:
+            self._seed = self._saved.cursor["seed"]
+        shuffle = bool(given["shuffle"])
+        return Rows(batches, batch_size=batch_size, shuffle=shuffle, seed=self._seed)
+
+    def _resume(self, source: Source, initial_epoch: int) -> None:
+        """Bring a stream to where the checkpoint was made."""
+        saved = self._saved
+        assert saved is not None
+        if isinstance(source, Stream):
+            source.resume(saved.cursor["epoch"] - initial_epoch, saved.cursor.get("mark", 0))
+            self._run.say("going through the data to where the checkpoint was made")
+
+    def _traced_before(self, source: Source) -> Traced | None:
         """What the last fit traced, where Keras too would use its own again.
 
         Keras drops a model's train function when the model is compiled anew.
         """
         traced: Traced | None = getattr(self._model.train_function, "traced", None)
-        return traced if traced is not None and traced[0].signature == signature else None
+        if traced is None or traced[0].form != source.as_data(source.signature):
+            return None
+        return traced
 
     def end(self) -> None:
         """After the last step, whatever ended it; local."""
         if self._training is not None and self._model.train_function is not None:
             self._model.train_function.traced = self._training.traced
 
-    def _check_alike(self, batches: Batches, batch_size: int) -> None:
+    def _check_alike(self, source: Source, batch_size: int) -> None:
         """Whether all ranks are about to train the same thing; collective."""
-        mine = [batches.samples, batch_size, self._model.count_params(), self._number]
+        samples = -1 if source.samples is None else source.samples
+        mine = [samples, batch_size, self._model.count_params(), self._number]
         gathered = self._run.communicator.allgather(np.array(mine, np.int64))
         for rank, row in zip(gathered.ranks, gathered.rows, strict=True):
             if (row != gathered.rows[0]).any():
@@ -153,11 +169,13 @@ class Fit:
 
     def _after_step(self, training: Training) -> None:
         run = self._run
+        if training.samples_in_epoch is None:
+            run.totals.samples_expected += training.samples_taken
         run.step_done(
             samples=training.samples, step_s=training.step_s, exchange_s=training.exchange_s
         )
         every = run.config.checkpoint_every
-        if every and run.step % every == 0 and training.cursor < training.order.samples:
+        if every and run.step % every == 0 and training.cursor != training.samples_in_epoch:
             self._save(training, training.epoch, training.cursor)
 
     def after_batch(self) -> None:
@@ -188,17 +206,17 @@ class Fit:
         self._check_equal(epoch, gathered.ranks, gathered.rows[:, 2].tolist())
         if rate is not None:  # the first row is the leader's
             rate.assign(float(gathered.rows[0, 1].view(np.float64)))
-        order = training.order
+        samples = training.samples_in_epoch
         if gathered.rows[:, 0].any():
             model.stop_training = True
-            left = order.samples - training.cursor
-            run.totals.samples_expected -= left + order.samples * (
-                self._arguments["epochs"] - 1 - epoch
-            )
+            if samples is not None:
+                left = samples - training.cursor
+                left += samples * (self._arguments["epochs"] - 1 - epoch)
+                run.totals.samples_expected -= left
         run.totals.epochs += 1
         run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
         run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics)
-        if training.cursor >= order.samples:
+        if training.cursor == samples or (samples is None and not training.stop_agreed):
             self._save(training, epoch + 1, 0)
 
     def _check_updates(self) -> None:
@@ -228,11 +246,12 @@ class Fit:
         if not run.leads:
             return
         cursor = {
-            "seed": training.seed,
+            "seed": self._seed,
             "fit": self._number,
             "epoch": epoch,
             "samples": samples,
             "step": run.step,
+            "mark": training.mark,
         }
         started = time.perf_counter()
         try:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import keras
+import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
+from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import data_adapter_utils
 
 from matex.errors import HooksError, Unsupported
@@ -170,13 +173,28 @@ def updating() -> Iterator[None]:
         _updating -= 1
 
 
-def build(model: Any, batch: tuple[Any, ...]) -> None:
-    """Create all variables of *model*, its metrics and its optimizer from one batch's shapes."""
+def is_stream(x: Any) -> bool:
+    """Whether *x* is data that come batch by batch."""
+    return isinstance(x, tf.data.Dataset | keras.utils.PyDataset | types.GeneratorType) or (
+        data_adapters.is_torch_dataloader(x) or data_adapters.is_grain_dataset(x)
+    )
+
+
+def dataset_of(feed: Any) -> Any:
+    """The ``tf.data.Dataset`` that Keras's epoch iterator *feed* goes over."""
+    return feed._distributed_dataset
+
+
+def build(model: Any, data: Any) -> None:
+    """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
+
+    *data* is what ``train_step`` gets, or ``tf.TensorSpec`` in its place.
+    """
     if model.optimizer is None:
         raise Unsupported(
             "fit on several ranks wants a model compiled with an optimizer. Received: none"
         )
-    model._symbolic_build(data_batch=as_data(batch))
+    model._symbolic_build(data_batch=data)
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
 

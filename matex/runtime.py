@@ -10,11 +10,12 @@ import keras
 
 from matex import keras_hooks, state
 from matex.callbacks import EverySide, share_out
-from matex.data import Batches
 from matex.errors import Unsupported
 from matex.evaluation import SharedEvaluation
-from matex.fit import BATCH_SIZE, Fit
+from matex.feeding import BATCH_SIZE, MakeFeed, rows_of, stream_of
+from matex.fit import Fit
 from matex.run import Run
+from matex.stream_evaluation import StreamEvaluation
 from matex.training import Training
 
 __all__ = ["Runtime"]
@@ -32,6 +33,7 @@ class Runtime:
         self._context: list[str] = []
         self._fit: Fit | None = None
         self._fits = 0
+        self._evaluated: Any = None
         self._model: Any = None
 
     def start(self) -> None:
@@ -53,11 +55,6 @@ class Runtime:
         if self._context:
             return original(model, *args, **kwargs)
         given = _arguments(original, model, *args, **kwargs)
-        if given["steps_per_epoch"]:
-            raise Unsupported(
-                "fit on several ranks goes through all samples in every epoch. "
-                f"Received: steps_per_epoch={given['steps_per_epoch']}; leave it out"
-            )
         self._fit = fit = Fit(self.run, model, number=self._fits, arguments=given)
         self._fits += 1
         if fit.is_past:
@@ -65,7 +62,7 @@ class Runtime:
             model.history = keras.callbacks.History()
             return model.history
         last = EverySide(after_batch=fit.after_batch, after_epoch=fit.after_epoch)
-        self._model = model
+        self._model = self._evaluated = model
         self._context.append("fit")
         try:
             with self.run.watchdog.working():
@@ -82,6 +79,7 @@ class Runtime:
             given = _arguments(original, model, *args, **kwargs)
             given.update(given.pop("kwargs", {}))
             args, kwargs = (), self._shared_out(given)
+        self._evaluated = model
         self._context.append("evaluate")
         try:
             with self.run.watchdog.working():
@@ -90,23 +88,39 @@ class Runtime:
             self._context.pop()
 
     def data(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        def feed(x: Any) -> Any:
+            return original(*args, **{**kwargs, "x": x})
+
         if self._context == ["fit"]:
             assert self._fit is not None
             if not self._fit.begun:
-                return self._fit.begin(**kwargs)
+                return self._fit.begin(feed, kwargs)
         elif self._context[-1:] != ["evaluate"]:
             return original(*args, **kwargs)
+        return self._evaluation(feed, kwargs)
+
+    def _evaluation(self, feed: MakeFeed, given: dict[str, Any]) -> Any:
+        steps = given.get("steps_per_epoch")
+        batches = rows_of(**{**given, "steps_per_epoch": None})
+        if batches is not None:
+            return SharedEvaluation(
+                self.run.communicator,
+                batches,
+                batch_size=given.get("batch_size") or BATCH_SIZE,
+                steps=steps,
+                faults=self.run.faults,
+                watchdog=self.run.watchdog,
+            )
         try:
-            batches = Batches(kwargs.get("x"), kwargs.get("y"), kwargs.get("sample_weight"))
+            stream = stream_of(given["x"], feed)
         except Unsupported:
-            return original(*args, **kwargs)  # every rank evaluates all of it
-        return SharedEvaluation(
+            return feed(given["x"])  # every rank evaluates all of it
+        return StreamEvaluation(
             self.run.communicator,
-            batches,
-            batch_size=kwargs.get("batch_size") or BATCH_SIZE,
-            steps=kwargs.get("steps_per_epoch"),
+            self._evaluated,
+            stream,
             faults=self.run.faults,
-            watchdog=self.run.watchdog,
+            progress=self.run.watchdog.progress,
         )
 
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
@@ -122,6 +136,8 @@ class Runtime:
         def test(iterator: Any) -> Any:
             if isinstance(iterator, SharedEvaluation):
                 return iterator.run(model)
+            if isinstance(iterator, StreamEvaluation):
+                return iterator.run()
             return original(iterator)
 
         return test

@@ -53,19 +53,27 @@ class Step:
 
     Args:
         signature: ``(x[, y[, sample_weight]])``, structures of ``tf.TensorSpec``.
+        as_data: makes of a batch of that signature what ``train_step`` gets.
 
     Raises:
         Unsupported: the train step cannot be cut at its optimizer.
     """
 
-    def __init__(self, model: Any, signature: Batch) -> None:
+    def __init__(
+        self,
+        model: Any,
+        signature: Batch,
+        *,
+        as_data: Callable[[Batch], Any] = keras_hooks.as_data,
+    ) -> None:
         self._model = model
+        self._as_data = as_data
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
         self._log_names: list[str] = []
         self._extra_names: list[str] = []
         self._exchange: Exchange | None = None
-        self.signature = signature
+        self.form = as_data(signature)
         self.layout: Layout | None = None
         self.contribution: Callable[[Batch, np.ndarray], Parts] = self._contribution
         self.commit: Callable[[Parts], dict[str, Any]] = self._commit
@@ -120,7 +128,7 @@ class Step:
         saved = state.save()
         state.prepare(salt)
         with recorder.recording(weight):
-            logs = self._model.train_step(keras_hooks.as_data(batch))
+            logs = self._model.train_step(self._as_data(batch))
         averaged, sums = state.changes(saved, salt)
         extra = self._extra_logs(logs)
         restored = state.restore(saved)
