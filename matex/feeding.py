@@ -12,12 +12,24 @@ from matex.data import Batches
 from matex.errors import Unsupported
 from matex.stream import Stream, specification
 
-__all__ = ["BATCH_SIZE", "MakeFeed", "rows_of", "stream_of"]
+__all__ = ["BATCH_SIZE", "MakeFeed", "once", "rows_of", "stream_of"]
 
 BATCH_SIZE = 32  # Keras's own default
 
 MakeFeed = Callable[[Any], Any]
 """Makes Keras's own epoch iterator over what is given as ``x``."""
+
+
+def once(make_feed: MakeFeed) -> MakeFeed:
+    """*make_feed* that makes one iterator, however often it is called: a generator has only one."""
+    made: list[Any] = []
+
+    def make(x: Any) -> Any:
+        if not made:
+            made.append(make_feed(x))
+        return made[0]
+
+    return make
 
 
 def rows_of(
@@ -45,7 +57,7 @@ def stream_of(x: Any, make_feed: MakeFeed) -> Stream:
     """The data as they come out of Keras's own pipeline. Local.
 
     Raises:
-        Unsupported: batches that cannot be cut into rows.
+        NotShareable: batches that cannot be cut into rows.
     """
     if isinstance(x, tf.data.Dataset):
         options = tf.data.Options()

@@ -9,8 +9,9 @@ import numpy as np
 
 import checkpoints
 from matex import keras_hooks, state
-from matex.errors import HooksError, InputError, ReplicasDiverged
-from matex.feeding import BATCH_SIZE, MakeFeed, rows_of, stream_of
+from matex.errors import HooksError, InputError, NotShareable, ReplicasDiverged
+from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
+from matex.redundant import Averaging
 from matex.run import Run
 from matex.source import Rows, Source
 from matex.stream import Stream
@@ -25,13 +26,24 @@ class Fit:
     Args:
         number: which fit of the script, from 0.
         arguments: of ``model.fit``, all of them, by name.
+        averaging: of gradients, where the steps cannot be shared.
     """
 
-    def __init__(self, run: Run, model: Any, *, number: int, arguments: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        model: Any,
+        *,
+        number: int,
+        arguments: dict[str, Any],
+        averaging: Averaging,
+    ) -> None:
         self._run = run
         self._model = model
         self._number = number
         self._arguments = arguments
+        self._averaging = averaging
+        self._begun = False
         saved = run.saved
         self._saved = saved if saved is not None and saved.cursor["fit"] == number else None
         self._training: Training | None = None
@@ -46,10 +58,10 @@ class Fit:
 
     @property
     def begun(self) -> bool:
-        return self._training is not None
+        return self._begun
 
-    def begin(self, make_feed: MakeFeed, given: dict[str, Any]) -> Training:
-        """Build, check and equalise the model; collective.
+    def begin(self, make_feed: MakeFeed, given: dict[str, Any]) -> Any:
+        """What Keras is to iterate over: shared steps, or its own iterator; collective.
 
         Args:
             make_feed: makes Keras's own iterator.
@@ -58,11 +70,33 @@ class Fit:
         Raises:
             InputError, Unsupported: alike on every rank.
         """
+        self._begun = True
+        keras_hooks.verify(type(self._model))
+        keras_hooks.refuse(self._model)
+        make_feed = once(make_feed)
+        try:
+            self._training = self._begin_shared(make_feed, given)
+        except NotShareable as reason:
+            self._begin_whole(reason)
+            return make_feed(given["x"])
+        return self._training
+
+    def _begin_whole(self, reason: NotShareable) -> None:
+        """Every rank is going to train on all of each batch, and average gradients."""
+        run = self._run
+        self._averaging.stop_wanted = self._averaging.stop_agreed = False
+        run.say(f"every rank computes the whole batch, exact but no faster: {reason}")
+        if run.store is not None:
+            run.say("no checkpoint is made of a fit that is not shared")
+        run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
+
+    def _begin_shared(self, make_feed: MakeFeed, given: dict[str, Any]) -> Training:
+        """Build, check and equalise the model; collective."""
         run, model = self._run, self._model
-        keras_hooks.verify(type(model))
-        keras_hooks.refuse(model)
+        keras_hooks.refuse_to_cut(model)
         source = self._source(make_feed, given)
         keras_hooks.build(model, source.as_data(source.signature))
+        traced = self._traced_before(source) or (Training.new_step(model, source), None)
         batch_size = given["batch_size"] or BATCH_SIZE
         self._check_alike(source, batch_size)
         cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0, "seed": self._seed}
@@ -90,7 +124,7 @@ class Fit:
             cursor=cursor["samples"],
             world_size=run.communicator.world.size,
         )
-        self._training = Training(
+        return Training(
             run.communicator,
             model,
             source,
@@ -99,9 +133,8 @@ class Fit:
             cursor=cursor["samples"],
             on_epoch_start=self._on_epoch_start,
             after_step=self._after_step,
-            traced=self._traced_before(source),
+            traced=traced,
         )
-        return self._training
 
     def _source(self, make_feed: MakeFeed, given: dict[str, Any]) -> Source:
         batches = rows_of(**given)
@@ -180,12 +213,11 @@ class Fit:
 
     def after_batch(self) -> None:
         """After the callbacks of a batch. One that wants to stop tells the others first."""
-        training = self._training
-        assert training is not None
-        if training.stop_agreed:
+        flags = self._training or self._averaging
+        if flags.stop_agreed:
             self._model.stop_training = True
         elif self._model.stop_training:
-            training.stop_wanted = True
+            flags.stop_wanted = True
             self._model.stop_training = False
 
     def after_epoch(self, epoch: int, logs: Any) -> None:
@@ -194,33 +226,41 @@ class Fit:
         Raises:
             ReplicasDiverged, HooksError: on every rank.
         """
-        run, model, training = self._run, self._model, self._training
-        assert training is not None
+        run, model = self._run, self._model
+        flags = self._training or self._averaging
         self._check_updates()
         rate = keras_hooks.learning_rate_variable(model.optimizer)
         row = np.zeros(3, np.uint64)
-        row[0] = bool(model.stop_training or training.stop_wanted)
+        row[0] = bool(model.stop_training or flags.stop_wanted)
         row[1] = np.float64(0.0 if rate is None else rate.numpy()).view(np.uint64)
         row[2] = int(state.weights_hash(state.weights_of(model)), 16)
         gathered = run.communicator.allgather(row)
         self._check_equal(epoch, gathered.ranks, gathered.rows[:, 2].tolist())
         if rate is not None:  # the first row is the leader's
             rate.assign(float(gathered.rows[0, 1].view(np.float64)))
-        samples = training.samples_in_epoch
         if gathered.rows[:, 0].any():
             model.stop_training = True
-            if samples is not None:
-                left = samples - training.cursor
-                left += samples * (self._arguments["epochs"] - 1 - epoch)
-                run.totals.samples_expected -= left
+            self._leave_out(epoch)
         run.totals.epochs += 1
         run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
         run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics)
-        if training.cursor == samples or (samples is None and not training.stop_agreed):
+        training = self._training
+        if training is not None and training.epoch_is_whole:
             self._save(training, epoch + 1, 0)
+
+    def _leave_out(self, epoch: int) -> None:
+        """Training stops in or after *epoch*: what was still to come is not expected any more."""
+        training = self._training
+        samples = None if training is None else training.samples_in_epoch
+        if training is not None and samples is not None:
+            left = samples - training.cursor
+            left += samples * (self._arguments["epochs"] - 1 - epoch)
+            self._run.totals.samples_expected -= left
 
     def _check_updates(self) -> None:
         """Whether each step so far was one update, no more and no less, failures or not."""
+        if self._training is None:
+            return
         made = keras_hooks.updates_made(self._model.optimizer)
         wanted = self._run.step + self._updates_at_step_0
         if made is not None and made != wanted:

@@ -16,11 +16,13 @@ from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common.masking import get_keras_mask
 from keras.src.backend.tensorflow import trainer as trainer_module
+from keras.src.optimizers import base_optimizer
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import data_adapter_utils
 
-from matex.errors import HooksError, Unsupported
+from matex.errors import HooksError, NotShareable, Unsupported
 
 __all__ = ["TrainerHooks", "attach"]
 
@@ -35,13 +37,18 @@ class TrainerHooks(Protocol):
         self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
     ) -> Any: ...
     def data(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any: ...
+    def predict(
+        self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
+    ) -> Any: ...
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
-    def applying(self) -> None: ...
+    def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
+    def applying(self, optimizer: Any, gradients: Any) -> Any: ...
 
 
 _attached: TrainerHooks | None = None
 _updating = 0
+_recording = 0
 
 
 def attach(hooks: TrainerHooks) -> None:
@@ -63,8 +70,10 @@ def attach(hooks: TrainerHooks) -> None:
     trainer = trainer_module.TensorFlowTrainer
     _replace(trainer, "fit", hooks.fit)
     _replace(trainer, "evaluate", hooks.evaluate)
+    _replace(trainer, "predict", hooks.predict)
     _replace_maker(trainer, "make_train_function", "train_function", hooks.train_function)
     _replace_maker(trainer, "make_test_function", "test_function", hooks.test_function)
+    _replace_maker(trainer, "make_predict_function", "predict_function", hooks.predict_function)
     _replace_epoch_iterator(hooks)
     _guard_optimizer(hooks)
     verify(keras.Model)
@@ -143,16 +152,23 @@ def _replace_epoch_iterator(hooks: TrainerHooks) -> None:
 
 
 def _guard_optimizer(hooks: TrainerHooks) -> None:
-    from keras.src.optimizers.base_optimizer import BaseOptimizer
+    for owner in (base_optimizer.BaseOptimizer, keras.optimizers.LossScaleOptimizer):
+        _guard_apply(owner, hooks)
 
-    original = _original(BaseOptimizer, "apply")
+
+def _guard_apply(owner: Any, hooks: TrainerHooks) -> None:
+    original = _original(owner, "apply")
 
     def replacement(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        if not _updating:
-            hooks.applying()
-        return original(self, grads, trainable_variables)
+        if _updating:
+            return original(self, grads, trainable_variables)
+        if _recording:
+            raise NotShareable("train_step uses more than the model's own optimizer")
+        grads = hooks.applying(self, list(grads))
+        with updating():
+            return original(self, grads, trainable_variables)
 
-    _install(BaseOptimizer, "apply", replacement, original)
+    _install(owner, "apply", replacement, original)
 
 
 def _install(owner: Any, name: str, replacement: Any, original: Any) -> None:
@@ -173,6 +189,21 @@ def updating() -> Iterator[None]:
         _updating -= 1
 
 
+@contextlib.contextmanager
+def recording() -> Iterator[None]:
+    """Around a train step whose one optimizer is being recorded: no other may change weights.
+
+    Raises:
+        NotShareable: another did.
+    """
+    global _recording  # noqa: PLW0603 - a property of the process, as the optimizers' class is
+    _recording += 1
+    try:
+        yield
+    finally:
+        _recording -= 1
+
+
 def is_stream(x: Any) -> bool:
     """Whether *x* is data that come batch by batch."""
     return isinstance(x, tf.data.Dataset | keras.utils.PyDataset | types.GeneratorType) or (
@@ -181,7 +212,16 @@ def is_stream(x: Any) -> bool:
 
 
 def dataset_of(feed: Any) -> Any:
-    """The ``tf.data.Dataset`` that Keras's epoch iterator *feed* goes over."""
+    """The ``tf.data.Dataset`` that Keras's epoch iterator *feed* goes over.
+
+    That of a generator loses its prefetching, because how much a pass that ends early
+    has fetched would differ from rank to rank.
+    """
+    adapter = feed.data_adapter
+    if isinstance(adapter, data_adapters.GeneratorDataAdapter):
+        dataset = feed._distributed_dataset
+        if type(dataset).__name__ == "_PrefetchDataset":
+            (feed._distributed_dataset,) = dataset._inputs()
     return feed._distributed_dataset
 
 
@@ -189,12 +229,20 @@ def build(model: Any, data: Any) -> None:
     """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
 
     *data* is what ``train_step`` gets, or ``tf.TensorSpec`` in its place.
+
+    Raises:
+        NotShareable: only a train step of its own knows how to call the model.
     """
     if model.optimizer is None:
         raise Unsupported(
             "fit on several ranks wants a model compiled with an optimizer. Received: none"
         )
-    model._symbolic_build(data_batch=data)
+    try:
+        model._symbolic_build(data_batch=data)
+    except RuntimeError as error:  # Keras's word for whatever went wrong in call()
+        raise NotShareable(
+            f"{type(model).__name__} cannot be built from its data before training"
+        ) from error
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
 
@@ -235,6 +283,12 @@ def as_data(batch: tuple[Any, ...]) -> Any:
     return data_adapter_utils.pack_x_y_sample_weight(*batch)
 
 
+def state_of(optimizer: Any) -> list[Any]:
+    """The variables of *optimizer* and the weights it changes."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return [*optimizer.variables, *inner._trainable_variables]
+
+
 def scales_loss(optimizer: Any) -> bool:
     """Whether *optimizer* expects infinite gradients now and then, and deals with them."""
     return isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
@@ -242,7 +296,8 @@ def scales_loss(optimizer: Any) -> bool:
 
 def updates_made(optimizer: Any) -> int | None:
     """How many updates *optimizer* has made; None where it may leave some out by itself."""
-    return None if scales_loss(optimizer) else int(optimizer.iterations.numpy())
+    # Not ``iterations``, which counts every so many where gradients are accumulated.
+    return None if scales_loss(optimizer) else int(optimizer._iterations.numpy())
 
 
 def refuse(model: Any) -> None:
@@ -251,19 +306,48 @@ def refuse(model: Any) -> None:
     Raises:
         Unsupported: naming it.
     """
-    for loss in keras.tree.flatten(model.loss):
-        reduction = getattr(loss, "reduction", "sum_over_batch_size")
-        if reduction not in ("sum_over_batch_size", "mean"):
-            raise Unsupported(
-                "losses shared among ranks must be means over the batch "
-                f"(reduction='sum_over_batch_size'). Received: {loss} with {reduction!r}"
-            )
     strategy = model.distribute_strategy
     if type(strategy).__name__ != "_DefaultDistributionStrategy":
         raise Unsupported(
             "matex shares the batch among ranks itself: do not use tf.distribute. "
             f"Received: {type(strategy).__name__}"
         )
+
+
+def refuse_to_cut(model: Any) -> None:
+    """Raise for losses that are no mean over the rows of a batch.
+
+    Raises:
+        NotShareable: naming it.
+    """
+    for loss in keras.tree.flatten(model.loss):
+        reduction = getattr(loss, "reduction", "sum_over_batch_size")
+        if reduction not in ("sum_over_batch_size", "mean"):
+            name = getattr(loss, "name", type(loss).__name__)
+            raise NotShareable(f"the loss {name!r} is reduced by {reduction!r}, not to a mean")
+
+
+@contextlib.contextmanager
+def mean_losses_only(model: Any) -> Iterator[None]:
+    """Trace a step of *model* inside: a masked loss divides by what is not masked, not by rows.
+
+    Raises:
+        NotShareable: an output carries a mask.
+    """
+    compute_loss = model.compute_loss
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        outputs = kwargs.get("y_pred", args[2] if len(args) > 2 else None)
+        for output in keras.tree.flatten(outputs):
+            if get_keras_mask(output) is not None:
+                raise NotShareable("the loss is masked, so it is no mean over the batch")
+        return compute_loss(*args, **kwargs)
+
+    object.__setattr__(model, "compute_loss", checked)
+    try:
+        yield
+    finally:
+        object.__delattr__(model, "compute_loss")
 
 
 def start_at(model: Any, epoch: int | None) -> None:

@@ -10,9 +10,17 @@ import numpy as np
 
 import checkpoints
 import ft
-from matex.errors import InputError
+from matex.errors import InputError, ReplicasDiverged
 
-__all__ = ["broadcast", "restore", "restore_metrics", "snapshot", "weights_hash", "weights_of"]
+__all__ = [
+    "broadcast",
+    "check_equal",
+    "restore",
+    "restore_metrics",
+    "snapshot",
+    "weights_hash",
+    "weights_of",
+]
 
 
 def weights_of(model: Any) -> list[Any]:
@@ -28,6 +36,25 @@ def broadcast(communicator: ft.Communicator, model: Any) -> None:
         flat = np.frombuffer(value.tobytes(), np.uint8).copy()
         communicator.broadcast(flat)
         variable.assign(flat.view(value.dtype).reshape(value.shape))
+
+
+def check_equal(communicator: ft.Communicator, model: Any, what: str) -> None:
+    """Whether all ranks hold the same weights before they share *what*; collective.
+
+    Raises:
+        ReplicasDiverged: on every rank.
+    """
+    mine = int(weights_hash(weights_of(model)), 16)
+    gathered = communicator.allgather(np.array([mine], np.uint64))
+    hashes = gathered.rows[:, 0].tolist()
+    if len(set(hashes)) > 1:
+        table = ", ".join(
+            f"rank {r}: {h:016x}" for r, h in zip(gathered.ranks, hashes, strict=True)
+        )
+        raise ReplicasDiverged(
+            f"all ranks must call {what} with equal weights. Received hashes: {table}; "
+            "seed the initial weights (keras.utils.set_random_seed), and change weights alike"
+        )
 
 
 def weights_hash(variables: Iterable[Any]) -> str:

@@ -127,7 +127,7 @@ class Step:
         state, recorder = self._state, self._recorder
         saved = state.save()
         state.prepare(salt)
-        with recorder.recording(weight):
+        with recorder.recording(weight), keras_hooks.mean_losses_only(self._model):
             logs = self._model.train_step(self._as_data(batch))
         averaged, sums = state.changes(saved, salt)
         extra = self._extra_logs(logs)

@@ -21,10 +21,18 @@ import numpy as np
 import tensorflow as tf
 from keras import tree
 
-from matex.errors import InputError, Unsupported
+from matex.errors import InputError, NotShareable
 from matex.partition import Span, marks
 
-__all__ = ["Cut", "Stream", "digest", "specification"]
+__all__ = [
+    "Cut",
+    "Stream",
+    "digest",
+    "flat_signature",
+    "leaves_of",
+    "rows_in",
+    "specification",
+]
 
 _HASHED = 1 << 20  # values of a tensor that are looked at, evenly spread over it
 
@@ -69,7 +77,7 @@ class Stream:
         steps: ``steps_per_epoch``.
 
     Raises:
-        Unsupported: batches of something else than dense tensors.
+        NotShareable: batches of something else than dense tensors.
     """
 
     explanation = (
@@ -87,9 +95,7 @@ class Stream:
         self._cursor = 0
         self._left = 0
         self._resumed: tuple[int, int] | None = None
-        self.signature = tuple(
-            _free(leaf) for leaf in tree.flatten(specification) if _is_data(leaf)
-        )
+        self.signature = flat_signature(specification)
         self.samples: int | None = None
         self.mark = 0
 
@@ -99,10 +105,7 @@ class Stream:
         return steps
 
     def as_data(self, batch: Any) -> Any:
-        leaves = iter(batch)
-        return tree.map_structure(
-            lambda leaf: next(leaves) if _is_data(leaf) else None, self._specification
-        )
+        return leaves_of(self._specification, batch)
 
     def reset(self) -> None:
         self._feed.reset()
@@ -140,7 +143,7 @@ class Stream:
         self._left -= 1
         self._ahead = self._read()
         last = self._ahead is None
-        span = self._cursor, self._cursor + _rows(tensors)
+        span = self._cursor, self._cursor + rows_in(tensors)
         self._cursor = span[1]
         self.mark = digest(self.mark, tensors, last)
         return Cut(tensors, span, self.mark, last)
@@ -175,16 +178,27 @@ def specification(dataset: Any) -> Any:
     """The element's structure, with ``tf.TensorSpec`` or, for None, ``tf.OptionalSpec`` leaves.
 
     Raises:
-        Unsupported: a leaf of another kind.
+        NotShareable: a leaf of another kind.
     """
     found = dataset.element_spec
     for leaf in tree.flatten(found):
         if not isinstance(leaf, tf.TensorSpec) and _is_data(leaf):
-            raise Unsupported(
+            raise NotShareable(
                 "batches that ranks share are of dense tensors. "
                 f"Received: {leaf}; make it dense in the input pipeline"
             )
     return found
+
+
+def flat_signature(specification: Any) -> tuple[Any, ...]:
+    """The data leaves of *specification* with a free batch dimension."""
+    return tuple(_free(leaf) for leaf in tree.flatten(specification) if _is_data(leaf))
+
+
+def leaves_of(specification: Any, leaves: Sequence[Any]) -> Any:
+    """The structure of *specification* with *leaves* in it, and None where it has none."""
+    given = iter(leaves)
+    return tree.map_structure(lambda leaf: next(given) if _is_data(leaf) else None, specification)
 
 
 def digest(before: int, tensors: Sequence[Any], last: bool) -> int:
@@ -210,7 +224,12 @@ def _free(leaf: tf.TensorSpec) -> tf.TensorSpec:
     return tf.TensorSpec(shape, leaf.dtype)
 
 
-def _rows(tensors: Sequence[Any]) -> int:
+def rows_in(tensors: Sequence[Any]) -> int:
+    """How many rows all of *tensors* have.
+
+    Raises:
+        InputError: not all the same number, or none.
+    """
     counts = {int(tensor.shape[0]) if tensor.shape.rank else 0 for tensor in tensors}
     if len(counts) != 1 or 0 in counts:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)

@@ -14,7 +14,7 @@ import numpy as np
 
 import ft
 from matex.errors import TrainingError
-from matex.evaluation import evaluate_batch, make_test_step
+from matex.evaluation import make_test_step
 from matex.partition import Span, assigned, difference
 from matex.stream import Cut, Stream
 
@@ -31,6 +31,9 @@ class StreamEvaluation:
         stream: the same on every rank.
         faults: may strike in phase ``validation``.
         progress: called after each batch.
+
+    Raises:
+        NotShareable: parts do not add up to the whole.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class StreamEvaluation:
         self._stream = stream
         self._faults = faults
         self._progress = progress
-        self._test_step: Callable[[Any], dict[str, Any]] | None = None
+        self._test_step = make_test_step(model, stream.signature, stream.as_data)
         self._window: list[Cut] = []
         self._have: list[list[Span]] = []
         self._sums: list[np.ndarray] = []
@@ -99,11 +102,8 @@ class StreamEvaluation:
         return assigned(batch.span, pending.expected, pending.lost, world.rank)
 
     def _evaluate(self, batch: Cut, spans: list[Span]) -> None:
-        if self._test_step is None:
-            stream = self._stream
-            self._test_step = make_test_step(self._model, stream.signature, stream.as_data)
         if spans:
-            evaluate_batch(self._model, self._test_step, batch.rows(spans))
+            self._test_step(batch.rows(spans))
         self._progress()
 
     def _meet(self) -> None:

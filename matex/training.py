@@ -57,10 +57,10 @@ class Training:
         self._on_epoch_start = on_epoch_start
         self._after_step = after_step
         self._next_epoch = first_epoch
-        self._step, self._exchange = traced or (self._new_step(model, source), None)
+        self._step, self._exchange = traced or (self.new_step(model, source), None)
         self._batch: GlobalBatch | None = None
         self._have: list[Span] = []
-        self._ready = traced is not None
+        self._ready = self._exchange is not None
         self.epoch = first_epoch
         self.cursor = self._start = cursor
         self.stop_wanted = False
@@ -70,7 +70,12 @@ class Training:
         self.exchange_s = 0.0
 
     @staticmethod
-    def _new_step(model: Any, source: Source) -> Step:
+    def new_step(model: Any, source: Source) -> Step:
+        """Trace the step of *model* on batches of *source*; local.
+
+        Raises:
+            NotShareable: it cannot be cut at its optimizer.
+        """
         return Step(model, source.signature, as_data=source.as_data)
 
     @property
@@ -82,6 +87,12 @@ class Training:
     def samples_in_epoch(self) -> int | None:
         """Where known beforehand."""
         return self._source.samples
+
+    @property
+    def epoch_is_whole(self) -> bool:
+        """Whether nothing of the running epoch was left out by a stop."""
+        samples = self._source.samples
+        return self.cursor == samples or (samples is None and not self.stop_agreed)
 
     @property
     def samples_taken(self) -> int:
