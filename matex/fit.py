@@ -139,7 +139,7 @@ class Fit:
     def _source(self, make_feed: MakeFeed, given: dict[str, Any]) -> Source:
         batches = rows_of(**given)
         if batches is None:
-            return stream_of(given["x"], make_feed)
+            return stream_of(self._run, make_feed, given)
         batch_size = given["batch_size"] or BATCH_SIZE
         if batch_size > batches.samples:
             raise InputError(

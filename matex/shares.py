@@ -40,7 +40,7 @@ class Shares:
             return StreamEvaluation(
                 run.communicator,
                 model,
-                stream_of(given["x"], feed),
+                stream_of(run, feed, given),
                 faults=run.faults,
                 progress=run.watchdog.progress,
             )
@@ -67,7 +67,7 @@ class Shares:
         batches = rows_of(**given)
         source: Source
         if batches is None:
-            source = stream_of(given["x"], feed)
+            source = stream_of(run, feed, given)
         else:
             size = given.get("batch_size") or BATCH_SIZE
             source = Rows(batches, batch_size=size, shuffle=False, seed=0)

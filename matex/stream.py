@@ -91,7 +91,7 @@ class Stream:
         self._feed = feed
         self._specification = specification
         self._iterator: Any = None
-        self._ahead: list[Any] | None = None
+        self._ahead: tuple[list[Any], Any] | None = None
         self._cursor = 0
         self._left = 0
         self._resumed: tuple[int, int] | None = None
@@ -137,24 +137,31 @@ class Stream:
         return context
 
     def next(self) -> Cut | None:
-        tensors = self._ahead
-        if tensors is None or not self._left:
+        if self._ahead is None or not self._left:
             return None
         self._left -= 1
+        tensors, extra = self._ahead
         self._ahead = self._read()
         last = self._ahead is None
         span = self._cursor, self._cursor + rows_in(tensors)
         self._cursor = span[1]
         self.mark = digest(self.mark, tensors, last)
-        return Cut(tensors, span, self.mark, last)
+        return self._cut(tensors, extra, span, last)
 
-    def _read(self) -> list[Any] | None:
+    def _read(self) -> tuple[list[Any], Any] | None:
         try:
             batch = next(self._iterator)
         except (StopIteration, tf.errors.OutOfRangeError):
             return None
+        return self._fetched(batch)
+
+    def _fetched(self, batch: Any) -> tuple[list[Any], Any]:
+        """What the ranks cut and compare of *batch*, and what else it brings along."""
         leaves = zip(tree.flatten(self._specification), tree.flatten(batch), strict=True)
-        return [tensor for leaf, tensor in leaves if _is_data(leaf)]
+        return [tensor for leaf, tensor in leaves if _is_data(leaf)], None
+
+    def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> Cut:
+        return Cut(tensors, span, self.mark, last)
 
     def _compare(self, mark: int) -> None:
         if self.mark != mark:

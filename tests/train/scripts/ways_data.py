@@ -89,6 +89,14 @@ def tf_data_cached():
     return fitted(classifier(), data.map(lambda x, y: (x * 1.5, y)))
 
 
+def tf_data_mapped():
+    data = sliced(np.arange(ROWS)).shuffle(ROWS)
+    data = data.map(lambda i: {"x": tf.gather(X, i) * 2.0, "y": tf.gather(Y, i)})
+    data = data.map(lambda row: (row["x"] / 2.0, row["y"]), num_parallel_calls=2)
+    validation = sliced().map(lambda x, y: (x, y)).batch(9, drop_remainder=True)
+    return fitted(classifier(), data.batch(BATCH).prefetch(2), validation_data=validation)
+
+
 def tf_data_repeated():
     data = sliced().shuffle(ROWS).repeat().batch(BATCH)
     validation = {"validation_data": sliced().repeat().batch(9), "validation_steps": 4}
@@ -172,7 +180,7 @@ KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
         arrays, arrays_with_steps, initial_epoch, sample_weight, validation_split,
-        tf_data, tf_data_cached, tf_data_repeated, tf_data_unknown_length, tf_data_weighted,
+        tf_data, tf_data_cached, tf_data_mapped, tf_data_repeated, tf_data_unknown_length, tf_data_weighted,
         tf_data_random, tf_data_dicts, py_dataset, py_dataset_with_workers, generators,
         generator_that_ends, evaluate_and_predict, train_on_batch,
     )

@@ -1,0 +1,168 @@
+"""Putting a runtime between Keras and its TensorFlow trainer.
+
+Each replacement is looked up again afterwards, and every later fit checks that it
+still stands: a hook that did not take would let every rank train alone in silence.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import keras
+from keras.src.backend.tensorflow import trainer as trainer_module
+from keras.src.optimizers import base_optimizer
+
+from matex.errors import HooksError, NotShareable
+from matex.keras_hooks import optimizers
+
+__all__ = ["TESTED", "TrainerHooks", "attach", "verify"]
+
+TESTED = "Keras 3.15 on TensorFlow 2.21"
+
+_attached: TrainerHooks | None = None
+
+
+class TrainerHooks(Protocol):
+    """What a runtime gives Keras in place of its own."""
+
+    def fit(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any: ...
+    def evaluate(
+        self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
+    ) -> Any: ...
+    def data(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any: ...
+    def predict(
+        self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
+    ) -> Any: ...
+    def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
+    def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
+    def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
+    def applying(self, optimizer: Any, gradients: Any) -> Any: ...
+
+
+def attach(hooks: TrainerHooks) -> None:
+    """Put *hooks* between Keras and its TensorFlow trainer, once a process. Local.
+
+    Raises:
+        HooksError: another backend, an unknown Keras, or the hooks did not take.
+    """
+    global _attached  # noqa: PLW0603 - Keras's classes are global, so is this
+    if _attached is not None:
+        raise HooksError("matex is already attached to Keras in this process")
+    if keras.config.backend() != "tensorflow":
+        raise HooksError(
+            "matex wants Keras on TensorFlow. "
+            f"Received: backend {keras.config.backend()!r}; set KERAS_BACKEND=tensorflow"
+        )
+    _attached = hooks
+    sys.meta_path.insert(0, _NoLegacyKeras())
+    trainer = trainer_module.TensorFlowTrainer
+    _replace(trainer, "fit", hooks.fit)
+    _replace(trainer, "evaluate", hooks.evaluate)
+    _replace(trainer, "predict", hooks.predict)
+    _replace_maker(trainer, "make_train_function", "train_function", hooks.train_function)
+    _replace_maker(trainer, "make_test_function", "test_function", hooks.test_function)
+    _replace_maker(trainer, "make_predict_function", "predict_function", hooks.predict_function)
+    _replace_epoch_iterator(hooks)
+    _guard_optimizer(hooks)
+    verify(keras.Model)
+
+
+def verify(model_class: type) -> None:
+    """Whether *model_class* trains through the hooks. Local.
+
+    Raises:
+        HooksError: it names what was overridden, and by which version of Keras.
+    """
+    for name in ("fit", "evaluate", "make_train_function", "make_test_function"):
+        method = getattr(model_class, name, None)
+        owner = next((c for c in model_class.__mro__ if name in vars(c)), None)
+        if name.startswith("make_") and not hasattr(method, "_matex"):
+            raise HooksError(
+                f"training must go through matex's {name}. Received: {model_class.__name__}, "
+                f"where {owner.__name__ if owner else 'nothing'} defines it "
+                f"(Keras {keras.__version__}; tested with {TESTED})"
+            )
+    if not hasattr(trainer_module.TFEpochIterator, "_matex"):
+        raise HooksError(
+            f"Keras {keras.__version__} feeds fit in a way that matex does not know; "
+            f"tested with {TESTED}"
+        )
+
+
+class _NoLegacyKeras:
+    """Keeps the Keras of old, which nothing is attached to, from being imported unnoticed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name == "tf_keras":
+            raise HooksError(
+                "matex shares the training of Keras 3 and not of tf_keras, which would train on "
+                "each rank alone. Received: import tf_keras; unset TF_USE_LEGACY_KERAS"
+            )
+
+
+def _original(owner: Any, name: str) -> Any:
+    try:
+        return vars(owner)[name]
+    except KeyError:
+        raise HooksError(
+            f"Keras {keras.__version__} has no {owner.__name__}.{name}; tested with {TESTED}"
+        ) from None
+
+
+def _replace(owner: Any, name: str, hook: Callable[..., Any]) -> None:
+    original = _original(owner, name)
+
+    def replacement(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return hook(original, self, *args, **kwargs)
+
+    _install(owner, name, replacement, original)
+
+
+def _replace_maker(owner: Any, name: str, attribute: str, hook: Callable[..., Any]) -> None:
+    original = _original(owner, name)
+
+    def replacement(self: Any, force: bool = False) -> Any:
+        if getattr(self, attribute) is None or force:
+            original(self, force)
+            setattr(self, attribute, hook(getattr(self, attribute), self))
+        return getattr(self, attribute)
+
+    _install(owner, name, replacement, original)
+
+
+def _replace_epoch_iterator(hooks: TrainerHooks) -> None:
+    original = _original(trainer_module, "TFEpochIterator")
+
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        return hooks.data(original, *args, **kwargs)
+
+    _install(trainer_module, "TFEpochIterator", replacement, original)
+
+
+def _guard_optimizer(hooks: TrainerHooks) -> None:
+    for owner in (base_optimizer.BaseOptimizer, keras.optimizers.LossScaleOptimizer):
+        _guard_apply(owner, hooks)
+
+
+def _guard_apply(owner: Any, hooks: TrainerHooks) -> None:
+    original = _original(owner, "apply")
+
+    def replacement(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        if optimizers.is_updating():
+            return original(self, grads, trainable_variables)
+        if optimizers.is_recording():
+            raise NotShareable("train_step uses more than the model's own optimizer")
+        grads = hooks.applying(self, list(grads))
+        with optimizers.updating():
+            return original(self, grads, trainable_variables)
+
+    _install(owner, "apply", replacement, original)
+
+
+def _install(owner: Any, name: str, replacement: Any, original: Any) -> None:
+    replacement.__name__ = name
+    replacement.__doc__ = original.__doc__
+    replacement._matex = True
+    setattr(owner, name, replacement)
