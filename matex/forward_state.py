@@ -40,6 +40,11 @@ class ForwardState:
                 )
 
     @property
+    def varies(self) -> bool:
+        """Whether the forward pass draws random numbers or keeps statistics."""
+        return bool(self._averaged)
+
+    @property
     def _averaged(self) -> list[Any]:
         return [*self._means, *self._seeds]
 

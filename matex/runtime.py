@@ -133,23 +133,23 @@ class Runtime:
                 return original(iterator)
             batch = tensors_of(next(iterator))
             form = form_of(batch)
-            if form not in singles:
-                singles[form] = self._single_steps(model, batch)
-            single = singles[form]
             with self.run.watchdog.working():
-                return original(iter([batch])) if single is None else single(batch)
+                try:
+                    if form not in singles:
+                        number = len(self._trained)
+                        singles[form] = SingleSteps(self.run, model, batch, number=number)
+                    self._remember(model)
+                    single = singles[form]
+                    if single is not None:
+                        return single(batch)
+                except NotShareable as reason:
+                    singles[form] = None
+                    self.run.say_once(
+                        f"every rank computes the whole batch, exact but no faster: {reason}"
+                    )
+                return original(iter([batch]))
 
         return train
-
-    def _single_steps(self, model: Any, batch: Any) -> SingleSteps | None:
-        """Those of ``train_on_batch``, None where every rank must compute the whole."""
-        try:
-            single = SingleSteps(self.run, model, batch, number=len(self._trained))
-        except NotShareable as reason:
-            self.run.say_once(f"every rank computes the whole batch, exact but no faster: {reason}")
-            return None
-        self._remember(model)
-        return single
 
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         def test(iterator: Any) -> Any:

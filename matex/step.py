@@ -81,6 +81,16 @@ class Step:
         if not model.run_eagerly:
             self._make_graphs(signature)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether parts of a batch differ from the whole by nature: masks, batch statistics."""
+        return self._state.varies
+
+    @property
+    def tolerance(self) -> float:
+        """How far rounding may take a contribution, relative to it."""
+        return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
+
     def connect(self, exchange: Exchange) -> None:
         """Say which collective :attr:`fused` calls: *exchange(*parts) -> their sums*."""
         self._exchange = exchange

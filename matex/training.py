@@ -13,11 +13,12 @@ import tensorflow as tf
 import ft
 from matex import keras_hooks
 from matex.blame import blame
-from matex.errors import TrainingError
+from matex.errors import NotShareable, TrainingError
 from matex.exchange import Header, HostExchange, Layout, header_of
 from matex.partition import Span, assigned, difference
 from matex.source import GlobalBatch, Source
 from matex.step import Control, Step
+from matex.trial import problem
 
 __all__ = ["Training"]
 
@@ -168,6 +169,8 @@ class Training:
         self._batch = batch
         spans = self._assigned(batch.span)
         self._have = spans
+        if not self._ready:
+            self._try_out(batch)
         try:
             if self._ready and spans:
                 self._begin(batch)
@@ -180,6 +183,22 @@ class Training:
             self._repair(error)
         assert self._exchange is not None
         return self._step.commit([tf.constant(part) for part in self._exchange.result])
+
+    def _try_out(self, batch: GlobalBatch) -> None:
+        """Before the first step: may the batch be cut at all? Collective.
+
+        Raises:
+            NotShareable: on every rank; nothing was changed.
+        """
+        if self._communicator.initial_size == 1:
+            return
+        found = problem(self._step, batch)
+        if not self._communicator.agree(not found):
+            raise NotShareable(
+                "the loss of a batch must be the mean over its rows, and metrics must count rows. "
+                f"Received: {found or 'a train step'} of 8 rows, which is not the sum of those of "
+                "3 and 5 of them; train with a loop of your own, which runs whole on every rank"
+            )
 
     def _assigned(self, span: Span) -> list[Span]:
         pending = self._communicator.pending

@@ -5,6 +5,7 @@ from matex.keras_hooks.data import as_data, dataset_of, is_stream
 from matex.keras_hooks.models import (
     build,
     changing_variables,
+    is_precise,
     mean_losses_only,
     refuse,
     refuse_to_cut,
@@ -29,6 +30,7 @@ __all__ = [
     "build",
     "changing_variables",
     "dataset_of",
+    "is_precise",
     "is_stream",
     "learning_rate_variable",
     "mean_losses_only",

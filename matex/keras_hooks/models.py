@@ -14,6 +14,7 @@ from matex.errors import NotShareable, Unsupported
 __all__ = [
     "build",
     "changing_variables",
+    "is_precise",
     "mean_losses_only",
     "refuse",
     "refuse_to_cut",
@@ -48,6 +49,11 @@ def changing_variables(model: Any) -> list[Any]:
     """Variables made to change outside the optimizer: not weights, not frozen weights."""
     weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
     return [v for v in model.non_trainable_variables if id(v) not in weights]
+
+
+def is_precise(model: Any) -> bool:
+    """Whether no layer computes in less than float32."""
+    return all(layer.compute_dtype in ("float32", "float64") for layer in model._flatten_layers())
 
 
 def seed_variables(model: Any) -> list[Any]:

@@ -38,6 +38,12 @@ BODIES = {
         "    optimizer.apply_gradients(zip(gradients, model.trainable_variables))\n"
         "step(tf.ones((4, 2)) * (1 + matex.rank()))\n"
     ),
+    "loss-over-rows": (
+        "import keras, numpy as np, tensorflow as tf\n"
+        "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
+        "model.compile('sgd', lambda y, p: tf.math.reduce_std(p - y) * tf.ones_like(y))\n"
+        "model.fit(np.random.normal(size=(64, 2)), np.zeros((64, 1)))\n"
+    ),
     "unequal-ranks": (
         "import keras, matex, numpy as np\n"
         "rows = 64 + matex.rank()\n"
@@ -69,6 +75,7 @@ def run_body(name: str, folder: Path, ranks: int = 2) -> Outcome:
     ("name", "wanted"),
     [
         ("unequal-data", ["the same batches", "seed every random generator"]),
+        ("loss-over-rows", ["mean over its rows", "gradient of"]),
         ("unequal-loop", ["must compute the same", "gradients that differ"]),
         ("unequal-ranks", ["all ranks must call fit alike", "rank 1"]),
         ("legacy-keras", ["tf_keras", "alone"]),
