@@ -112,7 +112,7 @@ class Fit:
             run.totals.samples_expected += max(0, expected)
         run.totals.parameters_start = run.totals.parameters_start or model.count_params()
         run.totals.parameters_end = model.count_params()
-        self._updates_at_step_0 = (keras_hooks.updates_made(model.optimizer) or 0) - run.step
+        self._count_updates()
         run.events.write(
             "fit",
             fit=self._number,
@@ -210,6 +210,35 @@ class Fit:
         every = run.config.checkpoint_every
         if every and run.step % every == 0 and training.cursor != training.samples_in_epoch:
             self._save(training, training.epoch, training.cursor)
+
+    def after_restore(self) -> None:
+        """BackupAndRestore may have put the leader's model back: bring all there; collective.
+
+        A checkpoint of the run's own is newer and counts instead.
+        """
+        model, training = self._model, self._training
+        if self._saved is not None:
+            state.restore(model, self._saved)
+            keras_hooks.start_at(model, self._saved.cursor["epoch"])
+            return
+        if not model.optimizer.built:  # reading a file has built the leader's
+            model.optimizer.build(model.trainable_variables)
+        state.broadcast(self._run.communicator, model)
+        given = self._arguments["initial_epoch"]
+        epoch = np.array([keras_hooks.first_epoch(model, given)], np.int64)
+        self._run.communicator.broadcast(epoch)
+        keras_hooks.start_at(model, int(epoch[0]))
+        if training is None:
+            return
+        training.begin_at(int(epoch[0]))
+        if training.samples_in_epoch is not None:
+            done = min(int(epoch[0]), self._arguments["epochs"]) - given
+            self._run.totals.samples_expected -= done * training.samples_in_epoch
+        self._count_updates()
+
+    def _count_updates(self) -> None:
+        made = keras_hooks.updates_made(self._model.optimizer) or 0
+        self._updates_at_step_0 = made - self._run.step
 
     def after_batch(self) -> None:
         """After the callbacks of a batch. One that wants to stop tells the others first."""

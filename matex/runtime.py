@@ -200,9 +200,14 @@ class Runtime:
             verbose=given["verbose"],
             leads=lambda: self.run.leads,
             alone=self._alone,
+            restored=self._restored,
             last=last,
         )
         return {**given, "callbacks": callbacks, "verbose": 0}
+
+    def _restored(self) -> None:
+        if self._fit is not None:
+            self._fit.after_restore()
 
     def _alone(self, call: Callable[[], None]) -> None:
         """Run *call* with plain Keras, as one process would; local."""

@@ -84,6 +84,10 @@ class Training:
         """The step's functions and buffers, which outlive a fit."""
         return self._step, self._exchange
 
+    def begin_at(self, epoch: int) -> None:
+        """Before the first epoch: let it be *epoch*."""
+        self._next_epoch = epoch
+
     @property
     def samples_in_epoch(self) -> int | None:
         """Where known beforehand."""

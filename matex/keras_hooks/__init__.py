@@ -5,6 +5,8 @@ from matex.keras_hooks.data import as_data, dataset_of, is_stream
 from matex.keras_hooks.models import (
     build,
     changing_variables,
+    first_epoch,
+    follow_backup,
     is_precise,
     mean_losses_only,
     refuse,
@@ -30,6 +32,8 @@ __all__ = [
     "build",
     "changing_variables",
     "dataset_of",
+    "first_epoch",
+    "follow_backup",
     "is_precise",
     "is_stream",
     "learning_rate_variable",

@@ -14,6 +14,8 @@ from matex.errors import NotShareable, Unsupported
 __all__ = [
     "build",
     "changing_variables",
+    "first_epoch",
+    "follow_backup",
     "is_precise",
     "mean_losses_only",
     "refuse",
@@ -114,6 +116,17 @@ def mean_losses_only(model: Any) -> Iterator[None]:
         yield
     finally:
         object.__delattr__(model, "compute_loss")
+
+
+def first_epoch(model: Any, given: int) -> int:
+    """With which epoch the running fit begins, its ``initial_epoch`` being *given*."""
+    return int(model._initial_epoch or given)
+
+
+def follow_backup(callback: Any, epoch: int) -> None:
+    """Let a BackupAndRestore that did not save after *epoch* know that it was."""
+    callback._current_epoch = epoch + 1
+    callback._last_batch_seen = 0
 
 
 def start_at(model: Any, epoch: int | None) -> None:
