@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
-import checkpoints
 from matex import keras_hooks, state
-from matex.errors import HooksError, InputError, NotShareable, ReplicasDiverged
+from matex.agreement import check_alike, check_hashes
+from matex.errors import HooksError, InputError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
 from matex.redundant import Averaging
 from matex.run import Run
+from matex.saving import write_checkpoint
 from matex.source import Rows, Source
 from matex.stream import Stream
 from matex.training import Traced, Training
@@ -98,7 +98,7 @@ class Fit:
         keras_hooks.build(model, source.as_data(source.signature))
         traced = self._traced_before(source) or (Training.new_step(model, source), None)
         batch_size = given["batch_size"] or BATCH_SIZE
-        self._check_alike(source, batch_size)
+        check_alike(run.communicator, model, source, batch_size, number=self._number)
         cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0, "seed": self._seed}
         if self._saved is not None:
             state.restore(model, self._saved)
@@ -174,19 +174,6 @@ class Fit:
         """After the last step, whatever ended it; local."""
         if self._training is not None and self._model.train_function is not None:
             self._model.train_function.traced = self._training.traced
-
-    def _check_alike(self, source: Source, batch_size: int) -> None:
-        """Whether all ranks are about to train the same thing; collective."""
-        samples = -1 if source.samples is None else source.samples
-        mine = [samples, batch_size, self._model.count_params(), self._number]
-        gathered = self._run.communicator.allgather(np.array(mine, np.int64))
-        for rank, row in zip(gathered.ranks, gathered.rows, strict=True):
-            if (row != gathered.rows[0]).any():
-                raise InputError(
-                    "all ranks must call fit alike: (samples, batch size, parameters, which fit). "
-                    f"Received: {gathered.rows[0].tolist()} on rank {gathered.ranks[0]}, "
-                    f"{row.tolist()} on rank {rank}"
-                )
 
     def _common_seed(self) -> int:
         """One seed for the orders of samples, from the script's own random state; collective."""
@@ -264,7 +251,7 @@ class Fit:
         row[1] = np.float64(0.0 if rate is None else rate.numpy()).view(np.uint64)
         row[2] = int(state.weights_hash(state.weights_of(model)), 16)
         gathered = run.communicator.allgather(row)
-        self._check_equal(epoch, gathered.ranks, gathered.rows[:, 2].tolist())
+        check_hashes(gathered.ranks, gathered.rows[:, 2].tolist(), f"after epoch {epoch}")
         if rate is not None:  # the first row is the leader's
             rate.assign(float(gathered.rows[0, 1].view(np.float64)))
         if gathered.rows[:, 0].any():
@@ -298,14 +285,6 @@ class Fit:
                 f"is this another Keras than {keras_hooks.TESTED}?"
             )
 
-    def _check_equal(self, epoch: int, ranks: tuple[int, ...], hashes: list[int]) -> None:
-        if len(set(hashes)) > 1:
-            table = ", ".join(f"rank {r}: {h:016x}" for r, h in zip(ranks, hashes, strict=True))
-            raise ReplicasDiverged(
-                f"after epoch {epoch} all ranks must hold equal weights. Received hashes: {table}; "
-                "does a callback change weights on one rank only?"
-            )
-
     def _save(self, training: Training, epoch: int, samples: int) -> None:
         """A checkpoint between two steps, written by the leader; local."""
         run = self._run
@@ -322,12 +301,4 @@ class Fit:
             "step": run.step,
             "mark": training.mark,
         }
-        started = time.perf_counter()
-        try:
-            path = run.store.save(state.snapshot(self._model, cursor))
-        except checkpoints.CheckpointError as error:
-            run.warn(f"no checkpoint at step {run.step}, training goes on: {error}")
-            run.events.write("checkpoint-failed", step=run.step, reason=str(error))
-            return
-        seconds = time.perf_counter() - started
-        run.events.write("checkpoint", step=run.step, path=str(path), seconds=seconds)
+        write_checkpoint(run, self._model, cursor)

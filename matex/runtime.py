@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from matex import keras_hooks, state
+from matex.agreement import check_equal
 from matex.callbacks import EverySide, share_out
 from matex.errors import NotShareable, Unsupported
 from matex.evaluation import SharedEvaluation
@@ -84,7 +85,7 @@ class Runtime:
             given = _arguments(original, model, *args, **kwargs)
             given.update(given.pop("kwargs", {}))
             args, kwargs = (), self._shared_out(given)
-            state.check_equal(self.run.communicator, model, "evaluate")
+            check_equal(self.run.communicator, model, "evaluate")
         self._model = model
         return self._within("evaluate", lambda: original(model, *args, **kwargs))
 
@@ -92,7 +93,7 @@ class Runtime:
         if self._context:
             return original(model, *args, **kwargs)
         given = self._shared_out(_arguments(original, model, *args, **kwargs))
-        state.check_equal(self.run.communicator, model, "predict")
+        check_equal(self.run.communicator, model, "predict")
         model.make_predict_function()
         self._model = model
         return self._within("predict", lambda: original(model, **given))

@@ -10,11 +10,10 @@ import numpy as np
 
 import checkpoints
 import ft
-from matex.errors import InputError, ReplicasDiverged
+from matex.errors import InputError
 
 __all__ = [
     "broadcast",
-    "check_equal",
     "restore",
     "restore_metrics",
     "snapshot",
@@ -36,25 +35,6 @@ def broadcast(communicator: ft.Communicator, model: Any) -> None:
         flat = np.frombuffer(value.tobytes(), np.uint8).copy()
         communicator.broadcast(flat)
         variable.assign(flat.view(value.dtype).reshape(value.shape))
-
-
-def check_equal(communicator: ft.Communicator, model: Any, what: str) -> None:
-    """Whether all ranks hold the same weights before they share *what*; collective.
-
-    Raises:
-        ReplicasDiverged: on every rank.
-    """
-    mine = int(weights_hash(weights_of(model)), 16)
-    gathered = communicator.allgather(np.array([mine], np.uint64))
-    hashes = gathered.rows[:, 0].tolist()
-    if len(set(hashes)) > 1:
-        table = ", ".join(
-            f"rank {r}: {h:016x}" for r, h in zip(gathered.ranks, hashes, strict=True)
-        )
-        raise ReplicasDiverged(
-            f"all ranks must call {what} with equal weights. Received hashes: {table}; "
-            "seed the initial weights (keras.utils.set_random_seed), and change weights alike"
-        )
 
 
 def weights_hash(variables: Iterable[Any]) -> str:

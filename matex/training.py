@@ -14,10 +14,11 @@ import ft
 from matex import keras_hooks
 from matex.blame import blame
 from matex.errors import NotShareable, TrainingError
-from matex.exchange import Header, HostExchange, Layout, header_of
-from matex.partition import Span, assigned, difference
+from matex.exchange import HostExchange, header_of
+from matex.partition import Span, difference
+from matex.share import Share
 from matex.source import GlobalBatch, Source
-from matex.step import Control, Step
+from matex.step import Step
 from matex.trial import problem
 
 __all__ = ["Training"]
@@ -59,12 +60,11 @@ class Training:
         self._after_step = after_step
         self._next_epoch = first_epoch
         self._step, self._exchange = traced or (self.new_step(model, source), None)
-        self._batch: GlobalBatch | None = None
+        self._share = Share(communicator, model, self._step)
         self._have: list[Span] = []
         self._ready = self._exchange is not None
         self.epoch = first_epoch
         self.cursor = self._start = cursor
-        self.stop_wanted = False
         self.stop_agreed = False
         self.samples = 0
         self.step_s = 0.0
@@ -78,6 +78,15 @@ class Training:
             NotShareable: it cannot be cut at its optimizer.
         """
         return Step(model, source.signature, as_data=source.as_data)
+
+    @property
+    def stop_wanted(self) -> bool:
+        """Whether this rank wants training to stop; the others learn of it in the next step."""
+        return self._share.stop_wanted
+
+    @stop_wanted.setter
+    def stop_wanted(self, wanted: bool) -> None:
+        self._share.stop_wanted = wanted
 
     @property
     def traced(self) -> Traced:
@@ -102,7 +111,7 @@ class Training:
     @property
     def samples_taken(self) -> int:
         """Of the running step, as it should be made of."""
-        lo, hi = self._current.span
+        lo, hi = self._share.current.span
         return hi - lo
 
     @property
@@ -170,17 +179,17 @@ class Training:
         return logs
 
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
-        self._batch = batch
-        spans = self._assigned(batch.span)
+        self._share.batch = batch
+        spans = self._share.assigned(batch.span)
         self._have = spans
         if not self._ready:
             self._try_out(batch)
         try:
             if self._ready and spans:
                 self._begin(batch)
-                return self._step.fused(*self._inputs(spans))
+                return self._step.fused(*self._share.inputs(spans))
             # The first step goes by the parts that recovery needs: afterwards they are ready.
-            local = self._contribution(spans)
+            local = self._share.contribution(spans)
             self._begin(batch)(*local)
             self._ready = True
         except (tf.errors.OpError, ft.PeerFailure, TrainingError) as error:
@@ -204,15 +213,11 @@ class Training:
                 "3 and 5 of them; train with a loop of your own, which runs whole on every rank"
             )
 
-    def _assigned(self, span: Span) -> list[Span]:
-        pending = self._communicator.pending
-        return assigned(span, pending.expected, pending.lost, self._communicator.world.rank)
-
     def _begin(self, batch: GlobalBatch) -> HostExchange:
         if self._exchange is None:
             self._exchange = HostExchange(
                 self._communicator,
-                self._layout,
+                self._share.layout,
                 faults=self._faults,
                 check_finite=not keras_hooks.scales_loss(self._model.optimizer),
             )
@@ -220,56 +225,6 @@ class Training:
         lo, hi = batch.span
         self._exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
         return self._exchange
-
-    @property
-    def _layout(self) -> Layout:
-        if self._step.layout is None:  # run_eagerly, and no sample for this rank yet
-            lo, hi = self._current.span
-            raise TrainingError(
-                "with run_eagerly every rank needs at least one sample of the first step; "
-                f"received a batch of {hi - lo} for {self._communicator.world.size} ranks"
-            )
-        return self._step.layout
-
-    @property
-    def _current(self) -> GlobalBatch:
-        assert self._batch is not None
-        return self._batch
-
-    def _inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
-        """The rows of *spans* and what their contribution is told."""
-        batch = self._current
-        lo, hi = batch.span
-        count = sum(end - start for start, end in spans)
-        header = Header(
-            samples=float(count),
-            fingerprint=float(batch.fingerprint(spans)),
-            stop=float(self.stop_wanted),
-            learning_rate=float(self._communicator.world.is_leader),
-        )
-        control = Control(weight=count / (hi - lo), salt=float(spans[0][0] - lo), header=header)
-        return batch.rows(spans), control.array()
-
-    def _contribution(self, spans: list[Span]) -> list[np.ndarray]:
-        """The parts that *spans* add to the step, computed outside the fused graph."""
-        if spans:
-            parts = self._step.contribution(*self._inputs(spans))
-            return [np.asarray(part) for part in parts]
-        layout = self._layout
-        parts = [np.zeros(shape, layout.dtype) for shape in layout.shapes]
-        self._put_header(parts[-1], Header())
-        return parts
-
-    def _put_header(self, tail: np.ndarray, header: Header) -> None:
-        """Make *tail* one contribution of this rank, whatever it was added up from."""
-        rate = keras_hooks.learning_rate_variable(self._model.optimizer)
-        leads = self._communicator.world.is_leader
-        tail[-len(Header._fields) :] = header._replace(
-            stop=float(self.stop_wanted),
-            nonfinite=0.0,
-            learning_rate=float(rate.numpy()) if leads and rate is not None else 0.0,
-            one=1.0,
-        )
 
     # When it fails.
 
@@ -300,17 +255,17 @@ class Training:
         """What this rank has for the step, and its piece of what the dead left undone."""
         exchange = self._exchange
         assert exchange is not None
-        wanted = self._assigned(self._current.span)
+        wanted = self._share.assigned(self._share.current.span)
         missing = difference(wanted, self._have)
         vector = exchange.local.copy()
         if missing is None:  # a second death moved the pieces: start over
             vector[:] = 0
             missing = wanted
         if missing:
-            vector += exchange.packed(self._contribution(missing))
+            vector += exchange.packed(self._share.contribution(missing))
         self._have = wanted
-        tail = self._layout.views(vector)[-1]
-        self._put_header(tail, header_of(tail))
+        tail = self._share.layout.views(vector)[-1]
+        self._share.put_header(tail, header_of(tail))
         return vector
 
     def _explained(self, error: TrainingError) -> TrainingError:
@@ -319,7 +274,7 @@ class Training:
         assert exchange is not None
         step = self._faults.step
         if exchange.header.nonfinite:
-            return blame(self._communicator, self._layout, exchange.spoiled, step=step)
+            return blame(self._communicator, self._share.layout, exchange.spoiled, step=step)
         return self._misfit(error)
 
     def _misfit(self, error: TrainingError) -> TrainingError:
