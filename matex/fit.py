@@ -82,16 +82,13 @@ class Fit:
         return self._training
 
     def _begin_whole(self, reason: NotShareable) -> None:
-        """Every rank is going to train on all of each batch, and average gradients."""
         run = self._run
         self._averaging.stop_wanted = self._averaging.stop_agreed = False
-        run.say(f"every rank computes the whole batch, exact but no faster: {reason}")
-        if run.store is not None:
-            run.say("no checkpoint is made of a fit that is not shared")
+        kept = "" if run.store is None else "; no checkpoint is made of this fit"
+        run.say(f"every rank computes the whole batch, exact but no faster: {reason}{kept}")
         run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
 
     def _begin_shared(self, make_feed: MakeFeed, given: dict[str, Any]) -> Training:
-        """Build, check and equalise the model; collective."""
         run, model = self._run, self._model
         keras_hooks.refuse_to_cut(model)
         source = self._source(make_feed, given)
@@ -106,7 +103,7 @@ class Fit:
             cursor |= self._saved.cursor
             keras_hooks.start_at(model, cursor["epoch"])
         state.broadcast(run.communicator, model)
-        epochs = self._arguments["epochs"]
+        epochs: int = self._arguments["epochs"]
         if source.samples is not None:  # a stream's are counted as they come
             expected = (epochs - cursor["epoch"]) * source.samples - cursor["samples"]
             run.totals.samples_expected += max(0, expected)
@@ -153,7 +150,6 @@ class Fit:
         return Rows(batches, batch_size=batch_size, shuffle=shuffle, seed=self._seed)
 
     def _resume(self, source: Source, initial_epoch: int) -> None:
-        """Bring a stream to where the checkpoint was made."""
         saved = self._saved
         assert saved is not None
         if isinstance(source, Stream):

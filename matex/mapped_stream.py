@@ -47,11 +47,14 @@ class MappedStream(Stream):
         self._pipeline = pipeline
         self._place = place
         self._communicator = communicator
-        self._ready: Any = None
+        self._placed: list[int] = []
 
     def next(self) -> Cut | None:
         # Not when a peer is lost: that may be found out inside an operation of TensorFlow.
-        self._place.assign(_place(self._communicator))
+        place = _place(self._communicator)
+        if place != self._placed:
+            self._placed = place
+            self._place.assign(place)
         return super().next()
 
     def _fetched(self, batch: Any) -> tuple[list[Any], Any]:

@@ -180,10 +180,10 @@ class Training:
 
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
         self._share.batch = batch
+        if not self._ready:
+            self._try_out(batch)  # members may be lost in it: before rows are assigned
         spans = self._share.assigned(batch.span)
         self._have = spans
-        if not self._ready:
-            self._try_out(batch)
         try:
             if self._ready and spans:
                 self._begin(batch)
