@@ -68,6 +68,7 @@ def measure(name: str, rounds: int) -> None:
 
     from matex import keras_hooks, process, state
     from matex.data import Batches
+    from matex.source import Rows
     from matex.training import Training
 
     assert process.runtime is not None
@@ -76,16 +77,13 @@ def measure(name: str, rounds: int) -> None:
     ranks = communicator.world.size
     model, x, y, batch = build(name)
     batches = Batches(x, y)
-    keras_hooks.build(model, batches.rows(np.arange(1)))
+    keras_hooks.build(model, keras_hooks.as_data(batches.signature))
     state.broadcast(communicator, model)
     durations: dict[str, list[float]] = {"single": [], "allreduce": [], "matex": []}
     training = Training(
         communicator,
         model,
-        batches,
-        batch_size=batch * ranks,
-        shuffle=True,
-        seed=1,
+        Rows(batches, batch_size=batch * ranks, shuffle=True, seed=1),
         faults=run.faults,
         make_exchange=run.make_exchange,
         first_epoch=0,

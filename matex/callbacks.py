@@ -2,7 +2,9 @@
 
 Those that decide about training from its logs, which are equal everywhere, run
 on every rank. Those that write or print, and all that a user wrote, run on the
-leader; when it dies the next leader's copy is begun and goes on.
+leader; when it dies the next leader's copy is begun and goes on. Two of Keras's own
+have a memory or a past: ModelCheckpoint keeps its best value on every rank but
+saves on one; what BackupAndRestore restores goes to all.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
+
+from matex import keras_hooks
 
 __all__ = ["EverySide", "OnLeader", "share_out"]
 
@@ -102,6 +106,57 @@ for _edge in ("begin", "end"):
     setattr(OnLeader, f"on_predict_batch_{_edge}", _forwarding(f"on_predict_batch_{_edge}"))
 
 
+class _Unsaving:
+    """A model that does not save itself."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def save(self, *_: Any, **__: Any) -> None:
+        """Another rank does."""
+
+    save_weights = save
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+class OnEveryRankSavingOnLeader(OnLeader):
+    """ModelCheckpoint: compares on every rank, so that the next leader knows the best."""
+
+    def _pass(self, name: str, *args: Any) -> None:
+        leads = self._leads()
+        self._inner.set_model(self.model if leads else _Unsaving(self.model))
+        call = getattr(self._inner, name)
+        if leads:
+            self._alone(lambda: call(*args))
+        else:
+            call(*args)
+
+
+class RestoringOnLeader(OnLeader):
+    """BackupAndRestore: the leader reads and writes; what was read goes to every rank.
+
+    Args:
+        restored: called on every rank after the leader restored; collective.
+    """
+
+    def __init__(self, inner: Any, *, restored: Callable[[], None], **given: Any) -> None:
+        super().__init__(inner, **given)
+        self._restored = restored
+
+    def _pass(self, name: str, *args: Any) -> None:
+        self._inner.set_model(self.model)
+        if self._leads():
+            self._alone(lambda: getattr(self._inner, name)(*args))
+        elif name == "on_train_begin" and not self.model.built:
+            self._inner.on_train_begin(*args)  # which says on the leader, too, that it must be
+        elif name == "on_epoch_end":
+            keras_hooks.follow_backup(self._inner, args[0])
+        if name == "on_train_begin":
+            self._restored()
+
+
 class EverySide(keras.callbacks.Callback):
     """Comes last on every rank: after all others have decided, the ranks decide together."""
 
@@ -125,18 +180,24 @@ def share_out(
     verbose: Any,
     leads: Callable[[], bool],
     alone: Callable[[Callable[[], None]], None],
+    restored: Callable[[], None] = lambda: None,
     last: Iterable[keras.callbacks.Callback] = (),
 ) -> list[keras.callbacks.Callback]:
     """The list to give to fit or evaluate, with ``verbose=0``, for the user's *callbacks*."""
     given = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     if callbacks is None:
         given = []
-    result: list[keras.callbacks.Callback] = [
-        callback
-        if isinstance(callback, _DECIDING) or getattr(callback, "on_every_rank", False)
-        else OnLeader(callback, leads=leads, alone=alone)
-        for callback in given
-    ]
+
+    def placed(callback: keras.callbacks.Callback) -> keras.callbacks.Callback:
+        if isinstance(callback, _DECIDING) or getattr(callback, "on_every_rank", False):
+            return callback
+        if isinstance(callback, keras.callbacks.ModelCheckpoint):
+            return OnEveryRankSavingOnLeader(callback, leads=leads, alone=alone)
+        if isinstance(callback, keras.callbacks.BackupAndRestore):
+            return RestoringOnLeader(callback, restored=restored, leads=leads, alone=alone)
+        return OnLeader(callback, leads=leads, alone=alone)
+
+    result = [placed(callback) for callback in given]
     if verbose != 0:
         progress = keras.callbacks.ProgbarLogger()
         result.append(OnLeader(progress, leads=leads, alone=alone, verbose=verbose))

@@ -6,6 +6,7 @@
     +-- InputError          (also ValueError) the caller's input is wrong
     |   +-- DataError       a data file cannot be read, as seen from this rank
     +-- Unsupported         the script uses something that cannot be trained rightly in parallel
+    |   +-- NotShareable    ... by rows; every rank can still compute all of it
     +-- HooksError          the hooks into Keras did not take: training would not be parallel
     +-- TrainingError       the run as a whole cannot go on; every rank raises it alike
         +-- NonFiniteGradients
@@ -22,6 +23,7 @@ __all__ = [
     "InputError",
     "MatexError",
     "NonFiniteGradients",
+    "NotShareable",
     "ReplicasDiverged",
     "TrainingError",
     "Unsupported",
@@ -46,6 +48,10 @@ class DataError(InputError):
 
 class Unsupported(MatexError):
     """Refused before training starts rather than trained wrongly in silence."""
+
+
+class NotShareable(Unsupported):
+    """No sum over rows of independent parts, so every rank computes the whole of it."""
 
 
 class HooksError(MatexError):

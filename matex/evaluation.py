@@ -13,22 +13,33 @@ import ft
 from matex import keras_hooks
 from matex.data import Batches
 from matex.data.prefetch import Prefetch
-from matex.errors import TrainingError, Unsupported
+from matex.errors import NotShareable, TrainingError
 from matex.partition import Span, assigned, difference
 
 __all__ = ["SharedEvaluation", "make_test_step"]
 
 
-def make_test_step(model: Any, signature: Any) -> Callable[[Any], dict[str, Any]]:
-    """One ``test_step`` on ``(x[, y[, sample_weight]])``: updates metrics, returns results."""
+def make_test_step(
+    model: Any, signature: Any, as_data: Callable[[Any], Any] = keras_hooks.as_data
+) -> Callable[[Any], dict[str, Any]]:
+    """One ``test_step`` on a batch of *signature*: updates metrics, returns results. Local.
+
+    Raises:
+        NotShareable: results of parts of a batch do not add up to that of the whole.
+    """
 
     def run(batch: Any) -> dict[str, Any]:
-        logs: dict[str, Any] = model.test_step(keras_hooks.as_data(batch))
+        with keras_hooks.mean_losses_only(model):
+            logs: dict[str, Any] = model.test_step(as_data(batch))
+        if set(logs) != set(model.get_metrics_result()):
+            raise NotShareable(f"test_step returns {', '.join(logs)}, which are not its metrics")
         return logs
 
     if model.run_eagerly:
         return run
-    return tf.function(run, input_signature=(signature,), autograph=False)
+    traced = tf.function(run, input_signature=(signature,), autograph=False)
+    traced.get_concrete_function()
+    return traced
 
 
 class SharedEvaluation:
@@ -39,14 +50,19 @@ class SharedEvaluation:
     that dies is evaluated by the others.
 
     Args:
+        model: whose ``test_step`` it is.
         batches: the whole set.
         steps: how many batches of it at most.
         faults: may strike in phase ``validation``.
+
+    Raises:
+        NotShareable: parts do not add up to the whole.
     """
 
     def __init__(
         self,
         communicator: ft.Communicator,
+        model: Any,
         batches: Batches,
         *,
         batch_size: int,
@@ -61,7 +77,7 @@ class SharedEvaluation:
         self._samples = batches.samples if not steps else min(batches.samples, steps * batch_size)
         self._faults = faults
         self._watchdog = watchdog
-        self._test_step: tuple[Any, Callable[[Any], dict[str, Any]]] | None = None
+        self._test_step = make_test_step(model, batches.signature)
         self._spans: list[Span] = []
         self._chunks: list[Span] = []
 
@@ -88,7 +104,7 @@ class SharedEvaluation:
     def run(self, model: Any) -> dict[str, Any]:
         """The next step; collective where it is the last."""
         if self._chunks:
-            self._evaluate(model, self._chunks.pop(0))
+            self._evaluate(self._chunks.pop(0))
         if not self._chunks:
             self._add_up(model)
         logs: dict[str, Any] = model.get_metrics_result()
@@ -102,16 +118,8 @@ class SharedEvaluation:
         size = self._batch_size
         return [(i, min(i + size, hi)) for lo, hi in spans for i in range(lo, hi, size)]
 
-    def _evaluate(self, model: Any, span: Span) -> None:
-        if self._test_step is None or self._test_step[0] is not model:
-            self._test_step = (model, make_test_step(model, self._batches.signature))
-        batch = self._reader.rows(np.arange(*span), then=self._next_indices)
-        logs = self._test_step[1](batch)
-        if set(logs) != set(model.get_metrics_result()):
-            raise Unsupported(
-                "test_step must return the model's metrics to be shared among ranks. "
-                f"Received: {', '.join(logs)}"
-            )
+    def _evaluate(self, span: Span) -> None:
+        self._test_step(self._reader.rows(np.arange(*span), then=self._next_indices))
         self._watchdog.progress()
 
     def _next_indices(self) -> np.ndarray:
@@ -148,5 +156,5 @@ class SharedEvaluation:
             model.reset_metrics()
             missing = wanted
         for span in self._chunked(missing):
-            self._evaluate(model, span)
+            self._evaluate(span)
         self._spans = wanted

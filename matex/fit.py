@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
-import checkpoints
 from matex import keras_hooks, state
-from matex.data import Batches
-from matex.errors import HooksError, InputError, ReplicasDiverged
+from matex.agreement import check_alike, check_hashes
+from matex.errors import HooksError, InputError, NotShareable
+from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
+from matex.redundant import Averaging
 from matex.run import Run
+from matex.saving import write_checkpoint
+from matex.source import Rows, Source
+from matex.stream import Stream
 from matex.training import Traced, Training
 
-__all__ = ["BATCH_SIZE", "Fit"]
-
-BATCH_SIZE = 32  # Keras's own default
+__all__ = ["Fit"]
 
 
 class Fit:
@@ -25,17 +26,29 @@ class Fit:
     Args:
         number: which fit of the script, from 0.
         arguments: of ``model.fit``, all of them, by name.
+        averaging: of gradients, where the steps cannot be shared.
     """
 
-    def __init__(self, run: Run, model: Any, *, number: int, arguments: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        model: Any,
+        *,
+        number: int,
+        arguments: dict[str, Any],
+        averaging: Averaging,
+    ) -> None:
         self._run = run
         self._model = model
         self._number = number
         self._arguments = arguments
+        self._averaging = averaging
+        self._begun = False
         saved = run.saved
         self._saved = saved if saved is not None and saved.cursor["fit"] == number else None
         self._training: Training | None = None
         self._updates_at_step_0 = 0
+        self._seed = 0
 
     @property
     def is_past(self) -> bool:
@@ -45,83 +58,114 @@ class Fit:
 
     @property
     def begun(self) -> bool:
-        return self._training is not None
+        return self._begun
 
-    def begin(
-        self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        batch_size: int | None = None,
-        shuffle: Any = True,
-        class_weight: dict[int, float] | None = None,
-        **_: Any,
-    ) -> Training:
-        """Build, check and equalise the model; collective. Arguments are those of its data.
+    def begin(self, make_feed: MakeFeed, given: dict[str, Any]) -> Any:
+        """What Keras is to iterate over: shared steps, or its own iterator; collective.
+
+        Args:
+            make_feed: makes Keras's own iterator.
+            given: what Keras would make it from.
 
         Raises:
             InputError, Unsupported: alike on every rank.
         """
+        self._begun = True
+        keras_hooks.verify(type(self._model))
+        keras_hooks.refuse(self._model)
+        make_feed = once(make_feed)
+        try:
+            self._training = self._begin_shared(make_feed, given)
+        except NotShareable as reason:
+            self._begin_whole(reason)
+            return make_feed(given["x"])
+        return self._training
+
+    def _begin_whole(self, reason: NotShareable) -> None:
+        run = self._run
+        self._averaging.stop_wanted = self._averaging.stop_agreed = False
+        kept = "" if run.store is None else "; no checkpoint is made of this fit"
+        run.say(f"every rank computes the whole batch, exact but no faster: {reason}{kept}")
+        run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
+
+    def _begin_shared(self, make_feed: MakeFeed, given: dict[str, Any]) -> Training:
         run, model = self._run, self._model
-        keras_hooks.verify(type(model))
-        keras_hooks.refuse(model)
-        batches = Batches(x, y, sample_weight, class_weight=class_weight)
-        batch_size = batch_size or BATCH_SIZE
-        if batch_size > batches.samples:
-            raise InputError(
-                f"batch_size must not exceed the number of samples, {batches.samples}. "
-                f"Received: batch_size={batch_size}"
-            )
-        keras_hooks.build(model, batches.rows(np.arange(1)))
-        self._check_alike(batches, batch_size)
-        cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0}
-        cursor["seed"] = self._common_seed()
+        keras_hooks.refuse_to_cut(model)
+        source = self._source(make_feed, given)
+        keras_hooks.build(model, source.as_data(source.signature))
+        traced = self._traced_before(source) or (Training.new_step(model, source), None)
+        batch_size = given["batch_size"] or BATCH_SIZE
+        check_alike(run.communicator, model, source, batch_size, number=self._number)
+        cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0, "seed": self._seed}
         if self._saved is not None:
             state.restore(model, self._saved)
+            self._resume(source, cursor["epoch"])
             cursor |= self._saved.cursor
             keras_hooks.start_at(model, cursor["epoch"])
         state.broadcast(run.communicator, model)
-        epochs = self._arguments["epochs"]
-        expected = max(0, (epochs - cursor["epoch"]) * batches.samples - cursor["samples"])
-        run.totals.samples_expected += expected
+        epochs: int = self._arguments["epochs"]
+        if source.samples is not None:  # a stream's are counted as they come
+            expected = (epochs - cursor["epoch"]) * source.samples - cursor["samples"]
+            run.totals.samples_expected += max(0, expected)
         run.totals.parameters_start = run.totals.parameters_start or model.count_params()
         run.totals.parameters_end = model.count_params()
-        self._updates_at_step_0 = (keras_hooks.updates_made(model.optimizer) or 0) - run.step
+        self._count_updates()
         run.events.write(
             "fit",
             fit=self._number,
             step=run.step,
-            samples=batches.samples,
+            samples=source.samples,
             batch_size=batch_size,
             epochs=epochs,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             world_size=run.communicator.world.size,
         )
-        self._training = Training(
+        return Training(
             run.communicator,
             model,
-            batches,
-            batch_size=batch_size,
-            shuffle=bool(shuffle),
-            seed=cursor["seed"],
+            source,
             faults=run.faults,
             make_exchange=run.make_exchange,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             on_epoch_start=self._on_epoch_start,
             after_step=self._after_step,
-            traced=self._traced_before(batches.signature),
+            traced=traced,
         )
-        return self._training
 
-    def _traced_before(self, signature: Any) -> Traced | None:
+    def _source(self, make_feed: MakeFeed, given: dict[str, Any]) -> Source:
+        batches = rows_of(**given)
+        if batches is None:
+            return stream_of(self._run, make_feed, given)
+        batch_size = given["batch_size"] or BATCH_SIZE
+        if batch_size > batches.samples:
+            raise InputError(
+                f"batch_size must not exceed the number of samples, {batches.samples}. "
+                f"Received: batch_size={batch_size}"
+            )
+        self._seed = self._common_seed()
+        if self._saved is not None:
+            self._seed = self._saved.cursor["seed"]
+        shuffle = bool(given["shuffle"])
+        return Rows(batches, batch_size=batch_size, shuffle=shuffle, seed=self._seed)
+
+    def _resume(self, source: Source, initial_epoch: int) -> None:
+        saved = self._saved
+        assert saved is not None
+        if isinstance(source, Stream):
+            source.resume(saved.cursor["epoch"] - initial_epoch, saved.cursor.get("mark", 0))
+            self._run.say("going through the data to where the checkpoint was made")
+
+    def _traced_before(self, source: Source) -> Traced | None:
         """What the last fit traced, where Keras too would use its own again.
 
         Keras drops a model's train function when the model is compiled anew.
         """
         traced: Traced | None = getattr(self._model.train_function, "traced", None)
-        return traced if traced is not None and traced[0].signature == signature else None
+        if traced is None or traced[0].form != source.as_data(source.signature):
+            return None
+        return traced
 
     def end(self) -> None:
         """After the last step, whatever ended it; local."""
@@ -129,18 +173,6 @@ class Fit:
             self._training.close()
         if self._training is not None and self._model.train_function is not None:
             self._model.train_function.traced = self._training.traced
-
-    def _check_alike(self, batches: Batches, batch_size: int) -> None:
-        """Whether all ranks are about to train the same thing; collective."""
-        mine = [batches.samples, batch_size, self._model.count_params(), self._number]
-        gathered = self._run.communicator.allgather(np.array(mine, np.int64))
-        for rank, row in zip(gathered.ranks, gathered.rows, strict=True):
-            if (row != gathered.rows[0]).any():
-                raise InputError(
-                    "all ranks must call fit alike: (samples, batch size, parameters, which fit). "
-                    f"Received: {gathered.rows[0].tolist()} on rank {gathered.ranks[0]}, "
-                    f"{row.tolist()} on rank {rank}"
-                )
 
     def _common_seed(self) -> int:
         """One seed for the orders of samples, from the script's own random state; collective."""
@@ -156,21 +188,51 @@ class Fit:
 
     def _after_step(self, training: Training) -> None:
         run = self._run
+        if training.samples_in_epoch is None:
+            run.totals.samples_expected += training.samples_taken
         run.step_done(
             samples=training.samples, step_s=training.step_s, exchange_s=training.exchange_s
         )
         every = run.config.checkpoint_every
-        if every and run.step % every == 0 and training.cursor < training.order.samples:
+        if every and run.step % every == 0 and training.cursor != training.samples_in_epoch:
             self._save(training, training.epoch, training.cursor)
+
+    def after_restore(self) -> None:
+        """BackupAndRestore may have put the leader's model back: bring all there; collective.
+
+        A checkpoint of the run's own is newer and counts instead.
+        """
+        model, training = self._model, self._training
+        if self._saved is not None:
+            state.restore(model, self._saved)
+            keras_hooks.start_at(model, self._saved.cursor["epoch"])
+            return
+        if not model.optimizer.built:  # reading a file has built the leader's
+            model.optimizer.build(model.trainable_variables)
+        state.broadcast(self._run.communicator, model)
+        given = self._arguments["initial_epoch"]
+        epoch = np.array([keras_hooks.first_epoch(model, given)], np.int64)
+        self._run.communicator.broadcast(epoch)
+        keras_hooks.start_at(model, int(epoch[0]))
+        if training is None:
+            return
+        training.begin_at(int(epoch[0]))
+        if training.samples_in_epoch is not None:
+            done = min(int(epoch[0]), self._arguments["epochs"]) - given
+            self._run.totals.samples_expected -= done * training.samples_in_epoch
+        self._count_updates()
+
+    def _count_updates(self) -> None:
+        made = keras_hooks.updates_made(self._model.optimizer) or 0
+        self._updates_at_step_0 = made - self._run.step
 
     def after_batch(self) -> None:
         """After the callbacks of a batch. One that wants to stop tells the others first."""
-        training = self._training
-        assert training is not None
-        if training.stop_agreed:
+        flags = self._training or self._averaging
+        if flags.stop_agreed:
             self._model.stop_training = True
         elif self._model.stop_training:
-            training.stop_wanted = True
+            flags.stop_wanted = True
             self._model.stop_training = False
 
     def after_epoch(self, epoch: int, logs: Any) -> None:
@@ -179,47 +241,47 @@ class Fit:
         Raises:
             ReplicasDiverged, HooksError: on every rank.
         """
-        run, model, training = self._run, self._model, self._training
-        assert training is not None
+        run, model = self._run, self._model
+        flags = self._training or self._averaging
         self._check_updates()
         rate = keras_hooks.learning_rate_variable(model.optimizer)
         row = np.zeros(3, np.uint64)
-        row[0] = bool(model.stop_training or training.stop_wanted)
+        row[0] = bool(model.stop_training or flags.stop_wanted)
         row[1] = np.float64(0.0 if rate is None else rate.numpy()).view(np.uint64)
         row[2] = int(state.weights_hash(state.weights_of(model)), 16)
         gathered = run.communicator.allgather(row)
-        self._check_equal(epoch, gathered.ranks, gathered.rows[:, 2].tolist())
+        check_hashes(gathered.ranks, gathered.rows[:, 2].tolist(), f"after epoch {epoch}")
         if rate is not None:  # the first row is the leader's
             rate.assign(float(gathered.rows[0, 1].view(np.float64)))
-        order = training.order
         if gathered.rows[:, 0].any():
             model.stop_training = True
-            left = order.samples - training.cursor
-            run.totals.samples_expected -= left + order.samples * (
-                self._arguments["epochs"] - 1 - epoch
-            )
+            self._leave_out(epoch)
         run.totals.epochs += 1
         run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
         run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics)
-        if training.cursor >= order.samples:
+        training = self._training
+        if training is not None and training.epoch_is_whole:
             self._save(training, epoch + 1, 0)
+
+    def _leave_out(self, epoch: int) -> None:
+        """Training stops in or after *epoch*: what was still to come is not expected any more."""
+        training = self._training
+        samples = None if training is None else training.samples_in_epoch
+        if training is not None and samples is not None:
+            left = samples - training.cursor
+            left += samples * (self._arguments["epochs"] - 1 - epoch)
+            self._run.totals.samples_expected -= left
 
     def _check_updates(self) -> None:
         """Whether each step so far was one update, no more and no less, failures or not."""
+        if self._training is None:
+            return
         made = keras_hooks.updates_made(self._model.optimizer)
         wanted = self._run.step + self._updates_at_step_0
         if made is not None and made != wanted:
             raise HooksError(
                 f"{wanted} steps must make {wanted} updates. Received: {made} updates; "
                 f"is this another Keras than {keras_hooks.TESTED}?"
-            )
-
-    def _check_equal(self, epoch: int, ranks: tuple[int, ...], hashes: list[int]) -> None:
-        if len(set(hashes)) > 1:
-            table = ", ".join(f"rank {r}: {h:016x}" for r, h in zip(ranks, hashes, strict=True))
-            raise ReplicasDiverged(
-                f"after epoch {epoch} all ranks must hold equal weights. Received hashes: {table}; "
-                "does a callback change weights on one rank only?"
             )
 
     def _save(self, training: Training, epoch: int, samples: int) -> None:
@@ -231,18 +293,11 @@ class Fit:
         if not run.leads:
             return
         cursor = {
-            "seed": training.seed,
+            "seed": self._seed,
             "fit": self._number,
             "epoch": epoch,
             "samples": samples,
             "step": run.step,
+            "mark": training.mark,
         }
-        started = time.perf_counter()
-        try:
-            path = run.store.save(state.snapshot(self._model, cursor))
-        except checkpoints.CheckpointError as error:
-            run.warn(f"no checkpoint at step {run.step}, training goes on: {error}")
-            run.events.write("checkpoint-failed", step=run.step, reason=str(error))
-            return
-        seconds = time.perf_counter() - started
-        run.events.write("checkpoint", step=run.step, path=str(path), seconds=seconds)
+        write_checkpoint(run, self._model, cursor)

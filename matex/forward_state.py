@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.errors import Unsupported
+from matex.errors import NotShareable
 from matex.exchange.layout import Segment, segment_of
 
 __all__ = ["ForwardState"]
@@ -34,10 +34,15 @@ class ForwardState:
         ]
         for variable in self._means:
             if not (variable.dtype.is_floating or variable.dtype.is_integer):
-                raise Unsupported(
+                raise NotShareable(
                     "variables that change in the forward pass must be numbers. "
                     f"Received: {variable.name} of dtype {variable.dtype.name}"
                 )
+
+    @property
+    def varies(self) -> bool:
+        """Whether the forward pass draws random numbers or keeps statistics."""
+        return bool(self._averaged)
 
     @property
     def _averaged(self) -> list[Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Order", "Span", "assigned", "difference", "split"]
+__all__ = ["Order", "Span", "assigned", "difference", "marks", "split"]
 
 Span = tuple[int, int]
 
@@ -81,8 +81,16 @@ def _joined(spans: Sequence[Span]) -> list[Span]:
     return result
 
 
+def marks(numbers: np.ndarray, batch_size: int) -> np.ndarray:
+    """A uint16 hash of each of *numbers*; those of one batch sum to less than 2^24.
+
+    Not linear, or neighbours that slipped by one would cancel out.
+    """
+    bits = max(0, min(16, (_EXACT // batch_size).bit_length() - 1))
+    return (_mixed(numbers) >> np.uint64(48)).astype(np.uint16) >> (16 - bits)
+
+
 def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """uint64 hashes: not linear, or neighbours that slipped by one would cancel out."""
     mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -111,10 +119,8 @@ class Order:
         if self.shuffle:
             generator = np.random.Generator(np.random.PCG64([self.seed, self.epoch]))
             order = generator.permutation(self.samples)
-        bits = max(0, min(16, (_EXACT // self.batch_size).bit_length() - 1))
-        marks = (_mixed(order) >> np.uint64(48)).astype(np.uint16) >> (16 - bits)
         object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_marks", marks)
+        object.__setattr__(self, "_marks", marks(order, self.batch_size))
 
     @property
     def steps(self) -> int:

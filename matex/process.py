@@ -72,6 +72,8 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
     except (MatexError, ft.FtError) as error:
         _print_line(str(error))
         ft.die(str(error))
+    import tensorflow
+
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
     with ft.shielded():
@@ -81,6 +83,13 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
         except DataError as error:
             _print_line(str(error))  # of this rank alone, which the others go on without
             ft.die(str(error))
+        except tensorflow.errors.OpError:
+            # An average in a graph of the script's own failed: on every rank alike.
+            if runtime.averaging.error is None:
+                raise
+            _print_line(str(runtime.averaging.error))
+            runtime.finish(reason=str(runtime.averaging.error))
+            return 1
         except MatexError as error:
             # Raised by all ranks alike, so all can leave together and say why once.
             _print_line(str(error))

@@ -12,7 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from matex.errors import Unsupported
+from matex import keras_hooks
+from matex.errors import NotShareable
 
 __all__ = ["Recorder"]
 
@@ -52,15 +53,13 @@ class Recorder:
         object.__setattr__(optimizer, "apply", apply)
         object.__setattr__(optimizer, "scale_loss", scaled_loss)
         try:
-            yield
+            with keras_hooks.recording():
+                yield
         finally:
             object.__delattr__(optimizer, "apply")
             object.__delattr__(optimizer, "scale_loss")
         if self._calls != 1:
-            raise Unsupported(
-                "train_step must call its optimizer exactly once to be shared among ranks. "
-                f"Received: {self._calls} calls"
-            )
+            raise NotShareable(f"train_step calls its optimizer {self._calls} times, not once")
 
     @property
     def gradients(self) -> list[Any]:

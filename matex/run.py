@@ -47,6 +47,7 @@ class Run:
         self.saved: checkpoints.Snapshot | None = None
         self._started = time.time()
         self._finished = False
+        self._said: set[str] = set()
         self._awaiting_step = False
         communicator.waiting = self.watchdog.waiting
         communicator.listeners.append(self._record_recovery)
@@ -190,6 +191,12 @@ class Run:
         """One line for the user from the run as a whole; the leader prints it."""
         if self.leads:
             print(f"matex: {line}", flush=True)
+
+    def say_once(self, line: str) -> None:
+        """The same, however often it is called with this *line*."""
+        if line not in self._said:
+            self._said.add(line)
+            self.say(line)
 
     def warn(self, line: str) -> None:
         """One line for the user from this rank."""

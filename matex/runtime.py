@@ -9,12 +9,18 @@ from typing import Any
 import keras
 
 from matex import keras_hooks, state
+from matex.agreement import check_equal
 from matex.callbacks import EverySide, share_out
-from matex.data import Batches
-from matex.errors import Unsupported
+from matex.errors import NotShareable, Unsupported
 from matex.evaluation import SharedEvaluation
-from matex.fit import BATCH_SIZE, Fit
+from matex.feeding import MakeFeed, once
+from matex.fit import Fit
+from matex.prediction import Predicted, joined
+from matex.redundant import Averaging
 from matex.run import Run
+from matex.shares import Shares
+from matex.single import SingleSteps, form_of, tensors_of
+from matex.stream_evaluation import StreamEvaluation
 from matex.training import Training
 
 __all__ = ["Runtime"]
@@ -33,6 +39,9 @@ class Runtime:
         self._fit: Fit | None = None
         self._fits = 0
         self._model: Any = None
+        self._trained: dict[int, Callable[[], list[Any]]] = {}
+        self.averaging = Averaging(run)
+        self.shares = Shares(run)
 
     def start(self) -> None:
         """Attach to Keras; collective."""
@@ -42,9 +51,8 @@ class Runtime:
     def finish(self, reason: str | None = None) -> None:
         """The script has ended on all ranks; collective, once."""
         digest = None
-        if self._model is not None and reason is None:
-            variables = (*state.weights_of(self._model), *self._model.optimizer.variables)
-            digest = state.weights_hash(variables)
+        if self._trained and reason is None:
+            digest = state.weights_hash(v for group in self._trained.values() for v in group())
         self.run.finish(digest, reason=reason)
 
     # What Keras calls.
@@ -53,12 +61,9 @@ class Runtime:
         if self._context:
             return original(model, *args, **kwargs)
         given = _arguments(original, model, *args, **kwargs)
-        if given["steps_per_epoch"]:
-            raise Unsupported(
-                "fit on several ranks goes through all samples in every epoch. "
-                f"Received: steps_per_epoch={given['steps_per_epoch']}; leave it out"
-            )
-        self._fit = fit = Fit(self.run, model, number=self._fits, arguments=given)
+        self._fit = fit = Fit(
+            self.run, model, number=self._fits, arguments=given, averaging=self.averaging
+        )
         self._fits += 1
         if fit.is_past:
             self.run.say(f"fit number {self._fits} was complete before the checkpoint: passed over")
@@ -66,12 +71,10 @@ class Runtime:
             return model.history
         last = EverySide(after_batch=fit.after_batch, after_epoch=fit.after_epoch)
         self._model = model
-        self._context.append("fit")
+        self._remember(model)
         try:
-            with self.run.watchdog.working():
-                return original(model, **self._shared_out(given, last))
+            return self._within("fit", lambda: original(model, **self._shared_out(given, last)))
         finally:
-            self._context.pop()
             fit.end()
             keras_hooks.start_at(model, None)
 
@@ -82,39 +85,70 @@ class Runtime:
             given = _arguments(original, model, *args, **kwargs)
             given.update(given.pop("kwargs", {}))
             args, kwargs = (), self._shared_out(given)
-        self._context.append("evaluate")
+            check_equal(self.run.communicator, model, "evaluate")
+        self._model = model
+        return self._within("evaluate", lambda: original(model, *args, **kwargs))
+
+    def predict(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._context:
+            return original(model, *args, **kwargs)
+        given = self._shared_out(_arguments(original, model, *args, **kwargs))
+        check_equal(self.run.communicator, model, "predict")
+        model.make_predict_function()
+        self._model = model
+        return self._within("predict", lambda: original(model, **given))
+
+    def _within(self, context: str, call: Callable[[], Any]) -> Any:
+        self._context.append(context)
         try:
             with self.run.watchdog.working():
-                return original(model, *args, **kwargs)
+                return call()
         finally:
             self._context.pop()
 
     def data(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if self._context == ["fit"]:
-            assert self._fit is not None
-            if not self._fit.begun:
-                return self._fit.begin(**kwargs)
-        elif self._context[-1:] != ["evaluate"]:
-            return original(*args, **kwargs)
+        feed = once(lambda x: original(*args, **{**kwargs, "x": x}))
+        if self._context == ["fit"] and self._fit is not None and not self._fit.begun:
+            return self._fit.begin(feed, kwargs)
+        if self._context in (["evaluate"], ["fit", "evaluate"], ["fit"]):
+            return self._unless_whole("evaluates", self.shares.evaluation, feed, kwargs)
+        if self._context == ["predict"]:
+            return self._unless_whole("predicts", self.shares.prediction, feed, kwargs)
+        return original(*args, **kwargs)
+
+    def _unless_whole(self, verb: str, make: Any, feed: MakeFeed, given: dict[str, Any]) -> Any:
+        """What *make* gives, or Keras's own iterator where the data cannot be shared."""
         try:
-            batches = Batches(kwargs.get("x"), kwargs.get("y"), kwargs.get("sample_weight"))
-        except Unsupported:
-            return original(*args, **kwargs)  # every rank evaluates all of it
-        return SharedEvaluation(
-            self.run.communicator,
-            batches,
-            batch_size=kwargs.get("batch_size") or BATCH_SIZE,
-            steps=kwargs.get("steps_per_epoch"),
-            faults=self.run.faults,
-            watchdog=self.run.watchdog,
-        )
+            return make(self._model, feed, given)
+        except NotShareable as reason:
+            self.run.say_once(f"every rank {verb} all of the data: {reason}")
+            return feed(given["x"])
 
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
+        singles: dict[str, SingleSteps | None] = {}
+
         def train(iterator: Any) -> Any:
             if isinstance(iterator, Training):
                 return iterator.run()
-            self.applying()
-            return original(iterator)
+            if self._context:
+                return original(iterator)
+            batch = tensors_of(next(iterator))
+            form = form_of(batch)
+            with self.run.watchdog.working():
+                try:
+                    if form not in singles:
+                        number = len(self._trained)
+                        singles[form] = SingleSteps(self.run, model, batch, number=number)
+                    self._remember(model)
+                    single = singles[form]
+                    if single is not None:
+                        return single(batch)
+                except NotShareable as reason:
+                    singles[form] = None
+                    self.run.say_once(
+                        f"every rank computes the whole batch, exact but no faster: {reason}"
+                    )
+                return original(iter([batch]))
 
         return train
 
@@ -122,17 +156,43 @@ class Runtime:
         def test(iterator: Any) -> Any:
             if isinstance(iterator, SharedEvaluation):
                 return iterator.run(model)
+            if isinstance(iterator, StreamEvaluation):
+                return iterator.run()
             return original(iterator)
 
         return test
 
-    def applying(self) -> None:
-        """An optimizer is about to change weights on this rank alone."""
-        if self.run.communicator.world.size > 1:
+    def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
+        def predict(data: Any) -> Any:
+            if isinstance(data[0], Predicted):
+                return joined(data)
+            return original(data)
+
+        predict.original = original  # type: ignore[attr-defined]
+        return predict
+
+    def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
+        """An optimizer is about to change weights outside of a shared step; collective."""
+        if self.run.communicator.initial_size == 1:
+            return gradients
+        if self._context[-1:] == ["alone"]:
             raise Unsupported(
-                "training on several ranks goes through model.fit. Received: an optimizer step "
-                "outside of it (train_on_batch, a loop of one's own, or a second optimizer)"
+                "a callback that trains must do so on every rank. Received: an optimizer step in "
+                "one that runs on the leader; give its class the attribute on_every_rank = True"
             )
+        if not self._context:
+            self.run.say_once(
+                "a loop of one's own runs whole on every rank, exact but no faster; "
+                "fit and train_on_batch share the work"
+            )
+            self._trained.setdefault(id(optimizer), lambda: keras_hooks.state_of(optimizer))
+        return self.averaging.average(optimizer, gradients)
+
+    def _remember(self, model: Any) -> None:
+        """Its weights are part of what the ranks compare at the end."""
+        self._trained.setdefault(
+            id(model), lambda: [*state.weights_of(model), *model.optimizer.variables]
+        )
 
     def _shared_out(self, given: dict[str, Any], *last: keras.callbacks.Callback) -> dict[str, Any]:
         """The arguments for Keras's own method, with each callback where it belongs."""
@@ -141,9 +201,14 @@ class Runtime:
             verbose=given["verbose"],
             leads=lambda: self.run.leads,
             alone=self._alone,
+            restored=self._restored,
             last=last,
         )
         return {**given, "callbacks": callbacks, "verbose": 0}
+
+    def _restored(self) -> None:
+        if self._fit is not None:
+            self._fit.after_restore()
 
     def _alone(self, call: Callable[[], None]) -> None:
         """Run *call* with plain Keras, as one process would; local."""

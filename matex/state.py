@@ -12,7 +12,14 @@ import checkpoints
 import ft
 from matex.errors import InputError
 
-__all__ = ["broadcast", "restore", "restore_metrics", "snapshot", "weights_hash", "weights_of"]
+__all__ = [
+    "broadcast",
+    "restore",
+    "restore_metrics",
+    "snapshot",
+    "weights_hash",
+    "weights_of",
+]
 
 
 def weights_of(model: Any) -> list[Any]:

@@ -53,25 +53,43 @@ class Step:
 
     Args:
         signature: ``(x[, y[, sample_weight]])``, structures of ``tf.TensorSpec``.
+        as_data: makes of a batch of that signature what ``train_step`` gets.
 
     Raises:
         Unsupported: the train step cannot be cut at its optimizer.
     """
 
-    def __init__(self, model: Any, signature: Batch) -> None:
+    def __init__(
+        self,
+        model: Any,
+        signature: Batch,
+        *,
+        as_data: Callable[[Batch], Any] = keras_hooks.as_data,
+    ) -> None:
         self._model = model
+        self._as_data = as_data
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
         self._log_names: list[str] = []
         self._extra_names: list[str] = []
         self._exchange: HostExchange | None = None
-        self.signature = signature
+        self.form = as_data(signature)
         self.layout: Layout | None = None
         self.contribution: Callable[[Batch, np.ndarray], Parts] = self._contribution
         self.commit: Callable[[Parts], dict[str, Any]] = self._commit
         self.fused: Callable[[Batch, np.ndarray], dict[str, Any]] = self._one_by_one
         if not model.run_eagerly:
             self._make_graphs(signature)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether parts of a batch differ from the whole by nature: masks, batch statistics."""
+        return self._state.varies
+
+    @property
+    def tolerance(self) -> float:
+        """How far rounding may take a contribution, relative to it."""
+        return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
 
     def connect(self, exchange: HostExchange) -> None:
         """Say which collective :attr:`fused` makes; before its first call, and for good."""
@@ -121,8 +139,8 @@ class Step:
         state, recorder = self._state, self._recorder
         saved = state.save()
         state.prepare(salt)
-        with recorder.recording(weight):
-            logs = self._model.train_step(keras_hooks.as_data(batch))
+        with recorder.recording(weight), keras_hooks.mean_losses_only(self._model):
+            logs = self._model.train_step(self._as_data(batch))
         averaged, sums = state.changes(saved, salt)
         extra = self._extra_logs(logs)
         restored = state.restore(saved)

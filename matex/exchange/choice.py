@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class Choice:
     """
 
     def __init__(self, kind: str, cache: Path) -> None:
+        self._made: weakref.WeakSet[NativeExchange] = weakref.WeakSet()
         self.library: Library | None = None
         self.why = "asked for"
         if kind != "host":
@@ -69,5 +71,10 @@ class Choice:
         native = NativeExchange(
             communicator, layout, library=self.library, faults=faults, **options
         )
-        watchdog.waiting_since = native.waiting_since
+        self._made.add(native)
+        watchdog.waiting_since = self._waiting_since
         return native
+
+    def _waiting_since(self) -> float:
+        """Of the one exchange that waits inside MPI now, if any does; 0 otherwise."""
+        return max((exchange.waiting_since() for exchange in tuple(self._made)), default=0.0)

@@ -40,7 +40,7 @@ def batches() -> Batches:
 
 
 def make_step(model: Any, batches: Batches) -> Step:
-    keras_hooks.build(model, batches.rows(np.arange(1)))
+    keras_hooks.build(model, keras_hooks.as_data(batches.signature))
     return Step(model, batches.signature)
 
 

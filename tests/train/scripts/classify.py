@@ -42,6 +42,11 @@ elif args.kind == "two-inputs":
 else:
     hidden = [layers.Dense(24, "relu"), layers.Dense(24, "relu")]
     model = keras.Sequential([keras.Input((12,)), *hidden, layers.Dense(1, "sigmoid")])
+if args.kind == "tf-data":
+    import tensorflow as tf
+
+    x = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(args.samples)
+    x, y = x.map(lambda a, b: (2 * a, b)).batch(args.batch_size), None
 if args.kind == "weighted":
     extra["sample_weight"] = generator.uniform(0.5, 2, size=args.samples).astype("float32")
 if args.kind == "class-weight":
@@ -107,9 +112,11 @@ class EndAll(keras.callbacks.Callback):
 
 
 callbacks = [] if args.end_all_at is None else [EndAll()]
-extra |= {"callbacks": callbacks, "batch_size": args.batch_size, "verbose": 2}
+extra |= {"callbacks": callbacks, "verbose": 2}
+if args.kind != "tf-data":
+    extra["batch_size"] = args.batch_size
 for _ in range(args.fits):
     model.fit(x, y, epochs=args.epochs, **extra)
 if args.kind != "custom":
-    print("evaluated", model.evaluate(x, y, batch_size=200, verbose=0))
+    print("evaluated", model.evaluate(x, y, batch_size=None if y is None else 200, verbose=0))
 print("predicted", model.predict(x, verbose=0).shape)

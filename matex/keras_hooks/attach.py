@@ -1,27 +1,27 @@
-"""Attaching to Keras: the only module that touches its private names.
+"""Putting a runtime between Keras and its TensorFlow trainer.
 
-``attach`` replaces, on ``keras.Model``'s TensorFlow trainer, what gives fit and
-evaluate their data and their step. Each replacement is looked up again
-afterwards, and every later fit checks that it still stands: a hook that did not
-take would let every rank train alone in silence.
+Each replacement is looked up again afterwards, and every later fit checks that it
+still stands: a hook that did not take would let every rank train alone in silence.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import keras
 from keras.src.backend.tensorflow import trainer as trainer_module
-from keras.src.trainers.data_adapters import data_adapter_utils
+from keras.src.optimizers import base_optimizer
 
-from matex.errors import HooksError, Unsupported
+from matex.errors import HooksError, NotShareable
+from matex.keras_hooks import optimizers
 
-__all__ = ["TrainerHooks", "attach"]
+__all__ = ["TESTED", "TrainerHooks", "attach", "verify"]
 
 TESTED = "Keras 3.15 on TensorFlow 2.21"
+
+_attached: TrainerHooks | None = None
 
 
 class TrainerHooks(Protocol):
@@ -32,13 +32,13 @@ class TrainerHooks(Protocol):
         self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
     ) -> Any: ...
     def data(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any: ...
+    def predict(
+        self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
+    ) -> Any: ...
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
-    def applying(self) -> None: ...
-
-
-_attached: TrainerHooks | None = None
-_updating = 0
+    def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
+    def applying(self, optimizer: Any, gradients: Any) -> Any: ...
 
 
 def attach(hooks: TrainerHooks) -> None:
@@ -60,8 +60,10 @@ def attach(hooks: TrainerHooks) -> None:
     trainer = trainer_module.TensorFlowTrainer
     _replace(trainer, "fit", hooks.fit)
     _replace(trainer, "evaluate", hooks.evaluate)
+    _replace(trainer, "predict", hooks.predict)
     _replace_maker(trainer, "make_train_function", "train_function", hooks.train_function)
     _replace_maker(trainer, "make_test_function", "test_function", hooks.test_function)
+    _replace_maker(trainer, "make_predict_function", "predict_function", hooks.predict_function)
     _replace_epoch_iterator(hooks)
     _guard_optimizer(hooks)
     verify(keras.Model)
@@ -140,16 +142,23 @@ def _replace_epoch_iterator(hooks: TrainerHooks) -> None:
 
 
 def _guard_optimizer(hooks: TrainerHooks) -> None:
-    from keras.src.optimizers.base_optimizer import BaseOptimizer
+    for owner in (base_optimizer.BaseOptimizer, keras.optimizers.LossScaleOptimizer):
+        _guard_apply(owner, hooks)
 
-    original = _original(BaseOptimizer, "apply")
+
+def _guard_apply(owner: Any, hooks: TrainerHooks) -> None:
+    original = _original(owner, "apply")
 
     def replacement(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        if not _updating:
-            hooks.applying()
-        return original(self, grads, trainable_variables)
+        if optimizers.is_updating():
+            return original(self, grads, trainable_variables)
+        if optimizers.is_recording():
+            raise NotShareable("train_step uses more than the model's own optimizer")
+        grads = hooks.applying(self, list(grads))
+        with optimizers.updating():
+            return original(self, grads, trainable_variables)
 
-    _install(BaseOptimizer, "apply", replacement, original)
+    _install(owner, "apply", replacement, original)
 
 
 def _install(owner: Any, name: str, replacement: Any, original: Any) -> None:
@@ -157,97 +166,3 @@ def _install(owner: Any, name: str, replacement: Any, original: Any) -> None:
     replacement.__doc__ = original.__doc__
     replacement._matex = True
     setattr(owner, name, replacement)
-
-
-@contextlib.contextmanager
-def updating() -> Iterator[None]:
-    """Around the one place where optimizers may change weights."""
-    global _updating  # noqa: PLW0603 - a property of the process, as the optimizers' class is
-    _updating += 1
-    try:
-        yield
-    finally:
-        _updating -= 1
-
-
-def build(model: Any, batch: tuple[Any, ...]) -> None:
-    """Create all variables of *model*, its metrics and its optimizer from one batch's shapes."""
-    if model.optimizer is None:
-        raise Unsupported(
-            "fit on several ranks wants a model compiled with an optimizer. Received: none"
-        )
-    model._symbolic_build(data_batch=as_data(batch))
-    if not model.optimizer.built:
-        model.optimizer.build(model.trainable_variables)
-
-
-def changing_variables(model: Any) -> list[Any]:
-    """Variables made to change outside the optimizer: not weights, not frozen weights."""
-    weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
-    return [v for v in model.non_trainable_variables if id(v) not in weights]
-
-
-def seed_variables(model: Any) -> list[Any]:
-    """States of the model's random generators, shape (2,)."""
-    found = {
-        id(generator.state): generator.state
-        for layer in model._flatten_layers()
-        for generator in layer._seed_generators
-    }
-    return list(found.values())
-
-
-def learning_rate_variable(optimizer: Any) -> Any | None:
-    """The learning rate where a callback may change it, None where a schedule rules."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    rate = getattr(inner, "_learning_rate", None)
-    return rate if isinstance(rate, keras.Variable) else None
-
-
-def set_learning_rate(optimizer: Any, rate: Any) -> None:
-    """Follow the leader's *rate*, a float scalar tensor."""
-    variable = learning_rate_variable(optimizer)
-    if variable is not None:
-        # "+ 0 * old" is arithmetic: a plain assign would alias the exchange's buffer.
-        variable.assign(keras.ops.cast(rate, variable.dtype) + 0 * variable)
-
-
-def as_data(batch: tuple[Any, ...]) -> Any:
-    """The batch ``(x[, y[, sample_weight]])`` as ``train_step`` gets it from Keras's pipeline."""
-    return data_adapter_utils.pack_x_y_sample_weight(*batch)
-
-
-def scales_loss(optimizer: Any) -> bool:
-    """Whether *optimizer* expects infinite gradients now and then, and deals with them."""
-    return isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-
-
-def updates_made(optimizer: Any) -> int | None:
-    """How many updates *optimizer* has made; None where it may leave some out by itself."""
-    return None if scales_loss(optimizer) else int(optimizer.iterations.numpy())
-
-
-def refuse(model: Any) -> None:
-    """Raise for what cannot be trained rightly in parallel.
-
-    Raises:
-        Unsupported: naming it.
-    """
-    for loss in keras.tree.flatten(model.loss):
-        reduction = getattr(loss, "reduction", "sum_over_batch_size")
-        if reduction not in ("sum_over_batch_size", "mean"):
-            raise Unsupported(
-                "losses shared among ranks must be means over the batch "
-                f"(reduction='sum_over_batch_size'). Received: {loss} with {reduction!r}"
-            )
-    strategy = model.distribute_strategy
-    if type(strategy).__name__ != "_DefaultDistributionStrategy":
-        raise Unsupported(
-            "matex shares the batch among ranks itself: do not use tf.distribute. "
-            f"Received: {type(strategy).__name__}"
-        )
-
-
-def start_at(model: Any, epoch: int | None) -> None:
-    """Make the next fit begin with *epoch* (None: with its ``initial_epoch``)."""
-    model._initial_epoch = epoch

@@ -1,0 +1,134 @@
+"""What matex needs of Keras's models."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+from keras.src.backend.common.masking import get_keras_mask
+
+from matex.errors import NotShareable, Unsupported
+
+__all__ = [
+    "build",
+    "changing_variables",
+    "first_epoch",
+    "follow_backup",
+    "is_precise",
+    "mean_losses_only",
+    "refuse",
+    "refuse_to_cut",
+    "seed_variables",
+    "start_at",
+]
+
+
+def build(model: Any, data: Any) -> None:
+    """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
+
+    *data* is what ``train_step`` gets, or ``tf.TensorSpec`` in its place.
+
+    Raises:
+        NotShareable: only a train step of its own knows how to call the model.
+    """
+    if model.optimizer is None:
+        raise Unsupported(
+            "fit on several ranks wants a model compiled with an optimizer. Received: none"
+        )
+    try:
+        model._symbolic_build(data_batch=data)
+    except RuntimeError as error:  # Keras's word for whatever went wrong in call()
+        raise NotShareable(
+            f"{type(model).__name__} cannot be built from its data before training"
+        ) from error
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+
+
+def changing_variables(model: Any) -> list[Any]:
+    """Variables made to change outside the optimizer: not weights, not frozen weights."""
+    weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
+    return [v for v in model.non_trainable_variables if id(v) not in weights]
+
+
+def is_precise(model: Any) -> bool:
+    """Whether no layer computes in less than float32."""
+    return all(layer.compute_dtype in ("float32", "float64") for layer in model._flatten_layers())
+
+
+def seed_variables(model: Any) -> list[Any]:
+    """States of the model's random generators, shape (2,)."""
+    found = {
+        id(generator.state): generator.state
+        for layer in model._flatten_layers()
+        for generator in layer._seed_generators
+    }
+    return list(found.values())
+
+
+def refuse(model: Any) -> None:
+    """Raise for what cannot be trained rightly in parallel.
+
+    Raises:
+        Unsupported: naming it.
+    """
+    strategy = model.distribute_strategy
+    if type(strategy).__name__ != "_DefaultDistributionStrategy":
+        raise Unsupported(
+            "matex shares the batch among ranks itself: do not use tf.distribute. "
+            f"Received: {type(strategy).__name__}"
+        )
+
+
+def refuse_to_cut(model: Any) -> None:
+    """Raise for losses that are no mean over the rows of a batch.
+
+    Raises:
+        NotShareable: naming it.
+    """
+    for loss in keras.tree.flatten(model.loss):
+        reduction = getattr(loss, "reduction", "sum_over_batch_size")
+        if reduction not in ("sum_over_batch_size", "mean"):
+            name = getattr(loss, "name", type(loss).__name__)
+            raise NotShareable(f"the loss {name!r} is reduced by {reduction!r}, not to a mean")
+
+
+@contextlib.contextmanager
+def mean_losses_only(model: Any) -> Iterator[None]:
+    """Trace a step of *model* inside: a masked loss divides by what is not masked, not by rows.
+
+    Raises:
+        NotShareable: an output carries a mask.
+    """
+    compute_loss = model.compute_loss
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        outputs = kwargs.get("y_pred", args[2] if len(args) > 2 else None)
+        for output in keras.tree.flatten(outputs):
+            if get_keras_mask(output) is not None:
+                raise NotShareable("the loss is masked, so it is no mean over the batch")
+        return compute_loss(*args, **kwargs)
+
+    object.__setattr__(model, "compute_loss", checked)
+    try:
+        yield
+    finally:
+        object.__delattr__(model, "compute_loss")
+
+
+def first_epoch(model: Any, given: int) -> int:
+    """With which epoch the running fit begins, its ``initial_epoch`` being *given*."""
+    return int(model._initial_epoch or given)
+
+
+def follow_backup(callback: Any, epoch: int) -> None:
+    """Let a BackupAndRestore that did not save after *epoch* know that it was."""
+    callback._current_epoch = epoch + 1
+    callback._last_batch_seen = 0
+
+
+def start_at(model: Any, epoch: int | None) -> None:
+    """Make the next fit begin with *epoch* (None: with its ``initial_epoch``)."""
+    model._initial_epoch = epoch

@@ -1,0 +1,92 @@
+"""What this rank contributes to a step: which rows, and what they come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import ft
+from matex import keras_hooks
+from matex.errors import TrainingError
+from matex.exchange import Header, Layout
+from matex.partition import Span, assigned
+from matex.source import GlobalBatch
+from matex.step import Control, Step
+
+__all__ = ["Share"]
+
+
+class Share:
+    """This rank's part of the running step's batch. Local.
+
+    ``batch`` is that of the running step; ``stop_wanted`` travels in the header.
+    """
+
+    def __init__(self, communicator: ft.Communicator, model: Any, step: Step) -> None:
+        self._communicator = communicator
+        self._model = model
+        self._step = step
+        self.batch: GlobalBatch | None = None
+        self.stop_wanted = False
+
+    @property
+    def current(self) -> GlobalBatch:
+        """The batch of the running step."""
+        assert self.batch is not None
+        return self.batch
+
+    @property
+    def layout(self) -> Layout:
+        """Of the step.
+
+        Raises:
+            TrainingError: with run_eagerly, where this rank had no sample yet.
+        """
+        if self._step.layout is None:
+            lo, hi = self.current.span
+            raise TrainingError(
+                "with run_eagerly every rank needs at least one sample of the first step; "
+                f"received a batch of {hi - lo} for {self._communicator.world.size} ranks"
+            )
+        return self._step.layout
+
+    def assigned(self, span: Span) -> list[Span]:
+        """What falls to this rank of *span*, given who was lost since the last step."""
+        pending = self._communicator.pending
+        return assigned(span, pending.expected, pending.lost, self._communicator.world.rank)
+
+    def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
+        """The rows of *spans* and what their contribution is told."""
+        batch = self.current
+        lo, hi = batch.span
+        count = sum(end - start for start, end in spans)
+        header = Header(
+            samples=float(count),
+            fingerprint=float(batch.fingerprint(spans)),
+            stop=float(self.stop_wanted),
+            learning_rate=float(self._communicator.world.is_leader),
+        )
+        control = Control(weight=count / (hi - lo), salt=float(spans[0][0] - lo), header=header)
+        return batch.rows(spans), control.array()
+
+    def contribution(self, spans: list[Span]) -> list[np.ndarray]:
+        """The parts that *spans* add to the step, computed outside the fused graph."""
+        if spans:
+            parts = self._step.contribution(*self.inputs(spans))
+            return [np.asarray(part) for part in parts]
+        layout = self.layout
+        parts = [np.zeros(shape, layout.dtype) for shape in layout.shapes]
+        self.put_header(parts[-1], Header())
+        return parts
+
+    def put_header(self, tail: np.ndarray, header: Header) -> None:
+        """Make *tail* one contribution of this rank, whatever it was added up from."""
+        rate = keras_hooks.learning_rate_variable(self._model.optimizer)
+        leads = self._communicator.world.is_leader
+        tail[-len(Header._fields) :] = header._replace(
+            stop=float(self.stop_wanted),
+            nonfinite=0.0,
+            learning_rate=float(rate.numpy()) if leads and rate is not None else 0.0,
+            one=1.0,
+        )

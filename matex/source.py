@@ -1,0 +1,153 @@
+"""Where a training gets its global batches: one interface for rows and for streams.
+
+A source gives, epoch by epoch, the batches of the whole run. Every rank holds the
+same source and takes from each batch the rows that fall to it; a batch stays at
+hand until its step is complete, so that a survivor can compute the rows of the dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from matex import keras_hooks
+from matex.data import Batches
+from matex.data.prefetch import Prefetch
+from matex.partition import Order, Span
+
+__all__ = ["GlobalBatch", "Rows", "Source"]
+
+
+class GlobalBatch(Protocol):
+    """The samples of one step over all ranks. Local."""
+
+    @property
+    def span(self) -> Span:
+        """Their interval [lo, hi) in the epoch."""
+
+    def rows(self, spans: Sequence[Span]) -> Any:
+        """The samples of *spans* as tensors, in the form of the source's ``signature``."""
+
+    def fingerprint(self, spans: Sequence[Span]) -> int:
+        """Sums over disjoint spans; that of the whole batch is below 2^24."""
+
+
+class Source(Protocol):
+    """Global batches in an order that is the same on every rank. Local."""
+
+    signature: Any
+    """Structure of ``tf.TensorSpec`` with a free batch dimension."""
+
+    samples: int | None
+    """Of an epoch, where it is known beforehand."""
+
+    mark: int
+    """63 bits of what has been handed out so far; 0 where the cursor says it all."""
+
+    explanation: str
+    """Why a step may turn out to be made of other samples than its own."""
+
+    @property
+    def num_batches(self) -> int | None:
+        """Steps of an epoch, where known."""
+
+    def as_data(self, batch: Any) -> Any:
+        """A batch of the form of ``signature`` as ``train_step`` gets it."""
+
+    def reset(self) -> None:
+        """Keras calls it before the first epoch."""
+
+    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
+        """Begin *epoch* at sample *cursor*; the first and last step of each execution."""
+
+    def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
+        """Around an epoch: ends it when :meth:`next` had nothing more to give."""
+
+    def next(self) -> GlobalBatch | None:
+        """The next batch of the running execution, None at its or the data's end."""
+
+    def close(self) -> None:
+        """After the last step."""
+
+
+@dataclass(frozen=True)
+class _RowBatch:
+    _reader: Prefetch
+    _order: Order
+    span: Span
+
+    def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
+        batch: tuple[Any, ...] = self._reader.rows(
+            self._order.indices(spans), then=lambda: self._following(spans)
+        )
+        return batch
+
+    def _following(self, spans: Sequence[Span]) -> np.ndarray:
+        """The same share of the next batch: what comes next if nobody dies."""
+        (lo, hi), samples = self.span, self._order.samples
+        moved = [(a + hi - lo, b + hi - lo) for a, b in spans]
+        return self._order.indices([(a, min(b, samples)) for a, b in moved if a < samples])
+
+    def fingerprint(self, spans: Sequence[Span]) -> int:
+        return self._order.fingerprint(spans)
+
+
+class Rows:
+    """Rows known by number: each rank reads its own only, in the seeded order of the epoch."""
+
+    explanation = ""
+
+    def __init__(self, batches: Batches, *, batch_size: int, shuffle: bool, seed: int) -> None:
+        self._batches = batches
+        self._reader = Prefetch(batches)
+        self._batch_size = batch_size
+        self._shuffle = shuffle
+        self._seed = seed
+        self._order: Order | None = None
+        self._cursor = 0
+        self.signature = batches.signature
+        self.samples: int | None = batches.samples
+        self.mark = 0
+
+    @property
+    def num_batches(self) -> int:
+        return -(-self._batches.samples // self._batch_size)
+
+    def as_data(self, batch: Any) -> Any:
+        return keras_hooks.as_data(batch)
+
+    def reset(self) -> None:
+        """Nothing: an epoch begins where it is told to."""
+
+    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
+        self._order = Order(
+            samples=self._batches.samples,
+            batch_size=self._batch_size,
+            shuffle=self._shuffle,
+            seed=self._seed,
+            epoch=epoch,
+        )
+        self._cursor = cursor
+        while self._cursor < self._order.samples:
+            first = self._cursor // self._batch_size
+            yield first, min(first + at_once, self.num_batches) - 1
+
+    @contextlib.contextmanager
+    def catch_stop_iteration(self) -> Iterator[None]:
+        yield
+
+    def next(self) -> GlobalBatch | None:
+        order = self._order
+        if order is None or self._cursor >= order.samples:
+            return None
+        span = order.step(self._cursor)
+        self._cursor = span[1]
+        return _RowBatch(self._reader, order, span)
+
+    def close(self) -> None:
+        """End the thread that reads ahead, if there is one."""
+        self._reader.close()

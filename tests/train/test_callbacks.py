@@ -1,0 +1,73 @@
+"""Callbacks do on ranks, and when the leader dies, what they do in one process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.train.runs import SCRIPTS, execute, faults, matex_run, relative_differences
+
+
+def rows(folder: Path) -> list[list[float]]:
+    header, *lines = (folder / "log.csv").read_text().splitlines()
+    assert "val_loss" in header
+    return [[float(value) for value in line.split(",")] for line in lines]
+
+
+def arrays(path: Path) -> list[np.ndarray]:
+    found: list[np.ndarray] = []
+    with h5py.File(path) as file:
+        file.visititems(lambda _, item: found.append(item[()]) if hasattr(item, "shape") else None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What plain Keras leaves after two epochs, and a second run that goes on."""
+    folder = tmp_path_factory.mktemp("alone")
+    for epochs in ("2", "8"):
+        done = execute([sys.executable, SCRIPTS / "watched.py", folder, epochs], directory=folder)
+        assert done.returncode == 0, done.stderr
+    assert "steps 54" in done.stdout  # 5 epochs of 10 steps and 4 of the sixth
+    return folder
+
+
+def test_files_and_decisions_are_those_of_one_process(alone: Path, tmp_path: Path) -> None:
+    """The leader dies in each of two runs; the second goes on from the backup of the first."""
+    for epochs, ranks, plan in (("2", 3, "kill:rank=0,step=13"), ("8", 2, "kill:rank=0,step=24")):
+        outcome = matex_run(
+            tmp_path, "watched.py", tmp_path, epochs, ranks=ranks, options=faults(plan)
+        )
+        assert outcome.status == 0, outcome.stderr
+        summary = outcome.summary
+        assert summary["samples_used"] == summary["samples_expected"] > 0
+        assert len(set(summary["weights_hash"].values())) == 1
+    # The leader's wish to stop inside an epoch travels with the next step.
+    assert "steps 55" in outcome.stdout
+    mine, theirs = rows(tmp_path), rows(alone)
+    assert [row[0] for row in mine] == [row[0] for row in theirs] == [0, 1, 2, 3, 4, 5]
+    for row, wanted in zip(mine[:5], theirs[:5], strict=True):
+        assert max(relative_differences(row[1:], wanted[1:])) < 1e-4
+    written = {path.name for path in alone.iterdir()} - {"report"}
+    assert written <= {path.name for path in tmp_path.iterdir()}
+    for name in (f"each-{epoch}.weights.h5" for epoch in range(1, 6)):
+        for a, b in zip(arrays(tmp_path / name), arrays(alone / name), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert any((tmp_path / "board").rglob("events*")) == any((alone / "board").rglob("events*"))
+
+
+def test_the_best_model_outlives_the_leader(alone: Path, tmp_path: Path) -> None:
+    """The first epoch's is the best; the heir must know, and not save a worse one over it."""
+    plan = faults("kill:rank=0,step=15")
+    outcome = matex_run(tmp_path, "watched.py", tmp_path, "4", ranks=2, options=plan)
+    assert outcome.status == 0, outcome.stderr
+    import keras
+
+    (kernel, _) = keras.models.load_model(tmp_path / "best.keras").get_weights()
+    with h5py.File(tmp_path / "each-1.weights.h5") as file:
+        first = file["layers/dense/vars/0"][()]
+    np.testing.assert_array_equal(kernel, first)

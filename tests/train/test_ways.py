@@ -1,0 +1,139 @@
+"""Every kind of Keras script in one process, on two and on three ranks, and with ranks killed.
+
+One launch runs many kinds, because starting TensorFlow takes longer than any of them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.runs import SCRIPTS, execute, faults, matex_run
+
+pytestmark = pytest.mark.timeout(400)
+
+DATA = [
+    "arrays", "arrays-with-steps", "initial-epoch", "sample-weight", "validation-split",
+    "tf-data", "tf-data-cached", "tf-data-mapped", "tf-data-repeated",
+    "tf-data-unknown-length", "tf-data-weighted", "tf-data-random", "tf-data-dicts", "py-dataset",
+    "py-dataset-with-workers", "generators", "generator-that-ends", "evaluate-and-predict",
+    "train-on-batch",
+]  # fmt: skip
+MODELS = [
+    "functional", "subclassed", "own-train-step", "embedding", "lstm", "masked-loss",
+    "summed-loss", "loss-scaling", "clipping", "accumulation", "schedule", "eager",
+    "several-models", "gan", "eager-loop", "graph-loop", "loop-in-a-graph", "two-optimizers",
+]  # fmt: skip
+KINDS = [*DATA, *MODELS]
+
+# Numbers of steps are those of the kinds in their order.
+KILLS = {
+    "streams": (
+        ["tf-data", "tf-data-mapped", "py-dataset", "generators"],
+        [
+            "kill:rank=0,step=10",
+            "kill:rank=1,step=30,at=in-exchange",
+            "kill:rank=2,step=53,at=after-exchange",
+        ],
+    ),
+    "whole": (
+        ["train-on-batch", "gan", "loop-in-a-graph", "two-optimizers"],
+        [
+            "kill:rank=0,step=4",
+            "kill:rank=1,step=19,at=in-exchange",
+            "kill:rank=3,step=48,at=after-exchange",
+        ],
+    ),
+    "forward": (
+        ["evaluate-and-predict", "tf-data-unknown-length", "tf-data-repeated"],
+        [
+            "kill:rank=1,step=8,at=validation",
+            "kill:rank=0,step=12",
+            "kill:rank=2,step=27,at=validation",
+        ],
+    ),
+}
+
+Outcomes = dict[str, dict[str, Any]]
+
+
+def outcomes(folder: Path) -> Outcomes:
+    """What each kind came to, as the ranks wrote it; they must have written the same."""
+    found: Outcomes = {}
+    for path in sorted(folder.glob("*.json")):
+        kind = path.stem.rpartition("-")[0]
+        outcome = json.loads(path.read_text())
+        assert found.setdefault(kind, outcome)["weights"] == outcome["weights"], path.name
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """Plain Keras in one process, without matex."""
+    folder = tmp_path_factory.mktemp("alone")
+    command = [sys.executable, SCRIPTS / "ways.py", folder, *KINDS]
+    done = execute(command, directory=folder, timeout_s=300)
+    assert done.returncode == 0, done.stderr
+    return outcomes(folder)
+
+
+def on_ranks(folder: Path, kinds: list[str], *, ranks: int, options: list[str]) -> Outcomes:
+    written = folder / "outcomes"
+    written.mkdir()
+    outcome = matex_run(
+        folder, "ways.py", written, *kinds, ranks=ranks, options=options, timeout_s=300
+    )
+    assert outcome.status == 0, outcome.stderr
+    summary = outcome.summary
+    lost = sum(option == "--inject" for option in options)
+    assert summary["world_size_end"] == ranks - lost == len(summary["weights_hash"])
+    assert len(summary["faults"]) == lost
+    assert summary["samples_used"] == summary["samples_expected"] > 0
+    assert len(set(summary["weights_hash"].values())) == 1
+    return outcomes(written)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return on_ranks(tmp_path_factory.mktemp("three"), KINDS, ranks=3, options=[])
+
+
+def flat(value: Any) -> Iterator[float]:
+    if isinstance(value, dict):
+        value = [value[name] for name in sorted(value)]
+    if isinstance(value, list):
+        for part in value:
+            yield from flat(part)
+    else:
+        yield value
+
+
+def assert_same(mine: Any, theirs: Any) -> None:
+    assert list(flat(mine["numbers"])) == pytest.approx(
+        list(flat(theirs["numbers"])), rel=1e-4, abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_ranks_give_the_result_of_one_process(
+    kind: str, alone: Outcomes, three: Outcomes
+) -> None:
+    assert_same(three[kind], alone[kind])
+
+
+def test_two_ranks_give_the_result_of_one_process(alone: Outcomes, tmp_path: Path) -> None:
+    kinds = ["arrays", "tf-data", "generators", "evaluate-and-predict", "graph-loop", "lstm"]
+    for kind, outcome in on_ranks(tmp_path, kinds, ranks=2, options=[]).items():
+        assert_same(outcome, alone[kind])
+
+
+@pytest.mark.parametrize("name", KILLS)
+def test_so_they_do_when_ranks_die(name: str, alone: Outcomes, tmp_path: Path) -> None:
+    kinds, plan = KILLS[name]
+    for kind, outcome in on_ranks(tmp_path, kinds, ranks=4, options=faults(*plan)).items():
+        assert_same(outcome, alone[kind])
