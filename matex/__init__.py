@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from matex.collectives import allgather, allreduce, broadcast
 from matex.errors import (
     DataError,
     HooksError,
@@ -37,8 +38,13 @@ __all__ = [
     "ReplicasDiverged",
     "TrainingError",
     "Unsupported",
+    "allgather",
+    "allreduce",
+    "broadcast",
     "init",
     "is_initialized",
+    "local_rank",
+    "local_size",
     "rank",
     "size",
 ]
@@ -87,3 +93,22 @@ def size() -> int:
     from matex import process
 
     return 1 if process.runtime is None else process.runtime.run.communicator.world.size
+
+
+def local_rank() -> int:
+    """This process's place among the living ranks of its host. Local; 0 outside a run."""
+    from matex import process
+
+    if process.runtime is None:
+        return 0
+    world = process.runtime.run.communicator.world
+    return sum(member.rank < world.rank for member in world.neighbours)
+
+
+def local_size() -> int:
+    """How many ranks are alive on this host. Local; 1 outside a run."""
+    from matex import process
+
+    return (
+        1 if process.runtime is None else 1 + len(process.runtime.run.communicator.world.neighbours)
+    )

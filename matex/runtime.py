@@ -43,6 +43,11 @@ class Runtime:
         self.averaging = Averaging(run)
         self.shares = Shares(run)
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether this rank makes calls that the others do not, in a callback on the leader."""
+        return "alone" in self._context
+
     def start(self) -> None:
         """Attach to Keras; collective."""
         keras_hooks.attach(self)

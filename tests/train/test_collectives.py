@@ -1,0 +1,52 @@
+"""matex.allreduce, allgather and broadcast, for scripts that come from Horovod."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.runs import SCRIPTS, execute, matex_run
+
+
+def found(directory: Path) -> dict[int, Any]:
+    return {int(path.stem): json.loads(path.read_text()) for path in directory.glob("[0-9].json")}
+
+
+def expected(ranks: int, rank: int) -> dict[str, Any]:
+    mean = sum(range(ranks)) / ranks
+    return {
+        "size": [ranks, rank, ranks],
+        "mean": [mean, 1.0],
+        "sum": [sum(range(ranks)), 10 * ranks],
+        "half": [0.5 + mean],
+        "graph": [2.0 * sum(range(1, ranks + 1))],
+        "rows": [[r, r] for r in range(ranks) for _ in range(r + 1)],
+        "copy": [0, 7],
+        "last": ranks - 1.0,
+    }
+
+
+@pytest.mark.parametrize("die", [None, 0], ids=["all-live", "the-leader-dies"])
+def test_on_three_ranks(die: int | None, tmp_path: Path) -> None:
+    arguments = [] if die is None else ["--die", str(die)]
+    outcome = matex_run(tmp_path, "collectives.py", tmp_path, *arguments, ranks=3)
+    assert outcome.status == 0, outcome.stderr
+    results = found(tmp_path)
+    living = [rank for rank in range(3) if rank != die]
+    assert sorted(results) == living
+    for rank, result in results.items():
+        assert {key: result[key] for key in expected(3, rank)} == expected(3, rank)
+        assert result["after"] == [i + sum(living) / len(living) for i in range(3)]
+        assert ("on_every_rank" in result["alone"]) == (rank == 0)
+
+
+def test_without_a_run_there_is_one_rank(tmp_path: Path) -> None:
+    done = execute([sys.executable, SCRIPTS / "collectives.py", tmp_path], directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = found(tmp_path)[0]
+    assert {key: result[key] for key in expected(1, 0)} == expected(1, 0)
+    assert result["alone"] == ""
