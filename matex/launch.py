@@ -20,7 +20,7 @@ from matex.errors import InputError
 from matex.events import read_events
 from matex.process import EVENTS
 
-__all__ = ["Launch", "launch", "mpiexec_command"]
+__all__ = ["Launch", "find_mpiexec", "launch", "mpiexec_command", "settings"]
 
 _FINISHED, _FAILED = 0, 1
 
@@ -43,28 +43,39 @@ class Launch:
 def mpiexec_command(launch: Launch, *, report: Path, mpiexec: str) -> list[str]:
     """The command line that starts the ranks. Pure.
 
-    The options were measured: without the first finalisation hangs after a death,
+    The settings were measured: without the first finalisation hangs after a death,
     HAN adds wrongly over several hosts, and the detector is what finds silent hosts.
     """
     command = [mpiexec, "--with-ft", "ulfm", "--oversubscribe"]
     if os.geteuid() == 0:
         command.append("--allow-run-as-root")
-    settings = {"async_mpi_finalize": "1", "coll": "^han"}
-    if launch.hosts is None and launch.ranks > len(os.sched_getaffinity(0)):
-        settings["mpi_yield_when_idle"] = "1"  # whoever waits leaves the core to who works
+    crowded = launch.hosts is None and launch.ranks > len(os.sched_getaffinity(0))
     if launch.hosts is not None:
         command += ["--host", launch.hosts]
-        settings |= {
+    command += settings(crowded=crowded, detector=launch.hosts is not None)
+    command += ["-n", str(launch.ranks), sys.executable, "-m", "matex"]
+    command += [*launch.options, "--report", str(report)]
+    return [*command, str(launch.script), *launch.arguments]
+
+
+def settings(*, crowded: bool = False, detector: bool = False) -> list[str]:
+    """The settings of Open MPI, as options of mpiexec. Pure.
+
+    Args:
+        crowded: there are more ranks than cores.
+        detector: look for silent hosts.
+    """
+    values = {"async_mpi_finalize": "1", "coll": "^han"}
+    if crowded:
+        values["mpi_yield_when_idle"] = "1"  # whoever waits leaves the core to who works
+    if detector:
+        values |= {
             "mpi_ft_detector": "1",
             "mpi_ft_detector_thread": "1",
             "mpi_ft_detector_period": "3",
             "mpi_ft_detector_timeout": "10",
         }
-    for name, value in settings.items():
-        command += ["--mca", name, value]
-    command += ["-n", str(launch.ranks), sys.executable, "-m", "matex"]
-    command += [*launch.options, "--report", str(report)]
-    return [*command, str(launch.script), *launch.arguments]
+    return [word for name, value in values.items() for word in ("--mca", name, value)]
 
 
 def launch(wanted: Launch) -> int:
@@ -78,7 +89,7 @@ def launch(wanted: Launch) -> int:
     with _scratch_directory() as scratch:
         report = scratch / "report" if wanted.report is None else wanted.report
         _prepare(report)
-        command = mpiexec_command(wanted, report=report, mpiexec=_find_mpiexec())
+        command = mpiexec_command(wanted, report=report, mpiexec=find_mpiexec())
         # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
         environment = {**os.environ, "TMPDIR": str(scratch)}
         _wait(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL))
@@ -86,7 +97,7 @@ def launch(wanted: Launch) -> int:
         return _judge(report, ranks=wanted.ranks, kept=wanted.report is not None)
 
 
-def _find_mpiexec() -> str:
+def find_mpiexec() -> str:
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:

@@ -119,7 +119,7 @@ def test_doctor_says_which_exchange_runs_and_why(
 ) -> None:
     def line(**environment: str) -> str:
         done = execute([sys.executable, "-m", "matex", "doctor"], directory=tmp_path, **environment)
-        (found,) = [x for x in done.stdout.splitlines() if x.startswith("exchange")]
+        (found,) = [x for x in done.stdout.splitlines() if x[2:].startswith("exchange")]
         return found
 
     assert "native (from the cache)" in line(MATEX_CACHE=str(full_cache))

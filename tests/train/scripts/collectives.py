@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import signal
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -51,5 +52,4 @@ found["alone"] = alone.said
 if me == args.die:
     os.kill(os.getpid(), signal.SIGKILL)
 found["after"] = matex.allreduce(np.arange(3.0) + me).numpy().tolist()
-with open(f"{args.directory}/{me}.json", "w") as file:
-    json.dump(found, file)
+Path(args.directory, f"{me}.json").write_text(json.dumps(found))
