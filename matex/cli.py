@@ -11,7 +11,7 @@ from typing import NoReturn
 import ft
 import matex
 from matex import data_cli
-from matex.config import EXCHANGES, Config
+from matex.config import EXCHANGES, Config, batch_job
 from matex.errors import InputError
 
 __all__ = ["main"]
@@ -44,9 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "run", help="run a Keras script on several ranks", description=about, epilog=faults
     )
     run.add_argument(
-        "-n", "--ranks", type=_at_least_one, required=True, metavar="N", help="how many ranks"
-    )
-    run.add_argument("--hosts", metavar="a:2,b:2", help="hosts and their slots; this one without")
+        "-n", "--ranks", type=_at_least_one, metavar="N",
+        help="how many ranks (in a Slurm, PBS or LSF job: default is what it was given)",
+    )  # fmt: skip
+    run.add_argument(
+        "--hosts", metavar="a:2,b:2",
+        help="hosts and their slots (default: those of the batch job, else this one)",
+    )  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="only print the mpiexec command")
     _add_rank_options(run)
     data_cli.add_commands(commands, _Parser)
@@ -147,16 +151,21 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     from matex.launch import Launch, launch, mpiexec_command
 
     config = _config(parser, arguments)
+    job = batch_job()
+    ranks = arguments.ranks or (job.ranks if job else None)
+    if ranks is None:
+        parser.error("-n N, the number of ranks, is wanted outside a batch job. Received: none")
     try:
-        ft.check_faults(config.faults, ranks=arguments.ranks)
+        ft.check_faults(config.faults, ranks=ranks)
     except ft.UsageError as error:
         parser.error(str(error))
     wanted = Launch(
-        ranks=arguments.ranks,
+        ranks=ranks,
         script=arguments.script,
         arguments=arguments.arguments,
         options=_options(config),
-        hosts=arguments.hosts,
+        hosts=arguments.hosts or (job.hosts if job else None),
+        nodes=job.nodes if job else 1,
         report=config.report,
     )
     if arguments.dry_run:

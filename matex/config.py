@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import ft
+from matex.allocation import Allocation, allocation
 from matex.errors import InputError
 
-__all__ = ["EXCHANGES", "Config"]
+__all__ = ["EXCHANGES", "Config", "batch_job"]
 
 EXCHANGES = ("auto", "native", "host")
 
@@ -82,6 +83,11 @@ class Config:
         except TypeError:
             known = ", ".join(field.name for field in fields(cls))
             raise InputError(f"options are {known}. Received: {', '.join(given)}") from None
+
+
+def batch_job() -> Allocation | None:
+    """The allocation of the batch job that this process runs in, if it does."""
+    return allocation(os.environ, lambda path: Path(path).read_text())
 
 
 _KINDS: dict[str, Any] = {

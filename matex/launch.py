@@ -29,7 +29,8 @@ _FINISHED, _FAILED = 0, 1
 class Launch:
     """What ``matex run`` was asked to start.
 
-    ``options`` are those of the ranks, as on their command line.
+    ``options`` are those of the ranks, as on their command line; ``nodes`` is how many
+    hosts there are, given here or by a batch system.
     """
 
     ranks: int
@@ -37,6 +38,7 @@ class Launch:
     arguments: Sequence[str]
     options: Sequence[str]
     hosts: str | None = None
+    nodes: int = 1
     report: Path | None = None
 
 
@@ -49,10 +51,11 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: str) -> list[str]:
     command = [mpiexec, "--with-ft", "ulfm", "--oversubscribe"]
     if os.geteuid() == 0:
         command.append("--allow-run-as-root")
-    crowded = launch.hosts is None and launch.ranks > len(os.sched_getaffinity(0))
+    several = launch.hosts is not None or launch.nodes > 1
+    crowded = not several and launch.ranks > len(os.sched_getaffinity(0))
     if launch.hosts is not None:
         command += ["--host", launch.hosts]
-    command += settings(crowded=crowded, detector=launch.hosts is not None)
+    command += settings(crowded=crowded, detector=several)
     command += ["-n", str(launch.ranks), sys.executable, "-m", "matex"]
     command += [*launch.options, "--report", str(report)]
     return [*command, str(launch.script), *launch.arguments]

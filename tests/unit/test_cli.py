@@ -45,7 +45,7 @@ BAD = {
     "no ranks at all": (["run", "-n", "0", "train.py"], "at least 1. Received: 0"),
     "negative ranks": (["run", "-n", "-2", "train.py"], "at least 1. Received: -2"),
     "ranks in words": (["run", "-n", "two", "train.py"], "at least 1. Received: two"),
-    "number of ranks missing": (["run", "train.py"], "-n/--ranks"),
+    "number of ranks missing": (["run", "train.py"], "-n N, the number of ranks, is wanted"),
     "script missing": (["run", "-n", "2"], "script"),
     "script is no file": (["run", "-n", "2", "none.py"], "Received: none.py, which is no file"),
     "script is a directory": (["run", "-n", "2", "."], "which is no file"),
@@ -147,3 +147,24 @@ def test_options_left_alone_are_not_passed_on(
     monkeypatch.chdir(place)
     words = dry(capsys, "-n", "2", "--report", "out", "train.py")
     assert words[words.index("matex") + 1 :] == ["--report", "out", "train.py"]
+
+
+JOBS = {
+    "slurm": ({"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "8"}, "-n 8", ""),
+    "lsf": ({"LSB_MCPU_HOSTS": "a 4 b 4"}, "-n 8", "--host a:4,b:4"),
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_in_a_batch_job_ranks_and_hosts_are_those_of_the_job(
+    job: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment, ranks, hosts = JOBS[job]
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert main(["run", "--dry-run", str(place / "train.py")]) == 0
+    said = capsys.readouterr().out
+    assert ranks in said and hosts in said
+    assert "mpi_ft_detector 1" in said
+    assert main(["run", "--dry-run", "-n", "3", str(place / "train.py")]) == 0
+    assert "-n 3" in capsys.readouterr().out

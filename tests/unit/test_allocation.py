@@ -1,0 +1,43 @@
+"""What batch systems say of a job, as they say it."""
+
+from __future__ import annotations
+
+import pytest
+
+from matex.allocation import Allocation, allocation
+
+SLURM = {"SLURM_JOB_ID": "17", "SLURM_JOB_NUM_NODES": "3"}
+NODEFILE = "n1\nn1\nn2\nn2\n"
+
+CASES: dict[str, tuple[dict[str, str], Allocation | None]] = {
+    "none": ({}, None),
+    "slurm-tasks": (
+        {**SLURM, "SLURM_NTASKS": "12", "SLURM_TASKS_PER_NODE": "4(x3)"},
+        Allocation(system="Slurm", nodes=3, ranks=12),
+    ),
+    "slurm-uneven": (
+        {**SLURM, "SLURM_TASKS_PER_NODE": "2(x2),1"},
+        Allocation(system="Slurm", nodes=3, ranks=5),
+    ),
+    "slurm-cpus-only": (
+        {**SLURM, "SLURM_JOB_CPUS_PER_NODE": "40(x3)"},
+        Allocation(system="Slurm", nodes=3, ranks=120),
+    ),
+    "slurm-nothing-said": (SLURM, Allocation(system="Slurm", nodes=3, ranks=3)),
+    "pbs": ({"PBS_NODEFILE": "nodes"}, Allocation(system="PBS", nodes=2, ranks=4)),
+    "lsf": (
+        {"LSB_MCPU_HOSTS": "a 20 b 4"},
+        Allocation(system="LSF", nodes=2, ranks=24, hosts="a:20,b:4"),
+    ),
+    "lsf-empty": ({"LSB_MCPU_HOSTS": ""}, None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_allocation_is_read(case: str) -> None:
+    environment, expected = CASES[case]
+    assert allocation(environment, {"nodes": NODEFILE}.__getitem__) == expected
+
+
+def test_an_empty_node_file_is_no_allocation() -> None:
+    assert allocation({"PBS_NODEFILE": "nodes"}, lambda path: "\n") is None
