@@ -34,11 +34,15 @@ class Part:
     junit: str | None = None
 
 
-def pytest_part(folder: str, *, timeout_s: float) -> Part:
-    """Plain pytest on tests/<folder>. pytest's status 5, no test collected, is a failure too."""
+def pytest_part(folder: str, *, timeout_s: float, workers: int = 0) -> Part:
+    """Plain pytest on tests/<folder>. pytest's status 5, no test collected, is a failure too.
+
+    Tests that start ranks wait much, for mpiexec and for each other: with `workers`, so many
+    files are tested side by side.
+    """
     junit = f"{folder}.xml"
-    report = f"--junitxml={REPORTS / junit}"
-    return Part([[sys.executable, "-m", "pytest", f"tests/{folder}", report]], timeout_s, junit)
+    options = [f"--junitxml={REPORTS / junit}", f"--numprocesses={workers}", "--dist=loadfile"]
+    return Part([[sys.executable, "-m", "pytest", f"tests/{folder}", *options]], timeout_s, junit)
 
 
 PARTS = {
@@ -49,8 +53,8 @@ PARTS = {
     "layering": Part([[str(BIN / "lint-imports"), "--no-logo"]], 120),
     "unit": pytest_part("unit", timeout_s=300),
     "mpi": Part([[sys.executable, "ci/run_mpi_tests.py"]], 1300, "mpi-*/rank-*.xml"),
-    "fault": pytest_part("fault", timeout_s=1200),
-    "train": pytest_part("train", timeout_s=1200),
+    "fault": pytest_part("fault", timeout_s=1200, workers=2),
+    "train": pytest_part("train", timeout_s=1200, workers=2),
 }
 
 

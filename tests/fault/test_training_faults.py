@@ -6,23 +6,77 @@ losses of every epoch within 1e-4 of the run without a fault and of one rank alo
 
 from __future__ import annotations
 
+import functools
 import random
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.train.runs import (
-    Outcome,
-    assert_whole,
-    faults,
-    matex_run,
-    relative_differences,
-)
+from tests.train.runs import EXCHANGES, assert_whole, faults, matex_run, relative_differences
 
 ARGUMENTS = ["--epochs", "2", "--validate", "--optimizer", "sgd"]
 STEPS = 32  # two epochs of 2000 samples in batches of 128
-EXCHANGES = ["native", "host"]
 PHASES = ["compute", "before-exchange", "in-exchange", "after-exchange"]
+
+# Each launch costs some ten seconds of two cores, so one has several faults, one after the other.
+# name: (ranks at the start, {the rank lost: its fault})
+RUNS: dict[str, tuple[int, dict[int, str]]] = {
+    "every-way-to-end": (
+        6,
+        {
+            2: "kill:rank=2,step=10",
+            1: "raise:rank=1,step=13",
+            4: "raise:rank=4,step=16,at=before-exchange",
+            3: "exit:rank=3,step=20",
+            5: "segv:rank=5,step=24",
+        },
+    ),
+    "leaders": (
+        4,
+        {
+            0: "kill:rank=0,step=10",
+            1: "kill:rank=1,step=11",
+            2: "kill:rank=2,step=17,at=in-exchange",
+        },
+    ),
+    "first-and-last-step": (
+        3,
+        {1: "kill:rank=1,step=0", 2: "kill:rank=2,step=31,at=in-exchange"},
+    ),
+    "two-in-one-step": (
+        5,
+        {
+            1: "kill:rank=1,step=12",
+            3: "kill:rank=3,step=12",
+            0: "kill:rank=0,step=20",
+            2: "kill:rank=2,step=20,at=after-exchange",
+        },
+    ),
+    "three-of-four": (
+        4,
+        {
+            3: "kill:rank=3,step=5,at=in-exchange",
+            0: "kill:rank=0,step=14",
+            2: "kill:rank=2,step=25,at=after-exchange",
+        },
+    ),
+    "during-recovery": (3, {2: "kill:rank=2,step=9", 1: "kill:rank=1,step=9,at=recovery"}),
+    "leaders-during-recovery": (
+        4,
+        {0: "kill:rank=0,step=9", 1: "kill:rank=1,step=9,at=recovery"},
+    ),
+    "in-validation": (
+        3,
+        {
+            2: "kill:rank=2,step=16,at=validation",
+            0: "kill:rank=0,step=32,at=validation",  # no step comes after it
+        },
+    ),
+}
+FAULTS = [(name, rank) for name, (_, plan) in RUNS.items() for rank in plan]
 
 
 @pytest.fixture(scope="module")
@@ -36,108 +90,88 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return alone.losses
 
 
-def measured(outcome: Outcome) -> list[dict[str, object]]:
-    """The fault records, each with the times that were asked for."""
-    records = outcome.summary["faults"]
-    for record in records:
-        assert 0 <= record["detect_s"] <= record["to_next_step_s"]
-        assert 0 < record["repair_s"] <= record["to_next_step_s"]
-        assert record["world_size_before"] > record["world_size_after"]
-    return records
-
-
-# name: (faults, ranks at the end, the ranks that must be reported lost)
-CASES: dict[str, tuple[list[str], int, set[int]]] = {
-    "a-rank": (["kill:rank=2,step=10"], 3, {2}),
-    "rank-0": (["kill:rank=0,step=10"], 3, {0}),
-    "two-in-one-step": (["kill:rank=1+3,step=12"], 2, {1, 3}),
-    "two-in-one-step-in-two-phases": (
-        ["kill:rank=0,step=12", "kill:rank=2,step=12,at=after-exchange"],
-        2,
-        {0, 2},
-    ),
-    "three-of-four": (
-        [
-            "kill:rank=3,step=5,at=in-exchange",
-            "kill:rank=0,step=14",
-            "kill:rank=2,step=25,at=after-exchange",
-        ],
-        1,
-        {0, 2, 3},
-    ),
-    "during-recovery": (["kill:rank=2,step=9", "kill:rank=1,step=9,at=recovery"], 2, {1, 2}),
-    "leaders-during-recovery": (
-        ["kill:rank=0,step=9", "kill:rank=1,step=9,at=recovery"],
-        2,
-        {0, 1},
-    ),
-    "raises": (["raise:rank=1,step=10"], 3, {1}),
-    "raises-in-the-exchange": (["raise:rank=1,step=10,at=before-exchange"], 3, {1}),
-    "exits": (["exit:rank=3,step=10"], 3, {3}),
-    "segmentation-fault": (["segv:rank=2,step=10"], 3, {2}),
-    "first-step": (["kill:rank=1,step=0"], 3, {1}),
-    "last-step": (["kill:rank=1,step=31,at=in-exchange"], 3, {1}),
-    "in-validation": (["kill:rank=2,step=16,at=validation"], 3, {2}),
-    "the-leader-in-validation": (["kill:rank=0,step=32,at=validation"], 3, {0}),
-}
-
-
-# Each launch costs some ten seconds of two cores. What strikes outside the exchange is the same
-# for both, so the host exchange is tried where they differ, and in half of the random kills.
-HOST_TOO = ("a-rank", "three-of-four", "during-recovery", "raises-in-the-exchange", "last-step")
-TRIED = [(case, "native") for case in CASES] + [(case, "host") for case in HOST_TOO]
-
-
-@pytest.mark.parametrize(("case", "exchange"), TRIED)
-def test_survivors_finish(case: str, exchange: str, losses: list[float], tmp_path: Path) -> None:
-    plan, world_size_end, lost = CASES[case]
+def survived(
+    folder: Path, plan: Iterable[str], *, ranks: int, exchange: str, losses: list[float]
+) -> dict[int, dict[str, Any]]:
+    """Run with the faults; return the record of each rank that was lost, in a run that is whole."""
+    plan = list(plan)
     options = [*faults(*plan), "--exchange", exchange]
-    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=4, options=options)
-    assert_whole(outcome, world_size_end=world_size_end, losses=losses)
-    assert {r["rank"] for r in outcome.summary["faults"]} == lost
-    if case != "the-leader-in-validation":  # no step comes after it
-        measured(outcome)
+    outcome = matex_run(folder, "classify.py", *ARGUMENTS, ranks=ranks, options=options)
+    assert_whole(outcome, world_size_end=ranks - len(plan), losses=losses)
+    return {record["rank"]: record for record in outcome.summary["faults"]}
+
+
+def assert_measured(record: dict[str, Any]) -> None:
+    assert 0 <= record["detect_s"] <= record["to_next_step_s"]
+    assert 0 < record["repair_s"] <= record["to_next_step_s"]
+    assert record["world_size_before"] > record["world_size_after"]
+
+
+@pytest.fixture(scope="module")
+def records(
+    losses: list[float], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], dict[int, dict[str, Any]]]:
+    """The fault records of a run of the table with an exchange; each is made once."""
+
+    @functools.cache
+    def made(name: str, exchange: str) -> dict[int, dict[str, Any]]:
+        ranks, plan = RUNS[name]
+        folder = tmp_path_factory.mktemp(name)
+        return survived(folder, plan.values(), ranks=ranks, exchange=exchange, losses=losses)
+
+    return made
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize(("name", "rank"), FAULTS)
+def test_survivors_finish(
+    name: str, rank: int, exchange: str, records: Callable[[str, str], dict[int, dict[str, Any]]]
+) -> None:
+    found = records(name, exchange)
+    assert found.keys() == RUNS[name][1].keys()
+    step = int(re.search(r"step=(\d+)", RUNS[name][1][rank])[1])  # type: ignore[index]
+    assert found[rank]["step"] == step
+    if step < STEPS:
+        assert_measured(found[rank])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(metafunc.config.getoption("--kills")))
+        launches = -(-metafunc.config.getoption("--kills") // KILLS_A_RUN)
+        metafunc.parametrize("seed", range(launches))
+
+
+KILLS_A_RUN = 5
 
 
 def test_random_kills(seed: int, losses: list[float], tmp_path: Path) -> None:
-    """One to three of four ranks, at random steps and in random phases, with either exchange."""
+    """Five of six ranks, at random steps and in random phases, with either exchange."""
     exchange = EXCHANGES[seed % len(EXCHANGES)]
     generator = random.Random(seed)
-    dead = generator.sample(range(4), generator.choice([1, 1, 1, 2, 3]))
+    dead = generator.sample(range(KILLS_A_RUN + 1), KILLS_A_RUN)
     plan = [
         f"kill:rank={rank},step={generator.randrange(STEPS)},at={generator.choice(PHASES)}"
         for rank in dead
     ]
-    options = [*faults(*plan), "--exchange", exchange]
-    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=4, options=options)
-    assert_whole(outcome, world_size_end=4 - len(dead), losses=losses)
-    assert {record["rank"] for record in measured(outcome)} == set(dead)
+    found = survived(tmp_path, plan, ranks=len(dead) + 1, exchange=exchange, losses=losses)
+    assert found.keys() == set(dead)
+    for record in found.values():
+        if record["step"] < STEPS - 1:  # after the last one there is no next
+            assert_measured(record)
 
 
-def test_a_stopped_rank_is_ended_by_its_neighbours(losses: list[float], tmp_path: Path) -> None:
-    outcome = matex_run(
-        tmp_path, "classify.py", *ARGUMENTS, ranks=3, options=faults("stop:rank=1,step=10")
-    )
+def test_slow_is_only_slow_and_stopped_is_ended(losses: list[float], tmp_path: Path) -> None:
+    """And a fault that never fires is told."""
+    plan = [
+        "slow:rank=0,step=5,factor=3,steps=4",
+        "stop:rank=1,step=20",
+        "kill:rank=2,step=4000",
+    ]
+    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=3, options=faults(*plan))
     assert_whole(outcome, world_size_end=2, losses=losses)
-
-
-def test_a_slow_rank_is_only_slow(losses: list[float], tmp_path: Path) -> None:
-    plan = faults("slow:rank=1,step=5,factor=3,steps=4")
-    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=2, options=plan)
-    assert_whole(outcome, world_size_end=2, losses=losses)
-
-
-def test_a_fault_that_never_fires_is_told(losses: list[float], tmp_path: Path) -> None:
-    plan = faults("kill:rank=1,step=4000")
-    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=2, options=plan)
-    assert_whole(outcome, world_size_end=2, losses=losses)
+    assert [(r["rank"], r["kind"]) for r in outcome.summary["faults"]] == [(0, "slow"), (1, "stop")]
     untold = [e for e in outcome.events if e["event"] == "fault-not-fired"]
-    assert [e["fault"] for e in untold] == ["kill:rank=1,step=4000"]
+    assert [e["fault"] for e in untold] == [plan[2]]
     assert "never fired" in outcome.stdout
 
 

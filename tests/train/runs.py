@@ -15,6 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
+EXCHANGES = ["native", "host"]
 
 
 @dataclass(frozen=True, kw_only=True)

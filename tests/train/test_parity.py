@@ -1,4 +1,7 @@
-"""The same script on 1, 2 and 3 ranks follows one trajectory."""
+"""The same script on 1, 2, 3 and 4 ranks follows one trajectory, with either exchange.
+
+One launch runs many kinds of it, because starting TensorFlow takes longer than any of them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.train.runs import assert_whole, matex_run, relative_differences
+from tests.train.runs import EXCHANGES, Outcome, assert_whole, matex_run, relative_differences
+
+pytestmark = pytest.mark.timeout(400)
 
 KINDS = [
     "plain",
@@ -27,25 +32,44 @@ KINDS = [
     "mixed",
     "jit",
 ]
+EPOCHS = 2
+ARGUMENTS = ["--kind", *KINDS, "--epochs", str(EPOCHS), "--samples", "1030"]
 
 
-def evaluated(stdout: str) -> list[float]:
-    line = next(line for line in stdout.splitlines() if line.startswith("evaluated"))
-    return [float(part) for part in line.removeprefix("evaluated [").rstrip("]").split(", ")]
+def losses(outcome: Outcome, kind: str) -> list[float]:
+    first = KINDS.index(kind) * EPOCHS
+    return outcome.losses[first : first + EPOCHS]
+
+
+def evaluated(outcome: Outcome, kind: str) -> list[float]:
+    start = f"evaluated {kind} "
+    line = next(line for line in outcome.stdout.splitlines() if line.startswith(start))
+    return [float(part) for part in line.removeprefix(start).strip("[]").split(", ")]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return matex_run(tmp_path_factory.mktemp("alone"), "classify.py", *ARGUMENTS, ranks=1)
+
+
+@pytest.fixture(scope="module", params=EXCHANGES)
+def shared(
+    alone: Outcome, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Outcome:
+    folder, options = tmp_path_factory.mktemp("shared"), ["--exchange", request.param]
+    outcome = matex_run(folder, "classify.py", *ARGUMENTS, ranks=3, options=options)
+    assert_whole(outcome, world_size_end=3, losses=alone.losses)
+    assert len(outcome.losses) == EPOCHS * len(KINDS)
+    return outcome
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ranks_do_not_change_the_result(kind: str, tmp_path: Path) -> None:
-    arguments = ["--kind", kind, "--epochs", "2", "--samples", "1030"]
-    alone = matex_run(tmp_path, "classify.py", *arguments, ranks=1)
-    losses = alone.losses
-    assert len(losses) == 2
-    shared = matex_run(tmp_path, "classify.py", *arguments, ranks=3)
-    assert_whole(shared, world_size_end=3, losses=losses)
+def test_ranks_do_not_change_the_result(kind: str, alone: Outcome, shared: Outcome) -> None:
+    assert max(relative_differences(losses(shared, kind), losses(alone, kind))) < 1e-4
     if kind != "custom":
-        differences = relative_differences(evaluated(shared.stdout), evaluated(alone.stdout))
+        differences = relative_differences(evaluated(shared, kind), evaluated(alone, kind))
         assert max(differences) < 1e-4
-    assert "predicted (1030, 1)" in shared.stdout
+    assert f"predicted {kind} (1030, 1)" in shared.stdout
 
 
 def test_metrics_are_those_of_the_whole_set(tmp_path: Path) -> None:
@@ -58,26 +82,29 @@ def test_metrics_are_those_of_the_whole_set(tmp_path: Path) -> None:
         assert outcomes[1][name] == pytest.approx(value, rel=1e-4), name
 
 
-@pytest.mark.parametrize("chunks", [None, (64, 12)], ids=["contiguous", "chunked"])
-def test_hdf5_data_sets_are_read_by_row(chunks: tuple[int, int] | None, tmp_path: Path) -> None:
+def test_hdf5_data_sets_are_read_by_row(tmp_path: Path) -> None:
+    """Contiguous and chunked ones; float64 on disk, read as float32."""
     generator = np.random.default_rng(0)
-    x = generator.normal(size=(900, 12))  # float64 on disk, read as float32
-    with h5py.File(tmp_path / "data.h5", "w") as file:
-        file.create_dataset("x", data=x, chunks=chunks)
-        file.create_dataset("y", data=(x[:, 0] > 0).astype("int8"))
-    arguments = ["--data", str(tmp_path / "data.h5"), "--epochs", "2"]
-    alone = matex_run(tmp_path, "classify.py", *arguments, ranks=1)
+    x = generator.normal(size=(900, 12))
+    paths = [tmp_path / "contiguous.h5", tmp_path / "chunked.h5"]
+    for path, chunks in zip(paths, (None, (64, 12)), strict=True):
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=x, chunks=chunks)
+            file.create_dataset("y", data=(x[:, 0] > 0).astype("int8"))
+    arguments = ["--epochs", "2", "--data", *paths]
+    alone = matex_run(tmp_path, "classify.py", *arguments, ranks=1).losses
     shared = matex_run(tmp_path, "classify.py", *arguments, ranks=2)
-    assert_whole(shared, world_size_end=2, losses=alone.losses)
-    assert shared.summary["samples_used"] == 1800
+    assert_whole(shared, world_size_end=2, losses=alone)
+    assert len(alone) == 4
+    assert shared.summary["samples_used"] == 2 * 1800
 
 
 def test_more_ranks_than_samples_in_the_last_batch(tmp_path: Path) -> None:
     """130 samples in batches of 64 leave 2 for the last step of 4 ranks."""
     arguments = ["--samples", "130", "--batch-size", "64", "--epochs", "3"]
-    alone = matex_run(tmp_path, "classify.py", *arguments, ranks=1)
+    alone = matex_run(tmp_path, "classify.py", *arguments, ranks=1).losses
     shared = matex_run(tmp_path, "classify.py", *arguments, ranks=4)
-    assert_whole(shared, world_size_end=4, losses=alone.losses)
+    assert_whole(shared, world_size_end=4, losses=alone)
 
 
 def test_dropout_masks_differ_and_repeat_from_the_seed(tmp_path: Path) -> None:
