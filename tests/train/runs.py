@@ -87,6 +87,7 @@ def matex_run(
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """``matex run`` of a script of tests/train/scripts, or of a path; the report in *directory*."""
+    directory.mkdir(exist_ok=True)
     report = directory / "report"
     command = [sys.executable, "-m", "matex", "run", "-n", str(ranks), "--report", report]
     done = execute(

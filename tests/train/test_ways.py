@@ -98,9 +98,11 @@ def on_ranks(folder: Path, kinds: list[str], *, ranks: int, options: list[str]) 
     return outcomes(written)
 
 
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return on_ranks(tmp_path_factory.mktemp("three"), KINDS, ranks=3, options=[])
+@pytest.fixture(scope="module", params=[(3, "native"), (2, "host")], ids=str)
+def shared(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Outcomes:
+    ranks, exchange = request.param
+    options = ["--exchange", exchange]
+    return on_ranks(tmp_path_factory.mktemp("shared"), KINDS, ranks=ranks, options=options)
 
 
 def flat(value: Any) -> Iterator[float]:
@@ -120,16 +122,8 @@ def assert_same(mine: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_three_ranks_give_the_result_of_one_process(
-    kind: str, alone: Outcomes, three: Outcomes
-) -> None:
-    assert_same(three[kind], alone[kind])
-
-
-def test_two_ranks_give_the_result_of_one_process(alone: Outcomes, tmp_path: Path) -> None:
-    kinds = ["arrays", "tf-data", "generators", "evaluate-and-predict", "graph-loop", "lstm"]
-    for kind, outcome in on_ranks(tmp_path, kinds, ranks=2, options=[]).items():
-        assert_same(outcome, alone[kind])
+def test_ranks_give_the_result_of_one_process(kind: str, alone: Outcomes, shared: Outcomes) -> None:
+    assert_same(shared[kind], alone[kind])
 
 
 @pytest.mark.parametrize("name", KILLS)

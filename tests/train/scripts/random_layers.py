@@ -5,7 +5,7 @@ import numpy as np
 
 keras.utils.set_random_seed(5)
 generator = np.random.default_rng(1)
-x = generator.normal(size=(600, 8)).astype("float32")
+x = generator.normal(size=(1600, 8)).astype("float32")
 y = (x[:, 0] > 0).astype("int32")
 layers = keras.layers
 model = keras.Sequential(
@@ -17,5 +17,7 @@ model = keras.Sequential(
         layers.Dense(2),
     ]
 )
-model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-model.fit(x, y, batch_size=50, epochs=2, verbose=2)
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+model.fit(x[:600], y[:600], batch_size=50, epochs=10, verbose=2)
+print("accuracy", model.evaluate(x[600:], y[600:], verbose=0)[1])
