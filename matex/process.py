@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ft
-from matex import console
-from matex.config import Config
+from matex import console, devices
+from matex.config import Config, visible_gpus
 from matex.errors import DataError, InputError, MatexError
 from matex.events import EventLog
 
@@ -37,7 +37,7 @@ def meet(config: Config) -> Runtime:
     Raises:
         ft.Unrecoverable: no MPI.
         ft.UsageError: the faults do not fit the number of ranks.
-        InputError: no TensorFlow.
+        InputError: no TensorFlow, or it uses a GPU already.
     """
     communicator = ft.Communicator.start()
     world = communicator.world
@@ -48,12 +48,19 @@ def meet(config: Config) -> Runtime:
     path = None if config.report is None else config.report / EVENTS
     events = EventLog(path, world.rank)
     ft.on_death(lambda reason: events.write("death", reason=reason))
-    _share_cores(config.threads, world)
+    host = devices.neighbours(communicator, visible_gpus())
+    cores = devices.choose_cores(host, world.rank, threads=config.threads)
+    devices.take_cores(cores, asked_for=config.threads > 0)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         import keras
-        import tensorflow  # noqa: F401 - Keras finds it, and its absence is to be told here
+        import tensorflow
     except ModuleNotFoundError as error:
         raise InputError(_INSTALL.format(error=error)) from None
+    gpus = tensorflow.config.list_physical_devices("GPU")
+    gpu = devices.choose_gpu(len(gpus), host, world.rank)
+    devices.take_gpu(gpu, tensorflow.config)
+    events.write("devices", gpu=gpu.number, threads=cores.threads, cores=cores.kept_on)
     keras.utils.set_random_seed(config.seed)
 
     from matex.run import Run
@@ -62,6 +69,8 @@ def meet(config: Config) -> Runtime:
     global runtime  # noqa: PLW0603 - a process takes part in one run
     runtime = Runtime(Run(config, communicator, events))
     ft.shield(runtime.finish)
+    if gpu.note:
+        runtime.run.say(gpu.note)
     return runtime
 
 
@@ -97,23 +106,6 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
             return 1
     runtime.finish()
     return 0
-
-
-def _share_cores(threads: int, world: ft.World) -> None:
-    """One host's cores are shared by its ranks; more threads than cores only get in the way.
-
-    Ranks that fill the host exactly are each kept on cores of their own.
-    """
-    here = [m.rank for m in world.members if m.host == world.me.host]
-    cores = sorted(os.sched_getaffinity(0))
-    threads = threads or max(1, len(cores) // len(here))
-    if len(here) > 1 and threads * len(here) == len(cores):
-        first = here.index(world.rank) * threads
-        os.sched_setaffinity(0, cores[first : first + threads])
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
-        os.environ.setdefault(name, str(threads))
-    os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 def _print_line(message: str) -> None:
