@@ -43,7 +43,7 @@ class Cores(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """The number of a rank's GPU among those it may use, None without any, and what to say of it."""
+    """Which of the GPUs that a rank may use is its own, None without any; what to say of it."""
 
     number: int | None
     note: str = ""

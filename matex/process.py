@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import runpy
 import sys
@@ -47,7 +48,8 @@ def meet(config: Config) -> Runtime:
     console.redirect(config.report, world.rank, lambda: communicator.world.is_leader)
     path = None if config.report is None else config.report / EVENTS
     events = EventLog(path, world.rank)
-    ft.on_death(lambda reason: events.write("death", reason=reason))
+    ft.on_death(lambda reason: events.write("death", reason=reason, step=_step()))
+    faulthandler.enable(2, all_threads=False)
     host = devices.neighbours(communicator, visible_gpus())
     cores = devices.choose_cores(host, world.rank, threads=config.threads)
     devices.take_cores(cores, asked_for=config.threads > 0)
@@ -106,6 +108,11 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
             return 1
     runtime.finish()
     return 0
+
+
+def _step() -> int | None:
+    """In which training step this rank is, if it has made one."""
+    return None if runtime is None or not runtime.run.step else runtime.run.step
 
 
 def _print_line(message: str) -> None:
