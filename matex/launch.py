@@ -180,24 +180,24 @@ def _is_rank(pid: int) -> bool:
 def _judge(report: Path, *, ranks: int, kept: bool) -> int:
     """The exit status; the last lines on the terminal say which ranks failed, and why."""
     events = _events(report)
+    logs = {int(p.stem.removeprefix("rank-")): _end_of(p) for p in report.glob("rank-[0-9]*.log")}
     path = report / summaries.SUMMARY
-    if path.exists():
-        finished = json.loads(path.read_text())["status"] == "finished"
-        if finished:
-            for end in survived(events):
-                _print_line(f"went on without {end}{_where(report, end, kept=kept)}")
-        return _FINISHED if finished else _FAILED
-    logs = {
-        int(log.stem.rpartition("-")[2]): _end_of(log) for log in report.glob("rank-[0-9]*.log")
-    }
-    cause = root_cause(events, logs)
+    finished = path.exists() and json.loads(path.read_text())["status"] == "finished"
+    if path.exists() and not finished:
+        return _FAILED  # the ranks have said why, all alike
+    cause = None if finished else root_cause(events, logs)
+    for end in survived(events, logs):
+        if cause is None or end.reason != cause.reason:
+            _print_line(f"went on without {end}{_where(report, end, kept=kept)}")
+    if finished:
+        return _FINISHED
     if cause is not None:
         reason = str(cause)
         crash = crash_in(logs.get(cause.rank, ""))
         if crash.startswith(cause.reason):
             print(crash, file=sys.stderr)  # its traceback, which only its log has
     elif logs:
-        reason = "all ranks were killed without a word (by the system, out of memory?)"
+        reason = "the last ranks were killed without a word (by the system, out of memory?)"
     else:
         reason = "the ranks did not start"
     summaries.failed(report, events, ranks=ranks, reason=reason)

@@ -26,17 +26,15 @@ class End(NamedTuple):
         return f"rank {self.rank}{place}: {self.reason}"
 
 
-def survived(events: Iterable[Event]) -> list[End]:
-    """Ranks that ended in error while the others went on without them, in order of time."""
+def survived(events: Iterable[Event], logs: Mapping[int, str]) -> list[End]:
+    """Ranks that ended in error while the others went on without them."""
     events = list(events)
     lost = _lost(events)
-    return [end for end in _ends(events) if end.rank in lost]
+    return [end for end in [*_errors(events), *_crashes(logs)] if end.rank in lost]
 
 
 def root_cause(events: Iterable[Event], logs: Mapping[int, str]) -> End | None:
     """What ended the run: the first error that no other rank survived; None where none is known.
-
-    A rank that the others left behind is not it, unless none has said more.
 
     Args:
         events: of all ranks, in order of time.
@@ -44,19 +42,13 @@ def root_cause(events: Iterable[Event], logs: Mapping[int, str]) -> End | None:
     """
     events = list(events)
     lost = _lost(events)
-    ends = _ends(events)
-    crashes = [
-        End(rank, crash.partition("\n")[0])
-        for rank, crash in ((rank, crash_in(log)) for rank, log in sorted(logs.items()))
-        if crash
-    ]
     injected = [
         End(event["rank"], f"the injected fault {event['fault']}", event["step"])
         for event in events
         if event["event"] == "fault" and event["lethal"]
     ]
-    known = [*ends, *crashes, *injected]
-    return next((end for end in known if end.rank not in lost), next(iter(known), None))
+    known = [*_errors(events), *_crashes(logs), *injected]
+    return next((end for end in known if end.rank not in lost), None)
 
 
 def crash_in(log: str) -> str:
@@ -69,9 +61,14 @@ def _lost(events: list[Event]) -> set[int]:
     return {rank for event in events if event["event"] == "recovered" for rank in event["lost"]}
 
 
-def _ends(events: list[Event]) -> list[End]:
+def _errors(events: list[Event]) -> list[End]:
     return [
         End(event["rank"], event["reason"], event.get("step"))
         for event in events
         if event["event"] == "death"
     ]
+
+
+def _crashes(logs: Mapping[int, str]) -> list[End]:
+    crashes = ((rank, crash_in(log)) for rank, log in sorted(logs.items()))
+    return [End(rank, crash.partition("\n")[0]) for rank, crash in crashes if crash]

@@ -24,24 +24,26 @@ def test_the_first_error_is_the_cause() -> None:
     events = [death(2, "ValueError: bad", 7), death(0, "ValueError: worse", 7)]
     assert root_cause(events, {}) == End(2, "ValueError: bad", 7)
     assert str(End(2, "ValueError: bad", 7)) == "rank 2 at step 7: ValueError: bad"
-    assert survived(events) == []
+    assert survived(events, {}) == []
 
 
 def test_an_error_that_the_others_survived_is_a_warning_and_not_the_cause() -> None:
     events = [death(1, "OSError: disk", 3), lost(1), death(0, "KeyError: 'x'", 40)]
     assert root_cause(events, {}) == End(0, "KeyError: 'x'", 40)
-    assert survived(events) == [End(1, "OSError: disk", 3)]
+    assert survived(events, {}) == [End(1, "OSError: disk", 3)]
 
 
-def test_where_the_last_one_left_no_word_the_error_before_it_is_told() -> None:
+def test_an_error_that_was_survived_is_not_blamed_for_a_later_silent_end() -> None:
     events = [death(1, "OSError: disk", 3), lost(1)]
-    assert root_cause(events, {0: "killed in the middle"}) == End(1, "OSError: disk", 3)
+    assert root_cause(events, {0: "killed in the middle"}) is None
+    assert survived(events, {}) == [End(1, "OSError: disk", 3)]
 
 
 def test_a_signal_is_read_from_the_log() -> None:
     assert root_cause([], {0: "", 1: SEGFAULT}) == End(1, "Segmentation fault")
     assert str(End(1, "Segmentation fault")) == "rank 1: Segmentation fault"
     assert root_cause([lost(1), death(0, "KeyError: 1")], {1: SEGFAULT}) == End(0, "KeyError: 1")
+    assert survived([lost(1)], {1: SEGFAULT}) == [End(1, "Segmentation fault")]
     assert crash_in(SEGFAULT).splitlines()[-1].strip() == 'File "a.py"'
     assert crash_in("nothing of the kind") == ""
 
