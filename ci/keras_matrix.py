@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import leftovers
 import rank_reports
 
 if sys.version_info >= (3, 11):
@@ -139,13 +141,18 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the environments are made")
     parser.add_argument("tests", nargs="*", help="what pytest is given, after --")
     arguments = parser.parse_args()
+    token = leftovers.begin()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     tests = arguments.tests or [f"tests/train/{name}" for name in CONTRACT]
     outcomes = []
     for pair, release in zip(PAIRS, releases, strict=True):
         if arguments.only and release not in arguments.only:
             continue
         with tempfile.TemporaryDirectory(prefix="mx-", dir=arguments.folder) as path:
-            outcomes.append(try_out(pair, Path(path), tests))
+            try:
+                outcomes.append(try_out(pair, Path(path), tests))
+            finally:
+                leftovers.kill(leftovers.processes(token))
     print(table(outcomes), flush=True)
     return int(any(outcome.problem for outcome in outcomes))
 
