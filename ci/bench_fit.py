@@ -14,21 +14,21 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import turns
+
 MODELS = ("mlp", "cnn")
 SAMPLES = {"mlp": 256 * 120, "cnn": 64 * 12}  # of one rank
 EPOCHS = 2
-LIMIT_S = 300
 
 
 def work(name: str, ranks: int, rounds: int, folder: Path, who: str) -> None:
-    """Make one fit for each file ``<who>-<round>.go`` that appears; the time goes beside it."""
+    """Make a fit in each of this program's turns; its figure is milliseconds a step."""
     import bench_step
     import keras
     import numpy as np
@@ -40,63 +40,38 @@ def work(name: str, ranks: int, rounds: int, folder: Path, who: str) -> None:
     repeats = -(-samples // len(x))
     x = np.concatenate([x] * repeats)[:samples]
     y = np.concatenate([y] * repeats)[:samples]
-    leads = os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0"
-    for number in range(rounds):
-        await_file(folder / f"{who}-{number}.go")
+
+    def fit() -> float:
         started = time.perf_counter()
         model.fit(
             x, y, batch_size=batch * ranks, epochs=EPOCHS, verbose=0,
             callbacks=[keras.callbacks.CSVLogger(folder / f"{who}.csv")],
         )  # fmt: skip
-        seconds = time.perf_counter() - started
-        if leads:
-            aside = folder / f"{who}-{number}.aside"
-            aside.write_text(str(seconds * 1e3 / (EPOCHS * samples / (batch * ranks))))
-            aside.rename(folder / f"{who}-{number}.done")
+        return (time.perf_counter() - started) * 1e3 / (EPOCHS * samples / (batch * ranks))
 
-
-def await_file(path: Path) -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not path.exists():
-        if time.monotonic() > limit:
-            raise SystemExit(f"{path.name} did not come within {LIMIT_S} s")
-        time.sleep(0.002)
+    turns.wait_for_turns(folder, who, rounds, fit)
 
 
 def compare(name: str, ranks: int, rounds: int) -> dict[str, Any]:
     """Start both, and let them take turns; the first round, which traces, does not count."""
     here = [str(Path(__file__).resolve()), "--model", name, "--rounds", str(rounds)]
-    cores = sorted(os.sched_getaffinity(0))
-    single = {
-        **os.environ, "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
-        "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2",
-    }  # fmt: skip
-    times: dict[str, list[float]] = {"single": [], "matex": []}
     with tempfile.TemporaryDirectory(prefix="bench-") as path:
-        folder = Path(path)
         matex = [sys.executable, "-m", "matex", "run", "-n", str(ranks), "--report", path]
-        commands: dict[str, tuple[list[str], dict[str, str]]] = {
-            "single": ([sys.executable, *here, "--as", "single", "--folder", path], single),
-            "matex": (
-                [*matex, *here, "--ranks", str(ranks), "--as", "matex", "--folder", path],
-                dict(os.environ),
-            ),
-        }
-        running = {
-            who: subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-            for who, (command, environment) in commands.items()
-        }
-        os.sched_setaffinity(running["single"].pid, cores[:1])
-        try:
-            for number in range(rounds):
-                for who, measured in times.items():
-                    (folder / f"{who}-{number}.go").touch()
-                    await_file(folder / f"{who}-{number}.done")
-                    measured.append(float((folder / f"{who}-{number}.done").read_text()))
-        finally:
-            for process in running.values():
-                process.terminate()
-                process.wait()
+        times = turns.take_turns(
+            {
+                "single": (
+                    [sys.executable, *here, "--as", "single", "--folder", path],
+                    {**os.environ, **turns.ONE_THREAD},
+                ),
+                "matex": (
+                    [*matex, *here, "--ranks", str(ranks), "--as", "matex", "--folder", path],
+                    dict(os.environ),
+                ),
+            },
+            rounds=rounds,
+            folder=Path(path),
+            on_one_core="single",
+        )
     medians = {who: statistics.median(measured[1:]) for who, measured in times.items()}
     ratio = medians["matex"] / medians["single"]
     return {"model": name, **{f"{k}_ms": round(v, 4) for k, v in medians.items()}, "ratio": ratio}

@@ -26,7 +26,8 @@ from ft.errors import (
     UsageError,
 )
 from ft.faults import KINDS, PHASES, Fault, Injector, check_faults, parse_fault
-from ft.mpi import die, has_ulfm, on_death, shield, shielded
+from ft.launcher import Started, started_by
+from ft.mpi import die, has_mpi, has_ulfm, on_death, shield, shielded
 from ft.records import Gathered, Pending, Recovery
 from ft.watchdog import Watchdog
 from ft.world import Member, World
@@ -46,16 +47,19 @@ __all__ = [
     "PeerFailure",
     "Pending",
     "Recovery",
+    "Started",
     "Unrecoverable",
     "UsageError",
     "Watchdog",
     "World",
     "check_faults",
     "die",
+    "has_mpi",
     "has_ulfm",
     "on_death",
     "parse_fault",
     "shield",
     "shielded",
+    "started_by",
     "stretch_elements",
 ]

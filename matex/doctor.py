@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 from matex.config import Config
 from matex.errors import InputError
+from matex.versions import TESTED, outside
 
 __all__ = ["Finding", "build", "report"]
 
 _HELPERS_S = 60
 _ROOMY = 1 << 30
+_MISSING = "missing"
 
 # Three ranks; the second dies inside, the others must sum once more without it.
 _HELPER = """
@@ -69,6 +71,7 @@ def _findings() -> Iterator[Finding]:
     yield Finding("python", sys.version.split()[0])
     yield from (_package(name) for name in ("numpy", "h5py", "mpi4py"))
     yield from (_package(name, "cpu or gpu") for name in ("tensorflow", "keras"))
+    yield from _versions()
     yield from _mpi()
     cores = len(os.sched_getaffinity(0))
     yield Finding("cores", f"{cores}, shared out among the ranks of a host")
@@ -82,7 +85,14 @@ def _package(name: str, extra: str = "") -> Finding:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return Finding(name, importlib.metadata.version(candidate))
     wanted = f"'matex[{extra}]'" if extra else name
-    return Finding(name, "missing", f"pip install {wanted}", fatal=True)
+    return Finding(name, _MISSING, f"pip install {wanted}", fatal=True)
+
+
+def _versions() -> Iterator[Finding]:
+    """A line where Keras or TensorFlow is one that no test has seen."""
+    found = {name: _package(name).value for name in ("keras", "tensorflow")}
+    if _MISSING not in found.values() and (strange := outside(**found)):
+        yield Finding("tested", f"not with {strange}", f"matex is tested with {TESTED}")
 
 
 def _mpi() -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from matex.saving import write_checkpoint
 from matex.source import Rows, Source
 from matex.stream import Stream
 from matex.training import Traced, Training
+from matex.versions import TESTED
 
 __all__ = ["Fit"]
 
@@ -281,7 +282,7 @@ class Fit:
         if made is not None and made != wanted:
             raise HooksError(
                 f"{wanted} steps must make {wanted} updates. Received: {made} updates; "
-                f"is this another Keras than {keras_hooks.TESTED}?"
+                f"is this another Keras than {TESTED}?"
             )
 
     def _save(self, training: Training, epoch: int, samples: int) -> None:

@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from matex import summary as summaries
+from matex.console import log_name
 from matex.errors import InputError
 from matex.events import read_events
 from matex.process import EVENTS
+from matex.verdict import End, crash_in, root_cause, survived
 
 __all__ = ["Launch", "find_mpiexec", "launch", "mpiexec_command", "settings"]
 
 _FINISHED, _FAILED = 0, 1
+_LOG_END = 64 << 10  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,19 +178,44 @@ def _is_rank(pid: int) -> bool:
 
 
 def _judge(report: Path, *, ranks: int, kept: bool) -> int:
-    path = report / summaries.SUMMARY
-    if path.exists():
-        summary = json.loads(path.read_text())
-        return _FINISHED if summary["status"] == "finished" else _FAILED
+    """The exit status; the last lines on the terminal say which ranks failed, and why."""
     events = _events(report)
-    deaths = [e for e in events if e["event"] == "death"]
-    if deaths:
-        reason = f"rank {deaths[0]['rank']}: {deaths[0]['reason']}"
-    elif any(e["event"] == "start" for e in events):
-        reason = "all ranks died before the end of the script"
+    logs = {int(p.stem.removeprefix("rank-")): _end_of(p) for p in report.glob("rank-[0-9]*.log")}
+    path = report / summaries.SUMMARY
+    finished = path.exists() and json.loads(path.read_text())["status"] == "finished"
+    if path.exists() and not finished:
+        return _FAILED  # the ranks have said why, all alike
+    cause = None if finished else root_cause(events, logs)
+    for end in survived(events, logs):
+        if cause is None or end.reason != cause.reason:
+            _print_line(f"went on without {end}{_where(report, end, kept=kept)}")
+    if finished:
+        return _FINISHED
+    if cause is not None:
+        reason = str(cause)
+        crash = crash_in(logs.get(cause.rank, ""))
+        if crash.startswith(cause.reason):
+            print(crash, file=sys.stderr)  # its traceback, which only its log has
+    elif logs:
+        reason = "the last ranks were killed without a word (by the system, out of memory?)"
     else:
         reason = "the ranks did not start"
     summaries.failed(report, events, ranks=ranks, reason=reason)
-    where = f"; see the logs in {report}" if kept else "; --report DIR keeps every rank's log"
-    print(f"matex: failed: {reason}{where}", file=sys.stderr, flush=True)
+    _print_line(f"failed: {reason}{_where(report, cause, kept=kept)}")
     return _FAILED
+
+
+def _where(report: Path, end: End | None, *, kept: bool) -> str:
+    if not kept:
+        return "; --report DIR keeps every rank's log"
+    return f"; see {report / log_name(end.rank) if end else report}"
+
+
+def _end_of(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LOG_END))
+        return file.read().decode(errors="replace")
+
+
+def _print_line(line: str) -> None:
+    print(f"matex: {line}", file=sys.stderr, flush=True)

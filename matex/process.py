@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import runpy
 import sys
@@ -9,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ft
-from matex import console
-from matex.config import Config
+from matex import console, devices
+from matex.config import Config, visible_gpus
 from matex.errors import DataError, InputError, MatexError
 from matex.events import EventLog
 
@@ -37,7 +38,7 @@ def meet(config: Config) -> Runtime:
     Raises:
         ft.Unrecoverable: no MPI.
         ft.UsageError: the faults do not fit the number of ranks.
-        InputError: no TensorFlow.
+        InputError: no TensorFlow, or it uses a GPU already.
     """
     communicator = ft.Communicator.start()
     world = communicator.world
@@ -47,13 +48,21 @@ def meet(config: Config) -> Runtime:
     console.redirect(config.report, world.rank, lambda: communicator.world.is_leader)
     path = None if config.report is None else config.report / EVENTS
     events = EventLog(path, world.rank)
-    ft.on_death(lambda reason: events.write("death", reason=reason))
-    _share_cores(config.threads, world)
+    ft.on_death(lambda reason: events.write("death", reason=reason, step=_step()))
+    faulthandler.enable(2, all_threads=False)
+    host = devices.neighbours(communicator, visible_gpus())
+    cores = devices.choose_cores(host, world.rank, threads=config.threads)
+    devices.take_cores(cores, asked_for=config.threads > 0)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         import keras
-        import tensorflow  # noqa: F401 - Keras finds it, and its absence is to be told here
+        import tensorflow
     except ModuleNotFoundError as error:
         raise InputError(_INSTALL.format(error=error)) from None
+    gpus = tensorflow.config.list_physical_devices("GPU")
+    gpu = devices.choose_gpu(len(gpus), host, world.rank)
+    devices.take_gpu(gpu, tensorflow.config)
+    events.write("devices", gpu=gpu.number, threads=cores.threads, cores=cores.kept_on)
     keras.utils.set_random_seed(config.seed)
 
     from matex.run import Run
@@ -62,6 +71,8 @@ def meet(config: Config) -> Runtime:
     global runtime  # noqa: PLW0603 - a process takes part in one run
     runtime = Runtime(Run(config, communicator, events))
     ft.shield(runtime.finish)
+    if gpu.note:
+        runtime.run.say(gpu.note)
     return runtime
 
 
@@ -99,21 +110,9 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
     return 0
 
 
-def _share_cores(threads: int, world: ft.World) -> None:
-    """One host's cores are shared by its ranks; more threads than cores only get in the way.
-
-    Ranks that fill the host exactly are each kept on cores of their own.
-    """
-    here = [m.rank for m in world.members if m.host == world.me.host]
-    cores = sorted(os.sched_getaffinity(0))
-    threads = threads or max(1, len(cores) // len(here))
-    if len(here) > 1 and threads * len(here) == len(cores):
-        first = here.index(world.rank) * threads
-        os.sched_setaffinity(0, cores[first : first + threads])
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
-        os.environ.setdefault(name, str(threads))
-    os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+def _step() -> int | None:
+    """In which training step this rank is, if it has made one."""
+    return None if runtime is None or not runtime.run.step else runtime.run.step
 
 
 def _print_line(message: str) -> None:

@@ -42,7 +42,8 @@ class Run:
             neighbours=lambda: communicator.world.neighbours,
             say=self.warn,
         )
-        self.choice = Choice(config.exchange, config.cache_directory)
+        alone = "" if ft.has_mpi() else "no MPI was found, so this is one rank"
+        self.choice = Choice(config.exchange, config.cache_directory, impossible=alone)
         self.store: checkpoints.Store | None = None
         self.saved: checkpoints.Snapshot | None = None
         self._started = time.time()

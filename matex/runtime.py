@@ -51,6 +51,8 @@ class Runtime:
     def start(self) -> None:
         """Attach to Keras; collective."""
         keras_hooks.attach(self)
+        if strange := keras_hooks.untested():
+            self.run.say(strange)
         self.run.start()
 
     def finish(self, reason: str | None = None) -> None:

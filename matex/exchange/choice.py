@@ -39,13 +39,14 @@ class Choice:
     Args:
         kind: auto, native or host.
         cache: the user's own.
+        impossible: why the native exchange cannot be used here, if so.
     """
 
-    def __init__(self, kind: str, cache: Path) -> None:
+    def __init__(self, kind: str, cache: Path, *, impossible: str = "") -> None:
         self._made: weakref.WeakSet[NativeExchange] = weakref.WeakSet()
         self.library: Library | None = None
-        self.why = "asked for"
-        if kind != "host":
+        self.why = impossible or "asked for"
+        if kind != "host" and not impossible:
             try:
                 self.library = library(cache)
                 self.why = self.library.how

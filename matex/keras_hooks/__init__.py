@@ -1,6 +1,6 @@
 """Attaching to Keras: the only package that touches its private names."""
 
-from matex.keras_hooks.attach import TESTED, TrainerHooks, attach, verify
+from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
 from matex.keras_hooks.data import as_data, dataset_of, is_stream
 from matex.keras_hooks.models import (
     build,
@@ -25,7 +25,6 @@ from matex.keras_hooks.optimizers import (
 )
 
 __all__ = [
-    "TESTED",
     "TrainerHooks",
     "as_data",
     "attach",
@@ -46,6 +45,7 @@ __all__ = [
     "set_learning_rate",
     "start_at",
     "state_of",
+    "untested",
     "updates_made",
     "updating",
     "verify",

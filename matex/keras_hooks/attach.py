@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import keras
+import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.optimizers import base_optimizer
 
 from matex.errors import HooksError, NotShareable
 from matex.keras_hooks import optimizers
+from matex.versions import TESTED, outside
 
-__all__ = ["TESTED", "TrainerHooks", "attach", "verify"]
-
-TESTED = "Keras 3.15 on TensorFlow 2.21"
+__all__ = ["TrainerHooks", "attach", "untested", "verify"]
 
 _attached: TrainerHooks | None = None
 
@@ -89,6 +89,15 @@ def verify(model_class: type) -> None:
             f"Keras {keras.__version__} feeds fit in a way that matex does not know; "
             f"tested with {TESTED}"
         )
+
+
+def untested() -> str:
+    """What of the installed Keras and TensorFlow no test has seen, in a line; "" if none. Local.
+
+    Their hooks took, or :func:`attach` would have raised.
+    """
+    strange = outside(keras=keras.__version__, tensorflow=tf.__version__)
+    return f"{strange} is outside of what matex is tested with: {TESTED}" if strange else ""
 
 
 class _NoLegacyKeras:

@@ -109,6 +109,9 @@ def test_one_rank_that_fails_to_import_is_a_rank_lost(tmp_path: Path) -> None:
     assert outcome.status == 0
     assert outcome.summary["world_size_end"] == 2
     assert "there_is_no_such_module" in (outcome.report / "rank-0001.log").read_text()
+    last = outcome.stderr.strip().splitlines()[-1]
+    assert last.startswith("matex: went on without rank 1: ModuleNotFoundError: ")
+    assert last.endswith("rank-0001.log")
 
 
 def test_a_batch_larger_than_the_data(tmp_path: Path) -> None:

@@ -25,6 +25,21 @@ def arrays(path: Path) -> list[np.ndarray]:
     return found
 
 
+def board(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """TensorBoard's curves, "train/epoch_loss" and so on, as (epoch, value) in order of epochs."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    from tensorboard.util.tensor_util import make_ndarray
+
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for path in (folder / "board").rglob("events*"):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                if value.tag.startswith("epoch_"):
+                    curve = curves.setdefault(f"{path.parent.name}/{value.tag}", [])
+                    curve.append((event.step, float(make_ndarray(value.tensor))))
+    return {name: sorted(points) for name, points in curves.items()}
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What plain Keras leaves after two epochs, and a second run that goes on."""
@@ -57,7 +72,13 @@ def test_files_and_decisions_are_those_of_one_process(alone: Path, tmp_path: Pat
     for name in (f"each-{epoch}.weights.h5" for epoch in range(1, 6)):
         for a, b in zip(arrays(tmp_path / name), arrays(alone / name), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-    assert any((tmp_path / "board").rglob("events*")) == any((alone / "board").rglob("events*"))
+    pytest.importorskip("tensorboard")
+    mine_on_board, theirs_on_board = board(tmp_path), board(alone)
+    assert {"train/epoch_loss", "validation/epoch_accuracy"} <= set(theirs_on_board)
+    for curve, points in theirs_on_board.items():
+        written_once = [(epoch, pytest.approx(value, rel=1e-4)) for epoch, value in points[:5]]
+        assert mine_on_board[curve][:5] == written_once, curve
+        assert len(mine_on_board[curve]) == len(points)
 
 
 def test_the_best_model_outlives_the_leader(alone: Path, tmp_path: Path) -> None:

@@ -50,6 +50,12 @@ def test_under_mpiexec(ranks: int, tmp_path: Path) -> None:
     assert summary["world_size_end"] == ranks
     assert summary["samples_used"] == 600
     assert done.returncode == 0
+    lines = (tmp_path / "report" / "events.jsonl").read_text().splitlines()
+    taken = [event for event in map(json.loads, lines) if event["event"] == "devices"]
+    kept_on = [core for event in taken for core in event["cores"]]
+    assert len(taken) == ranks
+    assert len(kept_on) == len(set(kept_on))
+    assert all(1 <= event["threads"] <= len(os.sched_getaffinity(0)) for event in taken)
 
 
 def test_without_a_launcher_it_is_one_rank(tmp_path: Path) -> None:
@@ -59,6 +65,27 @@ def test_without_a_launcher_it_is_one_rank(tmp_path: Path) -> None:
     done = execute([sys.executable, script], directory=tmp_path, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "rank 0 of 1\nFalse" in done.stdout  # nothing of MPI is left in /dev/shm
+
+
+def test_without_any_mpi_it_is_one_rank_that_saves_and_reports(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        SCRIPT.format(end="").replace("matex.init(seed=3)", "assert matex.size() == 1")
+    )
+    options = ["--seed", "3", "--report", tmp_path / "report", "--checkpoint", tmp_path / "saved"]
+    command = [sys.executable, "-m", "matex", *options, script]
+    missing = {"MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
+    done = execute(command, directory=tmp_path, **missing)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("no MPI was found, so this is one rank") == 1
+    summary = json.loads((tmp_path / "report" / "summary.json").read_text())
+    assert (summary["status"], summary["world_size_end"]) == ("finished", 1)
+    assert summary["samples_used"] == 600
+    assert list((tmp_path / "saved").glob("step-*.h5"))
+    script.write_text("raise RuntimeError('a bug')")
+    failed = execute(command, directory=tmp_path, **missing)
+    assert failed.returncode == 1
+    assert failed.stderr.strip().endswith("RuntimeError: a bug")
 
 
 def test_a_rank_that_exits_in_error_is_left_behind(tmp_path: Path) -> None:

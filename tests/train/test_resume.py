@@ -30,7 +30,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert outcome.status == 1
     assert outcome.summary["status"] == "failed"
-    assert "all ranks died" in outcome.stderr
+    assert "the last ranks were killed without a word" in outcome.stderr
     return saved
 
 

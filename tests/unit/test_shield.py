@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -28,9 +29,9 @@ ft.shield(farewell)
 """
 
 
-def end(program: str) -> subprocess.CompletedProcess[str]:
+def end(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", PREAMBLE + program],
+        [sys.executable, "-c", PREAMBLE + program], env={**os.environ, **environment},
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 
@@ -94,11 +95,17 @@ ABNORMAL = {
 @pytest.mark.parametrize("how", ABNORMAL)
 def test_an_abnormal_end_is_a_kill_with_a_reason(how: str) -> None:
     program, reason, said = ABNORMAL[how]
-    done = end(program)
+    done = end(program, PMIX_RANK="0")  # as a launcher's processes have it
     assert done.returncode == -signal.SIGKILL
     assert "farewell" not in done.stdout
     assert f"died: {reason}\n" in done.stdout
     assert said in done.stderr
+
+
+def test_without_peers_an_abnormal_end_is_an_ordinary_failure() -> None:
+    done = end(ABNORMAL["an exception"][0])
+    assert done.returncode == 1
+    assert "died: ValueError: two\n" in done.stdout
 
 
 def test_what_was_printed_last_is_not_lost() -> None:

@@ -74,7 +74,7 @@ print("alive", flush=True)
 
 def watched(what: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, what],
+        [sys.executable, "-c", PROGRAM, what], env={**os.environ, "PMIX_RANK": "0"},
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 

@@ -1,0 +1,75 @@
+"""Programs that take turns on one machine, so that what disturbs one disturbs all alike.
+
+Each does its part once for every file ``<who>-<round>.go`` that appears in a folder, and leaves
+the figure it measured in ``<who>-<round>.done``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+LIMIT_S = 300
+
+# What gives a program one thread for TensorFlow.
+ONE_THREAD = {
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+}
+
+
+def wait_for_turns(folder: Path, who: str, rounds: int, part: Callable[[], float]) -> None:
+    """In a program that takes turns: do *part* in each round. Of several ranks rank 0 tells."""
+    leads = os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0"
+    for number in range(rounds):
+        await_file(folder / f"{who}-{number}.go")
+        figure = part()
+        if leads:
+            aside = folder / f"{who}-{number}.aside"
+            aside.write_text(str(figure))
+            aside.rename(folder / f"{who}-{number}.done")
+
+
+def take_turns(
+    commands: Mapping[str, tuple[Sequence[str], Mapping[str, str]]],
+    *,
+    rounds: int,
+    folder: Path,
+    on_one_core: str,
+) -> dict[str, list[float]]:
+    """Start all commands and let them take turns; the figures of each, a round each.
+
+    Args:
+        commands: by name, each with its environment.
+        on_one_core: the name of the one that is kept on a core.
+    """
+    figures: dict[str, list[float]] = {who: [] for who in commands}
+    running = {
+        who: subprocess.Popen(list(command), env=environment, stdout=subprocess.DEVNULL)
+        for who, (command, environment) in commands.items()
+    }
+    os.sched_setaffinity(running[on_one_core].pid, sorted(os.sched_getaffinity(0))[:1])
+    try:
+        for number in range(rounds):
+            for who, measured in figures.items():
+                (folder / f"{who}-{number}.go").touch()
+                await_file(folder / f"{who}-{number}.done")
+                measured.append(float((folder / f"{who}-{number}.done").read_text()))
+    finally:
+        for process in running.values():
+            process.terminate()
+            process.wait()
+    return figures
+
+
+def await_file(path: Path) -> None:
+    limit = time.monotonic() + LIMIT_S
+    while not path.exists():
+        if time.monotonic() > limit:
+            raise SystemExit(f"{path.name} did not come within {LIMIT_S} s")
+        time.sleep(0.002)

@@ -1,0 +1,46 @@
+"""What ft needs of mpi4py, for a process that has neither an MPI nor peers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["ALONE"]
+
+
+class _Error(Exception):
+    """Is never raised: nothing fails among one."""
+
+
+class _World:
+    """COMM_WORLD of one rank: what it sends is what it gets."""
+
+    def Get_rank(self) -> int:
+        return 0
+
+    def Get_size(self) -> int:
+        return 1
+
+    def Barrier(self) -> None:
+        """Everybody is here."""
+
+    def Bcast(self, buffer: np.ndarray, root: int = 0) -> None:
+        """Everybody has it."""
+
+    def Allreduce(self, send: np.ndarray, recv: np.ndarray, op: object = None) -> None:
+        np.copyto(recv, send)
+
+    def Allgather(self, send: np.ndarray, recv: np.ndarray) -> None:
+        recv[0] = send
+
+
+class _Alone:
+    """Stands for the module ``mpi4py.MPI``."""
+
+    Exception = _Error
+    COMM_WORLD = _World()
+    MIN = "min"
+    UNDEFINED = ERR_UNKNOWN = ERR_PROC_FAILED = -1  # so there is no ULFM
+    ERR_BUFFER = ERR_COUNT = ERR_TYPE = ERR_OP = ERR_ARG = -2
+
+
+ALONE = _Alone()

@@ -1,0 +1,38 @@
+"""Who started this process, and with how many others: pure functions of its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["Started", "started_by"]
+
+
+class Started(NamedTuple):
+    """A launcher's *name*, and of how many processes this is one; 0 where it does not say."""
+
+    launcher: str
+    processes: int
+
+
+# A variable that only this launcher's processes have, and where their number is. The inner
+# one comes first: an mpiexec inside a step of Slurm has both.
+_LAUNCHERS = (
+    ("Open MPI's mpiexec", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MPICH's mpiexec", "PMI_RANK", "PMI_SIZE"),
+    ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS"),
+    ("a PMIx launcher", "PMIX_RANK", ""),
+)
+
+
+def started_by(environment: Mapping[str, str]) -> Started | None:
+    """The launcher of the process with this *environment*; None where a user started it.
+
+    The script of a Slurm batch job is not a step of it: it runs once, whatever the
+    number of tasks that the job was given.
+    """
+    for name, mark, size in _LAUNCHERS:
+        if mark in environment:
+            text = environment.get(size, "")
+            return Started(name, int(text) if text.isdecimal() else 0)
+    return None

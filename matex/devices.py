@@ -1,0 +1,153 @@
+"""Which cores and which GPU of its host a rank takes: first the decisions, then their effect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ft
+from matex.errors import InputError
+
+__all__ = [
+    "Cores",
+    "Gpu",
+    "Neighbour",
+    "choose_cores",
+    "choose_gpu",
+    "neighbours",
+    "take_cores",
+    "take_gpu",
+]
+
+_MOST_CORES = 4096
+_DIGEST = 8  # bytes
+
+
+class Neighbour(NamedTuple):
+    """A rank of this host, and what it may use there; equal *gpus* mean the same ones."""
+
+    rank: int
+    cores: frozenset[int]
+    gpus: bytes
+
+
+class Cores(NamedTuple):
+    """How many threads a rank gets, and the cores it is kept on; none: all that it may use."""
+
+    threads: int
+    kept_on: tuple[int, ...] = ()
+
+
+class Gpu(NamedTuple):
+    """Which of the GPUs that a rank may use is its own, None without any; what to say of it."""
+
+    number: int | None
+    note: str = ""
+
+
+def choose_cores(host: Sequence[Neighbour], rank: int, *, threads: int = 0) -> Cores:
+    """The share of *rank* in the cores of its *host*. Pure.
+
+    More threads than cores only get in the way. Ranks that fill the same cores
+    exactly are each kept on their own; those that a launcher has bound already share
+    with whom they overlap.
+
+    Args:
+        threads: what was asked for; 0: the rank's share.
+    """
+    mine = next(neighbour.cores for neighbour in host if neighbour.rank == rank)
+    sharing = [neighbour for neighbour in host if neighbour.cores & mine]
+    threads = threads or max(1, len(mine) // len(sharing))
+    alike = all(neighbour.cores == mine for neighbour in sharing)
+    if len(sharing) == 1 or not alike or threads * len(sharing) != len(mine):
+        return Cores(threads)
+    first = [neighbour.rank for neighbour in sharing].index(rank) * threads
+    return Cores(threads, tuple(sorted(mine)[first : first + threads]))
+
+
+def choose_gpu(gpus: int, host: Sequence[Neighbour], rank: int) -> Gpu:
+    """Which of the *gpus* that *rank* sees on its *host* it takes. Pure.
+
+    Ranks that see the same ones take turns; a launcher may have given each its own.
+    """
+    if gpus == 0:
+        return Gpu(None)
+    seen = next(neighbour.gpus for neighbour in host if neighbour.rank == rank)
+    sharing = [neighbour.rank for neighbour in host if neighbour.gpus == seen]
+    note = ""
+    if len(sharing) > gpus:
+        note = (
+            f"{len(sharing)} ranks of a host share its {gpus} GPU{'s' * (gpus > 1)}: "
+            "a rank for each is faster"
+        )
+    elif len(sharing) < gpus:
+        note = (
+            f"{gpus - len(sharing)} of a host's {gpus} GPUs stay idle: "
+            "a rank uses one, so start as many ranks"
+        )
+    return Gpu(sharing.index(rank) % gpus, note)
+
+
+def neighbours(communicator: ft.Communicator, visible_gpus: str) -> list[Neighbour]:
+    """The ranks of this host, this one among them, in their order; collective.
+
+    Args:
+        visible_gpus: what the environment says of the GPUs that this process may use.
+    """
+    cores = np.zeros(_MOST_CORES, np.uint8)
+    cores[sorted(os.sched_getaffinity(0))] = 1
+    gpus = np.frombuffer(blake2b(visible_gpus.encode(), digest_size=_DIGEST).digest(), np.uint8)
+    gathered = communicator.allgather(np.concatenate([np.packbits(cores), gpus]))
+    world = communicator.world
+    here = {member.rank for member in (world.me, *world.neighbours)}
+    return [
+        Neighbour(
+            rank,
+            frozenset(np.flatnonzero(np.unpackbits(row[:-_DIGEST])).tolist()),
+            row[-_DIGEST:].tobytes(),
+        )
+        for rank, row in zip(gathered.ranks, gathered.rows, strict=True)
+        if rank in here
+    ]
+
+
+def take_cores(chosen: Cores, *, asked_for: bool) -> None:
+    """Keep this process on its cores and give libraries its number of threads. Local.
+
+    To be called before TensorFlow makes its threads. What the user's environment
+    says of threads counts, unless they were *asked_for* as an option.
+    """
+    if chosen.kept_on:
+        os.sched_setaffinity(0, chosen.kept_on)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
+        if asked_for:
+            os.environ[name] = str(chosen.threads)
+        else:
+            os.environ.setdefault(name, str(chosen.threads))
+    os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
+
+
+def take_gpu(chosen: Gpu, config: Any) -> None:
+    """Let TensorFlow see no other GPU, and take of its memory only what it needs. Local.
+
+    Args:
+        config: ``tf.config``.
+
+    Raises:
+        InputError: TensorFlow has begun to use its devices.
+    """
+    if chosen.number is None:
+        return
+    gpu = config.list_physical_devices("GPU")[chosen.number]
+    try:
+        config.set_visible_devices(gpu, "GPU")
+        config.experimental.set_memory_growth(gpu, True)
+    except RuntimeError as error:
+        raise InputError(
+            "each rank takes its own GPU before TensorFlow uses one: "
+            f"call matex.init() first in the script. Received: {error}"
+        ) from None

@@ -1,0 +1,61 @@
+"""However a run fails, the last line on the terminal says which rank failed, where and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.train.runs import matex_run
+
+BODIES = {
+    "syntax": ("def broken(:\n", "SyntaxError: invalid syntax"),
+    "segfault": ("import ctypes\nctypes.string_at(0)\n", "Segmentation fault"),
+    "exit": ("import os\nos._exit(3)\n", "os._exit with status 3"),
+}
+
+ONE_AFTER_ANOTHER = """
+import keras, matex, numpy as np
+
+class Fails(keras.callbacks.Callback):
+    on_every_rank = True
+
+    def on_train_batch_end(self, batch, logs=None):
+        if (batch, matex.rank()) == (3, 0):
+            raise ValueError("first")
+        if (batch, matex.rank()) == (8, 1):
+            raise KeyError("later")
+
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(np.zeros((64, 2)), np.zeros((64, 1)), batch_size=4, verbose=0, callbacks=[Fails()])
+"""
+
+
+@pytest.mark.parametrize("how", BODIES)
+def test_all_ranks_end(how: str, tmp_path: Path) -> None:
+    body, reason = BODIES[how]
+    script = tmp_path / "script.py"
+    script.write_text(body)
+    outcome = matex_run(tmp_path, script, ranks=2)
+    assert outcome.status == 1
+    *before, last = outcome.stderr.strip().splitlines()
+    assert last.startswith("matex: failed: rank ")
+    assert reason in last
+    log = Path(last.rpartition("; see ")[2])
+    assert log.parent == outcome.report
+    assert log.exists()
+    assert outcome.summary["reason"] in last
+    if how == "segfault":  # what only the log had is shown above it
+        assert any("script.py" in line and "line 2" in line for line in before)
+
+
+def test_the_last_error_is_the_cause_where_the_others_survived_the_first(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(ONE_AFTER_ANOTHER)
+    outcome = matex_run(tmp_path, script, ranks=2)
+    assert outcome.status == 1
+    *_, warning, last = outcome.stderr.strip().splitlines()
+    assert warning.startswith("matex: went on without rank 0 at step 4: ValueError: first; see ")
+    assert last.startswith("matex: failed: rank 1 at step 9: KeyError: 'later'; see ")
+    assert last.endswith("rank-0001.log")

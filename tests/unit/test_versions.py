@@ -1,0 +1,57 @@
+"""The range of Keras and TensorFlow that is tested, and what lies outside of it."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matex.versions import KERAS, TENSORFLOW, TESTED, outside
+
+
+@pytest.fixture
+def keras_matrix(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script ci/keras_matrix.py."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "ci"))
+    return importlib.import_module("keras_matrix")
+
+
+@pytest.mark.parametrize(
+    ("keras", "tensorflow", "expected"),
+    [
+        ("3.12.0", "2.20.0", ""),
+        ("3.15.9", "2.21.0", ""),
+        ("3.15.0.dev20261101", "2.21.0-rc1", ""),
+        ("3.11.3", "2.21.0", "Keras 3.11.3"),
+        ("3.16.0", "2.21.0", "Keras 3.16.0"),
+        ("4.0", "2.19.1", "Keras 4.0 and TensorFlow 2.19.1"),
+        ("3.9.2", "2.100.0", "Keras 3.9.2 and TensorFlow 2.100.0"),
+    ],
+)
+def test_a_release_that_no_test_has_seen_is_named(
+    keras: str, tensorflow: str, expected: str
+) -> None:
+    assert outside(keras=keras, tensorflow=tensorflow) == expected
+
+
+def test_the_matrix_tries_both_ends_of_what_is_said_to_be_tested(keras_matrix: Any) -> None:
+    releases = [pair.keras.rpartition(".")[0] for pair in keras_matrix.PAIRS]
+    assert (releases[0], releases[-1]) == KERAS
+    assert {p.tensorflow.rpartition(".")[0] for p in keras_matrix.PAIRS} == set(TENSORFLOW)
+    assert all(version in TESTED for version in (*KERAS, *TENSORFLOW))
+
+
+def test_a_pair_of_the_matrix_decides_what_the_constraints_do_not(keras_matrix: Any) -> None:
+    text = "# all\nkeras==3.15.1 ; python_version > '3'\nnumpy==2.4.6\ntensorflow-cpu==2.21.0\n"
+    assert keras_matrix.constraints(text) == "# all\nnumpy==2.4.6\n"
+
+
+def test_the_table_names_what_failed(keras_matrix: Any) -> None:
+    good = keras_matrix.Outcome(keras_matrix.PAIRS[0], passed=5, seconds=61.2)
+    bad = keras_matrix.Outcome(keras_matrix.PAIRS[1], 4, ("ways::gan",), 1, 70, "1 tests failed")
+    lines = keras_matrix.table([good, bad]).splitlines()
+    assert lines[1].split() == ["3.12.4", "2.21.0", "5", "0", "0", "61", "ok"]
+    assert lines[2].endswith("1 tests failed")
+    assert lines[3].strip() == "ways::gan"
