@@ -1,12 +1,14 @@
 #!/bin/bash
 # Many nodes. Start with: sbatch --nodes=16 examples/slurm/many_nodes.sh
-# When a process dies the others go on; --no-kill keeps the job when a node is lost.
+# When a process dies the others go on. When a node is lost Slurm queues the job again, under the
+# same number, and it continues from the newest checkpoint.
 #SBATCH --job-name=images
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=8
 #SBATCH --time=12:00:00
-#SBATCH --no-kill
+#SBATCH --requeue
+#SBATCH --open-mode=append
 set -eu
 source "${VENV:-.venv}/bin/activate"
 
