@@ -27,7 +27,8 @@ from matex.errors import (
     TrainingError,
     Unsupported,
 )
-from matex.horovod import DistributedGradientTape, DistributedOptimizer, advice
+from matex.horovod import DistributedGradientTape, DistributedOptimizer
+from matex.horovod import advice as _advice
 
 __all__ = [
     "DataError",
@@ -78,7 +79,7 @@ def init(**options: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(advice(__name__, name))
+    raise AttributeError(_advice(__name__, name))
 
 
 def is_initialized() -> bool:
