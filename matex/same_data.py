@@ -52,7 +52,7 @@ def check_same_validation(communicator: ft.Communicator, validation_data: Any) -
     """The same of the ``validation_data`` of fit, before its first epoch; collective."""
     if validation_data is not None:
         given = validation_data if isinstance(validation_data, tuple | list) else [validation_data]
-        check_same_data(communicator, given[0], rows_of(*given), "validation_data")
+        check_same_data(communicator, given[0], rows_of(*given[:3]), "validation_data")
 
 
 def _shard_of(x: Any) -> tuple[int, int]:
