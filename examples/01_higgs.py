@@ -7,37 +7,11 @@ x_train, y_train, x_test, y_test (quicker to read). Without --data it simulates 
 """
 
 import argparse
-import math
 from pathlib import Path
-from typing import NoReturn
 
 import higgs_data
 import higgs_simulation
-
-
-class Parser(argparse.ArgumentParser):
-    """Answers bad input with one line and exit status 2."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-def count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"wants a whole number of at least 1. Received: {text}.")
-    return int(text)
-
-
-def seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"wants a whole number below 2^32. Received: {text}.")
-    return int(text)
-
-
-def positive_number(text: str) -> float:
-    if not 0 < float(text) < math.inf:
-        raise argparse.ArgumentTypeError(f"wants a number above 0. Received: {text}.")
-    return float(text)
+from options import Parser, count, positive_number, seed
 
 
 def arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:

@@ -27,9 +27,13 @@ from matex.errors import (
     TrainingError,
     Unsupported,
 )
+from matex.horovod import DistributedGradientTape, DistributedOptimizer
+from matex.horovod import advice as _advice
 
 __all__ = [
     "DataError",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
     "HooksError",
     "InputError",
     "MatexError",
@@ -72,6 +76,10 @@ def init(**options: Any) -> None:
 
     if process.runtime is None:
         process.meet(Config.from_environment(**options)).start()
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(_advice(__name__, name))
 
 
 def is_initialized() -> bool:

@@ -14,9 +14,14 @@ from typing import Any
 
 import keras
 
-from matex import keras_hooks
+from matex import horovod, keras_hooks
 
 __all__ = ["EverySide", "OnLeader", "share_out"]
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(horovod.advice(__name__, name))
+
 
 # What a callback inside Keras must be to run on every rank: it decides, and writes nothing.
 _DECIDING = (

@@ -8,10 +8,12 @@ import numpy as np
 
 from matex import keras_hooks, state
 from matex.agreement import check_alike, check_hashes
+from matex.data import Batches
 from matex.errors import HooksError, InputError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
 from matex.redundant import Averaging
 from matex.run import Run
+from matex.same_data import check_same_data, check_same_validation
 from matex.saving import write_checkpoint
 from matex.source import Rows, Source
 from matex.stream import Stream
@@ -75,8 +77,11 @@ class Fit:
         keras_hooks.verify(type(self._model))
         keras_hooks.refuse(self._model)
         make_feed = once(make_feed)
+        batches = rows_of(**given)
+        check_same_data(self._run.communicator, given["x"], batches, "fit")
+        check_same_validation(self._run.communicator, self._arguments["validation_data"])
         try:
-            self._training = self._begin_shared(make_feed, given)
+            self._training = self._begin_shared(make_feed, given, batches)
         except NotShareable as reason:
             self._begin_whole(reason)
             return make_feed(given["x"])
@@ -89,10 +94,12 @@ class Fit:
         run.say(f"every rank computes the whole batch, exact but no faster: {reason}{kept}")
         run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
 
-    def _begin_shared(self, make_feed: MakeFeed, given: dict[str, Any]) -> Training:
+    def _begin_shared(
+        self, make_feed: MakeFeed, given: dict[str, Any], batches: Batches | None
+    ) -> Training:
         run, model = self._run, self._model
         keras_hooks.refuse_to_cut(model)
-        source = self._source(make_feed, given)
+        source = self._source(make_feed, given, batches)
         keras_hooks.build(model, source.as_data(source.signature))
         traced = self._traced_before(source) or (Training.new_step(model, source), None)
         batch_size = given["batch_size"] or BATCH_SIZE
@@ -135,8 +142,9 @@ class Fit:
             traced=traced,
         )
 
-    def _source(self, make_feed: MakeFeed, given: dict[str, Any]) -> Source:
-        batches = rows_of(**given)
+    def _source(
+        self, make_feed: MakeFeed, given: dict[str, Any], batches: Batches | None
+    ) -> Source:
         if batches is None:
             return stream_of(self._run, make_feed, given)
         batch_size = given["batch_size"] or BATCH_SIZE

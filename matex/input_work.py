@@ -23,8 +23,8 @@ _PASSING_ON = ("_PrefetchDataset", "_OptionsDataset")
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 _MAPS = ("_MapDataset", "_ParallelMapDataset")
 
-# State that is only read, and the same for every element.
-_READING = ("ReadVariableOp", "VarHandleOp", "LookupTableFindV2", "LookupTableSizeV2")
+# State that is only read, and the same for every element; or none: an assertion changes nothing.
+_READING = ("ReadVariableOp", "VarHandleOp", "LookupTableFindV2", "LookupTableSizeV2", "Assert")
 
 
 class Pipeline(NamedTuple):

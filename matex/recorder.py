@@ -42,8 +42,11 @@ class Recorder:
 
         def apply(grads: Sequence[Any], trainable_variables: Any = None) -> None:
             self._calls += 1
-            self._gradients = [_dense(g) for g in grads]
             self._variables = None if trainable_variables is None else list(trainable_variables)
+            self._gradients = [
+                None if g is None else _dense(g, v)
+                for g, v in zip(grads, self._changed, strict=True)
+            ]
 
         def scaled_loss(loss: Any) -> Any:
             self.scaled = True
@@ -69,14 +72,18 @@ class Recorder:
     @property
     def names(self) -> list[str]:
         """Names of the variables that :attr:`gradients` belong to."""
-        variables = self._variables
-        if variables is None:
-            variables = list(self._optimizer.trainable_variables)
         return [
             getattr(v, "path", v.name)
-            for v, g in zip(variables, self._gradients, strict=True)
+            for v, g in zip(self._changed, self._gradients, strict=True)
             if g is not None
         ]
+
+    @property
+    def _changed(self) -> list[Any]:
+        """The variables that the optimizer was called for."""
+        if self._variables is None:
+            return list(self._optimizer.trainable_variables)
+        return self._variables
 
     def apply(self, gradients: Sequence[Any]) -> None:
         """Hand the optimizer what it was denied: *gradients* as in :attr:`gradients`."""
@@ -85,7 +92,8 @@ class Recorder:
         self._optimizer.apply(complete, self._variables)
 
 
-def _dense(gradient: Any) -> Any:
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.convert_to_tensor(gradient)
-    return gradient
+def _dense(gradient: Any, variable: Any) -> Any:
+    """A tensor of the variable's shape, which a graph may have lost (LSTM on free lengths)."""
+    dense = tf.convert_to_tensor(gradient)
+    dense.set_shape(variable.shape)
+    return dense

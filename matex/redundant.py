@@ -27,6 +27,8 @@ _TOLERANCE = 1e-5
 
 _BLOCK = 1 << 16
 
+_MEAN = "_matex_mean"  # attribute of a gradient that is the ranks' mean
+
 _TAIL = 5  # square, not finite, stop, learning rate, one
 
 
@@ -46,12 +48,19 @@ class Averaging:
         self.stop_agreed = False
         self.error: TrainingError | None = None
 
-    def average(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
+    def average(self, optimizer: Any | None, gradients: list[Any]) -> list[Any]:
         """The ranks' mean of each gradient, None where there is none; collective when it runs.
+
+        Gradients that are such means already are given back, and nothing is exchanged.
+
+        Args:
+            optimizer: whose learning rate the ranks take from the leader; None for a tape.
 
         Raises:
             TrainingError: the ranks did not compute the same; on all of them.
         """
+        if all(g is None or hasattr(g, _MEAN) for g in gradients):
+            return gradients
         rate = keras_hooks.learning_rate_variable(optimizer)
         dense = [tf.convert_to_tensor(g) for g in gradients if g is not None]
         wide = any(g.dtype == tf.float64 for g in dense)
@@ -125,8 +134,9 @@ class Averaging:
             if abs(excess) > _TOLERANCE * float(total[-5]) / count + 1e-30:
                 self.error = TrainingError(
                     "outside of fit's shared steps every rank must compute the same. Received: "
-                    "gradients that differ; seed every random generator of the script and its "
-                    "input, and train on the same data on all ranks"
+                    "gradients that differ; give all ranks the same whole data, so delete what "
+                    "shards them by rank, such as dataset.shard(size, rank), and seed every "
+                    "random generator of the script and its input"
                 )
         if self.error is not None:
             raise self.error
@@ -135,7 +145,9 @@ class Averaging:
 def _like(mean: Any, gradient: Any) -> Any:
     if not tf.executing_eagerly():
         mean.set_shape(gradient.shape)
-    return tf.cast(mean, gradient.dtype)
+    mean = tf.cast(mean, gradient.dtype)
+    setattr(mean, _MEAN, True)
+    return mean
 
 
 def _square(vector: np.ndarray) -> float:

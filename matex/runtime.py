@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from matex import keras_hooks, state
 from matex.agreement import check_equal
@@ -188,12 +189,28 @@ class Runtime:
                 "one that runs on the leader; give its class the attribute on_every_rank = True"
             )
         if not self._context:
-            self.run.say_once(
-                "a loop of one's own runs whole on every rank, exact but no faster; "
-                "fit and train_on_batch share the work"
-            )
+            self._tell_own_loop()
             self._trained.setdefault(id(optimizer), lambda: keras_hooks.state_of(optimizer))
         return self.averaging.average(optimizer, gradients)
+
+    def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
+        """What a distributed tape gives for *gradients* of *sources*; collective in own loops.
+
+        Under fit and train_on_batch the optimizer sees to it.
+        """
+        alone = self.run.communicator.initial_size == 1
+        if alone or self._context or keras_hooks.is_recording():
+            return gradients
+        variables = [s for s in sources if isinstance(s, keras.Variable | tf.Variable)]
+        self._tell_own_loop()
+        self._trained.setdefault(hash(tuple(map(id, variables))), lambda: variables)
+        return self.averaging.average(None, gradients)
+
+    def _tell_own_loop(self) -> None:
+        self.run.say_once(
+            "a loop of one's own runs whole on every rank, exact but no faster; "
+            "fit and train_on_batch share the work"
+        )
 
     def _remember(self, model: Any) -> None:
         """Its weights are part of what the ranks compare at the end."""

@@ -9,6 +9,7 @@ from matex.evaluation import SharedEvaluation
 from matex.feeding import BATCH_SIZE, MakeFeed, rows_of, stream_of
 from matex.prediction import SharedPrediction
 from matex.run import Run
+from matex.same_data import check_same_data
 from matex.source import Rows, Source
 from matex.stream_evaluation import StreamEvaluation
 
@@ -34,8 +35,9 @@ class Shares:
             NotShareable: every rank must evaluate all of it.
         """
         run = self._run
-        keras_hooks.refuse_to_cut(model)
         batches = rows_of(**{**given, "steps_per_epoch": None})
+        check_same_data(run.communicator, given["x"], batches, "evaluate")
+        keras_hooks.refuse_to_cut(model)
         if batches is None:
             return StreamEvaluation(
                 run.communicator,
@@ -65,6 +67,7 @@ class Shares:
         """
         run = self._run
         batches = rows_of(**given)
+        check_same_data(run.communicator, given["x"], batches, "predict")
         source: Source
         if batches is None:
             source = stream_of(run, feed, given)

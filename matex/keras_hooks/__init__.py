@@ -15,6 +15,7 @@ from matex.keras_hooks.models import (
     start_at,
 )
 from matex.keras_hooks.optimizers import (
+    is_recording,
     learning_rate_variable,
     recording,
     scales_loss,
@@ -34,6 +35,7 @@ __all__ = [
     "first_epoch",
     "follow_backup",
     "is_precise",
+    "is_recording",
     "is_stream",
     "learning_rate_variable",
     "mean_losses_only",
