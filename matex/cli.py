@@ -10,13 +10,13 @@ from typing import NoReturn
 
 import ft
 import matex
-from matex import data_cli
+from matex import data_cli, faults_cli
 from matex.config import EXCHANGES, Config, batch_job
 from matex.errors import InputError
 
 __all__ = ["main"]
 
-_COMMANDS = ("run", "data", "doctor", "build", "-h", "--help", "--version")
+_COMMANDS = ("run", "data", "faults", "doctor", "build", "-h", "--help", "--version")
 _USAGE_ERROR = 2
 
 
@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--dry-run", action="store_true", help="only print the mpiexec command")
     _add_rank_options(run)
     data_cli.add_commands(commands, _Parser)
+    faults_cli.add_commands(commands, _Parser)
     commands.add_parser("doctor", help="say what this machine has for matex")
     commands.add_parser(
         "build",
@@ -64,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.command == "data":
         return data_cli.run(arguments)
+    if arguments.command == "faults":
+        return faults_cli.run(arguments)
     if arguments.command != "run":
         from matex import doctor
 
@@ -76,9 +79,11 @@ def _run_texts() -> tuple[str, str]:
         "Run an unchanged Keras script on N ranks. batch_size in the script is the "
         "global batch: the result does not depend on N. Exit status 0 when training finished, "
         "1 when it failed.",
-        "FAULT is KIND:key=value,... with keys rank, step, at. Kinds: "
+        "FAULT is KIND:key=value,... with keys rank, at, and step, time (seconds) or event. "
+        "Kinds: "
         + "; ".join(f"{kind}: {text}" for kind, (text, _) in ft.KINDS.items())
-        + f". at is one of {', '.join(ft.PHASES)}. Example: kill:rank=2,step=40",
+        + f". at is one of {', '.join(ft.PHASES)}; event one of {', '.join(ft.EVENTS)}. "
+        "Example: kill:rank=2,step=40",
     )
 
 
@@ -97,6 +102,10 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, help="seeds Keras, NumPy and Python before the script (default: 0)")
     add(
         "--inject", action="append", metavar="FAULT", help="set off a fault; may be given again"
+    )  # fmt: skip
+    add(
+        "--inject-file", type=Path, metavar="PLAN.csv",
+        help="set off the faults of a plan (see matex faults)",
     )  # fmt: skip
     add(
         "--hang-timeout", type=float, metavar="SECONDS",
@@ -118,7 +127,7 @@ def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> C
         name: getattr(arguments, name)
         for name in (
             "report", "checkpoint", "checkpoint_every", "keep", "seed", "hang_timeout", "threads",
-            "exchange",
+            "exchange", "inject_file",
         )
         if getattr(arguments, name) is not None
     }  # fmt: skip
@@ -190,6 +199,7 @@ def _options(config: Config) -> list[str]:
         "hang_timeout",
         "threads",
         "exchange",
+        "inject_file",
     ):
         value = getattr(config, name)
         if value != getattr(default, name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import ft
 from matex.allocation import Allocation, allocation
 from matex.errors import InputError
 
-__all__ = ["EXCHANGES", "Config", "batch_job", "visible_gpus"]
+__all__ = ["EXCHANGES", "Config", "batch_job", "read_plan", "visible_gpus"]
 
 EXCHANGES = ("auto", "native", "host")
 
@@ -27,6 +28,7 @@ class Config:
         keep: how many checkpoints are kept.
         seed: seeds Keras, NumPy and Python before the script runs, alike on all ranks.
         inject: faults, as written on the command line.
+        inject_file: a CSV plan of further faults.
         hang_timeout: seconds without progress after which a rank ends itself.
         threads: TensorFlow threads of a rank; 0 divides the host's cores among its ranks.
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
@@ -40,6 +42,7 @@ class Config:
     keep: int = 3
     seed: int = 0
     inject: tuple[str, ...] = ()
+    inject_file: Path | None = None
     hang_timeout: float = 600.0
     threads: int = 0
     exchange: str = "auto"
@@ -59,10 +62,11 @@ class Config:
             )
         _ = self.faults
 
-    @property
+    @cached_property
     def faults(self) -> tuple[ft.Fault, ...]:
-        """The injected faults, parsed."""
-        return tuple(ft.parse_fault(text) for text in self.inject)
+        """The injected faults, parsed: the single ones, then those of the plan."""
+        single = tuple(ft.parse_fault(text) for text in self.inject)
+        return single + (() if self.inject_file is None else read_plan(self.inject_file))
 
     @property
     def cache_directory(self) -> Path:
@@ -85,6 +89,20 @@ class Config:
             raise InputError(f"options are {known}. Received: {', '.join(given)}") from None
 
 
+def read_plan(path: Path) -> tuple[ft.Fault, ...]:
+    """The fault plan in the CSV file *path*.
+
+    Raises:
+        InputError: it cannot be read.
+        ft.FaultSyntaxError: naming the line that is wrong.
+    """
+    try:
+        return ft.read_plan(path.read_text().splitlines(), name=str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InputError(f"a fault plan must be a CSV file. Received: {path}: {reason}") from None
+
+
 def batch_job() -> Allocation | None:
     """The allocation of the batch job that this process runs in, if it does."""
     return allocation(os.environ, lambda path: Path(path).read_text())
@@ -103,6 +121,7 @@ _KINDS: dict[str, Any] = {
     "keep": int,
     "seed": int,
     "inject": lambda text: tuple(text.split()),
+    "inject_file": Path,
     "hang_timeout": float,
     "threads": int,
     "exchange": str,

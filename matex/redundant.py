@@ -97,7 +97,7 @@ class Averaging:
 
     def _packed(self, gradients: list[np.ndarray], rate: np.ndarray) -> np.ndarray:
         flat = np.concatenate([part.reshape(-1) for part in gradients])
-        spoiled = self._run.faults.take_nan() or not np.isfinite(flat).all()
+        spoiled = bool(self._run.faults.take("nan")) or not np.isfinite(flat).all()
         square = 0.0 if spoiled else _square(flat)
         self._rate = float(rate)
         leads = self._run.communicator.world.is_leader

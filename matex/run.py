@@ -13,6 +13,7 @@ from matex.config import Config
 from matex.errors import InputError
 from matex.events import EventLog, write_json
 from matex.exchange import Choice, HostExchange, Layout
+from matex.fault_records import unfired
 from matex.summary import SUMMARY, Totals, summarize
 
 __all__ = ["Run"]
@@ -53,6 +54,7 @@ class Run:
         communicator.waiting = self.watchdog.waiting
         communicator.listeners.append(self._record_recovery)
         communicator.recovery_point = lambda: self.faults.at("recovery")
+        events.listener = self.faults.heard
 
     @property
     def step(self) -> int:
@@ -168,11 +170,11 @@ class Run:
 
     def _tell_unfired(self) -> None:
         """A fault that was planned and never set off must not pass for one survived."""
-        fired = {event["fault"] for event in self.events.all() if event["event"] == "fault"}
-        for fault in self.config.faults:
-            if fault.text not in fired:
-                self.events.write("fault-not-fired", fault=fault.text)
-                self.say(f"the injected fault {fault.text} never fired")
+        for fault, ranks in unfired(self.config.faults, self.events.all()):
+            self.events.write("fault-not-fired", fault=fault.text, ranks=ranks)
+            some = 0 < len(ranks) < len(fault.ranks)
+            where = f" on rank {', '.join(map(str, ranks))}" if some else ""
+            self.say(f"the injected fault {fault.text} never fired{where}")
 
     def step_done(self, *, samples: int, step_s: float, exchange_s: float) -> None:
         """Count a finished step; local."""
@@ -209,8 +211,8 @@ class Run:
             "fault",
             fault=fault.text,
             kind=fault.kind,
-            step=fault.step,
-            at=fault.at,
+            step=self.step if fault.step is None else fault.step,
+            at=fault.at or f"event {fault.event}",
             lethal=fault.lethal,
         )
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from matex.events import Event, fault_records, write_json
+from matex.events import Event, write_json
+from matex.fault_records import fault_records
 
 __all__ = ["SUMMARY", "Totals", "failed", "summarize"]
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import ft
 from matex import keras_hooks
+from matex.bitflips import flip
 from matex.blame import blame
 from matex.errors import NotShareable, TrainingError
 from matex.exchange import HostExchange, Layout, header_of
@@ -173,6 +174,8 @@ class Training:
     def _run_step(self, batch: GlobalBatch) -> dict[str, Any]:
         started = time.perf_counter()
         self._faults.at("compute")
+        for fault in self._faults.take("bitflip"):
+            flip(self._model, fault, step=self._faults.step)
         logs = self._make_step(batch)
         exchange = self._exchange
         assert exchange is not None

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from matex.events import Event, EventLog, fault_records, read_events, write_json
+from matex.events import Event, EventLog, read_events, write_json
+from matex.fault_records import fault_records
 
 
 def fault(time_s: float, rank: int, kind: str = "kill", **more: Any) -> Event:
