@@ -110,6 +110,22 @@ class Watchdog:
             self._waiting = False
             self._since = time.monotonic()
 
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Inside :meth:`waiting`: a stretch of this rank's own work, in which others wait for it.
+
+        Without it a rank that is stuck there would pass for one that waits, and all
+        would give up together.
+        """
+        before = self._waiting, self._working
+        self._waiting, self._working = False, True
+        self.progress()
+        try:
+            yield
+        finally:
+            self._waiting, self._working = before
+            self.progress()
+
     def _watch(self) -> None:
         stopped_since: dict[int, float] = {}
         interval = min(1.0, self._timeout_s / 4, self._stopped_after_s / 4)

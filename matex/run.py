@@ -53,7 +53,7 @@ class Run:
         self._awaiting_step = False
         communicator.waiting = self.watchdog.waiting
         communicator.listeners.append(self._record_recovery)
-        communicator.recovery_point = lambda: self.faults.at("recovery")
+        communicator.recovery_point = self._at_recovery
         events.listener = self.faults.heard
 
     @property
@@ -205,6 +205,10 @@ class Run:
         """One line for the user from this rank."""
         rank = self.communicator.world.rank
         print(f"matex: rank {rank}: {line}", file=sys.stderr, flush=True)
+
+    def _at_recovery(self) -> None:
+        with self.watchdog.busy():
+            self.faults.at("recovery")
 
     def _record_fault(self, fault: ft.Fault) -> None:
         self.events.write(

@@ -55,6 +55,11 @@ if sys.argv[1] == "stuck":
 elif sys.argv[1] == "waiting":
     with dog.waiting():
         wait(30)
+elif sys.argv[1] == "busy while it waits":
+    with dog.waiting():
+        wait(0.8)
+        with dog.busy():
+            wait(30)
 elif sys.argv[1] == "getting on":
     with dog.working():
         while time.monotonic() < started + 1.5:
@@ -80,7 +85,12 @@ def watched(what: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("what", "said"), [("stuck", "made no progress"), ("waiting", "waited in a collective")]
+    ("what", "said"),
+    [
+        ("stuck", "made no progress"),
+        ("waiting", "waited in a collective"),
+        ("busy while it waits", "made no progress"),
+    ],
 )
 def test_without_progress_the_process_ends_itself(what: str, said: str) -> None:
     done = watched(what)
