@@ -16,7 +16,7 @@ from matex.errors import InputError
 
 __all__ = ["main"]
 
-_COMMANDS = ("run", "data", "faults", "doctor", "build", "-h", "--help", "--version")
+_COMMANDS = ("run", "data", "faults", "report", "doctor", "build", "-h", "--help", "--version")
 _USAGE_ERROR = 2
 
 
@@ -55,6 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_rank_options(run)
     data_cli.add_commands(commands, _Parser)
     faults_cli.add_commands(commands, _Parser)
+    report = commands.add_parser(
+        "report",
+        help="draw what a run did",
+        description="Write report.html, which needs nothing beside it, and its pictures into the "
+        "report directory of a run.",
+    )
+    report.add_argument("directory", type=Path, metavar="DIR")
     commands.add_parser("doctor", help="say what this machine has for matex")
     commands.add_parser(
         "build",
@@ -67,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return data_cli.run(arguments)
     if arguments.command == "faults":
         return faults_cli.run(arguments)
+    if arguments.command == "report":
+        return _report(report, arguments.directory)
     if arguments.command != "run":
         from matex import doctor
 
@@ -185,6 +194,16 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         return launch(wanted)
     except InputError as error:
         parser.error(str(error))
+
+
+def _report(parser: argparse.ArgumentParser, directory: Path) -> int:
+    from matex.report import read_run, write_report
+
+    try:
+        print(write_report(read_run(directory)))
+    except InputError as error:
+        parser.error(str(error))
+    return 0
 
 
 def _options(config: Config) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Event", "EventLog", "read_events", "write_json"]
+__all__ = ["Event", "EventLog", "read_events", "write_json", "write_text"]
 
 Event = dict[str, Any]
 
@@ -58,10 +58,14 @@ def read_events(path: Path) -> list[Event]:
 
 def write_json(path: Path, content: Any) -> None:
     """Write *content* so that a reader sees the whole file or none."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_text(path: Path, content: str | bytes) -> None:
+    """Write *content* so that a reader sees the whole file or none."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("w") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
+    with aside.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)

@@ -19,14 +19,26 @@ _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> None:
     """Add ``faults`` with its actions to the subparsers *commands*."""
-    about = "Draw random fault plans for matex run --inject-file, and look at them."
-    parser = commands.add_parser("faults", help="draw and show fault plans", description=about)
+    about = "Draw random fault plans for matex run --inject-file, and compare what they did."
+    parser = commands.add_parser(
+        "faults", help="draw and show fault plans, compare runs", description=about
+    )
     actions = parser.add_subparsers(dest="action", required=True, parser_class=parser_class)
     _add_sample(actions)
     show = actions.add_parser("show", help="say what a plan holds")
     show.add_argument("plan", type=Path, metavar="PLAN.csv")
     show.add_argument("--ranks", type=int, metavar="N", help="check that it fits N ranks")
     show.set_defaults(parser=show)
+
+    compared = actions.add_parser(
+        "compare",
+        help="two runs side by side",
+        description="Compare the report directories of two runs, say of one without faults (A) "
+        "and of its twin with them (B): losses, metrics, samples, time lost.",
+    )
+    compared.add_argument("a", type=Path, metavar="A")
+    compared.add_argument("b", type=Path, metavar="B")
+    compared.set_defaults(parser=compared)
 
 
 def _add_sample(actions: Any) -> None:
@@ -68,7 +80,7 @@ def _add_sample(actions: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the action that was parsed; its exit status. Bad input ends it with one line."""
-    action = {"sample": _sample, "show": _show}[arguments.action]
+    action = {"sample": _sample, "show": _show, "compare": _compare}[arguments.action]
     try:
         action(arguments)
     except (InputError, ft.UsageError) as error:
@@ -137,6 +149,17 @@ def _show(arguments: argparse.Namespace) -> None:
     if len(times) > 1:
         between = (times[-1] - times[0]) / (len(times) - 1)
         print(f"first after {_span(times[0])}, then one in {_span(between)} on average")
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from matex.comparison import compare
+    from matex.report import read_run
+
+    rows = compare(read_run(arguments.a), read_run(arguments.b))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for what, *values in rows:
+        cells = (f"{v:>{width}}" for v, width in zip(values, widths[1:], strict=True))
+        print(f"{what:{widths[0]}}  {'  '.join(cells)}".rstrip())
 
 
 def _due(fault: ft.Fault) -> str:

@@ -199,9 +199,7 @@ class Fit:
         run = self._run
         if training.samples_in_epoch is None:
             run.totals.samples_expected += training.samples_taken
-        run.step_done(
-            samples=training.samples, step_s=training.step_s, exchange_s=training.exchange_s
-        )
+        run.step_done(training.report, model=self._model)
         every = run.config.checkpoint_every
         if every and run.step % every == 0 and training.cursor != training.samples_in_epoch:
             self._save(training, training.epoch, training.cursor)

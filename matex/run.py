@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +12,13 @@ import checkpoints
 import ft
 from matex.config import Config
 from matex.errors import InputError
-from matex.events import EventLog, write_json
+from matex.events import EventLog, write_json, write_text
 from matex.exchange import Choice, HostExchange, Layout
 from matex.fault_records import unfired
-from matex.summary import SUMMARY, Totals, summarize
+from matex.pace import Progress
+from matex.state import state_hash
+from matex.step_report import Replay, StepReport
+from matex.summary import FAULTS, SUMMARY, Totals, faults_csv, summarize
 
 __all__ = ["Run"]
 
@@ -51,6 +55,7 @@ class Run:
         self._finished = False
         self._said: set[str] = set()
         self._awaiting_step = False
+        self.progress = Progress()
         communicator.waiting = self.watchdog.waiting
         communicator.listeners.append(self._record_recovery)
         communicator.recovery_point = self._at_recovery
@@ -164,6 +169,7 @@ class Run:
                 },
                 wall_s=time.time() - self._started,
             )
+            write_text(self.config.report / FAULTS, faults_csv(summary["faults"]))
             write_json(self.config.report / SUMMARY, summary)
         self.watchdog.stop()
         self.communicator.leave()
@@ -176,19 +182,57 @@ class Run:
             where = f" on rank {', '.join(map(str, ranks))}" if some else ""
             self.say(f"the injected fault {fault.text} never fired{where}")
 
-    def step_done(self, *, samples: int, step_s: float, exchange_s: float) -> None:
-        """Count a finished step; local."""
+    def step_done(self, report: StepReport, *, model: Any = None) -> None:
+        """Count a finished step, and record what is new of it; local.
+
+        Args:
+            model: whose state is hashed after a recovery.
+        """
         totals = self.totals
         totals.steps += 1
-        totals.samples_used += samples
-        totals.step_s.append(step_s)
-        totals.exchange_s.append(exchange_s)
+        totals.samples_used += report.samples
+        totals.step_s.append(report.step_s)
+        totals.exchange_s.append(report.exchange_s)
         if self._awaiting_step:
             self._awaiting_step = False
-            generation = self.communicator.world.generation
-            self.events.write("first-step", step=self.step, generation=generation)
+            self.events.write("first-step", step=self.step, generation=self._generation)
+            if model is not None:
+                digest = state_hash(model)
+                self.events.write("state", step=self.step, generation=self._generation, hash=digest)
+        if report.replay is not None:
+            self._record_replay(report.replay)
+        self.progress.step(report)
+        if self.progress.is_due():
+            progress = self._progress()
+            if self.leads:
+                self.events.write("progress", **progress)
         self.faults.step += 1
         self.watchdog.progress()
+
+    @property
+    def _generation(self) -> int:
+        return self.communicator.world.generation
+
+    def _progress(self) -> dict[str, Any]:
+        """Where training stands; the step that is about to be counted is the newest."""
+        return {
+            "step": self.step,
+            "samples": self.totals.samples_used,
+            "world_size": self.communicator.world.size,
+            **self.progress.take(),
+        }
+
+    def _record_replay(self, replay: Replay) -> None:
+        self.events.write(
+            "replayed",
+            step=self.step,
+            generation=self._generation,
+            at_risk={str(rank): samples for rank, samples in replay.at_risk.items()},
+            recomputed=replay.recomputed,
+            seconds=replay.seconds,
+            samples_lost=replay.samples_lost,
+            samples_repeated=replay.samples_repeated,
+        )
 
     def say(self, line: str) -> None:
         """One line for the user from the run as a whole; the leader prints it."""

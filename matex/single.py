@@ -76,6 +76,7 @@ class SingleSteps:
         step = Training.new_step(model, self._source)
         state.broadcast(run.communicator, model)
         self._run = run
+        self._model = model
         self._training = Training(
             run.communicator,
             model,
@@ -97,9 +98,7 @@ class SingleSteps:
     def _after_step(self, training: Training) -> None:
         totals = self._run.totals
         totals.samples_expected += training.samples_taken
-        self._run.step_done(
-            samples=training.samples, step_s=training.step_s, exchange_s=training.exchange_s
-        )
+        self._run.step_done(training.report, model=self._model)
 
 
 def tensors_of(batch: Any) -> Any:

@@ -17,6 +17,7 @@ __all__ = [
     "restore",
     "restore_metrics",
     "snapshot",
+    "state_hash",
     "weights_hash",
     "weights_of",
 ]
@@ -43,6 +44,11 @@ def weights_hash(variables: Iterable[Any]) -> str:
     for variable in variables:
         digest.update(variable.numpy().tobytes())
     return digest.hexdigest()
+
+
+def state_hash(model: Any) -> str:
+    """64 bits over weights and optimizer state, as 16 hexadecimal digits; local."""
+    return weights_hash((*weights_of(model), *model.optimizer.variables))
 
 
 def snapshot(model: Any, cursor: dict[str, int]) -> checkpoints.Snapshot:

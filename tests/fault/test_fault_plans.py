@@ -32,6 +32,14 @@ def test_a_plan_is_carried_out_as_written(tmp_path: Path) -> None:
         ("kill", 1, 16, "compute"),
         ("kill", 2, 16, "recovery"),
     ]
+    assert [r["samples_at_risk"] for r in outcome.summary["faults"]] == [None, 32, 32]
+    for record in outcome.summary["faults"][1:]:  # both lost in one recovery
+        assert record["samples_lost"] == record["samples_repeated"] == 0
+        assert record["samples_recomputed"] == 64
+        assert record["replicas_equal"] and len(record["state_hash"]) == 16
+        assert 0 < record["replay_s"] < record["to_next_step_s"]
+    rows = (outcome.report / "faults.csv").read_text().splitlines()
+    assert len(rows) == 1 + 3
     untold = [e for e in outcome.events if e["event"] == "fault-not-fired"]
     assert [(e["fault"], e["ranks"]) for e in untold] == [("kill:rank=2,step=20", [2])]
     assert "kill:rank=2,step=20 never fired" in outcome.stdout
