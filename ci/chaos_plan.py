@@ -130,14 +130,16 @@ def draw_training(seed: int, *, most_ranks: int = 8) -> TrainPlan:
     if dice.random() < 0.3:
         faults.append(f"slow:rank={alive[0]},step={dice.randrange(steps)},factor=2,steps=3")
     restart = dice.random() < 0.25
+    model = dice.choice(MODELS)
+    validate = model != "two-inputs" and dice.random() < 0.5  # the script validates on one input
     return TrainPlan(
         seed=seed,
         ranks=ranks,
         ranks_again=dice.randint(1, min(4, most_ranks)),
         script=(
-            *("--kind", dice.choice(MODELS), "--optimizer", dice.choice(OPTIMIZERS)),
+            *("--kind", model, "--optimizer", dice.choice(OPTIMIZERS)),
             *("--samples", "1000", "--epochs", "2"),
-            *(("--validate",) if dice.random() < 0.5 else ()),
+            *(("--validate",) if validate else ()),
         ),
         options=("--exchange", dice.choice(("native", "native", "host"))),
         faults=tuple(faults),

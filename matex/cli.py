@@ -11,7 +11,7 @@ from typing import NoReturn
 import ft
 import matex
 from matex import data_cli, faults_cli
-from matex.config import EXCHANGES, Config, batch_job
+from matex.config import EXCHANGES, POLICIES, STRAGGLERS, Config, batch_job
 from matex.errors import InputError
 
 __all__ = ["main"]
@@ -118,7 +118,22 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--hang-timeout", type=float, metavar="SECONDS",
-        help="a rank without progress for so long ends itself (default: 600)",
+        help="a rank without progress for so long ends itself (default: 600; in a step 100 times "
+        "the measured one, at least 60)",
+    )  # fmt: skip
+    add(
+        "--nonfinite", choices=POLICIES,
+        help="when a rank computes a NaN or infinity: stop (default), skip its samples of that "
+        "step, or recompute them once",
+    )  # fmt: skip
+    add(
+        "--straggler", choices=STRAGGLERS,
+        help="a rank that computes more than twice as long as the others: warn (default), or evict",
+    )  # fmt: skip
+    add(
+        "--check-every", type=int, metavar="STEPS",
+        help="compare the replicas' state and heal a minority; 0: never (default: as often as it "
+        "costs less than half a percent)",
     )  # fmt: skip
     add(
         "--threads", type=int, metavar="T", help="TensorFlow threads of a rank (default: its share)"
@@ -136,7 +151,8 @@ def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> C
         name: getattr(arguments, name)
         for name in (
             "report", "checkpoint", "checkpoint_every", "keep", "seed", "hang_timeout", "threads",
-            "exchange", "inject_file",
+            "exchange", "inject_file", "nonfinite", "straggler",
+            "check_every",
         )
         if getattr(arguments, name) is not None
     }  # fmt: skip
@@ -219,6 +235,9 @@ def _options(config: Config) -> list[str]:
         "threads",
         "exchange",
         "inject_file",
+        "nonfinite",
+        "straggler",
+        "check_every",
     ):
         value = getattr(config, name)
         if value != getattr(default, name):

@@ -12,9 +12,19 @@ import ft
 from matex.allocation import Allocation, allocation
 from matex.errors import InputError
 
-__all__ = ["EXCHANGES", "Config", "batch_job", "read_plan", "visible_gpus"]
+__all__ = [
+    "EXCHANGES",
+    "POLICIES",
+    "STRAGGLERS",
+    "Config",
+    "batch_job",
+    "read_plan",
+    "visible_gpus",
+]
 
 EXCHANGES = ("auto", "native", "host")
+POLICIES = ("stop", "skip", "recompute")
+STRAGGLERS = ("warn", "evict")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +39,15 @@ class Config:
         seed: seeds Keras, NumPy and Python before the script runs, alike on all ranks.
         inject: faults, as written on the command line.
         inject_file: a CSV plan of further faults.
-        hang_timeout: seconds without progress after which a rank ends itself.
+        hang_timeout: seconds without progress after which a rank ends itself; None for 600, and
+            within a step for a hundred times the measured one, 60 at least.
         threads: TensorFlow threads of a rank; 0 divides the host's cores among its ranks.
+        nonfinite: what becomes of a step in which a rank computed a NaN or an infinity: "stop",
+            "recompute", or "skip" that rank's samples.
+        straggler: what becomes of a rank that computes twice as long as the others: "warn" or
+            "evict".
+        check_every: steps between comparisons of the replicas' state; 0 for none, None for as
+            many as make them cost less than half a percent.
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
             mpi4py), or "auto" for native where it can be had.
         cache: directory where the native exchange is kept once it is built.
@@ -43,8 +60,11 @@ class Config:
     seed: int = 0
     inject: tuple[str, ...] = ()
     inject_file: Path | None = None
-    hang_timeout: float = 600.0
+    hang_timeout: float | None = None
     threads: int = 0
+    nonfinite: str = "stop"
+    straggler: str = "warn"
+    check_every: int | None = None
     exchange: str = "auto"
     cache: Path | None = None
 
@@ -54,12 +74,21 @@ class Config:
                 raise InputError(
                     f"{name} must be at least {least}. Received: {name}={getattr(self, name)}"
                 )
-        if not self.hang_timeout > 0:
+        if self.hang_timeout is not None and not self.hang_timeout > 0:
             raise InputError(f"hang_timeout must be above 0 seconds. Received: {self.hang_timeout}")
-        if self.exchange not in EXCHANGES:
+        if self.check_every is not None and self.check_every < 0:
             raise InputError(
-                f"exchange must be one of {', '.join(EXCHANGES)}. Received: {self.exchange!r}"
+                f"check_every must be at least 0. Received: check_every={self.check_every}"
             )
+        for name, known in (
+            ("exchange", EXCHANGES),
+            ("nonfinite", POLICIES),
+            ("straggler", STRAGGLERS),
+        ):
+            if getattr(self, name) not in known:
+                raise InputError(
+                    f"{name} must be one of {', '.join(known)}. Received: {getattr(self, name)!r}"
+                )
         _ = self.faults
 
     @cached_property
@@ -124,6 +153,9 @@ _KINDS: dict[str, Any] = {
     "inject_file": Path,
     "hang_timeout": float,
     "threads": int,
+    "nonfinite": str,
+    "straggler": str,
+    "check_every": int,
     "exchange": str,
     "cache": Path,
 }

@@ -10,6 +10,7 @@ import ft
 from matex.blame import blame
 from matex.errors import TrainingError
 from matex.exchange import HostExchange, header_of
+from matex.nonfinite import Nonfinite
 from matex.partition import Span, difference, size
 from matex.share import Share
 from matex.source import Source
@@ -32,11 +33,14 @@ class Mender:
         source: Source,
         *,
         faults: ft.Injector,
+        nonfinite: Nonfinite,
     ) -> None:
         self._communicator = communicator
         self._share = share
         self._source = source
         self._faults = faults
+        self._nonfinite = nonfinite
+        self._anew = False
         self.have: list[Span] = []
         self.replay = Replay()
 
@@ -47,6 +51,8 @@ class Mender:
         """
         span, pending = self._share.current.span, self._communicator.pending
         self.replay = Replay()
+        self._nonfinite.begin()
+        self._anew = False
         self.have = self._share.assigned(span)
         if pending.lost:
             fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
@@ -64,25 +70,59 @@ class Mender:
             TrainingError: alike on every rank, no update was made.
         """
         cause = error if exchange is None else exchange.error
-        while isinstance(cause, ft.PeerFailure):
-            assert exchange is not None
-            finished = self._recover()
+        while exchange is not None and isinstance(cause, ft.PeerFailure | TrainingError):
+            died = isinstance(cause, ft.PeerFailure)
+            finished = died and self._recover()
             started = time.perf_counter()
             try:
                 if finished:
                     exchange.check()
-                else:
+                elif died:
                     exchange.replay(self._completed(exchange))
+                else:
+                    exchange.replay(self._finite(exchange, cause))
                 return
-            except ft.PeerFailure as again:
+            except (ft.PeerFailure, TrainingError) as again:
+                if again is cause:
+                    raise self._explained(exchange, again) from None
                 cause = again
-            except TrainingError as wrong:
-                cause = wrong
             finally:
                 self.replay.seconds += time.perf_counter() - started
-        if isinstance(cause, TrainingError):
-            raise self._explained(exchange, cause) from None
         raise error if cause is None else cause
+
+    def _finite(self, exchange: HostExchange, error: BaseException) -> np.ndarray:
+        """What this rank sends in a second attempt at a step with numbers that are not finite.
+
+        Collective; raises *error* on every rank where there is to be none.
+        """
+        batch = self._share.current
+        verdict = self._nonfinite.judge(
+            guilty=exchange.spoiled,
+            samples=size(self.have),
+            fingerprint=batch.fingerprint(self.have) if self.have else 0,
+            header=exchange.header,
+        )
+        if verdict is None:
+            raise error
+        if verdict.anew:
+            self._anew = True
+            return self._completed(exchange)
+        # Should somebody die in it, pieces of this attempt are of no use for the next.
+        self._anew = True
+        layout = self._share.layout
+        lo, hi = batch.span
+        total, marks = hi - lo, batch.fingerprint([batch.span])
+        exchange.expected = (total - verdict.samples, marks - verdict.fingerprint)
+        if exchange.spoiled and verdict.samples:
+            vector = exchange.packed(self._share.contribution([]))
+        elif exchange.spoiled:
+            vector = exchange.packed(self._share.contribution(self.have))
+        else:
+            vector = exchange.local.copy()
+            layout.averaged(vector)[:] *= total / (total - verdict.samples)
+        tail = layout.views(vector)[-1]
+        self._share.put_header(tail, header_of(tail))
+        return vector
 
     def _recover(self) -> bool:
         """Whether somebody had finished the operation; what was at risk is noted. Collective."""
@@ -96,8 +136,12 @@ class Mender:
 
     def _completed(self, exchange: HostExchange) -> np.ndarray:
         """What this rank has for the step, and its piece of what the dead left undone."""
-        wanted = self._share.assigned(self._share.current.span)
-        missing = difference(wanted, self.have)
+        batch = self._share.current
+        lo, hi = batch.span
+        exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
+        wanted = self._share.assigned(batch.span)
+        missing = None if self._anew else difference(wanted, self.have)
+        self._anew = False
         vector = exchange.local.copy()
         if missing is None:  # a second death moved the pieces: start over
             vector[:] = 0
@@ -110,9 +154,12 @@ class Mender:
         self._share.put_header(tail, header_of(tail))
         return vector
 
-    def _explained(self, exchange: HostExchange | None, error: TrainingError) -> TrainingError:
+    def _explained(
+        self, exchange: HostExchange, error: ft.PeerFailure | TrainingError
+    ) -> BaseException:
         """Say whose fault it is; collective, all ranks get here together."""
-        assert exchange is not None
+        if isinstance(error, ft.PeerFailure):
+            return error
         step = self._faults.step
         if exchange.header.nonfinite:
             spoiled = exchange.local if exchange.spoiled else None

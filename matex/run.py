@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,13 @@ from matex.config import Config
 from matex.errors import InputError
 from matex.events import EventLog, write_json, write_text
 from matex.exchange import Choice, HostExchange, Layout
+from matex.fault_events import record_fault, record_recovery, record_replay
 from matex.fault_records import unfired
+from matex.limits import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
+from matex.nonfinite import Nonfinite
 from matex.pace import Progress
 from matex.state import state_hash
-from matex.step_report import Replay, StepReport
+from matex.step_report import StepReport
 from matex.summary import FAULTS, SUMMARY, Totals, faults_csv, summarize
 
 __all__ = ["Run"]
@@ -40,11 +44,16 @@ class Run:
         self.totals = Totals(world_size_start=communicator.initial_size)
         me = communicator.world.me
         self.faults = ft.Injector(
-            config.faults, rank=me.rank, host=me.host, before=self._record_fault
+            config.faults,
+            rank=me.rank,
+            host=me.host,
+            before=lambda fault: record_fault(events, fault, step=self.step),
         )
         self.watchdog = ft.Watchdog(
-            timeout_s=config.hang_timeout,
+            timeout_s=config.hang_timeout or WORK_S,
+            stopped_after_s=STOPPED_S,
             neighbours=lambda: communicator.world.neighbours,
+            patience=lambda: patience(communicator.world.place, communicator.world.size),
             say=self.warn,
         )
         alone = "" if ft.has_mpi() else "no MPI was found, so this is one rank"
@@ -55,9 +64,12 @@ class Run:
         self._finished = False
         self._said: set[str] = set()
         self._awaiting_step = False
+        self._step_limit_s: float | None = None
         self.progress = Progress()
+        self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._tell_nonfinite)
         communicator.waiting = self.watchdog.waiting
         communicator.listeners.append(self._record_recovery)
+        communicator.before_recovery = self.watchdog.end_if_woken
         communicator.recovery_point = self._at_recovery
         events.listener = self.faults.heard
 
@@ -200,7 +212,7 @@ class Run:
                 digest = state_hash(model)
                 self.events.write("state", step=self.step, generation=self._generation, hash=digest)
         if report.replay is not None:
-            self._record_replay(report.replay)
+            record_replay(self.events, report.replay, step=self.step, generation=self._generation)
         self.progress.step(report)
         if self.progress.is_due():
             progress = self._progress()
@@ -208,6 +220,16 @@ class Run:
                 self.events.write("progress", **progress)
         self.faults.step += 1
         self.watchdog.progress()
+        self.watchdog.together()
+        if totals.steps == MEASURED_STEPS and self.config.hang_timeout is None:
+            self._step_limit_s = step_limit(totals.step_s)
+            self.events.write(
+                "time-outs", step_s=self._step_limit_s, work_s=WORK_S, stopped_s=STOPPED_S
+            )
+
+    def stepping(self) -> AbstractContextManager[None]:
+        """Around the making of a step: how long it may take without progress."""
+        return self.watchdog.working(timeout_s=self._step_limit_s)
 
     @property
     def _generation(self) -> int:
@@ -221,18 +243,6 @@ class Run:
             "world_size": self.communicator.world.size,
             **self.progress.take(),
         }
-
-    def _record_replay(self, replay: Replay) -> None:
-        self.events.write(
-            "replayed",
-            step=self.step,
-            generation=self._generation,
-            at_risk={str(rank): samples for rank, samples in replay.at_risk.items()},
-            recomputed=replay.recomputed,
-            seconds=replay.seconds,
-            samples_lost=replay.samples_lost,
-            samples_repeated=replay.samples_repeated,
-        )
 
     def say(self, line: str) -> None:
         """One line for the user from the run as a whole; the leader prints it."""
@@ -250,38 +260,24 @@ class Run:
         rank = self.communicator.world.rank
         print(f"matex: rank {rank}: {line}", file=sys.stderr, flush=True)
 
+    def _tell_nonfinite(self, ranks: tuple[int, ...]) -> None:
+        policy = self.config.nonfinite
+        if self.leads:
+            self.events.write("nonfinite", step=self.step, ranks=list(ranks), policy=policy)
+        names = ", ".join(map(str, ranks))
+        what = "made again" if policy == "recompute" else "made without its samples"
+        self.say(f"rank {names} computed what is not finite: step {self.step} is {what}")
+
     def _at_recovery(self) -> None:
         with self.watchdog.busy():
             self.faults.at("recovery")
-
-    def _record_fault(self, fault: ft.Fault) -> None:
-        self.events.write(
-            "fault",
-            fault=fault.text,
-            kind=fault.kind,
-            step=self.step if fault.step is None else fault.step,
-            at=fault.at or f"event {fault.event}",
-            lethal=fault.lethal,
-        )
 
     def _record_recovery(self, recovery: ft.Recovery) -> None:
         if not recovery.lost:  # a peer was already leaving
             return
         self._awaiting_step = True
-        lost = [member.rank for member in recovery.lost]
-        self.events.write(
-            "recovered",
-            step=self.step,
-            operation=recovery.operation,
-            finished_by_peer=recovery.finished,
-            generation=recovery.after.generation,
-            lost=lost,
-            detect_time_s=recovery.detect_time_s,
-            repaired_time_s=recovery.repaired_time_s,
-            world_size_before=recovery.before.size,
-            world_size_after=recovery.after.size,
-        )
-        names = ", ".join(str(rank) for rank in lost)
+        record_recovery(self.events, recovery, step=self.step)
+        names = ", ".join(str(member.rank) for member in recovery.lost)
         self.say(
             f"lost rank {names} in step {self.step}; going on with {recovery.after.size} of "
             f"{self.totals.world_size_start} ranks after {recovery.repair_s * 1e3:.0f} ms"

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras import tree
 
 from matex import keras_hooks, state
+from matex.replicas import Replicas
 from matex.run import Run
 from matex.stream import Cut, Stream, digest, flat_signature, leaves_of, rows_in
 from matex.training import Training
@@ -77,6 +78,7 @@ class SingleSteps:
         state.broadcast(run.communicator, model)
         self._run = run
         self._model = model
+        self._replicas = Replicas(run, model, every=run.config.check_every)
         self._training = Training(
             run.communicator,
             model,
@@ -88,6 +90,8 @@ class SingleSteps:
             on_epoch_start=lambda: None,
             after_step=self._after_step,
             traced=(step, None),
+            nonfinite=run.nonfinite,
+            stepping=run.stepping,
         )
 
     def __call__(self, batch: Any) -> dict[str, Any]:
@@ -99,6 +103,7 @@ class SingleSteps:
         totals = self._run.totals
         totals.samples_expected += training.samples_taken
         self._run.step_done(training.report, model=self._model)
+        self._replicas.after_step(training.report, last=False)
 
 
 def tensors_of(batch: Any) -> Any:

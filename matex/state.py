@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,13 +29,27 @@ def weights_of(model: Any) -> list[Any]:
     return [v for v in model.variables if id(v) not in metrics]
 
 
-def broadcast(communicator: ft.Communicator, model: Any) -> None:
-    """Give every rank the leader's weights and optimizer state; collective."""
+def broadcast(
+    communicator: ft.Communicator, model: Any, *, sources: Sequence[int] = ()
+) -> list[str]:
+    """Give every rank the leader's weights and optimizer state; collective.
+
+    Args:
+        sources: ranks whose state counts in place of the leader's: the first that lives.
+
+    Returns:
+        The names of the variables that held something else on this rank.
+    """
+    changed: list[str] = []
     for variable in (*weights_of(model), *model.optimizer.variables):
         value = np.asarray(variable.numpy())
-        flat = np.frombuffer(value.tobytes(), np.uint8).copy()
-        communicator.broadcast(flat)
-        variable.assign(flat.view(value.dtype).reshape(value.shape))
+        before = value.tobytes()
+        flat = np.frombuffer(before, np.uint8).copy()
+        communicator.broadcast(flat, sources=sources)
+        if flat.tobytes() != before:
+            variable.assign(flat.view(value.dtype).reshape(value.shape))
+            changed.append(variable.path)
+    return changed
 
 
 def weights_hash(variables: Iterable[Any]) -> str:

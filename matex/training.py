@@ -15,6 +15,7 @@ from matex.bitflips import flip
 from matex.errors import NotShareable, TrainingError
 from matex.exchange import HostExchange, Layout
 from matex.mending import Mender
+from matex.nonfinite import Nonfinite
 from matex.share import Share
 from matex.source import GlobalBatch, Source
 from matex.step import Step
@@ -38,6 +39,8 @@ class Training:
         after_step: called with this object after each step, between steps; ``report`` is then
             that step's.
         traced: :attr:`traced` of an earlier fit of the same compiled model, to use again.
+        nonfinite: what becomes of a step with numbers that are not finite; stops by default.
+        stepping: makes a context around every step, for a watchdog.
         on_epoch_start: called when the first epoch's metrics have just been reset.
     """
 
@@ -54,6 +57,8 @@ class Training:
         on_epoch_start: Callable[[], None],
         after_step: Callable[[Training], None],
         traced: Traced | None = None,
+        nonfinite: Nonfinite | None = None,
+        stepping: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._communicator = communicator
         self._model = model
@@ -62,10 +67,17 @@ class Training:
         self._make_exchange = make_exchange
         self._on_epoch_start = on_epoch_start
         self._after_step = after_step
+        self._stepping = stepping
         self._next_epoch = first_epoch
         self._step, self._exchange = traced or (self.new_step(model, source), None)
         self._share = Share(communicator, model, self._step)
-        self._mender = Mender(communicator, self._share, source, faults=faults)
+        self._mender = Mender(
+            communicator,
+            self._share,
+            source,
+            faults=faults,
+            nonfinite=nonfinite or Nonfinite("stop", communicator),
+        )
         self._ready = self._exchange is not None
         self.epoch = first_epoch
         self.cursor = self._start = cursor
@@ -171,10 +183,11 @@ class Training:
 
     def _run_step(self, batch: GlobalBatch) -> dict[str, Any]:
         started = time.perf_counter()
-        self._faults.at("compute")
-        for fault in self._faults.take("bitflip"):
-            flip(self._model, fault, step=self._faults.step)
-        logs = self._make_step(batch)
+        with self._stepping():
+            self._faults.at("compute")
+            for fault in self._faults.take("bitflip"):
+                flip(self._model, fault, step=self._faults.step)
+            logs = self._make_step(batch)
         exchange = self._exchange
         assert exchange is not None
         header = exchange.header
