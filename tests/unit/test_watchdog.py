@@ -121,7 +121,7 @@ def test_it_says_where_it_is_stuck() -> None:
 def stopped_and_woken(what: str) -> tuple[int, str]:
     """Status and output of a program that is stopped for a second."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, what],
+        [sys.executable, "-c", PROGRAM, what], env={**os.environ, "PMIX_RANK": "0"},
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     try:
