@@ -4,8 +4,10 @@
 
 On ranks that each have a core, alternating in one run, it times (a) the step
 without any exchange, (b) a raw MPI_Allreduce of the same bytes, (c) the matex
-step, and gives the medians over all steps of the first rank:
-``ratio = matex_ms / (single_ms + allreduce_ms)``. Memory is the resident set
+step, (d) the same without watchdog, search for numbers that are not finite and
+comparison of replicas ("bare"), and gives the medians over all steps of the first
+rank: ``ratio = matex_ms / (single_ms + allreduce_ms)``; ``guards_percent`` is what (c) has
+over (d), the comparisons that a median does not see included. Memory is the resident set
 after training, beside that of plain Keras training the same model alone.
 """
 
@@ -19,10 +21,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+import ft
 
 MODELS = ("mlp", "cnn", "vector")
 STEPS_A_BLOCK = {"mlp": 40, "cnn": 8, "vector": 6}
@@ -68,6 +73,7 @@ def measure(name: str, rounds: int) -> None:
 
     from matex import keras_hooks, process, state
     from matex.data import Batches
+    from matex.replicas import Replicas
     from matex.source import Rows
     from matex.training import Training
 
@@ -75,30 +81,56 @@ def measure(name: str, rounds: int) -> None:
     run = process.runtime.run
     communicator = run.communicator
     ranks = communicator.world.size
+    run.watchdog.stop()
+    dog = ft.Watchdog(timeout_s=600.0, neighbours=lambda: communicator.world.neighbours)
+    dog.start()
+    durations: dict[str, list[float]] = {
+        kind: [] for kind in ("single", "allreduce", "matex", "bare")
+    }
+    checking_s = 0.0
+
+    def stepper(guarded: bool) -> Callable[[], None]:
+        """A step with or without what watches over the run, of a model of its own."""
+        model, x, y, batch = build(name)
+        batches = Batches(x, y)
+        keras_hooks.build(model, keras_hooks.as_data(batches.signature))
+        state.broadcast(communicator, model)
+        replicas = Replicas(run, model, every=None if guarded else 0)
+
+        def after_step(done: Any) -> None:
+            nonlocal checking_s
+            run.step_done(done.report, model=model)
+            started = time.perf_counter()
+            replicas.after_step(done.report, last=False)
+            checking_s += time.perf_counter() - started
+
+        training = Training(
+            communicator,
+            model,
+            Rows(batches, batch_size=batch * ranks, shuffle=True, seed=1),
+            faults=run.faults,
+            make_exchange=lambda layout, finite: run.make_exchange(layout, finite and guarded),
+            first_epoch=0,
+            cursor=0,
+            on_epoch_start=lambda: None,
+            after_step=after_step,
+            stepping=(lambda: dog.working(timeout_s=60.0)) if guarded else nullcontext,
+        )
+        iterator = iter(training)
+
+        def step() -> None:
+            nonlocal iterator
+            if next(iterator, None) is None:
+                iterator = iter(training)
+                next(iterator)
+            training.run()
+
+        return step
+
+    matex_step, bare_step = stepper(True), stepper(False)
     model, x, y, batch = build(name)
     batches = Batches(x, y)
     keras_hooks.build(model, keras_hooks.as_data(batches.signature))
-    state.broadcast(communicator, model)
-    durations: dict[str, list[float]] = {"single": [], "allreduce": [], "matex": []}
-    training = Training(
-        communicator,
-        model,
-        Rows(batches, batch_size=batch * ranks, shuffle=True, seed=1),
-        faults=run.faults,
-        make_exchange=run.make_exchange,
-        first_epoch=0,
-        cursor=0,
-        on_epoch_start=lambda: None,
-        after_step=lambda done: run.step_done(samples=0, step_s=0.0, exchange_s=0.0),
-    )
-    iterator = iter(training)
-
-    def matex_step() -> None:
-        nonlocal iterator
-        if next(iterator, None) is None:
-            iterator = iter(training)
-            next(iterator)
-        training.run()
 
     def train_alone(data: Any) -> Any:
         with keras_hooks.updating():
@@ -120,8 +152,10 @@ def measure(name: str, rounds: int) -> None:
         "single": single_step,
         "allreduce": allreduce,
         "matex": matex_step,
+        "bare": bare_step,
     }
     for number in range(rounds + 2):  # the first two rounds trace and warm up
+        checking_s *= number > 2
         for kind, call in kinds.items():
             communicator.barrier()
             for _ in range(STEPS_A_BLOCK[name]):
@@ -129,11 +163,15 @@ def measure(name: str, rounds: int) -> None:
                 call()
                 if number > 1:
                     durations[kind].append((time.perf_counter() - started) * 1e3)
+    dog.stop()
     medians = {kind: statistics.median(times) for kind, times in durations.items()}
     if run.leads:
         result = {f"{kind}_ms": round(median, 4) for kind, median in medians.items()}
         ratio = medians["matex"] / (medians["single"] + medians["allreduce"])
-        print(json.dumps({"model": name, **result, "ratio": round(ratio, 4)}), flush=True)
+        checks = checking_s * 1e3 / sum(durations["matex"])
+        guards = 100 * (medians["matex"] / medians["bare"] - 1 + checks)
+        result |= {"ratio": round(ratio, 4), "guards_percent": round(guards, 2)}
+        print(json.dumps({"model": name, **result}), flush=True)
 
 
 def train(name: str, ranks: int) -> None:

@@ -25,18 +25,23 @@ from ft.errors import (
     Unrecoverable,
     UsageError,
 )
-from ft.faults import KINDS, PHASES, Fault, Injector, check_faults, parse_fault
+from ft.failure_models import FailureModel, in_steps, sample
+from ft.faults import EVENTS, KINDS, PHASES, Fault, check_faults, parse_fault
+from ft.injector import Injector
 from ft.launcher import Started, started_by
 from ft.mpi import die, has_mpi, has_ulfm, on_death, shield, shielded
+from ft.plans import read_plan, write_plan
 from ft.records import Gathered, Pending, Recovery
 from ft.watchdog import Watchdog
 from ft.world import Member, World
 
 __all__ = [
+    "EVENTS",
     "KINDS",
     "PHASES",
     "ClosedError",
     "Communicator",
+    "FailureModel",
     "Fault",
     "FaultSyntaxError",
     "FtError",
@@ -56,10 +61,14 @@ __all__ = [
     "die",
     "has_mpi",
     "has_ulfm",
+    "in_steps",
     "on_death",
     "parse_fault",
+    "read_plan",
+    "sample",
     "shield",
     "shielded",
     "started_by",
     "stretch_elements",
+    "write_plan",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ft import mpi
 from ft.cards import card, label, read_card
-from ft.errors import UsageError
+from ft.errors import Unrecoverable, UsageError
 from ft.numbered import Numbered, Operation
 from ft.records import Gathered
 from ft.world import Member, World
@@ -108,17 +108,33 @@ class Communicator(Numbered):
 
         self.attempt(recv, call, valid)
 
-    def broadcast(self, buffer: np.ndarray) -> None:
+    def broadcast(self, buffer: np.ndarray, *, sources: Sequence[int] = ()) -> None:
         """Copy the leader's contiguous *buffer* into everybody's.
 
         When the leader dies on the way, the next leader's content counts.
         Recovers by itself; never raises :class:`PeerFailure`.
+
+        Args:
+            sources: original ranks, the same on all; the first of them that lives is copied
+                in place of the leader.
+
+        Raises:
+            Unrecoverable: none of the sources is alive; on every rank.
         """
         own = buffer.copy() if self._world.size > 1 else buffer
 
+        def root() -> int:
+            alive = [rank for rank in sources if rank in self._world.ranks]
+            if sources and not alive:
+                raise Unrecoverable(
+                    f"one of ranks {', '.join(map(str, sources))} must live to be copied. "
+                    "Received: none; start again from the newest checkpoint"
+                )
+            return self._world.ranks.index(alive[0]) if sources else 0
+
         def call(comm: Any) -> None:
-            np.copyto(buffer, own)  # a leader that died may have written a part of it
-            comm.Bcast(buffer, root=0)
+            np.copyto(buffer, own)  # a source that died may have written a part of it
+            comm.Bcast(buffer, root=root())
             comm.Barrier()  # nobody may run ahead by more than one operation
 
         self.insist(lambda: Operation(buffer, call))

@@ -1,22 +1,24 @@
-"""Faults on purpose: what they are, how they are written, and setting them off.
+"""Faults on purpose: what they are and how they are written. Pure.
 
-A fault is written ``KIND:key=value,...``, for example ``kill:rank=2,step=40`` or
-``kill:rank=1+3,step=40,at=recovery``. ``step`` counts the training steps of the
-whole script from 0.
+A fault is written ``KIND:key=value,...``. It is due
+
+* in a step: ``kill:rank=2,step=40``, counted over the whole script from 0;
+* from a time on: ``kill:rank=2,time=12.5``, in seconds since the ranks have met;
+* after an event: ``kill:rank=2,event=checkpoint,count=3``, the third one of that rank.
+
+When it is due it strikes where ``at`` says, ``compute`` by default; a fault that waits
+for an event and has no ``at`` strikes with the event.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ft.errors import FaultSyntaxError, InjectedFault
+from ft.errors import FaultSyntaxError
 
-__all__ = ["KINDS", "PHASES", "Fault", "Injector", "check_faults", "parse_fault"]
+__all__ = ["EVENTS", "KINDS", "PHASES", "Fault", "check_faults", "parse_fault"]
 
 PHASES = (
     "compute",
@@ -29,42 +31,94 @@ PHASES = (
     "validation",
 )
 
-# kind -> (what it does, keys it takes beside rank, step, at)
+EVENTS = (
+    "start",
+    "resumed",
+    "fit",
+    "epoch",
+    "checkpoint",
+    "fault",
+    "recovered",
+    "first-step",
+)
+
+TARGETS = ("weights", "optimizer")
+
+# kind -> (what it does, keys it takes beside rank and when)
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "kill": ("SIGKILL, as when the kernel or the scheduler ends a process", ()),
-    "segv": ("SIGSEGV, as a bug in native code does", ()),
-    "exit": ("sys.exit(1) in user code", ()),
-    "raise": ("an uncaught exception in user code", ()),
-    "stop": ("SIGSTOP: alive, silent for ever", ()),
-    "slow": ("computes `factor` times as long, for `steps` steps", ("factor", "steps")),
-    "nan": ("a not-a-number in this rank's gradients", ()),
-    "node": ("SIGKILL of every rank on `host`", ("host",)),
+    "kill": ("SIGKILL, as when the kernel or the scheduler ends a process", ("at",)),
+    "segv": ("SIGSEGV, as a bug in native code does", ("at",)),
+    "exit": ("sys.exit(1) in user code", ("at",)),
+    "raise": ("an uncaught exception in user code", ("at",)),
+    "stop": ("SIGSTOP: alive, silent for ever", ("at",)),
+    "hang": ("stuck in user code for ever", ("at",)),
+    "slow": ("computes `factor` times as long, for `steps` steps", ("at", "factor", "steps")),
+    "nan": ("a not-a-number in this rank's gradients", ("at",)),
+    "bitflip": ("`bit` of one number of `target` flips: " + ", ".join(TARGETS), ("target", "bit")),
+    "node": ("SIGKILL of every rank on `host`", ("at", "host")),
 }
 
-_LETHAL = frozenset({"kill", "segv", "exit", "raise", "stop", "node"})
+_LETHAL = frozenset({"kill", "segv", "exit", "raise", "stop", "hang", "node"})
+_WHEN = ("step", "time", "event")
 _WANTED = "wanted KIND:key=value,... such as kill:rank=2,step=40"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One planned fault. ``ranks`` are original ranks; empty for kind ``node``."""
+    """One planned fault. ``ranks`` are original ranks; empty for kind ``node``.
+
+    Exactly one of ``step``, ``time_s`` and ``event`` says when it is due. ``at`` is ""
+    where it strikes with the event. ``text`` is how it was written, ``where`` the place
+    in a file that it was read from.
+    """
 
     kind: str
     ranks: tuple[int, ...]
-    step: int
+    step: int | None = None
+    time_s: float | None = None
+    event: str = ""
+    count: int = 1
     at: str = "compute"
     host: str = ""
     factor: float = 2.0
     steps: int = 1
+    target: str = "weights"
+    bit: int = 20
     text: str = field(default="", compare=False)
+    where: str = field(default="", compare=False)
 
     @property
     def lethal(self) -> bool:
         """Whether the rank it hits is lost."""
         return self.kind in _LETHAL
 
+    @property
+    def name(self) -> str:
+        """For messages: the fault, and the line that it stands in."""
+        return f"{self.where}: fault {self.text!r}" if self.where else f"fault {self.text!r}"
+
     def hits(self, rank: int, host: str) -> bool:
         return self.host == host if self.kind == "node" else rank in self.ranks
+
+    def values(self) -> dict[str, str]:
+        """Its keys as written, without those that are what they are by default."""
+        default = Fault(kind="", ranks=(), at="" if self.event else "compute")
+        values = {
+            "rank": "+".join(map(str, self.ranks)),
+            "host": self.host,
+            "step": "" if self.step is None else str(self.step),
+            "time": "" if self.time_s is None else f"{self.time_s:.10g}",
+            "event": self.event,
+        }
+        for key in ("count", "at", "factor", "steps", "target", "bit"):
+            value = getattr(self, key)
+            if value != getattr(default, key):
+                values[key] = f"{value:.10g}" if isinstance(value, float) else str(value)
+        return {key: value for key, value in values.items() if value}
+
+    def written(self) -> str:
+        """The text that :func:`parse_fault` makes this fault of."""
+        return f"{self.kind}:" + ",".join(f"{key}={value}" for key, value in self.values().items())
 
 
 def parse_fault(text: str) -> Fault:
@@ -78,40 +132,51 @@ def parse_fault(text: str) -> Fault:
         raise FaultSyntaxError(
             f"fault {text!r}: kind must be one of {', '.join(KINDS)}. Received: {kind!r}; {_WANTED}"
         )
-    allowed = {"step", "at", *KINDS[kind][1]} | ({"rank"} if kind != "node" else set())
-    values: dict[str, str] = {}
+    values = _Values(text, {})
+    who = "host" if kind == "node" else "rank"
+    allowed = {who, *_WHEN, "count", *KINDS[kind][1]}
     for part in rest.split(",") if separator and rest else []:
         key, equals, value = part.partition("=")
-        if not equals or key not in allowed or key in values:
+        if not equals or key not in allowed or key in values.given:
             raise FaultSyntaxError(
                 f"fault {text!r}: keys of {kind} are {', '.join(sorted(allowed))}, each once. "
                 f"Received: {part!r}"
             )
-        values[key] = value
-    for key in ("step", "host" if kind == "node" else "rank"):
-        if key not in values:
-            raise FaultSyntaxError(f"fault {text!r}: {key} is missing; {_WANTED}")
-    at = values.get("at", "compute")
-    if at not in PHASES:
+        values.given[key] = value
+    due = [key for key in _WHEN if key in values.given]
+    if not due:
+        raise FaultSyntaxError(f"fault {text!r}: step is missing; {_WANTED}")
+    if len(due) > 1:
         raise FaultSyntaxError(
-            f"fault {text!r}: at must be one of {', '.join(PHASES)}. Received: {at!r}"
+            f"fault {text!r}: one of step, time and event says when. Received: {' and '.join(due)}"
         )
-    factor = _number(text, "factor", values.get("factor", "2"), float)
+    if not values.given.get(who):
+        problem = "empty" if who in values.given else "missing"
+        raise FaultSyntaxError(f"fault {text!r}: {who} is {problem}; {_WANTED}")
+    at_event = due == ["event"]
+    if "count" in values.given and not at_event:
+        raise FaultSyntaxError(f"fault {text!r}: count goes with event. Received: {due[0]}")
+    at = values.one_of("at", PHASES, "" if at_event else "compute")
+    if kind == "hang" and at == "in-exchange":
+        raise FaultSyntaxError(
+            f"fault {text!r}: user code hangs outside of the exchange; at=in-exchange is for stop"
+        )
+    factor = values.real("factor", "2")
     if not factor >= 1:
         raise FaultSyntaxError(f"fault {text!r}: factor must be at least 1. Received: {factor}")
-    ranks = tuple(
-        int(_number(text, "rank", r, int)) for r in values.get("rank", "").split("+") if r
-    )
-    if kind != "node" and not ranks:
-        raise FaultSyntaxError(f"fault {text!r}: rank is empty; {_WANTED}")
     return Fault(
         kind=kind,
-        ranks=ranks,
-        step=int(_number(text, "step", values["step"], int)),
+        ranks=tuple(values.whole("rank", r) for r in values.given.get("rank", "").split("+") if r),
+        step=values.whole("step", values.given["step"]) if due == ["step"] else None,
+        time_s=values.real("time", "") if due == ["time"] else None,
+        event=values.one_of("event", EVENTS, ""),
+        count=values.whole("count", values.given.get("count", "1"), least=1),
         at=at,
-        host=values.get("host", ""),
+        host=values.given.get("host", ""),
         factor=factor,
-        steps=int(_number(text, "steps", values.get("steps", "1"), int)),
+        steps=values.whole("steps", values.given.get("steps", "1")),
+        target=values.one_of("target", TARGETS, "weights"),
+        bit=values.whole("bit", values.given.get("bit", "20"), most=31),
         text=text,
     )
 
@@ -126,114 +191,51 @@ def check_faults(faults: Iterable[Fault], *, ranks: int) -> None:
     for fault in faults:
         if fault.ranks and max(fault.ranks) >= ranks:
             raise FaultSyntaxError(
-                f"fault {fault.text!r}: rank must be below the number of ranks, {ranks}. "
+                f"{fault.name}: rank must be below the number of ranks, {ranks}. "
                 f"Received: rank={max(fault.ranks)}"
             )
         if fault.lethal:
             dead.update(fault.ranks)
-    if len(dead) >= ranks:
-        raise FaultSyntaxError(
-            f"more faults than ranks: at least one rank of {ranks} must survive. "
-            f"Received: faults that end ranks {sorted(dead)}"
-        )
+        if len(dead) >= ranks:
+            where = f"{fault.where}: " if fault.where else ""
+            raise FaultSyntaxError(
+                f"{where}more faults than ranks: at least one rank of {ranks} must survive. "
+                f"Received: faults that end ranks {sorted(dead)}"
+            )
 
 
-def _number(text: str, key: str, value: str, kind: type[int] | type[float]) -> float:
-    try:
-        number = kind(value)
-    except ValueError:
-        number = -1
-    if number < 0:
-        wanted = "a whole number from 0" if kind is int else "a number from 0"
-        raise FaultSyntaxError(f"fault {text!r}: {key} must be {wanted}. Received: {value!r}")
-    return number
+class _Values(NamedTuple):
+    """Keys as given, and what they must be."""
 
+    text: str
+    given: dict[str, str]
 
-class Injector:
-    """Sets off the faults that hit this rank. Local; each fault fires once.
+    def one_of(self, key: str, known: tuple[str, ...], default: str) -> str:
+        value = self.given.get(key, default)
+        if key in self.given and value not in known:
+            raise FaultSyntaxError(
+                f"fault {self.text!r}: {key} must be one of {', '.join(known)}. Received: {value!r}"
+            )
+        return value
 
-    Args:
-        faults: the whole plan.
-        rank: my original rank.
-        host: my host's name.
-        before: called with the fault just before it takes effect, to record it.
-    """
+    def whole(self, key: str, value: str, *, least: int = 0, most: int | None = None) -> int:
+        number = int(value) if value.isascii() and value.isdecimal() else -1
+        if number < least or (most is not None and number > most):
+            upper = "" if most is None else f" to {most}"
+            raise FaultSyntaxError(
+                f"fault {self.text!r}: {key} must be a whole number from {least}{upper}. "
+                f"Received: {value!r}"
+            )
+        return number
 
-    def __init__(
-        self,
-        faults: Iterable[Fault],
-        *,
-        rank: int,
-        host: str = "",
-        before: Callable[[Fault], None] = lambda fault: None,
-    ) -> None:
-        self._waiting = [fault for fault in faults if fault.hits(rank, host)]
-        self._before = before
-        self._slow: Fault | None = None
-        self.step = 0
-
-    def at(self, phase: str) -> None:
-        """The run has reached *phase* of the current ``step``: fire what was planned for here."""
-        if not self._waiting:
-            return
-        for fault in self._take(phase):
-            self._before(fault)
-            if fault.kind == "slow":
-                self._slow = fault
-            else:
-                _strike(fault)
-
-    def wants_nan(self) -> bool:
-        """Whether this step's gradients should be spoiled."""
-        return any(f.kind == "nan" and f.step == self.step for f in self._waiting)
-
-    def take_nan(self) -> bool:
-        """Consume a planned ``nan`` of this step; whether there was one."""
-        due = [f for f in self._waiting if f.kind == "nan" and f.step == self.step]
-        for fault in due:
-            self._waiting.remove(fault)
-            self._before(fault)
-        return bool(due)
-
-    def during(self, phase: str) -> bool:
-        """Arm a fault that must strike while the next call runs; whether one was armed."""
-        due = self._take(phase) if self._waiting else []
-        for fault in due:
-            self._before(fault)
-            if fault.kind == "slow":
-                self._slow = fault
-            else:
-                threading.Thread(target=_strike, args=(fault, True), daemon=True).start()
-        return bool(due)
-
-    def drag(self, busy_s: float) -> None:
-        """After *busy_s* seconds of computation: stretch it while a ``slow`` fault lasts."""
-        fault = self._slow
-        if fault is None:
-            return
-        if self.step >= fault.step + fault.steps:
-            self._slow = None
-            return
-        time.sleep(busy_s * (fault.factor - 1))
-
-    @property
-    def unfired(self) -> tuple[Fault, ...]:
-        """Faults meant for this rank that have not fired."""
-        return tuple(self._waiting)
-
-    def _take(self, phase: str) -> list[Fault]:
-        due = [
-            f for f in self._waiting if f.step == self.step and f.at == phase and f.kind != "nan"
-        ]
-        for fault in due:
-            self._waiting.remove(fault)
-        return due
-
-
-def _strike(fault: Fault, from_thread: bool = False) -> None:
-    if fault.kind == "raise":
-        raise InjectedFault(f"injected fault {fault.text!r}")
-    if fault.kind == "exit" and not from_thread:  # a thread's SystemExit ends the thread only
-        raise SystemExit(1)
-    number = {"segv": signal.SIGSEGV, "stop": signal.SIGSTOP}.get(fault.kind, signal.SIGKILL)
-    os.kill(os.getpid(), number)
+    def real(self, key: str, default: str) -> float:
+        value = self.given.get(key, default)
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if number < 0 or number == float("inf"):
+            raise FaultSyntaxError(
+                f"fault {self.text!r}: {key} must be a number from 0. Received: {value!r}"
+            )
+        return number

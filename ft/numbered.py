@@ -43,6 +43,7 @@ class Numbered:
 
     ``waiting`` makes a context around every stretch in which this rank waits for
     others (:meth:`ft.Watchdog.waiting` fits); ``listeners`` hear of every recovery;
+    ``before_recovery`` may end this rank instead (:meth:`ft.Watchdog.end_if_woken` fits);
     ``recovery_point`` is called inside each repair, for fault injection.
 
     Args:
@@ -71,6 +72,7 @@ class Numbered:
         self._leaving = False
         self._all_leave = False
         self._invalid = 0
+        self.before_recovery: Callable[[], None] = lambda: None
         self.recovery_point: Callable[[], None] = lambda: None
         self.waiting: Callable[[], AbstractContextManager[object]] = nullcontext
         self.listeners: list[Callable[[Recovery], None]] = []
@@ -198,6 +200,7 @@ class Numbered:
         """
         if self._failure is None:
             raise UsageError("recover() wants a PeerFailure before it. Received: no failure")
+        self.before_recovery()
         before, detect_time_s = self._world, self._detect_time_s
         operation = self._done + 1
         reports = np.empty((0, 5), np.int64)

@@ -26,7 +26,7 @@ __all__ = ["Watchdog", "is_stopped"]
 
 # A collective is entered by all within one step, so waiting three times the
 # longest allowed work means that nobody is working any more.
-_PATIENCE = 3
+_PATIENCE = 3.0
 
 
 def is_stopped(pid: int) -> bool:
@@ -45,6 +45,9 @@ class Watchdog:
         timeout_s: longest stretch of :meth:`working` without :meth:`progress`.
         stopped_after_s: how long a neighbour may be stopped while this rank waits for it.
         neighbours: who else runs on this host, now.
+        patience: how many times as long as for work of its own this rank waits for others.
+            Where all wait and nobody knows for whom, it should differ from rank to rank:
+            the first to give up lets the others repair.
         say: called with one line before anything is ended.
 
     ``waiting_since`` may be set to a function that says since when (``time.monotonic()``)
@@ -57,11 +60,16 @@ class Watchdog:
         timeout_s: float,
         neighbours: Callable[[], Iterable[Member]] = tuple,
         stopped_after_s: float = 10.0,
+        patience: Callable[[], float] = lambda: _PATIENCE,
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
     ) -> None:
         if not timeout_s > 0:
             raise UsageError(f"timeout_s must be above 0. Received: timeout_s={timeout_s}")
-        self._timeout_s = timeout_s
+        self._timeout_s = self._limit_s = timeout_s
+        self._patience = patience
+        self._beat = time.monotonic()
+        self._slept_s = 0.0
+        self._main = threading.main_thread().ident
         self._stopped_after_s = stopped_after_s
         self._neighbours = neighbours
         self._say = say
@@ -75,6 +83,7 @@ class Watchdog:
     def start(self) -> None:
         """Begin to watch; the thread ends with the process or with :meth:`stop`."""
         self.progress()
+        self._beat = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
@@ -85,18 +94,24 @@ class Watchdog:
         """This rank has got on: the count starts again."""
         self._since = time.monotonic()
 
+    def together(self) -> None:
+        """An operation of all is complete: they have not gone on without this rank."""
+        self._slept_s = 0.0
+
     @contextlib.contextmanager
-    def working(self, on: bool = True) -> Iterator[None]:
+    def working(self, on: bool = True, *, timeout_s: float | None = None) -> Iterator[None]:
         """Around work that others wait for: only here is a lack of progress a hang.
 
-        ``on=False`` is for a stretch inside it that may last as long as it likes.
+        ``on=False`` is for a stretch inside it that may last as long as it likes,
+        ``timeout_s`` for one that may last no longer than this.
         """
-        before, self._working = self._working, on
+        before = self._working, self._limit_s
+        self._working, self._limit_s = on, timeout_s or self._limit_s
         self.progress()
         try:
             yield
         finally:
-            self._working = before
+            self._working, self._limit_s = before
             self.progress()
 
     @contextlib.contextmanager
@@ -106,26 +121,71 @@ class Watchdog:
         self._since = time.monotonic()
         try:
             yield
+            self.together()
         finally:
             self._waiting = False
             self._since = time.monotonic()
 
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Inside :meth:`waiting`: a stretch of this rank's own work, in which others wait for it.
+
+        Without it a rank that is stuck there would pass for one that waits, and all
+        would give up together.
+        """
+        before = self._waiting, self._working
+        self._waiting, self._working = False, True
+        self.progress()
+        try:
+            yield
+        finally:
+            self._waiting, self._working = before
+            self.progress()
+
+    def end_if_woken(self) -> None:
+        """Before a repair: end this rank if it was stopped so long that the others gave it up.
+
+        A process that SIGSTOP or its host held, and that is then woken, must not repair
+        a communicator that the others have repaired without it. Where all were stopped
+        together nothing failed, and nothing is ended.
+        """
+        slept_s = max(self._slept_s, time.monotonic() - self._beat)
+        if self._thread.is_alive() and slept_s > self._stopped_after_s:
+            reason = (
+                f"was stopped for {slept_s:.0f} s, and the others have gone on: ending this rank"
+            )
+            self._say(reason)
+            mpi.die(reason)
+
     def _watch(self) -> None:
         stopped_since: dict[int, float] = {}
-        interval = min(1.0, self._timeout_s / 4, self._stopped_after_s / 4)
+        interval = min(0.25, self._timeout_s / 4, self._stopped_after_s / 4)
         while not self._end.wait(interval):
             now = time.monotonic()
+            if now - self._beat > self._stopped_after_s:
+                self._slept_s = now - self._beat
+                stopped_since.clear()
+            self._beat = now
             outside = self.waiting_since()
             waiting = self._waiting or outside > 0
             idle_s = now - (outside or self._since)
             if waiting:
                 self._end_stopped(stopped_since, now)
-            limit_s = self._timeout_s * (_PATIENCE if waiting else 1)
+            limit_s = self._limit_s * (self._patience() if waiting else 1)
             if idle_s > limit_s and (waiting or self._working):
                 doing = "waited in a collective" if waiting else "made no progress"
-                reason = f"{doing} for {idle_s:.0f} s (limit {limit_s:.0f} s): ending this rank"
+                limit = f"limit {limit_s:.0f} s{self._place()}"
+                reason = f"{doing} for {idle_s:.0f} s ({limit}): ending this rank"
                 self._say(reason)
                 mpi.die(reason)
+
+    def _place(self) -> str:
+        """Where the main thread is, for the one who has to mend it."""
+        frame = sys._current_frames().get(self._main or 0)
+        if frame is None:
+            return ""
+        code = frame.f_code
+        return f", in {Path(code.co_filename).name}:{frame.f_lineno} {code.co_name}"
 
     def _end_stopped(self, stopped_since: dict[int, float], now: float) -> None:
         for member in self._neighbours():

@@ -10,13 +10,13 @@ from typing import NoReturn
 
 import ft
 import matex
-from matex import data_cli
-from matex.config import EXCHANGES, Config, batch_job
+from matex import data_cli, faults_cli
+from matex.config import EXCHANGES, POLICIES, STRAGGLERS, Config, batch_job
 from matex.errors import InputError
 
 __all__ = ["main"]
 
-_COMMANDS = ("run", "data", "doctor", "build", "-h", "--help", "--version")
+_COMMANDS = ("run", "data", "faults", "report", "doctor", "build", "-h", "--help", "--version")
 _USAGE_ERROR = 2
 
 
@@ -54,6 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--dry-run", action="store_true", help="only print the mpiexec command")
     _add_rank_options(run)
     data_cli.add_commands(commands, _Parser)
+    faults_cli.add_commands(commands, _Parser)
+    report = commands.add_parser(
+        "report",
+        help="draw what a run did",
+        description="Write report.html, which needs nothing beside it, and its pictures into the "
+        "report directory of a run.",
+    )
+    report.add_argument("directory", type=Path, metavar="DIR")
     commands.add_parser("doctor", help="say what this machine has for matex")
     commands.add_parser(
         "build",
@@ -64,6 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.command == "data":
         return data_cli.run(arguments)
+    if arguments.command == "faults":
+        return faults_cli.run(arguments)
+    if arguments.command == "report":
+        return _report(report, arguments.directory)
     if arguments.command != "run":
         from matex import doctor
 
@@ -76,9 +88,11 @@ def _run_texts() -> tuple[str, str]:
         "Run an unchanged Keras script on N ranks. batch_size in the script is the "
         "global batch: the result does not depend on N. Exit status 0 when training finished, "
         "1 when it failed.",
-        "FAULT is KIND:key=value,... with keys rank, step, at. Kinds: "
+        "FAULT is KIND:key=value,... with keys rank, at, and step, time (seconds) or event. "
+        "Kinds: "
         + "; ".join(f"{kind}: {text}" for kind, (text, _) in ft.KINDS.items())
-        + f". at is one of {', '.join(ft.PHASES)}. Example: kill:rank=2,step=40",
+        + f". at is one of {', '.join(ft.PHASES)}; event one of {', '.join(ft.EVENTS)}. "
+        "Example: kill:rank=2,step=40",
     )
 
 
@@ -99,8 +113,27 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         "--inject", action="append", metavar="FAULT", help="set off a fault; may be given again"
     )  # fmt: skip
     add(
+        "--inject-file", type=Path, metavar="PLAN.csv",
+        help="set off the faults of a plan (see matex faults)",
+    )  # fmt: skip
+    add(
         "--hang-timeout", type=float, metavar="SECONDS",
-        help="a rank without progress for so long ends itself (default: 600)",
+        help="a rank without progress for so long ends itself (default: 600; in a step 100 times "
+        "the measured one, at least 60)",
+    )  # fmt: skip
+    add(
+        "--nonfinite", choices=POLICIES,
+        help="when a rank computes a NaN or infinity: stop (default), skip its samples of that "
+        "step, or recompute them once",
+    )  # fmt: skip
+    add(
+        "--straggler", choices=STRAGGLERS,
+        help="a rank that computes more than twice as long as the others: warn (default), or evict",
+    )  # fmt: skip
+    add(
+        "--check-every", type=int, metavar="STEPS",
+        help="compare the replicas' state and heal a minority; 0: never (default: as often as it "
+        "costs less than half a percent)",
     )  # fmt: skip
     add(
         "--threads", type=int, metavar="T", help="TensorFlow threads of a rank (default: its share)"
@@ -118,7 +151,8 @@ def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> C
         name: getattr(arguments, name)
         for name in (
             "report", "checkpoint", "checkpoint_every", "keep", "seed", "hang_timeout", "threads",
-            "exchange",
+            "exchange", "inject_file", "nonfinite", "straggler",
+            "check_every",
         )
         if getattr(arguments, name) is not None
     }  # fmt: skip
@@ -178,6 +212,16 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         parser.error(str(error))
 
 
+def _report(parser: argparse.ArgumentParser, directory: Path) -> int:
+    from matex.report import read_run, write_report
+
+    try:
+        print(write_report(read_run(directory)))
+    except InputError as error:
+        parser.error(str(error))
+    return 0
+
+
 def _options(config: Config) -> list[str]:
     """The command line of a rank that is to have this configuration."""
     options: list[str] = []
@@ -190,6 +234,10 @@ def _options(config: Config) -> list[str]:
         "hang_timeout",
         "threads",
         "exchange",
+        "inject_file",
+        "nonfinite",
+        "straggler",
+        "check_every",
     ):
         value = getattr(config, name)
         if value != getattr(default, name):

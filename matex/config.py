@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,19 @@ import ft
 from matex.allocation import Allocation, allocation
 from matex.errors import InputError
 
-__all__ = ["EXCHANGES", "Config", "batch_job", "visible_gpus"]
+__all__ = [
+    "EXCHANGES",
+    "POLICIES",
+    "STRAGGLERS",
+    "Config",
+    "batch_job",
+    "read_plan",
+    "visible_gpus",
+]
 
 EXCHANGES = ("auto", "native", "host")
+POLICIES = ("stop", "skip", "recompute")
+STRAGGLERS = ("warn", "evict")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +38,16 @@ class Config:
         keep: how many checkpoints are kept.
         seed: seeds Keras, NumPy and Python before the script runs, alike on all ranks.
         inject: faults, as written on the command line.
-        hang_timeout: seconds without progress after which a rank ends itself.
+        inject_file: a CSV plan of further faults.
+        hang_timeout: seconds without progress after which a rank ends itself; None for 600, and
+            within a step for a hundred times the measured one, 60 at least.
         threads: TensorFlow threads of a rank; 0 divides the host's cores among its ranks.
+        nonfinite: what becomes of a step in which a rank computed a NaN or an infinity: "stop",
+            "recompute", or "skip" that rank's samples.
+        straggler: what becomes of a rank that computes twice as long as the others: "warn" or
+            "evict".
+        check_every: steps between comparisons of the replicas' state; 0 for none, None for as
+            many as make them cost less than half a percent.
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
             mpi4py), or "auto" for native where it can be had.
         cache: directory where the native exchange is kept once it is built.
@@ -40,8 +59,12 @@ class Config:
     keep: int = 3
     seed: int = 0
     inject: tuple[str, ...] = ()
-    hang_timeout: float = 600.0
+    inject_file: Path | None = None
+    hang_timeout: float | None = None
     threads: int = 0
+    nonfinite: str = "stop"
+    straggler: str = "warn"
+    check_every: int | None = None
     exchange: str = "auto"
     cache: Path | None = None
 
@@ -51,18 +74,28 @@ class Config:
                 raise InputError(
                     f"{name} must be at least {least}. Received: {name}={getattr(self, name)}"
                 )
-        if not self.hang_timeout > 0:
+        if self.hang_timeout is not None and not self.hang_timeout > 0:
             raise InputError(f"hang_timeout must be above 0 seconds. Received: {self.hang_timeout}")
-        if self.exchange not in EXCHANGES:
+        if self.check_every is not None and self.check_every < 0:
             raise InputError(
-                f"exchange must be one of {', '.join(EXCHANGES)}. Received: {self.exchange!r}"
+                f"check_every must be at least 0. Received: check_every={self.check_every}"
             )
+        for name, known in (
+            ("exchange", EXCHANGES),
+            ("nonfinite", POLICIES),
+            ("straggler", STRAGGLERS),
+        ):
+            if getattr(self, name) not in known:
+                raise InputError(
+                    f"{name} must be one of {', '.join(known)}. Received: {getattr(self, name)!r}"
+                )
         _ = self.faults
 
-    @property
+    @cached_property
     def faults(self) -> tuple[ft.Fault, ...]:
-        """The injected faults, parsed."""
-        return tuple(ft.parse_fault(text) for text in self.inject)
+        """The injected faults, parsed: the single ones, then those of the plan."""
+        single = tuple(ft.parse_fault(text) for text in self.inject)
+        return single + (() if self.inject_file is None else read_plan(self.inject_file))
 
     @property
     def cache_directory(self) -> Path:
@@ -85,6 +118,20 @@ class Config:
             raise InputError(f"options are {known}. Received: {', '.join(given)}") from None
 
 
+def read_plan(path: Path) -> tuple[ft.Fault, ...]:
+    """The fault plan in the CSV file *path*.
+
+    Raises:
+        InputError: it cannot be read.
+        ft.FaultSyntaxError: naming the line that is wrong.
+    """
+    try:
+        return ft.read_plan(path.read_text().splitlines(), name=str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InputError(f"a fault plan must be a CSV file. Received: {path}: {reason}") from None
+
+
 def batch_job() -> Allocation | None:
     """The allocation of the batch job that this process runs in, if it does."""
     return allocation(os.environ, lambda path: Path(path).read_text())
@@ -103,8 +150,12 @@ _KINDS: dict[str, Any] = {
     "keep": int,
     "seed": int,
     "inject": lambda text: tuple(text.split()),
+    "inject_file": Path,
     "hang_timeout": float,
     "threads": int,
+    "nonfinite": str,
+    "straggler": str,
+    "check_every": int,
     "exchange": str,
     "cache": Path,
 }

@@ -12,6 +12,7 @@ from matex.data import Batches
 from matex.errors import HooksError, InputError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
 from matex.redundant import Averaging
+from matex.replicas import Replicas
 from matex.run import Run
 from matex.same_data import check_same_data, check_same_validation
 from matex.saving import write_checkpoint
@@ -50,6 +51,7 @@ class Fit:
         saved = run.saved
         self._saved = saved if saved is not None and saved.cursor["fit"] == number else None
         self._training: Training | None = None
+        self._replicas = Replicas(run, model, every=run.config.check_every)
         self._updates_at_step_0 = 0
         self._seed = 0
 
@@ -140,6 +142,8 @@ class Fit:
             on_epoch_start=self._on_epoch_start,
             after_step=self._after_step,
             traced=traced,
+            nonfinite=run.nonfinite,
+            stepping=run.stepping,
         )
 
     def _source(
@@ -199,11 +203,11 @@ class Fit:
         run = self._run
         if training.samples_in_epoch is None:
             run.totals.samples_expected += training.samples_taken
-        run.step_done(
-            samples=training.samples, step_s=training.step_s, exchange_s=training.exchange_s
-        )
+        run.step_done(training.report, model=self._model)
+        last = training.cursor == training.samples_in_epoch
+        self._replicas.after_step(training.report, last=last)
         every = run.config.checkpoint_every
-        if every and run.step % every == 0 and training.cursor != training.samples_in_epoch:
+        if every and run.step % every == 0 and not last:
             self._save(training, training.epoch, training.cursor)
 
     def after_restore(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Order", "Span", "assigned", "difference", "marks", "split"]
+__all__ = ["Order", "Span", "assigned", "difference", "marks", "size", "split"]
 
 Span = tuple[int, int]
 
@@ -28,6 +28,11 @@ def split(span: Span, parts: int) -> list[Span]:
     lo, hi = span
     cuts = [lo + (hi - lo) * i // parts for i in range(parts + 1)]
     return list(itertools.pairwise(cuts))
+
+
+def size(spans: Sequence[Span]) -> int:
+    """How many samples are in *spans*."""
+    return sum(hi - lo for lo, hi in spans)
 
 
 def assigned(span: Span, expected: Sequence[int], lost: Sequence[int], rank: int) -> list[Span]:

@@ -18,6 +18,7 @@ import ft
 from matex import keras_hooks
 from matex.errors import TrainingError
 from matex.run import Run
+from matex.step_report import StepReport
 
 __all__ = ["Averaging"]
 
@@ -89,7 +90,7 @@ class Averaging:
         count = total[-1]
         self.stop_agreed = total[-3] > 0
         elapsed = time.perf_counter() - started
-        run.step_done(samples=0, step_s=elapsed, exchange_s=elapsed)
+        run.step_done(StepReport(samples=0, step_s=elapsed, exchange_s=elapsed))
         cuts = np.cumsum([part.size for part in gradients])
         pieces = np.split(total[: cuts[-1]] / count, cuts[:-1])
         shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]
@@ -97,7 +98,7 @@ class Averaging:
 
     def _packed(self, gradients: list[np.ndarray], rate: np.ndarray) -> np.ndarray:
         flat = np.concatenate([part.reshape(-1) for part in gradients])
-        spoiled = self._run.faults.take_nan() or not np.isfinite(flat).all()
+        spoiled = bool(self._run.faults.take("nan")) or not np.isfinite(flat).all()
         square = 0.0 if spoiled else _square(flat)
         self._rate = float(rate)
         leads = self._run.communicator.world.is_leader

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +13,16 @@ import checkpoints
 import ft
 from matex.config import Config
 from matex.errors import InputError
-from matex.events import EventLog, write_json
+from matex.events import EventLog, write_json, write_text
 from matex.exchange import Choice, HostExchange, Layout
-from matex.summary import SUMMARY, Totals, summarize
+from matex.fault_events import record_fault, record_recovery, record_replay
+from matex.fault_records import unfired
+from matex.limits import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
+from matex.nonfinite import Nonfinite
+from matex.pace import Progress
+from matex.state import state_hash
+from matex.step_report import StepReport
+from matex.summary import FAULTS, SUMMARY, Totals, faults_csv, summarize
 
 __all__ = ["Run"]
 
@@ -35,11 +44,16 @@ class Run:
         self.totals = Totals(world_size_start=communicator.initial_size)
         me = communicator.world.me
         self.faults = ft.Injector(
-            config.faults, rank=me.rank, host=me.host, before=self._record_fault
+            config.faults,
+            rank=me.rank,
+            host=me.host,
+            before=lambda fault: record_fault(events, fault, step=self.step),
         )
         self.watchdog = ft.Watchdog(
-            timeout_s=config.hang_timeout,
+            timeout_s=config.hang_timeout or WORK_S,
+            stopped_after_s=STOPPED_S,
             neighbours=lambda: communicator.world.neighbours,
+            patience=lambda: patience(communicator.world.place, communicator.world.size),
             say=self.warn,
         )
         alone = "" if ft.has_mpi() else "no MPI was found, so this is one rank"
@@ -50,9 +64,14 @@ class Run:
         self._finished = False
         self._said: set[str] = set()
         self._awaiting_step = False
+        self._step_limit_s: float | None = None
+        self.progress = Progress()
+        self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._tell_nonfinite)
         communicator.waiting = self.watchdog.waiting
         communicator.listeners.append(self._record_recovery)
-        communicator.recovery_point = lambda: self.faults.at("recovery")
+        communicator.before_recovery = self.watchdog.end_if_woken
+        communicator.recovery_point = self._at_recovery
+        events.listener = self.faults.heard
 
     @property
     def step(self) -> int:
@@ -162,31 +181,68 @@ class Run:
                 },
                 wall_s=time.time() - self._started,
             )
+            write_text(self.config.report / FAULTS, faults_csv(summary["faults"]))
             write_json(self.config.report / SUMMARY, summary)
         self.watchdog.stop()
         self.communicator.leave()
 
     def _tell_unfired(self) -> None:
         """A fault that was planned and never set off must not pass for one survived."""
-        fired = {event["fault"] for event in self.events.all() if event["event"] == "fault"}
-        for fault in self.config.faults:
-            if fault.text not in fired:
-                self.events.write("fault-not-fired", fault=fault.text)
-                self.say(f"the injected fault {fault.text} never fired")
+        for fault, ranks in unfired(self.config.faults, self.events.all()):
+            self.events.write("fault-not-fired", fault=fault.text, ranks=ranks)
+            some = 0 < len(ranks) < len(fault.ranks)
+            where = f" on rank {', '.join(map(str, ranks))}" if some else ""
+            self.say(f"the injected fault {fault.text} never fired{where}")
 
-    def step_done(self, *, samples: int, step_s: float, exchange_s: float) -> None:
-        """Count a finished step; local."""
+    def step_done(self, report: StepReport, *, model: Any = None) -> None:
+        """Count a finished step, and record what is new of it; local.
+
+        Args:
+            model: whose state is hashed after a recovery.
+        """
         totals = self.totals
         totals.steps += 1
-        totals.samples_used += samples
-        totals.step_s.append(step_s)
-        totals.exchange_s.append(exchange_s)
+        totals.samples_used += report.samples
+        totals.step_s.append(report.step_s)
+        totals.exchange_s.append(report.exchange_s)
         if self._awaiting_step:
             self._awaiting_step = False
-            generation = self.communicator.world.generation
-            self.events.write("first-step", step=self.step, generation=generation)
+            self.events.write("first-step", step=self.step, generation=self._generation)
+            if model is not None:
+                digest = state_hash(model)
+                self.events.write("state", step=self.step, generation=self._generation, hash=digest)
+        if report.replay is not None:
+            record_replay(self.events, report.replay, step=self.step, generation=self._generation)
+        self.progress.step(report)
+        if self.progress.is_due():
+            progress = self._progress()
+            if self.leads:
+                self.events.write("progress", **progress)
         self.faults.step += 1
         self.watchdog.progress()
+        self.watchdog.together()
+        if totals.steps == MEASURED_STEPS and self.config.hang_timeout is None:
+            self._step_limit_s = step_limit(totals.step_s)
+            self.events.write(
+                "time-outs", step_s=self._step_limit_s, work_s=WORK_S, stopped_s=STOPPED_S
+            )
+
+    def stepping(self) -> AbstractContextManager[None]:
+        """Around the making of a step: how long it may take without progress."""
+        return self.watchdog.working(timeout_s=self._step_limit_s)
+
+    @property
+    def _generation(self) -> int:
+        return self.communicator.world.generation
+
+    def _progress(self) -> dict[str, Any]:
+        """Where training stands; the step that is about to be counted is the newest."""
+        return {
+            "step": self.step,
+            "samples": self.totals.samples_used,
+            "world_size": self.communicator.world.size,
+            **self.progress.take(),
+        }
 
     def say(self, line: str) -> None:
         """One line for the user from the run as a whole; the leader prints it."""
@@ -204,34 +260,24 @@ class Run:
         rank = self.communicator.world.rank
         print(f"matex: rank {rank}: {line}", file=sys.stderr, flush=True)
 
-    def _record_fault(self, fault: ft.Fault) -> None:
-        self.events.write(
-            "fault",
-            fault=fault.text,
-            kind=fault.kind,
-            step=fault.step,
-            at=fault.at,
-            lethal=fault.lethal,
-        )
+    def _tell_nonfinite(self, ranks: tuple[int, ...]) -> None:
+        policy = self.config.nonfinite
+        if self.leads:
+            self.events.write("nonfinite", step=self.step, ranks=list(ranks), policy=policy)
+        names = ", ".join(map(str, ranks))
+        what = "made again" if policy == "recompute" else "made without its samples"
+        self.say(f"rank {names} computed what is not finite: step {self.step} is {what}")
+
+    def _at_recovery(self) -> None:
+        with self.watchdog.busy():
+            self.faults.at("recovery")
 
     def _record_recovery(self, recovery: ft.Recovery) -> None:
         if not recovery.lost:  # a peer was already leaving
             return
         self._awaiting_step = True
-        lost = [member.rank for member in recovery.lost]
-        self.events.write(
-            "recovered",
-            step=self.step,
-            operation=recovery.operation,
-            finished_by_peer=recovery.finished,
-            generation=recovery.after.generation,
-            lost=lost,
-            detect_time_s=recovery.detect_time_s,
-            repaired_time_s=recovery.repaired_time_s,
-            world_size_before=recovery.before.size,
-            world_size_after=recovery.after.size,
-        )
-        names = ", ".join(str(rank) for rank in lost)
+        record_recovery(self.events, recovery, step=self.step)
+        names = ", ".join(str(member.rank) for member in recovery.lost)
         self.say(
             f"lost rank {names} in step {self.step}; going on with {recovery.after.size} of "
             f"{self.totals.world_size_start} ranks after {recovery.repair_s * 1e3:.0f} ms"

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras import tree
 
 from matex import keras_hooks, state
+from matex.replicas import Replicas
 from matex.run import Run
 from matex.stream import Cut, Stream, digest, flat_signature, leaves_of, rows_in
 from matex.training import Training
@@ -76,6 +77,8 @@ class SingleSteps:
         step = Training.new_step(model, self._source)
         state.broadcast(run.communicator, model)
         self._run = run
+        self._model = model
+        self._replicas = Replicas(run, model, every=run.config.check_every)
         self._training = Training(
             run.communicator,
             model,
@@ -87,6 +90,8 @@ class SingleSteps:
             on_epoch_start=lambda: None,
             after_step=self._after_step,
             traced=(step, None),
+            nonfinite=run.nonfinite,
+            stepping=run.stepping,
         )
 
     def __call__(self, batch: Any) -> dict[str, Any]:
@@ -97,9 +102,8 @@ class SingleSteps:
     def _after_step(self, training: Training) -> None:
         totals = self._run.totals
         totals.samples_expected += training.samples_taken
-        self._run.step_done(
-            samples=training.samples, step_s=training.step_s, exchange_s=training.exchange_s
-        )
+        self._run.step_done(training.report, model=self._model)
+        self._replicas.after_step(training.report, last=False)
 
 
 def tensors_of(batch: Any) -> Any:

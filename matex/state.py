@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ __all__ = [
     "restore",
     "restore_metrics",
     "snapshot",
+    "state_hash",
     "weights_hash",
     "weights_of",
 ]
@@ -28,13 +29,27 @@ def weights_of(model: Any) -> list[Any]:
     return [v for v in model.variables if id(v) not in metrics]
 
 
-def broadcast(communicator: ft.Communicator, model: Any) -> None:
-    """Give every rank the leader's weights and optimizer state; collective."""
+def broadcast(
+    communicator: ft.Communicator, model: Any, *, sources: Sequence[int] = ()
+) -> list[str]:
+    """Give every rank the leader's weights and optimizer state; collective.
+
+    Args:
+        sources: ranks whose state counts in place of the leader's: the first that lives.
+
+    Returns:
+        The names of the variables that held something else on this rank.
+    """
+    changed: list[str] = []
     for variable in (*weights_of(model), *model.optimizer.variables):
         value = np.asarray(variable.numpy())
-        flat = np.frombuffer(value.tobytes(), np.uint8).copy()
-        communicator.broadcast(flat)
-        variable.assign(flat.view(value.dtype).reshape(value.shape))
+        before = value.tobytes()
+        flat = np.frombuffer(before, np.uint8).copy()
+        communicator.broadcast(flat, sources=sources)
+        if flat.tobytes() != before:
+            variable.assign(flat.view(value.dtype).reshape(value.shape))
+            changed.append(variable.path)
+    return changed
 
 
 def weights_hash(variables: Iterable[Any]) -> str:
@@ -43,6 +58,11 @@ def weights_hash(variables: Iterable[Any]) -> str:
     for variable in variables:
         digest.update(variable.numpy().tobytes())
     return digest.hexdigest()
+
+
+def state_hash(model: Any) -> str:
+    """64 bits over weights and optimizer state, as 16 hexadecimal digits; local."""
+    return weights_hash((*weights_of(model), *model.optimizer.variables))
 
 
 def snapshot(model: Any, cursor: dict[str, int]) -> checkpoints.Snapshot:

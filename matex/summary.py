@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import statistics
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from matex.events import Event, fault_records, write_json
+from matex.events import Event, write_json
+from matex.fault_records import FIELDS, fault_records
 
-__all__ = ["SUMMARY", "Totals", "failed", "summarize"]
+__all__ = ["FAULTS", "SUMMARY", "Totals", "failed", "faults_csv", "summarize"]
 
 SUMMARY = "summary.json"
+FAULTS = "faults.csv"
 
 # Medians are over so many steps, the last ones: a run may have millions.
 _RECENT = 10_000
@@ -72,6 +76,15 @@ def summarize(
         "exchange_s": _median(totals.exchange_s),
         "faults": fault_records(events),
     }
+
+
+def faults_csv(faults: Sequence[dict[str, Any]]) -> str:
+    """The fault records of a summary, one line each below the names of the fields. Pure."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(faults)
+    return text.getvalue()
 
 
 def failed(report: Path, events: Iterable[Event], *, ranks: int, reason: str) -> None:

@@ -7,18 +7,19 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 import ft
 from matex import keras_hooks
-from matex.blame import blame
+from matex.bitflips import flip
 from matex.errors import NotShareable, TrainingError
-from matex.exchange import HostExchange, Layout, header_of
-from matex.partition import Span, difference
+from matex.exchange import HostExchange, Layout
+from matex.mending import Mender
+from matex.nonfinite import Nonfinite
 from matex.share import Share
 from matex.source import GlobalBatch, Source
 from matex.step import Step
+from matex.step_report import Replay, StepReport
 from matex.trial import problem
 
 __all__ = ["Training"]
@@ -35,8 +36,11 @@ class Training:
         model: built, with equal weights on all ranks.
         source: of the global batches; every rank has the whole of it and takes its rows.
         first_epoch, cursor: where training starts, ``cursor`` in samples of that epoch.
-        after_step: called with this object after each step, between steps.
+        after_step: called with this object after each step, between steps; ``report`` is then
+            that step's.
         traced: :attr:`traced` of an earlier fit of the same compiled model, to use again.
+        nonfinite: what becomes of a step with numbers that are not finite; stops by default.
+        stepping: makes a context around every step, for a watchdog.
         on_epoch_start: called when the first epoch's metrics have just been reset.
     """
 
@@ -53,6 +57,8 @@ class Training:
         on_epoch_start: Callable[[], None],
         after_step: Callable[[Training], None],
         traced: Traced | None = None,
+        nonfinite: Nonfinite | None = None,
+        stepping: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._communicator = communicator
         self._model = model
@@ -61,17 +67,22 @@ class Training:
         self._make_exchange = make_exchange
         self._on_epoch_start = on_epoch_start
         self._after_step = after_step
+        self._stepping = stepping
         self._next_epoch = first_epoch
         self._step, self._exchange = traced or (self.new_step(model, source), None)
         self._share = Share(communicator, model, self._step)
-        self._have: list[Span] = []
+        self._mender = Mender(
+            communicator,
+            self._share,
+            source,
+            faults=faults,
+            nonfinite=nonfinite or Nonfinite("stop", communicator),
+        )
         self._ready = self._exchange is not None
         self.epoch = first_epoch
         self.cursor = self._start = cursor
         self.stop_agreed = False
-        self.samples = 0
-        self.step_s = 0.0
-        self.exchange_s = 0.0
+        self.report = StepReport(samples=0, step_s=0.0, exchange_s=0.0)
 
     @staticmethod
     def new_step(model: Any, source: Source) -> Step:
@@ -172,25 +183,38 @@ class Training:
 
     def _run_step(self, batch: GlobalBatch) -> dict[str, Any]:
         started = time.perf_counter()
-        self._faults.at("compute")
-        logs = self._make_step(batch)
+        with self._stepping():
+            self._faults.at("compute")
+            for fault in self._faults.take("bitflip"):
+                flip(self._model, fault, step=self._faults.step)
+            logs = self._make_step(batch)
         exchange = self._exchange
         assert exchange is not None
         header = exchange.header
         self.stop_agreed = header.stop > 0
-        self.samples = round(header.samples)
         self.cursor = batch.span[1]
-        self.step_s = time.perf_counter() - started
-        self.exchange_s = exchange.seconds
+        self.report = StepReport(
+            samples=round(header.samples),
+            step_s=time.perf_counter() - started,
+            exchange_s=exchange.seconds,
+            logs=logs,
+            replay=self._replay(round(header.samples)),
+        )
         self._after_step(self)
         return logs
+
+    def _replay(self, samples: int) -> Replay | None:
+        """What deaths cost the step that came to *samples*, if there were any."""
+        replay = self._mender.replay
+        replay.samples_lost = max(0, self.samples_taken - samples)
+        replay.samples_repeated = max(0, samples - self.samples_taken)
+        return replay if replay else None
 
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
         self._share.batch = batch
         if not self._ready:
             self._try_out(batch)  # members may be lost in it: before rows are assigned
-        spans = self._share.assigned(batch.span)
-        self._have = spans
+        spans = self._mender.begin()
         try:
             if self._ready and spans:
                 exchange = self._begin(batch)
@@ -201,7 +225,7 @@ class Training:
             self._begin(batch)(*local)
             self._ready = True
         except (tf.errors.OpError, ft.PeerFailure, TrainingError) as error:
-            self._repair(error)
+            self._mender.mend(self._exchange, error)
         assert self._exchange is not None
         return self._step.commit([tf.constant(part) for part in self._exchange.result])
 
@@ -229,63 +253,3 @@ class Training:
         lo, hi = batch.span
         self._exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
         return self._exchange
-
-    # When it fails.
-
-    def _repair(self, error: BaseException) -> None:
-        """Bring the failed exchange to its end; collective over the survivors.
-
-        Afterwards the exchange holds the result of a whole step, the same on every rank.
-        """
-        exchange = self._exchange
-        cause = error if exchange is None else exchange.error
-        while isinstance(cause, ft.PeerFailure):
-            assert exchange is not None
-            if self._communicator.recover().finished:
-                exchange.check()
-                return
-            try:
-                exchange.replay(self._completed())
-                return
-            except ft.PeerFailure as again:
-                cause = again
-            except TrainingError as wrong:
-                cause = wrong
-        if isinstance(cause, TrainingError):
-            raise self._explained(cause) from None
-        raise error if cause is None else cause
-
-    def _completed(self) -> np.ndarray:
-        """What this rank has for the step, and its piece of what the dead left undone."""
-        exchange = self._exchange
-        assert exchange is not None
-        wanted = self._share.assigned(self._share.current.span)
-        missing = difference(wanted, self._have)
-        vector = exchange.local.copy()
-        if missing is None:  # a second death moved the pieces: start over
-            vector[:] = 0
-            missing = wanted
-        if missing:
-            vector += exchange.packed(self._share.contribution(missing))
-        self._have = wanted
-        tail = self._share.layout.views(vector)[-1]
-        self._share.put_header(tail, header_of(tail))
-        return vector
-
-    def _explained(self, error: TrainingError) -> TrainingError:
-        """Say whose fault it is; collective, all ranks get here together."""
-        exchange = self._exchange
-        assert exchange is not None
-        step = self._faults.step
-        if exchange.header.nonfinite:
-            spoiled = exchange.local if exchange.spoiled else None
-            return blame(self._communicator, self._share.layout, spoiled, step=step)
-        return self._misfit(error)
-
-    def _misfit(self, error: TrainingError) -> TrainingError:
-        """The sum is not of the step's samples; on every rank that had some alike."""
-        reason = self._source.explanation
-        if reason and not self._have:
-            # The others may be of one mind, and go on: this rank has no part in their sum.
-            ft.die(f"step {self._faults.step}: {reason}")
-        return TrainingError(f"step {self._faults.step}: {reason}") if reason else error

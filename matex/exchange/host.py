@@ -150,7 +150,7 @@ class HostExchange:
 
     def _ready(self) -> bool:
         """Whether a NaN is to be sent on purpose."""
-        spoil = self._faults.take_nan()
+        spoil = bool(self._faults.take("nan"))
         self._faults.during("in-exchange")
         return spoil
 

@@ -100,6 +100,10 @@ class Layout:
             for start, shape in zip(self.offsets, self.shapes, strict=False)
         ]
 
+    def averaged(self, vector: np.ndarray) -> np.ndarray:
+        """The part of *vector* that is weighted by samples, gradients and means, as a view."""
+        return vector[: self.offsets[-2] + sum(segment.size for segment in self.means)]
+
     def blame(self, vector: np.ndarray) -> list[str]:
         """What in *vector* holds a NaN or an infinity, and how many."""
         *gradients, tail = self.views(vector)

@@ -126,10 +126,10 @@ class NativeExchange(HostExchange):
         try:
             self._communicator.attempt(result, call, self._is_whole, computes=True)
             if refused is not None:
-                self.spoiled = bool(plan.spoiled)
                 self.check()
                 raise refused
         except BaseException as error:
+            self.spoiled = bool(plan.spoiled)
             self.error = error
             raise
         self.seconds = plan.seconds

@@ -89,3 +89,43 @@ def test_whoever_waits_much_longer_than_work_may_last_ends_itself() -> None:
     assert job["said"][1].startswith("waited in a collective for ")
     assert job["members"] == {0: [0]}
     assert job.ended == {0}
+
+
+def woken(victim: int, steps: int) -> None:
+    """Nobody ends the stopped rank, as on another host: the detector declares it dead."""
+    communicator = begin()
+    rank = communicator.world.rank
+    pid = communicator.world.members[victim].pid
+    ft.on_death(lambda reason: mark("death", reason))
+    dog = ft.Watchdog(timeout_s=20.0, stopped_after_s=0.5)
+    communicator.waiting = dog.waiting
+    communicator.before_recovery = dog.end_if_woken
+    dog.start()
+    sums = []
+    for step in range(steps):
+        if rank == victim and step == 2:
+            mark("dying", "stopped")
+            os.kill(os.getpid(), signal.SIGSTOP)
+        sums.append(add(communicator, step))
+    mark("sums", sums)
+    if communicator.world.is_leader:
+        os.kill(pid, signal.SIGCONT)
+    communicator.leave()
+    dog.stop()
+
+
+DETECTOR = {
+    "OMPI_MCA_mpi_ft_detector": "1",
+    "OMPI_MCA_mpi_ft_detector_thread": "1",
+    "OMPI_MCA_mpi_ft_detector_period": "0.5",
+    "OMPI_MCA_mpi_ft_detector_timeout": "2",
+}
+
+
+def test_a_stopped_rank_that_is_woken_ends_itself() -> None:
+    job = run(woken, ranks=3, environment=DETECTOR, victim=2, steps=STEPS)
+    assert job["dying"] == {2: "stopped"}
+    # Not the marks of the end: with the detector on, MPI_Finalize may not come back.
+    assert job["sums"] == {rank: [total(step) for step in range(STEPS)] for rank in (0, 1)}
+    assert set(job["death"]) == {2}, job.output
+    assert job["death"][2].startswith("was stopped for ")

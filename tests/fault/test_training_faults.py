@@ -160,6 +160,22 @@ def test_random_kills(seed: int, losses: list[float], tmp_path: Path) -> None:
             assert_measured(record)
 
 
+def test_a_slow_rank_is_let_go_and_one_that_hangs_ends_itself(
+    losses: list[float], tmp_path: Path
+) -> None:
+    # Not in the first steps, which trace: twenty times as long would pass for a hang.
+    plan = faults("slow:rank=2,step=3,factor=20,steps=90", "hang:rank=1,step=20")
+    options = [*plan, "--straggler", "evict", "--check-every", "3", "--hang-timeout", "10"]
+    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=4, options=options)
+    assert_whole(outcome, world_size_end=2, losses=losses)
+    deaths = {e["rank"]: e["reason"] for e in outcome.events if e["event"] == "death"}
+    assert set(deaths) == {1, 2}
+    assert deaths[1].startswith("made no progress for ")
+    assert deaths[2].startswith("rank 2 computes ") and deaths[2].endswith(": evicted")
+    (event,) = (e for e in outcome.events if e["event"] == "straggler")
+    assert (event["rank"], event["evicted"]) == (2, True)
+
+
 def test_slow_is_only_slow_and_stopped_is_ended(losses: list[float], tmp_path: Path) -> None:
     """And a fault that never fires is told."""
     plan = [

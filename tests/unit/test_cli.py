@@ -61,6 +61,23 @@ BAD = {
         ["run", "-n", "2", "--inject", "kill:rank=2,step=1", "train.py"],
         "rank must be below the number of ranks, 2",
     ),
+    "a plan that is not there": (
+        ["run", "-n", "2", "--inject-file", "none.csv", "train.py"],
+        "a fault plan must be a CSV file. Received: none.csv: No such file",
+    ),
+    "a plan that is no plan": (
+        ["run", "-n", "2", "--inject-file", "train.py", "train.py"],
+        "train.py, line 1: ",
+    ),
+    "a sample of nothing": (["faults", "sample", "--mtbf", "2h", "--ranks", "4"], "--hours"),
+    "a sample with an age": (
+        ["faults", "sample", "--mtbf", "old", "--ranks", "4", "--hours", "1"],
+        "a duration such as 90s, 30m, 2h or 1d is wanted. Received: old",
+    ),
+    "a sample of one rank": (
+        ["faults", "sample", "--mtbf", "1h", "--ranks", "1", "--hours", "1"],
+        "ranks must be at least 2, for one must survive. Received: ranks=1",
+    ),
     "unknown option": (["run", "-n", "2", "--fast", "train.py"], "--fast"),
     "seed in words": (["run", "-n", "2", "--seed", "x", "train.py"], "--seed"),
     "negative seed": (["run", "-n", "2", "--seed", "-1", "train.py"], "seed must be at least 0"),

@@ -12,6 +12,8 @@ import ft
 from matex.config import Config
 from matex.errors import InputError
 
+PLAN = Path(__file__).with_name("plan.csv")
+
 GIVEN = {
     "report": (Path("out"), "out"),
     "checkpoint": (Path("saved"), "saved"),
@@ -19,7 +21,11 @@ GIVEN = {
     "keep": (7, "7"),
     "seed": (11, "11"),
     "inject": (("kill:rank=0,step=1", "nan:rank=1,step=2"), "kill:rank=0,step=1 nan:rank=1,step=2"),
+    "inject_file": (PLAN, str(PLAN)),
     "hang_timeout": (2.5, "2.5"),
+    "nonfinite": ("skip", "skip"),
+    "straggler": ("evict", "evict"),
+    "check_every": (40, "40"),
     "threads": (3, "3"),
     "exchange": ("host", "host"),
     "cache": (Path("kept"), "kept"),
@@ -52,8 +58,11 @@ def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch
 
 
 def test_faults_are_parsed() -> None:
-    config = Config(inject=("kill:rank=0,step=1",))
-    assert config.faults == (ft.parse_fault("kill:rank=0,step=1"),)
+    config = Config(inject=("kill:rank=0,step=1",), inject_file=PLAN)
+    assert [fault.text for fault in config.faults] == [
+        "kill:rank=0,step=1", "kill:rank=2,step=40", "stop:rank=1+3,time=12.5,at=recovery"
+    ]  # fmt: skip
+    assert [fault.where for fault in config.faults] == ["", f"{PLAN}, line 3", f"{PLAN}, line 4"]
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -67,6 +76,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"hang_timeout": 0.0}, "hang_timeout must be above 0 seconds. Received: 0.0"),
     ({"hang_timeout": float("nan")}, "Received: nan"),
     ({"exchange": "smoke"}, "exchange must be one of auto, native, host. Received: 'smoke'"),
+    ({"nonfinite": "pray"}, "nonfinite must be one of stop, skip, recompute. Received: 'pray'"),
+    ({"check_every": -1}, "check_every must be at least 0. Received: check_every=-1"),
+    ({"inject_file": Path("none.csv")}, "Received: none.csv: No such file or directory"),
+    ({"inject_file": Path(__file__)}, "test_config.py, line 1: "),
     ({"inject": ("explode:rank=0,step=1",)}, "kind must be one of"),
 ]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from matex.events import Event, EventLog, fault_records, read_events, write_json
+from matex.events import Event, EventLog, read_events, write_json
+from matex.fault_records import FIELDS, fault_records
 
 
 def fault(time_s: float, rank: int, kind: str = "kill", **more: Any) -> Event:
@@ -53,13 +54,65 @@ def test_a_kill_is_timed_from_the_moment_it_was_set_off() -> None:
         recovered(3, [2], detect=10.5, repaired=10.625),
         first_step(11.0, 0), first_step(12.0, 1), first_step(11.5, 3),
     ]  # fmt: skip
-    assert fault_records(events) == [
-        {
-            "kind": "kill", "rank": 2, "step": 7, "at": "compute", "time_s": 10.0,
-            "detect_s": 0.125, "repair_s": 0.625, "to_next_step_s": 2.0,
-            "world_size_before": 4, "world_size_after": 3,
-        }
+    (record,) = fault_records(events)
+    assert record == {
+        **dict.fromkeys(FIELDS),
+        "kind": "kill", "rank": 2, "step": 7, "at": "compute", "time_s": 10.0,
+        "detect_s": 0.125, "repair_s": 0.625, "to_next_step_s": 2.0,
+        "world_size_before": 4, "world_size_after": 3,
+    }  # fmt: skip
+
+
+def replayed(rank: int, at_risk: dict[str, int], recomputed: int, generation: int = 1) -> Event:
+    return {
+        "time_s": 11.0, "rank": rank, "event": "replayed", "step": 7, "generation": generation,
+        "at_risk": at_risk, "recomputed": recomputed, "seconds": 0.25 * (rank + 1),
+        "samples_lost": 0, "samples_repeated": 0,
+    }  # fmt: skip
+
+
+def state(rank: int, digest: str, generation: int = 1) -> Event:
+    return {
+        "time_s": 11.5,
+        "rank": rank,
+        "event": "state",
+        "hash": digest,
+        "generation": generation,
+    }
+
+
+def test_what_was_at_risk_was_recomputed_by_the_survivors_together() -> None:
+    events = [
+        fault(10.0, 1), fault(10.0, 3),
+        recovered(0, [1, 3], detect=10.0, repaired=10.5),
+        recovered(2, [1, 3], detect=10.0, repaired=10.5),
+        replayed(0, {"1": 32, "3": 16}, 30), replayed(2, {"1": 32, "3": 16}, 18),
+        state(0, "ab"), state(2, "ab"),
     ]  # fmt: skip
+    first, second = fault_records(events)
+    assert (first["samples_at_risk"], second["samples_at_risk"]) == (32, 16)
+    for record in (first, second):
+        assert (record["samples_recomputed"], record["replay_s"]) == (48, 0.75)
+        assert (record["samples_lost"], record["samples_repeated"]) == (0, 0)
+        assert (record["state_hash"], record["replicas_equal"]) == ("ab", True)
+
+
+def test_a_death_before_the_replay_was_done_is_in_the_same_one() -> None:
+    events = [
+        fault(10.0, 1), recovered(0, [1], detect=10.0, repaired=10.5),
+        fault(10.75, 2), recovered(0, [2], detect=11.0, repaired=11.5, generation=2, before=3),
+        replayed(0, {"1": 32, "2": 48}, 80, generation=2), state(0, "ab", generation=2),
+    ]  # fmt: skip
+    assert [r["samples_at_risk"] for r in fault_records(events)] == [32, 48]
+    assert [r["state_hash"] for r in fault_records(events)] == ["ab", "ab"]
+
+
+def test_replicas_that_differ_after_a_fault_are_told() -> None:
+    events = [
+        recovered(0, [1], detect=10.0, repaired=10.5, before=3), state(0, "ab"), state(2, "cd")
+    ]  # fmt: skip
+    (record,) = fault_records(events)
+    assert (record["state_hash"], record["replicas_equal"]) == (None, False)
 
 
 def test_a_death_from_outside_is_timed_from_its_detection() -> None:

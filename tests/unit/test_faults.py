@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ft
-from ft.faults import KINDS, PHASES, Fault, check_faults, parse_fault
+from ft.faults import EVENTS, KINDS, PHASES, TARGETS, Fault, check_faults, parse_fault
 
 
 @st.composite
@@ -15,8 +15,22 @@ def written(draw: st.DrawFn) -> tuple[str, Fault]:
     """A fault as text, its keys in any order, and what it means."""
     kind = draw(st.sampled_from(sorted(KINDS)))
     ranks = draw(st.lists(st.integers(0, 99), min_size=1, max_size=4))
-    wanted = {"kind": kind, "ranks": tuple(ranks), "step": draw(st.integers(0, 10**6))}
-    keys = {"step": str(wanted["step"]), "rank": "+".join(map(str, ranks))}
+    wanted = {"kind": kind, "ranks": tuple(ranks)}
+    keys = {"rank": "+".join(map(str, ranks))}
+    when = draw(st.sampled_from(["step", "time", "event"]))
+    if when == "step":
+        wanted["step"] = draw(st.integers(0, 10**6))
+        keys["step"] = str(wanted["step"])
+    elif when == "time":
+        wanted["time_s"] = draw(st.integers(0, 10**7)) / 1000
+        keys["time"] = repr(wanted["time_s"])
+    else:
+        wanted |= {
+            "event": draw(st.sampled_from(EVENTS)),
+            "count": draw(st.integers(1, 9)),
+            "at": "",
+        }
+        keys |= {"event": wanted["event"], "count": str(wanted["count"])}
     if kind == "node":
         del keys["rank"]
         wanted |= {
@@ -24,11 +38,15 @@ def written(draw: st.DrawFn) -> tuple[str, Fault]:
             "host": draw(st.from_regex(r"[a-z][a-z0-9.-]{0,9}", fullmatch=True)),
         }
         keys["host"] = wanted["host"]
-    if draw(st.booleans()):
-        keys["at"] = wanted["at"] = draw(st.sampled_from(PHASES))
+    phases = [p for p in PHASES if (kind, p) != ("hang", "in-exchange")]
+    if "at" in KINDS[kind][1] and draw(st.booleans()):
+        keys["at"] = wanted["at"] = draw(st.sampled_from(phases))
     if kind == "slow" and draw(st.booleans()):
-        wanted |= {"factor": draw(st.floats(1, 100)), "steps": draw(st.integers(0, 50))}
+        wanted |= {"factor": draw(st.integers(8, 800)) / 8, "steps": draw(st.integers(0, 50))}
         keys |= {"factor": repr(wanted["factor"]), "steps": str(wanted["steps"])}
+    if kind == "bitflip" and draw(st.booleans()):
+        wanted |= {"target": draw(st.sampled_from(TARGETS)), "bit": draw(st.integers(0, 31))}
+        keys |= {"target": wanted["target"], "bit": str(wanted["bit"])}
     parts = draw(st.permutations([f"{key}={value}" for key, value in keys.items()]))
     return f"{kind}:{','.join(parts)}", Fault(**wanted)
 
@@ -39,6 +57,7 @@ def test_what_is_written_is_what_is_meant(case: tuple[str, Fault]) -> None:
     fault = parse_fault(text)
     assert fault == wanted
     assert fault.text == text
+    assert parse_fault(fault.written()) == fault
 
 
 def test_defaults() -> None:
@@ -53,13 +72,16 @@ def test_the_examples_of_the_documentation_are_understood() -> None:
 
 
 BAD = {
-    "explode:rank=0,step=1": "kind must be one of kill, segv, exit, raise, stop, slow, nan, node. "
+    "explode:rank=0,step=1": "kind must be one of kill, segv, exit, raise, stop, hang, slow, nan, "
+    "bitflip, node. "
     "Received: 'explode'",
     "": "Received: ''",
     "KILL:rank=0,step=1": "Received: 'KILL'",
-    "kill:rank=0,step=1,factor=2": "keys of kill are at, rank, step, each once. "
+    "kill:rank=0,step=1,factor=2": "keys of kill are at, count, event, rank, step, time, each "
+    "once. "
     "Received: 'factor=2'",
-    "node:rank=0,host=a,step=1": "keys of node are at, host, step, each once. Received: 'rank=0'",
+    "node:rank=0,host=a,step=1": "keys of node are at, count, event, host, step, "
+    "time, each once. Received: 'rank=0'",
     "kill:rank=0,rank=1,step=1": "each once. Received: 'rank=1'",
     "kill:rank=0,step": "Received: 'step'",
     "kill:rank=0,step=1,": "Received: ''",
@@ -77,6 +99,16 @@ BAD = {
     "slow:rank=0,step=1,factor=fast": "factor must be a number from 0. Received: 'fast'",
     "slow:rank=0,step=1,factor=0.5": "factor must be at least 1. Received: 0.5",
     "slow:rank=0,step=1,factor=nan": "factor must be at least 1. Received: nan",
+    "kill:rank=0,step=1,time=2": "one of step, time and event says when. Received: step and time",
+    "kill:rank=0,time=soon": "time must be a number from 0. Received: 'soon'",
+    "kill:rank=0,time=inf": "time must be a number from 0. Received: 'inf'",
+    "kill:rank=0,event=lunch": f"event must be one of {', '.join(EVENTS)}. Received: 'lunch'",
+    "kill:rank=0,event=epoch,count=0": "count must be a whole number from 1. Received: '0'",
+    "kill:rank=0,step=1,count=2": "count goes with event. Received: step",
+    "hang:rank=0,step=1,at=in-exchange": "at=in-exchange is for stop",
+    "bitflip:rank=0,step=1,target=soul": "target must be one of weights, optimizer.",
+    "bitflip:rank=0,step=1,bit=32": "bit must be a whole number from 0 to 31. Received: '32'",
+    "node:host=,step=1": "host is empty",
     "slow:rank=0,step=1,steps=few": "steps must be a whole number from 0. Received: 'few'",
 }
 
@@ -99,7 +131,7 @@ def test_a_syntax_error_is_a_usage_error_and_a_value_error() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_takes_the_rank_and_what_does_not(kind: str) -> None:
     where = "host=a" if kind == "node" else "rank=0"
-    assert parse_fault(f"{kind}:{where},step=0").lethal == (kind not in ("slow", "nan"))
+    assert parse_fault(f"{kind}:{where},step=0").lethal == (kind not in ("slow", "nan", "bitflip"))
 
 
 def test_whom_a_fault_hits() -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import ft
-from ft.faults import PHASES, Fault, Injector, parse_fault
+from ft.faults import PHASES, Fault, parse_fault
+from ft.injector import Injector
 
 ROOT = Path(ft.__file__).parents[1]
 
@@ -60,18 +61,68 @@ def test_what_has_not_fired_is_known() -> None:
     assert [fault.kind for fault in one.injector.unfired] == ["kill", "nan"]
 
 
-def test_nan_is_announced_and_then_taken_once() -> None:
-    one = Recorder("nan:rank=1,step=2")
-    assert not one.injector.wants_nan()
-    assert not one.injector.take_nan()
+def test_nan_and_bitflip_wait_until_they_are_taken_and_are_taken_once() -> None:
+    one = Recorder("nan:rank=1,step=2", "bitflip:rank=1,step=2,target=optimizer,bit=3")
+    assert one.injector.take("nan") == []
     one.injector.step = 2
     one.injector.at("compute")
     assert one.fired == []
-    assert one.injector.wants_nan()
-    assert one.injector.take_nan()
-    assert one.fired == ["nan"]
-    assert not one.injector.wants_nan()
-    assert not one.injector.take_nan()
+    assert one.injector.take("bitflip", "weights") == []
+    assert [fault.kind for fault in one.injector.take("nan")] == ["nan"]
+    assert [fault.bit for fault in one.injector.take("bitflip", "optimizer")] == [3]
+    assert one.fired == ["nan", "bitflip"]
+    assert one.injector.take("nan") == one.injector.take("bitflip") == []
+
+
+def test_a_fault_by_time_strikes_in_its_phase_once_the_time_has_come() -> None:
+    now = [100.0]
+    faults = [parse_fault("raise:rank=1,time=2.5,at=validation")]
+    injector = Injector(faults, rank=1, clock=lambda: now[0])
+    for seconds in (100.0, 102.4):
+        now[0] = seconds
+        injector.at("validation")
+    now[0] = 103.0
+    injector.at("compute")
+    with pytest.raises(ft.InjectedFault):
+        injector.at("validation")
+    injector.at("validation")
+
+
+def test_a_fault_by_event_strikes_with_it_or_in_the_phase_after_it() -> None:
+    one = Recorder("raise:rank=1,event=epoch,count=2", "raise:rank=1,event=epoch,at=compute")
+    for phase in PHASES:
+        one.injector.at(phase)
+    one.injector.heard("checkpoint")
+    one.injector.heard("epoch")
+    with pytest.raises(ft.InjectedFault):
+        one.injector.at("compute")
+    with pytest.raises(ft.InjectedFault, match="count=2"):
+        one.injector.heard("epoch")
+    one.injector.heard("epoch")
+    assert one.injector.unfired == ()
+
+
+def test_a_fault_that_goes_off_with_the_record_of_another_goes_off_once() -> None:
+    faults = map(parse_fault, ["slow:rank=1,step=0", "slow:rank=1,event=fault,factor=3"])
+    fired: list[str] = []
+
+    def record(fault: Fault) -> None:
+        fired.append(fault.text)
+        injector.heard("fault")
+
+    injector = Injector(faults, rank=1, before=record)
+    injector.at("compute")
+    assert fired == ["slow:rank=1,step=0", "slow:rank=1,event=fault,factor=3"]
+
+
+def test_the_recovery_of_a_step_may_come_in_the_next_one() -> None:
+    one = Recorder("raise:rank=1,step=4,at=recovery")
+    for step in (3, 6):
+        one.injector.step = step
+        one.injector.at("recovery")
+    one.injector.step = 5
+    with pytest.raises(ft.InjectedFault):
+        one.injector.at("recovery")
 
 
 def test_slow_stretches_computation_while_it_lasts() -> None:
@@ -124,6 +175,18 @@ def strike(text: str, how: str) -> subprocess.Popen[str]:
         [sys.executable, "-c", PROGRAM, text, how],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+
+def test_a_rank_that_hangs_is_silent_and_alive() -> None:
+    process = strike("hang:rank=1,step=7", "at")
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "before hang\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 EFFECTS = {

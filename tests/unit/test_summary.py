@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from matex.summary import SUMMARY, Totals, failed, summarize
+from matex.summary import SUMMARY, Totals, failed, faults_csv, summarize
 
 FIELDS = {
     "status", "reason", "world_size_start", "world_size_end", "restarts", "epochs", "steps",
@@ -68,3 +68,11 @@ def test_a_run_that_could_not_say_so_itself_failed(tmp_path: Path) -> None:
     assert (one["world_size_start"], one["world_size_end"], one["weights_hash"]) == (4, 0, {})
     assert len(one["faults"]) == 1
     assert [path.name for path in tmp_path.iterdir()] == [SUMMARY]
+
+
+def test_the_faults_of_a_summary_as_csv() -> None:
+    (record,) = summary(Totals(world_size_start=4))["faults"]
+    header, line = faults_csv([record]).splitlines()
+    named = dict(zip(header.split(","), line.split(","), strict=True))
+    assert (named["kind"], named["rank"], named["step"], named["detect_s"]) == ("nan", "1", "3", "")
+    assert faults_csv([]) == header + "\n"

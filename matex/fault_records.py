@@ -1,0 +1,129 @@
+"""What each fault was and did, put together from the events of all ranks. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import ft
+from matex.events import Event
+
+__all__ = ["FIELDS", "fault_records", "unfired"]
+
+
+def unfired(
+    faults: Iterable[ft.Fault], events: Iterable[Event]
+) -> list[tuple[ft.Fault, list[int]]]:
+    """The faults that were planned and never set off, each with the ranks it never struck.
+
+    Those ranks may have died before, or the run did not come to the step, time or event.
+    Of a ``node`` fault the ranks are not known, so it counts as fired when any rank was hit.
+    """
+    fired = Counter((e["fault"], e["rank"]) for e in events if e["event"] == "fault")
+    texts = {text for text, _ in fired}
+    left: list[tuple[ft.Fault, list[int]]] = []
+    for fault in faults:
+        spared = []
+        for rank in fault.ranks:
+            if fired[fault.text, rank]:
+                fired[fault.text, rank] -= 1
+            else:
+                spared.append(rank)
+        if spared or (not fault.ranks and fault.text not in texts):
+            left.append((fault, spared))
+    return left
+
+
+# Of a record, in the order of faults.csv.
+FIELDS = (
+    *("kind", "rank", "step", "at", "time_s", "detect_s", "repair_s", "replay_s"),
+    *("to_next_step_s", "samples_at_risk", "samples_recomputed", "samples_lost"),
+    *("samples_repeated", "world_size_before", "world_size_after", "state_hash"),
+    "replicas_equal",
+)
+
+
+def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """One record for each rank lost and for each injected fault that took nobody: pure.
+
+    ``detect_s`` and ``to_next_step_s`` count from the moment the fault was set
+    off, which the rank recorded just before; for a death from outside, unknown
+    here, they count from its detection. ``repair_s`` is from the first detection,
+    or from the fault where it struck a repair under way, to the last survivor's
+    repair. The times are differences between events.
+
+    ``samples_at_risk`` are the samples of the step that the rank had to compute and
+    had not handed over. What follows is of the step as a whole, and equal for all
+    ranks lost in it: ``replay_s``, from the repair to the step's result on the slowest rank,
+    ``samples_recomputed`` by the survivors, ``samples_lost`` and ``samples_repeated`` as the step's
+    own sum says. ``state_hash`` is of weights and optimizer after that step, where
+    ``replicas_equal``. What was not measured, as outside of training steps, is None.
+    """
+    events = list(events)
+    fired = [e for e in events if e["event"] == "fault"]
+    recoveries = [e for e in events if e["event"] == "recovered"]
+    records: list[dict[str, Any]] = []
+    for generation in sorted({e["generation"] for e in recoveries}):
+        mine = [e for e in recoveries if e["generation"] == generation]
+        detected = min(e["detect_time_s"] for e in mine)
+        repaired = max(e["repaired_time_s"] for e in mine)
+        steps = _nearest(events, "first-step", generation)
+        finished = max((e["time_s"] for e in steps), default=None)
+        for rank in mine[0]["lost"]:
+            cause = next((e for e in reversed(fired) if e["rank"] == rank and e["lethal"]), None)
+            since = detected if cause is None else cause["time_s"]
+            record = {
+                "kind": "death" if cause is None else cause["kind"],
+                "rank": rank,
+                "step": mine[0]["step"] if cause is None else cause["step"],
+                "at": None if cause is None else cause["at"],
+                "time_s": since,
+                "detect_s": max(0.0, detected - since),
+                "repair_s": repaired - max(detected, since),
+                "to_next_step_s": None if finished is None else finished - since,
+                "world_size_before": mine[0]["world_size_before"],
+                "world_size_after": mine[0]["world_size_after"],
+                **_replayed(_nearest(events, "replayed", generation), rank),
+                **_state(_nearest(events, "state", generation)),
+            }
+            records.append(_shaped(record))
+    told = {record["rank"] for record in records}
+    for event in fired:
+        if not (event["lethal"] and event["rank"] in told):
+            records.append(_shaped(event))
+    return sorted(records, key=lambda record: float(record["time_s"]))
+
+
+def _shaped(record: dict[str, Any]) -> dict[str, Any]:
+    return {field: record.get(field) for field in FIELDS}
+
+
+def _nearest(events: list[Event], name: str, generation: int) -> list[Event]:
+    """The events of this name of the first generation from this one on that has any."""
+    after = [e for e in events if e["event"] == name and e["generation"] >= generation]
+    nearest = min((e["generation"] for e in after), default=None)
+    return [e for e in after if e["generation"] == nearest]
+
+
+def _replayed(steps: list[Event], rank: int) -> dict[str, Any]:
+    mine = [e for e in steps if str(rank) in e["at_risk"]]
+    if not mine:
+        return {}
+    return {
+        "replay_s": max(e["seconds"] for e in mine),
+        "samples_at_risk": max(e["at_risk"][str(rank)] for e in mine),
+        "samples_recomputed": sum(e["recomputed"] for e in mine),
+        "samples_lost": max(e["samples_lost"] for e in mine),
+        "samples_repeated": max(e["samples_repeated"] for e in mine),
+    }
+
+
+def _state(states: list[Event]) -> dict[str, Any]:
+    hashes = {e["hash"] for e in states}
+    if not hashes:
+        return {}
+    return {
+        "state_hash": next(iter(hashes)) if len(hashes) == 1 else None,
+        "replicas_equal": len(hashes) == 1,
+    }

@@ -1,0 +1,35 @@
+"""How long a rank may be silent before it is given up. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+
+__all__ = ["MEASURED_STEPS", "STOPPED_S", "WORK_S", "patience", "step_limit"]
+
+# Outside of steps, and before they are measured: validation, callbacks, tracing, reading.
+WORK_S = 600.0
+
+# A stopped process, as its neighbours see it.
+STOPPED_S = 10.0
+
+MEASURED_STEPS = 20
+
+# A step on a host with four busy processes a core takes some five times as long, and a file
+# system may hold a read back for half a minute.
+_TIMES, _LEAST_S = 100, 60.0
+
+
+def step_limit(step_s: Iterable[float]) -> float:
+    """Seconds that a step may take, given some measured ones: a hundred times the median,
+    but at least 60 s and at most 600."""
+    return min(WORK_S, max(_LEAST_S, _TIMES * statistics.median(step_s)))
+
+
+def patience(place: int, size: int) -> float:
+    """How many times as long as it may work the rank at *place* of *size* waits for others.
+
+    From 3 for the last to 6 for the leader: where all wait, for a call that never ends,
+    one gives up first, and its end lets the others repair.
+    """
+    return 3.0 + 3.0 * (size - 1 - place) / max(1, size - 1)

@@ -1,0 +1,86 @@
+"""What becomes of a step in which a rank computed a NaN or an infinity.
+
+It was seen on the rank that made it while it packed its contribution, and travelled to the
+others as a flag; no weight was changed. By *policy* the run stops, or the step is made again
+
+* ``recompute``: by the same ranks from the same samples, which helps where a passing error
+  of the hardware made the number; when it comes again the run stops;
+* ``skip``: without the samples of the ranks that made it. The sum is scaled by all samples /
+  those that are left, so it remains a mean over samples. The others count as lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+import ft
+from matex.exchange import Header
+
+__all__ = ["Nonfinite", "Verdict"]
+
+
+class Verdict(NamedTuple):
+    """How to make the step again.
+
+    ``samples`` and their ``fingerprint`` are left out; or it is made ``anew``, with all
+    work shared out again, because a rank died meanwhile.
+    """
+
+    samples: int
+    fingerprint: int
+    anew: bool
+
+
+class Nonfinite:
+    """One policy; one attempt a step.
+
+    Args:
+        policy: "stop", "skip" or "recompute".
+        tell: called on every rank with the ranks that made such numbers.
+    """
+
+    def __init__(
+        self,
+        policy: str,
+        communicator: ft.Communicator,
+        *,
+        tell: Callable[[tuple[int, ...]], None] = lambda ranks: None,
+    ) -> None:
+        self._policy = policy
+        self._communicator = communicator
+        self._tell = tell
+        self._tried = False
+
+    def begin(self) -> None:
+        """A new step. Local."""
+        self._tried = False
+
+    def judge(
+        self, *, guilty: bool, samples: int, fingerprint: int, header: Header
+    ) -> Verdict | None:
+        """The verdict, equal on all ranks; None to stop. Collective where it may not be None.
+
+        Args:
+            guilty: whether this rank's contribution is not finite.
+            samples, fingerprint: what it was made of.
+            header: of the step's sum.
+        """
+        if self._policy == "stop" or self._tried or not header.nonfinite:
+            return None
+        self._tried = True
+        gathered = self._communicator.allgather(np.array([guilty, samples, fingerprint], np.int64))
+        rows = gathered.rows
+        bad = rows[:, 0] != 0
+        if not bad.any() or bad.all():
+            return None
+        self._tell(tuple(np.array(gathered.ranks)[bad].tolist()))
+        if len(gathered.ranks) != round(header.one):
+            self._tried = False
+            return Verdict(0, 0, True)
+        if self._policy == "recompute":
+            return Verdict(0, 0, False)
+        left_out, marks = int(rows[bad, 1].sum()), int(rows[bad, 2].sum())
+        return None if left_out == rows[:, 1].sum() else Verdict(left_out, marks, False)

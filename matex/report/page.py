@@ -1,0 +1,129 @@
+"""The page of a report: one HTML file that needs nothing beside it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from matex.events import write_text
+from matex.report.plots import pictures
+from matex.report.reading import Run
+
+__all__ = ["page", "write_report"]
+
+PAGE = "report.html"
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em;
+       color: #222 }
+h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
+table { border-collapse: collapse } img { max-width: 100% }
+th, td { padding: .2em .8em .2em 0; text-align: right; border-bottom: 1px solid #ddd }
+th { font-weight: 600; color: #555 } td:first-child, th:first-child { text-align: left }
+.wide { overflow-x: auto }
+"""
+
+_CAPTIONS = {
+    "loss.png": "Loss and number of ranks",
+    "ranks.png": "Ranks",
+    "throughput.png": "Throughput, and the time of a step",
+}
+
+# Heading, field of a fault record, and what its value is multiplied by for the reader.
+_RECOVERIES: tuple[tuple[str, str, float], ...] = (
+    ("fault", "kind", 1),
+    ("rank", "rank", 1),
+    ("step", "step", 1),
+    ("at", "at", 1),
+    ("detect ms", "detect_s", 1e3),
+    ("repair ms", "repair_s", 1e3),
+    ("replay ms", "replay_s", 1e3),
+    ("to next step ms", "to_next_step_s", 1e3),
+    ("at risk", "samples_at_risk", 1),
+    ("recomputed", "samples_recomputed", 1),
+    ("lost", "samples_lost", 1),
+    ("repeated", "samples_repeated", 1),
+    ("ranks before", "world_size_before", 1),
+    ("after", "world_size_after", 1),
+    ("state", "state_hash", 1),
+)
+
+_FACTS = (
+    *("status", "reason", "world_size_start", "world_size_end", "restarts", "epochs", "steps"),
+    *("samples_expected", "samples_used", "samples_lost", "samples_repeated", "wall_s"),
+    *("step_s", "exchange_s", "parameters_start", "parameters_end"),
+)
+
+
+def write_report(run: Run) -> Path:
+    """Write the page and its pictures into the run's directory; the page's path.
+
+    Raises:
+        InputError: there is no matplotlib.
+    """
+    images = pictures(run)
+    for name, content in images.items():
+        write_text(run.directory / name, content)
+    path = run.directory / PAGE
+    write_text(path, page(run, images))
+    return path
+
+
+def page(run: Run, images: dict[str, bytes]) -> str:
+    """The HTML text; *images* are put into it. Pure."""
+    name = escape(run.directory.resolve().name)
+    facts = [(key, _shown(run.summary[key])) for key in _FACTS if run.summary.get(key) is not None]
+    metrics = [(key, _shown(value)) for key, value in run.summary.get("metrics", {}).items()]
+    hashes = run.summary.get("weights_hash", {})
+    if hashes:
+        alike = "equal on all ranks" if len(set(hashes.values())) == 1 else "NOT EQUAL"
+        facts.append(("weights", f"{next(iter(hashes.values()))}, {alike}"))
+    untold = [str(e["fault"]) for e in run.events if e["event"] == "fault-not-fired"]
+    faults = run.faults
+    parts = [
+        f"<h1>Run {name}</h1>",
+        _table((), facts) if facts else "<p>The run did not come to a summary.</p>",
+        *(["<h2>Metrics of the last epoch</h2>", _table((), metrics)] if metrics else []),
+        *(_picture(_CAPTIONS[name], content) for name, content in images.items()),
+        "<h2>Faults and recoveries</h2>",
+        _recoveries(faults) if faults else "<p>None.</p>",
+        *([f"<p>Never fired: {escape(', '.join(untold))}</p>"] if untold else []),
+    ]
+    head = f'<meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>'
+    body = "\n".join(parts)
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
+
+
+def _recoveries(faults: Iterable[dict[str, Any]]) -> str:
+    rows = [
+        [
+            "" if fault[field] is None else _shown(_scaled(fault[field], scale))
+            for _, field, scale in _RECOVERIES
+        ]
+        for fault in faults
+    ]
+    return f'<div class="wide">{_table([heading for heading, _, _ in _RECOVERIES], rows)}</div>'
+
+
+def _scaled(value: Any, scale: float) -> Any:
+    return value if scale == 1 else round(value * scale, 1)
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    lines = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+    body = "\n".join(f"<tr>{line}</tr>" for line in ([head] if head else []) + lines)
+    return f"<table>\n{body}\n</table>"
+
+
+def _picture(caption: str, content: bytes) -> str:
+    data = base64.b64encode(content).decode()
+    alt = escape(caption)
+    return f'<h2>{alt}</h2>\n<img alt="{alt}" src="data:image/png;base64,{data}">'
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

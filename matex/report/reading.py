@@ -1,0 +1,136 @@
+"""A report directory, read, and what its events say over time. No plotting here."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matex.errors import InputError
+from matex.events import Event, read_events
+from matex.fault_records import fault_records
+from matex.summary import SUMMARY
+
+__all__ = ["Curve", "Life", "Run", "read_run"]
+
+EVENTS = "events.jsonl"
+
+
+class Curve(NamedTuple):
+    """``seconds`` since the start of the run, and values; None where nothing is known."""
+
+    seconds: list[float]
+    values: list[float]
+
+
+class Life(NamedTuple):
+    """When a rank (original) took part, in seconds since the start; ``lost``: it did not finish."""
+
+    rank: int
+    begin: float
+    end: float
+    lost: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run: ``summary`` is empty where it did not come to one."""
+
+    directory: Path
+    summary: dict[str, Any]
+    events: list[Event]
+
+    @property
+    def started(self) -> float:
+        """Unix time of the first event, seconds."""
+        return float(self.events[0]["time_s"])
+
+    @property
+    def ended(self) -> float:
+        """Seconds from the first event to the last."""
+        return float(self.events[-1]["time_s"]) - self.started
+
+    @property
+    def faults(self) -> list[dict[str, Any]]:
+        """The fault records: see :func:`matex.fault_records.fault_records`."""
+        return fault_records(self.events)
+
+    def epochs(self) -> list[dict[str, float]]:
+        """The metrics of each epoch, as the first rank to tell them saw them."""
+        seen: dict[tuple[int, int], dict[str, float]] = {}
+        for event in self.events:
+            if event["event"] == "epoch":
+                numbers = {k: v for k, v in event.items() if k not in _NOT_METRICS}
+                seen.setdefault((event["step"], event["epoch"]), numbers)
+        return list(seen.values())
+
+    def curve(self, name: str, *, scale: float = 1.0) -> Curve:
+        """A field of the progress notes over time."""
+        notes = [e for e in self.events if e["event"] == "progress" and e.get(name) is not None]
+        return Curve([e["time_s"] - self.started for e in notes], [scale * e[name] for e in notes])
+
+    def throughput(self) -> Curve:
+        """Samples a second between one progress note and the next."""
+        notes = [e for e in self.events if e["event"] == "progress"]
+        pairs = [(a, b) for a, b in itertools.pairwise(notes) if b["time_s"] > a["time_s"]]
+        return Curve(
+            [b["time_s"] - self.started for _, b in pairs],
+            [(b["samples"] - a["samples"]) / (b["time_s"] - a["time_s"]) for a, b in pairs],
+        )
+
+    def world_size(self) -> Curve:
+        """How many ranks there were, from each change on; the last point is the end."""
+        points = [(0.0, e["world_size"]) for e in self.events if e["event"] == "start"][:1]
+        known: set[int] = set()
+        for event in self.events:
+            if event["event"] == "recovered" and event["generation"] not in known:
+                known.add(event["generation"])
+                points.append((event["time_s"] - self.started, event["world_size_after"]))
+        points.append((self.ended, points[-1][1] if points else 0))
+        return Curve([t for t, _ in points], [n for _, n in points])
+
+    def lives(self) -> list[Life]:
+        """Each rank's part in the run, in order of ranks."""
+        losses: dict[int, float] = {}
+        for event in self.events:
+            if event["event"] == "recovered":
+                for rank in event["lost"]:
+                    losses.setdefault(rank, event["detect_time_s"])
+            if event["event"] == "fault" and event["lethal"]:
+                losses[event["rank"]] = event["time_s"]
+        return [
+            Life(
+                rank=start["rank"],
+                begin=start["time_s"] - self.started,
+                end=losses[start["rank"]] - self.started if start["rank"] in losses else self.ended,
+                lost=start["rank"] in losses,
+            )
+            for start in sorted(
+                (e for e in self.events if e["event"] == "start"), key=lambda e: int(e["rank"])
+            )
+        ]
+
+
+_NOT_METRICS = frozenset({"time_s", "rank", "event", "epoch", "step"})
+
+
+def read_run(directory: Path) -> Run:
+    """The run whose ``--report`` was *directory*.
+
+    Raises:
+        InputError: there is none.
+    """
+    try:
+        events = read_events(directory / EVENTS)
+        path = directory / SUMMARY
+        summary = json.loads(path.read_text()) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise InputError(
+            "a report directory of matex run is wanted. "
+            f"Received: {directory}: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    if not events:
+        raise InputError(f"a run that started is wanted. Received: {directory}: no events")
+    return Run(directory=directory, summary=summary, events=events)

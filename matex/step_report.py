@@ -1,0 +1,54 @@
+"""What a finished step says of itself: values, made by the step and read by the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import ft
+from matex.partition import Span, assigned, size
+
+__all__ = ["Replay", "StepReport", "share_of"]
+
+
+@dataclass
+class Replay:
+    """What deaths cost one step, as seen from this rank.
+
+    ``at_risk`` are the samples of the step that each lost rank (original) had to compute
+    and had not handed over; ``recomputed`` is how many of them this rank computed in
+    its place; ``seconds`` is from the repair to the result of the step; ``samples_lost`` and
+    ``samples_repeated`` are what the step's own sum says, of all ranks.
+    """
+
+    at_risk: dict[int, int] = field(default_factory=dict)
+    recomputed: int = 0
+    seconds: float = 0.0
+    samples_lost: int = 0
+    samples_repeated: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.at_risk)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepReport:
+    """``samples`` are those that the step was made of, by the ranks together.
+
+    ``logs`` are what Keras shows; ``replay`` is None in a step without a death.
+    """
+
+    samples: int
+    step_s: float
+    exchange_s: float
+    logs: Mapping[str, Any] = field(default_factory=dict)
+    replay: Replay | None = None
+
+
+def share_of(rank: int, span: Span, pending: ft.Pending) -> int:
+    """How many samples of *span* fall to *rank*, one of those expected, dead by now or not."""
+    if rank not in pending.expected:
+        return 0
+    lost = tuple(r for r in pending.lost if r != rank)
+    return size(assigned(span, pending.expected, lost, rank))

@@ -1,0 +1,58 @@
+"""Numbers go wrong without a sign: they are caught, made again or left out, replicas healed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.train.runs import Outcome, assert_whole, faults, matex_run
+
+ARGUMENTS = ["--epochs", "2", "--optimizer", "sgd"]
+
+
+@pytest.fixture(scope="module")
+def losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    directory = tmp_path_factory.mktemp("alone")
+    return matex_run(directory, "classify.py", *ARGUMENTS, ranks=1).losses
+
+
+def events(outcome: Outcome, name: str) -> list[dict]:
+    return [event for event in outcome.events if event["event"] == name]
+
+
+def test_nans_are_made_again_and_flipped_bits_healed(losses: list[float], tmp_path: Path) -> None:
+    # The least bit of one weight: too little to see in a loss, enough to be seen. A death in the
+    # step of a NaN, before and while it is made again, shares its work out anew.
+    plan = faults(
+        "nan:rank=1,step=4", "bitflip:rank=0,step=6,bit=0",
+        "bitflip:rank=2,step=11,bit=1,target=weights",
+        "nan:rank=0,step=20", "kill:rank=3,step=20,at=in-exchange",
+    )  # fmt: skip
+    options = [*plan, "--nonfinite", "recompute", "--check-every", "5"]
+    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=4, options=options)
+    assert_whole(outcome, world_size_end=3, losses=losses)
+    told = [(e["step"], e["ranks"], e["policy"]) for e in events(outcome, "nonfinite")]
+    assert told == [(4, [1], "recompute"), (20, [0], "recompute")]
+    assert [(e["rank"], e["step"]) for e in events(outcome, "healed")] == [(0, 9), (2, 14)]
+    assert "rank 0: after step 9 differed from the other ranks in " in outcome.stderr
+    assert not events(outcome, "fault-not-fired")
+
+
+def test_samples_that_make_nans_can_be_left_out(tmp_path: Path) -> None:
+    options = [*faults("nan:rank=1,step=7"), "--nonfinite", "skip", "--exchange", "host"]
+    outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=3, options=options)
+    summary = outcome.summary
+    assert (outcome.status, summary["status"]) == (0, "finished")
+    assert len(set(summary["weights_hash"].values())) == 1
+    assert summary["samples_lost"] == 128 // 3 or summary["samples_lost"] == 128 // 3 + 1
+    assert summary["samples_repeated"] == 0
+    assert [(e["step"], e["ranks"]) for e in events(outcome, "nonfinite")] == [(7, [1])]
+
+
+def test_two_replicas_that_differ_stop_the_run(tmp_path: Path) -> None:
+    options = [*faults("bitflip:rank=1,step=5,target=optimizer,bit=3"), "--check-every", "4"]
+    arguments = ["--epochs", "1", "--optimizer", "adam"]
+    outcome = matex_run(tmp_path, "classify.py", *arguments, ranks=2, options=options)
+    assert (outcome.status, outcome.summary["status"]) == (1, "failed")
+    assert "after step 7 all ranks must hold equal weights" in outcome.summary["reason"]

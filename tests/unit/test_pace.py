@@ -1,0 +1,32 @@
+"""How often a run notes where it stands, and what a note says."""
+
+from __future__ import annotations
+
+from matex.pace import Progress
+from matex.step_report import StepReport
+
+
+def test_notes_become_rarer_and_hold_the_means_since_the_last() -> None:
+    now = [0.0]
+    progress = Progress(clock=lambda: now[0])
+    notes = []
+    for number in range(40_000):  # of 25 ms: 1000 s
+        now[0] += 0.025
+        progress.step(
+            StepReport(samples=8, step_s=0.02, exchange_s=0.005, logs={"loss": 1 / (number + 1)})
+        )
+        if progress.is_due():
+            notes.append((number, progress.take()))
+    assert 1500 < len(notes) < 4000
+    assert all(4 <= note["steps"] <= 5 for _, note in notes[:3])
+    assert notes[-1][1]["steps"] > 30
+    for number, note in (notes[0], notes[-1]):
+        assert abs(note["step_s"] - 0.02) < 1e-9
+        assert abs(note["exchange_s"] - 0.005) < 1e-9
+        assert note["loss"] == 1 / (number + 1)
+
+
+def test_where_no_loss_is_known_there_is_none() -> None:
+    progress = Progress()
+    progress.step(StepReport(samples=0, step_s=0.1, exchange_s=0.1))
+    assert progress.take()["loss"] is None

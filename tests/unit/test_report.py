@@ -1,0 +1,170 @@
+"""What a report shows and a comparison finds, from the events of a small run."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matex.cli import main
+from matex.comparison import compare
+from matex.errors import InputError
+from matex.events import Event
+from matex.report.page import page
+from matex.report.reading import Run, read_run
+
+
+def event(time_s: float, rank: int, name: str, **fields: Any) -> Event:
+    return {"time_s": 1000.0 + time_s, "rank": rank, "event": name, **fields}
+
+
+def events(*, faulty: bool) -> list[Event]:
+    """Three ranks, 4 s, a progress note a second; rank 1 is lost after 2 s where *faulty*."""
+    found = [event(0.01 * r, r, "start", world_size=3, pid=1, host="h") for r in range(3)]
+    found += [
+        event(
+            float(second), 0, "progress", step=10 * second, samples=640 * second,
+            world_size=3, steps=10, step_s=0.1, exchange_s=0.01, loss=1 / second,
+        )
+        for second in (1, 2, 3, 4)
+    ]  # fmt: skip
+    if faulty:
+        found.append(
+            event(2.0, 1, "fault", fault="kill:rank=1,step=20", kind="kill", step=20, at="compute",
+                  lethal=True)
+        )  # fmt: skip
+        found += [
+            event(
+                2.5, rank, "recovered", step=20, generation=1, lost=[1], detect_time_s=1002.25,
+                repaired_time_s=1002.5, world_size_before=3, world_size_after=2,
+            )
+            for rank in (0, 2)
+        ]  # fmt: skip
+        found += [event(2.75, rank, "first-step", step=20, generation=1) for rank in (0, 2)]
+        found.append(event(3.9, 0, "fault-not-fired", fault="nan:rank=<2>,step=9", ranks=[2]))
+    loss = 0.25 + 1e-6 * faulty
+    found += [event(4.0, rank, "epoch", epoch=0, step=40, loss=loss) for rank in (0, 2)]
+    return sorted(found, key=lambda e: float(e["time_s"]))
+
+
+def make(directory: Path, *, faulty: bool) -> Path:
+    directory.mkdir()
+    found = events(faulty=faulty)
+    (directory / "events.jsonl").write_text("".join(json.dumps(e) + "\n" for e in found))
+    summary = {
+        "status": "finished", "reason": None, "world_size_start": 3,
+        "world_size_end": 2 if faulty else 3, "samples_lost": 0, "wall_s": 4.5 if faulty else 4.0,
+        "metrics": {"loss": 0.25 + 1e-6 * faulty},
+        "weights_hash": {"0": "ab", "2": "cd" if faulty else "ab"},
+    }  # fmt: skip
+    (directory / "summary.json").write_text(json.dumps(summary))
+    return directory
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return read_run(make(tmp_path / "out", faulty=True))
+
+
+def test_curves_over_time(run: Run) -> None:
+    assert run.world_size() == ([0.0, 2.5, 4.0], [3, 2, 2])
+    assert run.curve("loss") == ([1.0, 2.0, 3.0, 4.0], [1.0, 0.5, 1 / 3, 0.25])
+    assert run.throughput() == ([2.0, 3.0, 4.0], [640.0] * 3)
+    assert run.epochs() == [{"loss": 0.250001}]
+    assert [(life.rank, life.end, life.lost) for life in run.lives()] == [
+        (0, 4.0, False), (1, 2.0, True), (2, 4.0, False)
+    ]  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Whether tags are balanced, what the text is, and the images."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.images: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag == "img":
+            self.images.append(dict(attributes)["src"] or "")
+        elif tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_the_page_needs_nothing_beside_it(run: Run) -> None:
+    text = page(run, {"loss.png": b"picture"})
+    read = Page(text)
+    assert read.open == []
+    assert [base64.b64decode(i.partition("base64,")[2]) for i in read.images] == [b"picture"]
+    assert not re.findall(r"(?:href|src)=\"(?!data:)", text)
+    assert {"kill", "compute", "250", "750", "finished"} <= set(read.words)
+    assert "nan:rank=<2>,step=9" in " ".join(read.words)
+    assert "<2>" not in text
+    assert "NOT EQUAL" in text
+
+
+def test_a_run_without_faults_or_a_summary_has_a_page(tmp_path: Path) -> None:
+    directory = make(tmp_path / "out", faulty=False)
+    (directory / "summary.json").unlink()
+    text = page(read_run(directory), {})
+    assert "did not come to a summary" in text
+    assert "<p>None.</p>" in text
+
+
+def test_report_writes_the_page_and_its_pictures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
+    directory = make(tmp_path / "out", faulty=True)
+    assert main(["report", str(directory)]) == 0
+    assert capsys.readouterr().out == f"{directory / 'report.html'}\n"
+    images = Page((directory / "report.html").read_text()).images
+    for name, source in zip(("loss", "ranks", "throughput"), images, strict=True):
+        content = (directory / f"{name}.png").read_bytes()
+        assert content.startswith(b"\x89PNG")
+        assert base64.b64decode(source.partition("base64,")[2]) == content
+
+
+@pytest.mark.parametrize("content", [None, "", "{no json\n"])
+def test_what_is_no_report_is_refused(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / "events.jsonl").write_text(content)
+    with pytest.raises(InputError):
+        read_run(tmp_path)
+    for words in (["report", str(tmp_path)], ["faults", "compare", str(tmp_path), str(tmp_path)]):
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        assert stop.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert str(tmp_path) in line
+
+
+def test_a_comparison_says_what_the_faults_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = (make(tmp_path / name, faulty=name == "b") for name in ("a", "b"))
+    rows = {row[0]: row[1:] for row in compare(read_run(a), read_run(b))}
+    assert rows["world_size_end"] == ("3", "2", "-1")
+    assert rows["wall_s"] == ("4", "4.5", "+0.5")
+    assert rows["time lost to faults, s"] == ("0", "0.75", "+0.75")
+    assert rows["ranks lost"] == ("0", "1", "+1")
+    assert rows["loss, last epoch"] == ("0.25", "0.250001", "+1e-06")
+    assert rows["loss, largest relative difference (epoch 0)"][2] == "4.0e-06"
+    assert rows["weights"] == ("ab", "ab cd", "not the same bits")
+    assert main(["faults", "compare", str(a), str(b)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(rows)
