@@ -19,8 +19,8 @@ __all__ = ["remove_by_gram", "replacement"]
 _BLOCK = 48
 
 # Of each unit's own mean square. Keeps what the sample cannot tell apart from taking
-# opposite, huge weights; duplicates are still replaced to 1e-6.
-_RIDGE = 1e-6
+# opposite, huge weights; duplicates are still replaced to 1e-7.
+_RIDGE = 1e-7
 
 
 def remove_by_gram(readers: tuple[Reader, ...], limits: Limits) -> Removal:

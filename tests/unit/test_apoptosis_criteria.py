@@ -87,7 +87,7 @@ def test_blocks_choose_as_one_by_one_does(generator: np.random.Generator) -> Non
     weights, outgoing = generator.normal(size=(120, 20)), generator.normal(size=(120, 6))
     evidence, _ = layer(generator.normal(size=(700, 20)), weights, outgoing)
     gram = evidence.readers[0].gram
-    gram = gram + 1e-6 * np.diag(np.diagonal(gram))
+    gram = gram + 1e-7 * np.diag(np.diagonal(gram))
     left, rows, order = list(range(120)), outgoing.copy(), []
     for _ in range(100):
         inverse = np.linalg.inv(gram[np.ix_(left, left)])
