@@ -96,7 +96,7 @@ class _State:
         with np.errstate(divide="ignore", invalid="ignore"):
             lost = self._weights_diagonal / self._inverse_diagonal
         lost = np.where(self._dead, 0.0, np.maximum(lost, 0.0))
-        return np.nan_to_num(lost / self._energy, nan=np.inf)
+        return np.nan_to_num(lost / self._energy, nan=np.inf, posinf=np.inf)
 
     def remove(self, unit: int) -> None:
         if self._noted == _BLOCK:

@@ -18,6 +18,7 @@ __all__ = [
     "drop_functions",
     "optimizer_keys",
     "rekey",
+    "renew_validation",
     "resize",
     "set_input_shapes",
     "slots",
@@ -122,6 +123,13 @@ def _renewed(value: Any, shapes: Iterator[tuple[Any, ...]]) -> Any:
             return list(next(shapes, tuple(value)))
         return type(value)(_renewed(part, shapes) for part in value)
     return value
+
+
+def renew_validation(model: Any) -> None:
+    """Let what the running fit evaluates with be traced anew, at its next validation."""
+    iterator: Any = getattr(model, "_eval_epoch_iterator", None)
+    if hasattr(iterator, "retrace"):
+        iterator.retrace()
 
 
 def drop_functions(model: Any) -> None:
