@@ -26,6 +26,8 @@ PHASES = (
     "recovery",
     "checkpoint",
     "apoptosis",
+    "apoptosis-deciding",
+    "apoptosis-rebuilding",
     "validation",
 )
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import ft
 from matex.allocation import Allocation, allocation
+from matex.apoptosis.schedule import MODES
 from matex.errors import InputError
 
 __all__ = ["EXCHANGES", "Config", "batch_job", "visible_gpus"]
+__all__ = ["APOPTOSIS", "EXCHANGES", "Config", "batch_job"]
 
 EXCHANGES = ("auto", "native", "host")
+APOPTOSIS = tuple(MODES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,7 @@ class Config:
         threads: TensorFlow threads of a rank; 0 divides the host's cores among its ranks.
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
             mpi4py), or "auto" for native where it can be had.
+        apoptosis: mode in which every fit's model shrinks; "" for not at all.
         cache: directory where the native exchange is kept once it is built.
     """
 
@@ -43,6 +47,7 @@ class Config:
     hang_timeout: float = 600.0
     threads: int = 0
     exchange: str = "auto"
+    apoptosis: str = ""
     cache: Path | None = None
 
     def __post_init__(self) -> None:
@@ -56,6 +61,10 @@ class Config:
         if self.exchange not in EXCHANGES:
             raise InputError(
                 f"exchange must be one of {', '.join(EXCHANGES)}. Received: {self.exchange!r}"
+            )
+        if self.apoptosis not in ("", *APOPTOSIS):
+            raise InputError(
+                f"apoptosis must be one of {', '.join(APOPTOSIS)}. Received: {self.apoptosis!r}"
             )
         _ = self.faults
 
@@ -106,6 +115,7 @@ _KINDS: dict[str, Any] = {
     "hang_timeout": float,
     "threads": int,
     "exchange": str,
+    "apoptosis": str,
     "cache": Path,
 }
 

@@ -65,7 +65,7 @@ class Training:
         self._step, self._exchange = traced or (self.new_step(model, source), None)
         self._share = Share(communicator, model, self._step)
         self._have: list[Span] = []
-        self._ready = self._exchange is not None
+        self._ready = self._tried = self._exchange is not None
         self.epoch = first_epoch
         self.cursor = self._start = cursor
         self.stop_agreed = False
@@ -95,6 +95,18 @@ class Training:
     def traced(self) -> Traced:
         """The step's functions and buffers, which outlive a fit."""
         return self._step, self._exchange
+
+    def renew(self) -> None:
+        """Between two steps: the model's shapes have changed, so trace its step anew. Local.
+
+        The layout of what is exchanged changes with them.
+        """
+        stop_wanted = self.stop_wanted
+        self._step, self._exchange = self.new_step(self._model, self._source), None
+        self._share = Share(self._communicator, self._model, self._step)
+        self._share.stop_wanted = stop_wanted
+        self._ready = False
+        self._tried = True
 
     def begin_at(self, epoch: int) -> None:
         """Before the first epoch: let it be *epoch*."""
@@ -187,8 +199,9 @@ class Training:
 
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
         self._share.batch = batch
-        if not self._ready:
+        if not self._tried:
             self._try_out(batch)  # members may be lost in it: before rows are assigned
+            self._tried = True
         spans = self._share.assigned(batch.span)
         self._have = spans
         try:

@@ -41,10 +41,7 @@ def remove_by_gram(readers: tuple[Reader, ...], limits: Limits) -> Removal:
             break
         for state in states:
             state.remove(unit)
-    kept = np.flatnonzero(survivors.alive)
-    removed = np.array(survivors.removed, np.int64)
-    transfers = tuple(replacement(reader.gram, kept, removed) for reader in readers)
-    return Removal(kept, removed, survivors.cost, transfers)
+    return survivors.removal
 
 
 def replacement(gram: np.ndarray, kept: np.ndarray, removed: np.ndarray) -> np.ndarray:

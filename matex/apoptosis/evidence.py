@@ -63,18 +63,15 @@ class Limits(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """Which units die, in order, and what the others take over.
+    """Which units die, in order; ascending, which stay.
 
-    ``transfers`` has a matrix for each reader, shape (k, r) or, with a constant,
-    (k + 1, r): the outgoing rows of the k that stay become ``U[kept] + T[:k] @ U[removed]``,
-    and ``T[k] @ U[removed]`` is for the bias. ``cost`` is in the criterion's own terms,
-    relative: 0 for what is compensated exactly, 1 for all of it gone.
+    ``cost`` is in the criterion's own terms, relative: 0 for what is compensated exactly,
+    1 for all of it gone.
     """
 
     kept: np.ndarray
     removed: np.ndarray
     cost: float
-    transfers: tuple[np.ndarray, ...]
 
 
 class Survivors:
@@ -93,6 +90,11 @@ class Survivors:
         for part, least in self._parts:
             if np.count_nonzero(self.alive[part]) <= least:
                 self.mortal[part] = False
+
+    @property
+    def removal(self) -> Removal:
+        """What came of it."""
+        return Removal(np.flatnonzero(self.alive), np.array(self.removed, np.int64), self.cost)
 
     def pick(self, scores: np.ndarray) -> int | None:
         """The unit of the smallest score, or None when no more may go."""

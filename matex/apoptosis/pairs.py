@@ -1,7 +1,7 @@
 """The criteria that look at weights alone: one unit's work goes to one other, or to none.
 
-For unit j with incoming vector w_j and outgoing row u_j, merged into i:
-``u_i += lam u_j``.
+For unit j with incoming vector w_j and outgoing row u_j, merged into i, the nearest that
+stays: ``u_i += lam u_j``.
 
 ============  ==============================  ======================================
 criterion     lam                             score, the smallest goes first
@@ -23,9 +23,9 @@ import numpy as np
 
 from matex.apoptosis.evidence import Evidence, Limits, Removal, Survivors
 
-__all__ = ["remove_by_baseline", "remove_by_pairs"]
+__all__ = ["BASELINES", "inheritance", "remove_by_baseline", "remove_by_pairs"]
 
-_NONE = -1
+BASELINES = ("magnitude", "random")
 
 
 def remove_by_pairs(criterion: str, evidence: Evidence, limits: Limits) -> Removal:
@@ -40,7 +40,6 @@ def remove_by_pairs(criterion: str, evidence: Evidence, limits: Limits) -> Remov
     power = np.einsum("jm,jm->j", outgoing, outgoing)
     total = max(float(power @ np.einsum("jd,jd->j", incoming, incoming)), 1e-300)
     survivors = Survivors(evidence.units, limits)
-    heirs: list[tuple[int, float]] = []
     rows = np.arange(evidence.units)
     while True:
         lost = power * distance[rows, nearest]
@@ -51,11 +50,10 @@ def remove_by_pairs(criterion: str, evidence: Evidence, limits: Limits) -> Remov
         lam = float(factor[unit, heir])
         outgoing[heir] += lam * outgoing[unit]
         power[heir] = outgoing[heir] @ outgoing[heir]
-        heirs.append((heir, lam))
         distance[:, unit] = angle[:, unit] = np.inf
         for orphan in np.flatnonzero(survivors.alive & (nearest == unit)):
             nearest[orphan] = (angle if criterion == "angle" else distance)[orphan].argmin()
-    return _removal(evidence, survivors, heirs)
+    return survivors.removal
 
 
 def remove_by_baseline(
@@ -73,7 +71,7 @@ def remove_by_baseline(
     while (unit := survivors.pick(scores)) is not None:
         if not survivors.remove(unit, float(power[unit]) / total):
             break
-    return _removal(evidence, survivors, [(_NONE, 0.0)] * len(survivors.removed))
+    return survivors.removal
 
 
 def _outgoing(evidence: Evidence) -> np.ndarray:
@@ -98,18 +96,15 @@ def _pairwise(criterion: str, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
     return distance, np.where(acute, factor, 0.0), angle
 
 
-def _removal(evidence: Evidence, survivors: Survivors, heirs: list[tuple[int, float]]) -> Removal:
-    """Inheritance from dead to dead goes on to the living."""
-    work = np.eye(evidence.units)
-    for unit, (heir, lam) in zip(survivors.removed, heirs, strict=True):
-        if heir != _NONE:
-            work[heir] += lam * work[unit]
-        work[unit] = 0.0
-    kept = np.flatnonzero(survivors.alive)
-    removed = np.array(survivors.removed, np.int64)
-    transfer = work[np.ix_(kept, removed)]
-    transfers = tuple(
-        np.vstack([transfer, np.zeros((1, len(removed)))]) if reader.has_constant else transfer
-        for reader in evidence.readers
-    )
-    return Removal(kept, removed, survivors.cost, transfers)
+def inheritance(
+    criterion: str, evidence: Evidence, kept: np.ndarray, removed: np.ndarray
+) -> np.ndarray:
+    """To whom of *kept* the work of each of *removed* goes, and how much: shape (k, r). Pure."""
+    transfer = np.zeros((len(kept), len(removed)))
+    if criterion in BASELINES or not len(removed):
+        return transfer
+    criterion = criterion if evidence.scales else "similarity"
+    distance, factor, angle = _pairwise(criterion, evidence.incoming)
+    near = (angle if criterion == "angle" else distance)[np.ix_(removed, kept)].argmin(1)
+    transfer[near, np.arange(len(removed))] = factor[removed, kept[near]]
+    return transfer

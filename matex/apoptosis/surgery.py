@@ -40,9 +40,15 @@ def evidence(
     return Evidence(vectors, tuple(readers), group.scales)
 
 
-def take_over(net: Network, group: Group, removal: Removal) -> None:
-    """Give the work of the dead to the living; local. No shape changes."""
-    for reading, transfer in zip(group.readings, removal.transfers, strict=True):
+def take_over(
+    net: Network, group: Group, removal: Removal, transfers: Sequence[np.ndarray]
+) -> None:
+    """Give the work of the dead to the living; local. No shape changes.
+
+    Args:
+        transfers: of :func:`matex.apoptosis.criteria.transfers`.
+    """
+    for reading, transfer in zip(group.readings, transfers, strict=True):
         kernel, axis = reading.kernel.variable, reading.kernel.axis
         value = np.array(kernel.numpy(), np.float64)
         rows = np.moveaxis(value, axis, 0)  # a view

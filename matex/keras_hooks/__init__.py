@@ -2,6 +2,7 @@
 
 from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
 from matex.keras_hooks.data import as_data, dataset_of, is_stream
+from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
 from matex.keras_hooks.graphs import (
     GraphCall,
     calls_in,
@@ -54,8 +55,10 @@ __all__ = [
     "changing_variables",
     "dataset_of",
     "drop_functions",
+    "feeds",
     "first_epoch",
     "follow_backup",
+    "forget_feeds",
     "functional_of",
     "is_operation",
     "is_precise",
@@ -83,4 +86,5 @@ __all__ = [
     "updates_made",
     "updating",
     "verify",
+    "watch_feeds",
 ]

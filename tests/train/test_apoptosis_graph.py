@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from keras import layers
 
 from matex.apoptosis import measure, rebuild, surgery
-from matex.apoptosis.criteria import choose
+from matex.apoptosis.criteria import choose, transfers
 from matex.apoptosis.evidence import Limits
 from matex.apoptosis.network import Network
 from matex.apoptosis.trace import Group, groups_of, trace
@@ -166,7 +166,8 @@ def remove(
     (sums,) = measure.measured(model, net, [group], [sample])
     facts = surgery.evidence(net, group, sums, incoming=True)
     removal = choose(criterion, facts, Limits(most, np.inf, parts))
-    surgery.take_over(net, group, removal)
+    given = transfers(criterion, facts, removal.kept, removal.removed)
+    surgery.take_over(net, group, removal, given)
     return set(group.members[removal.removed].tolist())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from matex.apoptosis.criteria import CRITERIA, choose
+from matex.apoptosis.criteria import CRITERIA, choose, transfers
 from matex.apoptosis.evidence import Evidence, Limits, Reader, Removal
 
 COMPENSATING = ["gram", "projection", "similarity", "angle"]
@@ -21,9 +21,12 @@ def layer(
     return Evidence(weights, (reader,), scales=True), activations
 
 
-def outputs(activations: np.ndarray, outgoing: np.ndarray, removal: Removal) -> np.ndarray:
+def outputs(
+    criterion: str, evidence: Evidence, activations: np.ndarray, removal: Removal
+) -> np.ndarray:
     """What the reader makes of the units that stay."""
-    (transfer,) = removal.transfers
+    (transfer,) = transfers(criterion, evidence, removal.kept, removal.removed)
+    outgoing = evidence.readers[0].outgoing
     k = len(removal.kept)
     rows = outgoing[removal.kept] + transfer[:k] @ outgoing[removal.removed]
     bias = (transfer[k:] @ outgoing[removal.removed]).sum(0)
@@ -55,7 +58,7 @@ def test_parallel_units_are_merged_exactly(
     assert removal.cost < 1e-6  # the ridge
     wanted = activations @ outgoing
     np.testing.assert_allclose(
-        outputs(activations, outgoing, removal), wanted, atol=1e-5 * np.abs(wanted).max()
+        outputs(criterion, evidence, activations, removal), wanted, atol=1e-5 * np.abs(wanted).max()
     )
 
 
@@ -69,7 +72,7 @@ def test_dead_and_constant_units_go_first_and_exactly(generator: np.random.Gener
     removal = choose("gram", evidence, at_most(2))
     assert sorted(removal.removed) == [3, 6]
     np.testing.assert_allclose(
-        outputs(activations, outgoing, removal), activations @ outgoing, atol=1e-5
+        outputs("gram", evidence, activations, removal), activations @ outgoing, atol=1e-5
     )
 
 
@@ -78,7 +81,7 @@ def test_the_cost_of_gram_is_the_mean_square_that_is_lost(generator: np.random.G
     evidence, activations = layer(generator.normal(size=(900, 30)), weights, outgoing)
     removal = choose("gram", evidence, at_most(130))
     wanted = activations @ outgoing
-    lost = np.square(outputs(activations, outgoing, removal) - wanted).sum()
+    lost = np.square(outputs("gram", evidence, activations, removal) - wanted).sum()
     assert removal.cost == pytest.approx(lost / np.square(wanted).sum(), rel=1e-3)
 
 
@@ -191,7 +194,8 @@ def test_gram_beats_the_baselines_on_a_trained_network() -> None:
     held_out = np.maximum(with_one[3000:] @ w1.T, 0)
 
     def accuracy(criterion: str, most: int) -> float:
-        logits = outputs(held_out, w2, choose(criterion, evidence, at_most(most)))
+        removal = choose(criterion, evidence, at_most(most))
+        logits = outputs(criterion, evidence, held_out, removal)
         return float((logits.argmax(1) == y[3000:]).mean())
 
     base = accuracy("gram", 0)

@@ -22,6 +22,7 @@ GIVEN = {
     "hang_timeout": (2.5, "2.5"),
     "threads": (3, "3"),
     "exchange": ("host", "host"),
+    "apoptosis": ("natural", "natural"),
     "cache": (Path("kept"), "kept"),
 }
 
