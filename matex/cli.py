@@ -10,13 +10,13 @@ from typing import NoReturn
 
 import ft
 import matex
-from matex import data_cli
+from matex import data_cli, prune_cli
 from matex.config import APOPTOSIS, EXCHANGES, Config, batch_job
 from matex.errors import InputError
 
 __all__ = ["main"]
 
-_COMMANDS = ("run", "data", "doctor", "build", "-h", "--help", "--version")
+_COMMANDS = ("run", "data", "prune", "doctor", "build", "-h", "--help", "--version")
 _USAGE_ERROR = 2
 
 
@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--dry-run", action="store_true", help="only print the mpiexec command")
     _add_rank_options(run)
     data_cli.add_commands(commands, _Parser)
+    prune_cli.add_command(commands)
     commands.add_parser("doctor", help="say what this machine has for matex")
     commands.add_parser(
         "build",
@@ -64,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.command == "data":
         return data_cli.run(arguments)
+    if arguments.command == "prune":
+        return prune_cli.run(arguments)
     if arguments.command != "run":
         from matex import doctor
 

@@ -66,6 +66,8 @@ class Judge:
 def _loss(model: Any, batch: tuple[Any, ...]) -> np.ndarray:
     """The sum of the losses of the rows of *batch*, and their weight."""
     x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+    if y is None or not model.compiled:  # nothing to judge by
+        return np.zeros(2)
     outputs = model(x, training=False)
     mean = model.compute_loss(x, y, outputs, weight, training=False)
     own = sum(float(loss) for loss in model.losses)

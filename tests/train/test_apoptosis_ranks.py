@@ -78,8 +78,8 @@ def test_a_checkpoint_carries_the_smaller_model(alone: dict[str, Any], tmp_path:
 
 
 def test_an_unmodified_script_with_streamed_data(tmp_path: Path) -> None:
-    options = ["--apoptosis", "natural", *faults("kill:rank=1,step=20,at=apoptosis-deciding")]
-    arguments = ("--attached", "--kind", "stream", "--epochs", "4")
+    options = ["--apoptosis", "conservative", *faults("kill:rank=1,step=20,at=apoptosis-deciding")]
+    arguments = ("--attached", "--kind", "stream", "--epochs", "5")
     outcome = shrunk(tmp_path, *arguments, ranks=3, options=options)
     assert outcome.summary["world_size_end"] == 2
     assert "apoptosis after epoch 2" in outcome.stdout

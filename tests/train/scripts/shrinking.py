@@ -60,7 +60,10 @@ history = model.fit(
 predicted = model.predict(x[:50], verbose=0)
 print("widths", [model.get_layer(name).units for name in "abc"], "parameters", model.count_params())
 if args.out:  # all ranks write the same
-    kept = {v.path: {k: i.tolist() for k, i in v.matex_kept.items()} for v in model.weights[:2]}
+    kept = {
+        v.path: {axis: left.tolist() for axis, left in getattr(v, "matex_kept", {}).items()}
+        for v in model.weights
+    }
     outcome = {
         "kept": kept,
         "loss": history.history["val_loss"],
