@@ -60,7 +60,7 @@ def snapshot(model: Any, cursor: dict[str, int]) -> checkpoints.Snapshot:
         architecture=model.to_json() if _is_serializable(model) else "",
         extra={
             **{f"metrics/{name}": value for name, value in _named(model.metrics_variables).items()},
-            **rebuild.history_of(weights_of(model)),
+            **rebuild.history_of(model, weights_of(model)),
         },
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import keras
 
 from matex import keras_hooks
+from matex.apoptosis import rebuild
 from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import Options, Outcome, hold_event, share_to
 from matex.apoptosis.judge import Judge
@@ -92,8 +94,6 @@ class Apoptosis(keras.callbacks.Callback):
         self._count = samples
         self._verbose = verbose
         self._began = 0.0
-        self._size_at_start: float | None = None
-        self._loss_at_start: float | None = None
         self.events: list[dict[str, Any]] = []
         keras_hooks.watch_feeds()
 
@@ -102,6 +102,7 @@ class Apoptosis(keras.callbacks.Callback):
         if last is None:
             last = self.params["epochs"] - 2
         self._calendar = Calendar(first, last)
+        self._fresh = True
         self._peers = _peers()
         training, validation = keras_hooks.feeds()
         training, validation = self._given[0] or training, self._given[1] or validation
@@ -109,17 +110,36 @@ class Apoptosis(keras.callbacks.Callback):
         self._training = training
         self._scoring = sample_of(training, self._count)
         self._held_out: Sample | None = None
-        if self._size_at_start is None:
-            self._size_at_start = self._size()
+        notes = rebuild.notes_of(self.model)
+        if notes:  # of a run that this one continues
+            self._thresholds = replace(self._thresholds, taus=notes["taus"])
+            self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
+        self._size_at_start = notes.get("size") or self._size()
+        self._loss_at_start = notes.get("loss")
         if self._loss_at_start is None and self._options.delta is not None:
             judge = Judge(held_out_of(training, self._given[1], self._count)[0])
             self._loss_at_start = judge.loss(self.model, self._peers)
+        self._note()
+
+    def _note(self) -> None:
+        """What goes into a checkpoint beside the smaller model."""
+        notes = {
+            "taus": self._thresholds.taus,
+            "wait": self._calendar.wait,
+            "due": self._calendar.due,
+            "size": self._size_at_start,
+            "loss": self._loss_at_start,
+        }
+        rebuild.note(self.model, notes)
 
     def _size(self) -> float:
         return size_of(trace(self.model, exclude=self._options.exclude), self._goal[1])
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._began = time.perf_counter()
+        if self._fresh:
+            self._fresh = False
+            self._calendar = self._calendar.from_epoch(epoch)
 
     def on_test_begin(self, logs: Any = None) -> None:
         self._note_epoch_time()
@@ -131,8 +151,11 @@ class Apoptosis(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._note_epoch_time()
+        if not self._calendar.is_due(epoch + 1):
+            return
         share = self._share()
-        if not self._calendar.is_due(epoch + 1) or share <= 0 or self.model.stop_training:
+        # A callback may have asked the leader alone to stop: what it knows counts for all.
+        if share <= 0 or self._peers.verdict(float(self.model.stop_training)):
             return
         if self._held_out is None:
             validation = self._given[1] or keras_hooks.feeds()[1]
@@ -150,12 +173,13 @@ class Apoptosis(keras.callbacks.Callback):
         self._calendar = self._calendar.after(epoch + 1, changed=outcome.changed)
         for change in outcome.changes:
             self._thresholds = self._thresholds.after(change.layer, kept=change.kept)
+        self._note()
         self._tell(epoch + 1, outcome)
 
     def _share(self) -> float:
         """Of the units of each group, how much may still go."""
         ratio, target = self._goal
-        if ratio is None or self._size_at_start is None:
+        if ratio is None:
             return 1.0
         goal = (1 - ratio) * self._size_at_start
         if self._size() <= goal:

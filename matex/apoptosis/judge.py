@@ -54,7 +54,7 @@ class Judge:
             model.set_weights(self._reference)
             old = [_outputs(model, batch) for batch in batches]
             model.set_weights(now)
-            if not all(_is_classes(y) for y in (*new, *old)):
+            if not _classifies(model) or not all(_is_classes(y) for y in (*new, *old)):
                 return np.array([np.nan, 1.0])
             changed = sum(_unsure(a, b) for a, b in zip(old, new, strict=True))
             return np.array([float(changed), float(sum(len(y) for y in new))])
@@ -80,6 +80,12 @@ def _outputs(model: Any, batch: tuple[Any, ...]) -> Any:
     return np.asarray(outputs) if not isinstance(outputs, dict | list | tuple) else None
 
 
+def _classifies(model: Any) -> bool:
+    loss = model.loss
+    name = getattr(loss, "name", getattr(loss, "__name__", str(loss)))
+    return "crossentropy" in name
+
+
 def _is_classes(outputs: Any) -> bool:
     return outputs is not None and outputs.ndim == 2
 
@@ -88,6 +94,7 @@ def _unsure(before: np.ndarray, after: np.ndarray) -> int:
     """Rows where the change of the outputs may have changed the prediction."""
     change = np.linalg.norm(after.astype(np.float64) - before, axis=1)
     if before.shape[1] == 1:
-        return int(np.count_nonzero(np.abs(before[:, 0] - 0.5) <= change))
+        edge = 0.5 if before.min(initial=0) >= 0 and before.max(initial=0) <= 1 else 0.0
+        return int(np.count_nonzero(np.abs(before[:, 0] - edge) <= change))
     ordered = np.sort(before.astype(np.float64), 1)
     return int(np.count_nonzero(ordered[:, -1] - ordered[:, -2] <= np.sqrt(2) * change))

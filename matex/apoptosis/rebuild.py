@@ -6,6 +6,7 @@ their ``keras.Variable`` objects; what a later save, export or summary reads is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -15,9 +16,10 @@ from matex import keras_hooks
 from matex.apoptosis.network import Network
 from matex.apoptosis.trace import trace
 
-__all__ = ["cut", "flops", "history_of", "replay"]
+__all__ = ["cut", "flops", "history_of", "note", "notes_of", "replay"]
 
 _PREFIX = "apoptosis/"
+_NOTES = "apoptosis-notes"
 
 
 def cut(model: Any, net: Network, dead: Collection[int]) -> None:
@@ -105,9 +107,25 @@ def _remember(variable: Any, cuts: Mapping[int, np.ndarray]) -> None:
         variable.matex_kept = known
 
 
-def history_of(variables: list[Any]) -> dict[str, np.ndarray]:
-    """What is left of each of *variables*: ``apoptosis/<place>/<axis>`` -> original indices."""
-    return {
+def note(model: Any, notes: dict[str, Any]) -> None:
+    """Keep *notes*, which JSON can write, with *model* and its checkpoints; local."""
+    object.__setattr__(model, "matex_notes", notes)
+
+
+def notes_of(model: Any) -> dict[str, Any]:
+    """The newest notes, or none; local."""
+    return dict(getattr(model, "matex_notes", {}))
+
+
+def history_of(model: Any, variables: list[Any]) -> dict[str, np.ndarray]:
+    """What was done to *model*, as arrays with names for a checkpoint.
+
+    What is left of each of *variables*: ``apoptosis/<place>/<axis>`` -> original indices;
+    and the notes.
+    """
+    notes = json.dumps(notes_of(model)).encode()
+    own = {_NOTES: np.frombuffer(notes, np.uint8)} if notes_of(model) else {}
+    return own | {
         f"{_PREFIX}{place}/{axis}": np.asarray(indices, np.int64)
         for place, variable in enumerate(variables)
         for axis, indices in getattr(variable, "matex_kept", {}).items()
@@ -120,6 +138,8 @@ def replay(model: Any, variables: list[Any], history: Mapping[str, np.ndarray]) 
     Values are those of the units that stay, so they are to be overwritten; *variables* are
     those that the history was made of, in the same order. Whether anything was cut.
     """
+    if _NOTES in history:
+        note(model, json.loads(np.asarray(history[_NOTES]).tobytes()))
     entries = {name: kept for name, kept in history.items() if name.startswith(_PREFIX)}
     if not entries:
         return False

@@ -66,6 +66,10 @@ class Calendar:
     def is_due(self, epoch: int) -> bool:
         return max(self.first, self.due) <= epoch <= self.last
 
+    def from_epoch(self, epoch: int) -> Calendar:
+        """For a fit that begins after *epoch*: one that starts over does not wait."""
+        return self if self.due <= epoch + self.wait else replace(self, due=0)
+
     def after(self, epoch: int, *, changed: bool) -> Calendar:
         wait = 1 if changed else 2 * self.wait
         return replace(self, wait=wait, due=epoch + wait)

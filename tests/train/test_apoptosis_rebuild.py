@@ -120,7 +120,8 @@ def test_a_history_brings_a_wide_model_to_the_same_shapes() -> None:
     model, _, _ = make("adam")
     cut_every_third(model)
     cut_every_third(model)
-    history = rebuild.history_of(state.weights_of(model))
+    rebuild.note(model, {"due": 3})
+    history = rebuild.history_of(model, state.weights_of(model))
     assert history
     other, x, y = make("adam")
     assert rebuild.replay(other, state.weights_of(other), history)
@@ -129,7 +130,8 @@ def test_a_history_brings_a_wide_model_to_the_same_shapes() -> None:
         v.shape for v in model.optimizer.variables
     ]
     assert not rebuild.replay(other, state.weights_of(other), history)
-    assert rebuild.history_of(state.weights_of(other)).keys() == history.keys()
+    assert rebuild.history_of(other, state.weights_of(other)).keys() == history.keys()
+    assert rebuild.notes_of(other) == {"due": 3}
     other.fit(x, y, verbose=0)
 
 

@@ -35,6 +35,12 @@ def test_events_are_rarer_where_nothing_dies() -> None:
     assert held == [2, 3, 4, 6, 10, 18]
 
 
+def test_a_resumed_fit_waits_and_one_that_starts_over_does_not() -> None:
+    waiting = Calendar(first=2, last=20, wait=4, due=12)
+    assert waiting.from_epoch(9) == waiting
+    assert waiting.from_epoch(0).is_due(2)
+
+
 def test_the_allowed_loss_has_the_scale_of_the_untrained_network() -> None:
     assert allowed_loss(0.01, 2.0, 0.005) == pytest.approx(0.02)
     assert allowed_loss(4.0, 2.0, 0.005) == pytest.approx(4.02)

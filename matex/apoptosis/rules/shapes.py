@@ -39,7 +39,7 @@ def unknown(net: Network, call: Any, tags: Tags) -> Tags:
     layer = call.operation
     for tag in tags:
         net.keep(tag, layer, "no rule says what of it could be removed")
-    if getattr(layer, "weights", None):
+    if getattr(layer, "trainable_weights", None):
         net.left_alone.setdefault(
             layer.name, f"{type(layer).__name__}: no rule says what of it could be removed"
         )
