@@ -28,6 +28,8 @@ PHASES = (
     "recovery",
     "checkpoint",
     "apoptosis",
+    "apoptosis-deciding",
+    "apoptosis-rebuilding",
     "validation",
 )
 

@@ -13,6 +13,7 @@ before it builds its model. Nothing happens at import.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from matex.collectives import allgather, allreduce, broadcast
@@ -31,6 +32,7 @@ from matex.horovod import DistributedGradientTape, DistributedOptimizer
 from matex.horovod import advice as _advice
 
 __all__ = [
+    "Apoptosis",
     "DataError",
     "DistributedGradientTape",
     "DistributedOptimizer",
@@ -54,6 +56,9 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+# Found when they are asked for, because they need Keras.
+_LATER = {"Apoptosis": "matex.apoptosis.callback"}
 
 
 def init(**options: Any) -> None:
@@ -79,6 +84,8 @@ def init(**options: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(_advice(__name__, name))
 
 

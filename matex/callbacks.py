@@ -74,10 +74,10 @@ class OnLeader(keras.callbacks.Callback):
     def _pass(self, name: str, *args: Any) -> None:
         if name in _BEGINNINGS:
             self._begun[name] = args
-        if name.endswith("_end"):
-            self._begun.pop(name.replace("_end", "_begin"), None)
         if self._leads():
             self._alone(lambda: self._call(name, *args))
+        if name.endswith("_end"):  # after it: a rank that leads only now has not begun the phase
+            self._begun.pop(name.replace("_end", "_begin"), None)
 
     def _call(self, name: str, *args: Any) -> None:
         if not self._ready:

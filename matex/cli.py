@@ -10,13 +10,15 @@ from typing import NoReturn
 
 import ft
 import matex
-from matex import data_cli, faults_cli
-from matex.config import EXCHANGES, POLICIES, STRAGGLERS, Config, batch_job
+from matex import data_cli, faults_cli, prune_cli
+from matex.config import APOPTOSIS, EXCHANGES, POLICIES, STRAGGLERS, Config, batch_job
 from matex.errors import InputError
 
 __all__ = ["main"]
 
-_COMMANDS = ("run", "data", "faults", "report", "doctor", "build", "-h", "--help", "--version")
+_COMMANDS = (
+    "run", "data", "faults", "report", "prune", "doctor", "build", "-h", "--help", "--version",
+)  # fmt: skip
 _USAGE_ERROR = 2
 
 
@@ -62,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "report directory of a run.",
     )
     report.add_argument("directory", type=Path, metavar="DIR")
+    prune_cli.add_command(commands)
     commands.add_parser("doctor", help="say what this machine has for matex")
     commands.add_parser(
         "build",
@@ -76,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return faults_cli.run(arguments)
     if arguments.command == "report":
         return _report(report, arguments.directory)
+    if arguments.command == "prune":
+        return prune_cli.run(arguments)
     if arguments.command != "run":
         from matex import doctor
 
@@ -142,6 +147,10 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         "--exchange", choices=EXCHANGES,
         help="how gradients travel: an operation in C++, mpi4py, or auto (default): what is there",
     )  # fmt: skip
+    add(
+        "--apoptosis", choices=APOPTOSIS, metavar="MODE",
+        help="let redundant units die while training: " + ", ".join(APOPTOSIS),
+    )  # fmt: skip
     add("script", type=Path, help="a Keras script")
     add("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
 
@@ -152,7 +161,7 @@ def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> C
         for name in (
             "report", "checkpoint", "checkpoint_every", "keep", "seed", "hang_timeout", "threads",
             "exchange", "inject_file", "nonfinite", "straggler",
-            "check_every",
+            "check_every", "apoptosis",
         )
         if getattr(arguments, name) is not None
     }  # fmt: skip
@@ -238,6 +247,7 @@ def _options(config: Config) -> list[str]:
         "nonfinite",
         "straggler",
         "check_every",
+        "apoptosis",
     ):
         value = getattr(config, name)
         if value != getattr(default, name):

@@ -10,9 +10,11 @@ from typing import Any
 
 import ft
 from matex.allocation import Allocation, allocation
+from matex.apoptosis.schedule import MODES
 from matex.errors import InputError
 
 __all__ = [
+    "APOPTOSIS",
     "EXCHANGES",
     "POLICIES",
     "STRAGGLERS",
@@ -23,6 +25,7 @@ __all__ = [
 ]
 
 EXCHANGES = ("auto", "native", "host")
+APOPTOSIS = tuple(MODES)
 POLICIES = ("stop", "skip", "recompute")
 STRAGGLERS = ("warn", "evict")
 
@@ -50,6 +53,7 @@ class Config:
             many as make them cost less than half a percent.
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
             mpi4py), or "auto" for native where it can be had.
+        apoptosis: mode in which every fit's model shrinks; "" for not at all.
         cache: directory where the native exchange is kept once it is built.
     """
 
@@ -66,6 +70,7 @@ class Config:
     straggler: str = "warn"
     check_every: int | None = None
     exchange: str = "auto"
+    apoptosis: str = ""
     cache: Path | None = None
 
     def __post_init__(self) -> None:
@@ -89,6 +94,10 @@ class Config:
                 raise InputError(
                     f"{name} must be one of {', '.join(known)}. Received: {getattr(self, name)!r}"
                 )
+        if self.apoptosis not in ("", *APOPTOSIS):
+            raise InputError(
+                f"apoptosis must be one of {', '.join(APOPTOSIS)}. Received: {self.apoptosis!r}"
+            )
         _ = self.faults
 
     @cached_property
@@ -157,6 +166,7 @@ _KINDS: dict[str, Any] = {
     "straggler": str,
     "check_every": int,
     "exchange": str,
+    "apoptosis": str,
     "cache": Path,
 }
 

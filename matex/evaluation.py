@@ -77,9 +77,14 @@ class SharedEvaluation:
         self._samples = batches.samples if not steps else min(batches.samples, steps * batch_size)
         self._faults = faults
         self._watchdog = watchdog
-        self._test_step = make_test_step(model, batches.signature)
+        self._model = model
+        self.retrace()
         self._spans: list[Span] = []
         self._chunks: list[Span] = []
+
+    def retrace(self) -> None:
+        """The model's shapes are new, or have changed; local."""
+        self._test_step = make_test_step(self._model, self._batches.signature)
 
     @property
     def num_batches(self) -> int:

@@ -103,6 +103,8 @@ class Fit:
         keras_hooks.refuse_to_cut(model)
         source = self._source(make_feed, given, batches)
         keras_hooks.build(model, source.as_data(source.signature))
+        if self._saved is not None:
+            state.reshape(model, self._saved)
         traced = self._traced_before(source) or (Training.new_step(model, source), None)
         batch_size = given["batch_size"] or BATCH_SIZE
         check_alike(run.communicator, model, source, batch_size, number=self._number)
@@ -186,6 +188,11 @@ class Fit:
             self._training.close()
         if self._training is not None and self._model.train_function is not None:
             self._model.train_function.traced = self._training.traced
+
+    def renew(self) -> None:
+        """Between two steps: the model's shapes have changed; local."""
+        if self._training is not None:
+            self._training.renew()
 
     def _common_seed(self) -> int:
         """One seed for the orders of samples, from the script's own random state; collective."""

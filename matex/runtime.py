@@ -41,6 +41,7 @@ class Runtime:
         self._fits = 0
         self._model: Any = None
         self._trained: dict[int, Callable[[], list[Any]]] = {}
+        self._apoptosis: dict[int, keras.callbacks.Callback] = {}
         self.averaging = Averaging(run)
         self.shares = Shares(run)
 
@@ -77,6 +78,7 @@ class Runtime:
             self.run.say(f"fit number {self._fits} was complete before the checkpoint: passed over")
             model.history = keras.callbacks.History()
             return model.history
+        self._add_apoptosis(model, given)
         last = EverySide(after_batch=fit.after_batch, after_epoch=fit.after_epoch)
         self._model = model
         self._remember(model)
@@ -85,6 +87,25 @@ class Runtime:
         finally:
             fit.end()
             keras_hooks.start_at(model, None)
+
+    def _add_apoptosis(self, model: Any, given: dict[str, Any]) -> None:
+        """The callback that the command line asks for, one to a model."""
+        if not self.run.config.apoptosis:
+            return
+        from matex.apoptosis.callback import Apoptosis
+
+        callbacks = given["callbacks"]
+        known = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
+        known = [callback for callback in known if callback is not None]
+        if any(isinstance(callback, Apoptosis) for callback in known):
+            return
+        own = self._apoptosis.setdefault(id(model), Apoptosis(self.run.config.apoptosis))
+        given["callbacks"] = [*known, own]
+
+    def model_changed(self) -> None:
+        """The model of the running fit has other shapes: trace its step anew. Local."""
+        if self._fit is not None:
+            self._fit.renew()
 
     def evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if self._context not in ([], ["fit"]):

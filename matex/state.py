@@ -10,10 +10,12 @@ import numpy as np
 
 import checkpoints
 import ft
+from matex.apoptosis import rebuild
 from matex.errors import InputError
 
 __all__ = [
     "broadcast",
+    "reshape",
     "restore",
     "restore_metrics",
     "snapshot",
@@ -76,8 +78,16 @@ def snapshot(model: Any, cursor: dict[str, int]) -> checkpoints.Snapshot:
         optimizer=_named(model.optimizer.variables),
         cursor=cursor,
         architecture=model.to_json() if _is_serializable(model) else "",
-        extra={f"metrics/{name}": value for name, value in _named(model.metrics_variables).items()},
+        extra={
+            **{f"metrics/{name}": value for name, value in _named(model.metrics_variables).items()},
+            **rebuild.history_of(model, weights_of(model)),
+        },
     )
+
+
+def reshape(model: Any, saved: checkpoints.Snapshot) -> bool:
+    """Cut *model* to the widths it had when it was *saved*; local. Whether anything was cut."""
+    return rebuild.replay(model, weights_of(model), saved.extra)
 
 
 def restore(model: Any, saved: checkpoints.Snapshot) -> None:

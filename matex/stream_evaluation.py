@@ -50,10 +50,15 @@ class StreamEvaluation:
         self._stream = stream
         self._faults = faults
         self._progress = progress
-        self._test_step = make_test_step(model, stream.signature, stream.as_data)
+        self.retrace()
         self._window: list[Cut] = []
         self._have: list[list[Span]] = []
         self._sums: list[np.ndarray] = []
+
+    def retrace(self) -> None:
+        """The model's shapes are new, or have changed; local."""
+        stream = self._stream
+        self._test_step = make_test_step(self._model, stream.signature, stream.as_data)
 
     @property
     def num_batches(self) -> int | None:

@@ -71,14 +71,9 @@ class Training:
         self._next_epoch = first_epoch
         self._step, self._exchange = traced or (self.new_step(model, source), None)
         self._share = Share(communicator, model, self._step)
-        self._mender = Mender(
-            communicator,
-            self._share,
-            source,
-            faults=faults,
-            nonfinite=nonfinite or Nonfinite("stop", communicator),
-        )
-        self._ready = self._exchange is not None
+        self._nonfinite = nonfinite or Nonfinite("stop", communicator)
+        self._mender = self._new_mender()
+        self._ready = self._tried = self._exchange is not None
         self.epoch = first_epoch
         self.cursor = self._start = cursor
         self.stop_agreed = False
@@ -106,6 +101,28 @@ class Training:
     def traced(self) -> Traced:
         """The step's functions and buffers, which outlive a fit."""
         return self._step, self._exchange
+
+    def renew(self) -> None:
+        """Between two steps: the model's shapes have changed, so trace its step anew. Local.
+
+        The layout of what is exchanged changes with them.
+        """
+        stop_wanted = self.stop_wanted
+        self._step, self._exchange = self.new_step(self._model, self._source), None
+        self._share = Share(self._communicator, self._model, self._step)
+        self._share.stop_wanted = stop_wanted
+        self._mender = self._new_mender()
+        self._ready = False
+        self._tried = True
+
+    def _new_mender(self) -> Mender:
+        return Mender(
+            self._communicator,
+            self._share,
+            self._source,
+            faults=self._faults,
+            nonfinite=self._nonfinite,
+        )
 
     def begin_at(self, epoch: int) -> None:
         """Before the first epoch: let it be *epoch*."""
@@ -212,8 +229,9 @@ class Training:
 
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
         self._share.batch = batch
-        if not self._ready:
+        if not self._tried:
             self._try_out(batch)  # members may be lost in it: before rows are assigned
+            self._tried = True
         spans = self._mender.begin()
         try:
             if self._ready and spans:

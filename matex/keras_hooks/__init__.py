@@ -2,6 +2,15 @@
 
 from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
 from matex.keras_hooks.data import as_data, dataset_of, is_stream
+from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
+from matex.keras_hooks.graphs import (
+    GraphCall,
+    calls_in,
+    functional_of,
+    is_operation,
+    set_batch_shape,
+    set_shape,
+)
 from matex.keras_hooks.models import (
     build,
     changing_variables,
@@ -24,31 +33,58 @@ from matex.keras_hooks.optimizers import (
     updates_made,
     updating,
 )
+from matex.keras_hooks.resizing import (
+    Slot,
+    drop_functions,
+    optimizer_keys,
+    rekey,
+    renew_validation,
+    resize,
+    set_input_shapes,
+    slots,
+)
 
 __all__ = [
+    "GraphCall",
+    "Slot",
     "TrainerHooks",
     "as_data",
     "attach",
     "build",
+    "calls_in",
     "changing_variables",
     "dataset_of",
+    "drop_functions",
+    "feeds",
     "first_epoch",
     "follow_backup",
+    "forget_feeds",
+    "functional_of",
+    "is_operation",
     "is_precise",
     "is_recording",
     "is_stream",
     "learning_rate_variable",
     "mean_losses_only",
+    "optimizer_keys",
     "recording",
     "refuse",
     "refuse_to_cut",
+    "rekey",
+    "renew_validation",
+    "resize",
     "scales_loss",
     "seed_variables",
+    "set_batch_shape",
+    "set_input_shapes",
     "set_learning_rate",
+    "set_shape",
+    "slots",
     "start_at",
     "state_of",
     "untested",
     "updates_made",
     "updating",
     "verify",
+    "watch_feeds",
 ]

@@ -28,6 +28,7 @@ GIVEN = {
     "check_every": (40, "40"),
     "threads": (3, "3"),
     "exchange": ("host", "host"),
+    "apoptosis": ("natural", "natural"),
     "cache": (Path("kept"), "kept"),
 }
 

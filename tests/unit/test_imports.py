@@ -71,4 +71,5 @@ def test_all_is_exact(name: str) -> None:
         for public, value in vars(package).items()
         if not public.startswith("_") and getattr(value, "__module__", "").partition(".")[0] == name
     }
-    assert own <= set(package.__all__) <= set(vars(package))
+    later = set(getattr(package, "_LATER", ()))
+    assert own | later <= set(package.__all__) <= set(vars(package)) | later

@@ -1,0 +1,40 @@
+"""A HIGGS classifier, far too wide, that finds its own size while it trains.
+
+    python 06_apoptosis_higgs.py --data HIGGS.csv.gz
+    matex run -n 4 06_apoptosis_higgs.py --data higgs.h5
+
+Without --data it simulates events. --mode none trains the twin that stays as wide as it is.
+"""
+
+import apoptosis_options
+import higgs_data
+import higgs_simulation
+
+
+def main() -> None:
+    parser = apoptosis_options.parser(
+        "Train 28-1024-1024-1024-1 on HIGGS with apoptosis.", epochs=20, batch_size=512
+    )
+    parser.add_argument("--width", type=int, default=1024, help="units of each hidden layer")
+    parser.add_argument("--events", type=int, default=50_000, help="to simulate without --data")
+    args = parser.parse_args()
+    if args.data is None:
+        split = higgs_data.hold_out(*higgs_simulation.simulate(args.events, seed=args.seed))
+    else:
+        split = higgs_data.read(args.data)
+    data = higgs_data.standardise(split)
+    import keras
+
+    keras.utils.set_random_seed(args.seed)
+    hidden = [keras.layers.Dense(args.width, "relu", name=f"hidden_{i}") for i in (1, 2, 3)]
+    model = keras.Sequential([keras.Input((28,)), *hidden, keras.layers.Dense(1, "sigmoid")])
+    model.compile(
+        keras.optimizers.Adam(3e-4), "binary_crossentropy", metrics=[keras.metrics.AUC(name="auc")]
+    )
+    apoptosis_options.fit(
+        model, args, data.x_train, data.y_train, validation=(data.x_test, data.y_test), metric="auc"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What the three experiments with apoptosis share: options, the callback, and what came of it."""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+
+def parser(description: str, *, epochs: int, batch_size: int) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=description)
+    add = made.add_argument
+    add("--data", type=Path, metavar="FILE")
+    add("--mode", default="adaptive", help="conservative, natural, aggressive, adaptive or none")
+    add("--criterion", default="gram")
+    add("--ratio", type=float, help="stop when this share of the parameters is gone")
+    add("--epochs", type=int, default=epochs)
+    add("--batch-size", type=int, default=batch_size)
+    add("--seed", type=int, default=1)
+    add("--json", type=Path, metavar="FILE", help="write what came of it here")
+    return made
+
+
+def fit(model, args: argparse.Namespace, *data, validation, metric: str) -> None:
+    """Train *model*, with apoptosis unless the mode is none, and tell what came of it."""
+    import keras
+
+    import matex
+
+    parameters = model.count_params()
+
+    class Clock(keras.callbacks.Callback):
+        """Seconds of each epoch, validation and events included."""
+
+        on_every_rank = True
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.began = time.perf_counter()
+
+        def on_epoch_end(self, epoch, logs=None):
+            epochs.append(time.perf_counter() - self.began)
+
+    epochs: list[float] = []
+    callbacks: list[keras.callbacks.Callback] = []
+    apoptosis = None
+    if args.mode != "none":
+        apoptosis = matex.Apoptosis(args.mode, args.criterion, pruning_ratio=args.ratio)
+        callbacks.append(apoptosis)
+    started = time.perf_counter()
+    history = model.fit(
+        *data,
+        validation_data=validation,
+        epochs=args.epochs,
+        batch_size=args.batch_size,
+        callbacks=[*callbacks, Clock()],
+        verbose=2,
+    )
+    result = {
+        "mode": args.mode,
+        "criterion": args.criterion,
+        "seed": args.seed,
+        "parameters_before": parameters,
+        "parameters": model.count_params(),
+        "seconds": time.perf_counter() - started,
+        "epoch_s": epochs,
+        "val_loss": history.history["val_loss"],
+        "metric": metric,
+        "held_out": history.history[f"val_{metric}"],
+        "events": [] if apoptosis is None else apoptosis.events,
+    }
+    smaller = parameters / model.count_params()
+    print(
+        f"{smaller:.1f} times fewer parameters, {metric} {result['held_out'][-1]:.4f} "
+        f"(best {max(result['held_out']):.4f}), {result['seconds']:.1f} s",
+        flush=True,
+    )
+    if args.json is not None and matex.local_rank() == 0:
+        args.json.write_text(json.dumps(result))

@@ -1,0 +1,253 @@
+"""The callback: when an event is due it is held, told and recorded."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import keras
+
+from matex import keras_hooks
+from matex.apoptosis import rebuild
+from matex.apoptosis.criteria import CRITERIA
+from matex.apoptosis.event import Options, Outcome, hold_event, share_to
+from matex.apoptosis.judge import Judge
+from matex.apoptosis.peers import Alone, Peers, Together
+from matex.apoptosis.samples import Sample, held_out_of, sample_of
+from matex.apoptosis.schedule import MODES, Calendar, Thresholds
+from matex.apoptosis.targets import MEASURES, size_of
+from matex.apoptosis.trace import trace
+from matex.errors import InputError
+
+__all__ = ["Apoptosis"]
+
+
+class Apoptosis(keras.callbacks.Callback):
+    """Lets redundant units of a model die while it trains (arXiv:1610.00790).
+
+    ``model.fit(..., callbacks=[matex.Apoptosis()])``: at ends of epochs units whose work
+    the others can take over are removed; layers, weights, optimizer slots and steps really
+    become smaller, the same ``fit`` goes on, and ``model`` is the smaller model afterwards.
+    Works in one process and under ``matex run`` on any number of ranks.
+
+    Args:
+        mode: ``conservative``, ``natural``, ``aggressive``, or ``adaptive``, which raises and
+            lowers its threshold by the held-out loss.
+        criterion: ``gram``, ``projection``, ``similarity``, ``angle``; ``magnitude`` and
+            ``random`` are baselines.
+        first_epoch, last_epoch: epochs, counted from 1, at whose ends events may come;
+            by default the second, and two before the last.
+        pruning_ratio: stop when this share of *target* is gone, between 0 and 1.
+        target: ``parameters`` or ``flops``.
+        exclude: names of layers whose units stay.
+        delta: an event after which the held-out loss has risen by more than this share of
+            it (or of the untrained network's, if larger) is rolled back; None: none is.
+        data: ``(x, y)``, rows to measure activations on; by default some of fit's.
+        validation_data: ``(x, y)``, rows to judge by; by default some of fit's
+            validation data, else of its training data.
+        samples: how many rows to measure activations on.
+        verbose: 0 for no lines.
+
+    Raises:
+        InputError: an argument is wrong.
+
+    Attributes:
+        events: what each event did: a dict for the report.
+    """
+
+    on_every_rank = True
+
+    def __init__(
+        self,
+        mode: str = "adaptive",
+        criterion: str = "gram",
+        *,
+        first_epoch: int = 2,
+        last_epoch: int | None = None,
+        pruning_ratio: float | None = None,
+        target: str = "parameters",
+        exclude: tuple[str, ...] | list[str] = (),
+        delta: float | None = 0.005,
+        data: tuple[Any, ...] | None = None,
+        validation_data: tuple[Any, ...] | None = None,
+        samples: int = 2048,
+        seed: int = 0,
+        verbose: int = 1,
+    ) -> None:
+        super().__init__()
+        _one_of("mode", mode, tuple(MODES))
+        _one_of("criterion", criterion, CRITERIA)
+        _one_of("target", target, MEASURES)
+        if pruning_ratio is not None and not 0 < pruning_ratio < 1:
+            raise InputError(
+                f"pruning_ratio must be between 0 and 1. Received: pruning_ratio={pruning_ratio}"
+            )
+        for name, value in (("first_epoch", first_epoch), ("samples", samples)):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1. Received: {name}={value}")
+        self._options = Options(criterion=criterion, exclude=tuple(exclude), delta=delta, seed=seed)
+        self._thresholds = Thresholds(MODES[mode])
+        self._epochs = first_epoch, last_epoch
+        self._goal = pruning_ratio, target
+        self._given = _named(data), _named(validation_data)
+        self._count = samples
+        self._verbose = verbose
+        self._began = 0.0
+        self.events: list[dict[str, Any]] = []
+        keras_hooks.watch_feeds()
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        first, last = self._epochs
+        if last is None:
+            last = self.params["epochs"] - 2
+        self._calendar = Calendar(first, last)
+        self._fresh = True
+        self._peers = _peers()
+        training, validation = keras_hooks.feeds()
+        training, validation = self._given[0] or training, self._given[1] or validation
+        assert training is not None, "fit makes its iterator before it calls callbacks"
+        self._training = training
+        self._scoring = sample_of(training, self._count)
+        self._held_out: Sample | None = None
+        notes = rebuild.notes_of(self.model)
+        if notes:  # of a run that this one continues
+            self._thresholds = replace(self._thresholds, taus=notes["taus"])
+            self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
+        self._size_at_start = notes.get("size") or self._size()
+        self._loss_at_start = notes.get("loss")
+        if self._loss_at_start is None and self._options.delta is not None:
+            judge = Judge(held_out_of(training, self._given[1], self._count)[0])
+            self._loss_at_start = judge.loss(self.model, self._peers)
+        self._note()
+
+    def _note(self) -> None:
+        """What goes into a checkpoint beside the smaller model."""
+        notes = {
+            "taus": self._thresholds.taus,
+            "wait": self._calendar.wait,
+            "due": self._calendar.due,
+            "size": self._size_at_start,
+            "loss": self._loss_at_start,
+        }
+        rebuild.note(self.model, notes)
+
+    def _size(self) -> float:
+        return size_of(trace(self.model, exclude=self._options.exclude), self._goal[1])
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._began = time.perf_counter()
+        if self._fresh:
+            self._fresh = False
+            self._calendar = self._calendar.from_epoch(epoch)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self._note_epoch_time()
+
+    def _note_epoch_time(self) -> None:
+        if self._began:
+            self._epoch_s = time.perf_counter() - self._began
+            self._began = 0.0
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._note_epoch_time()
+        if not self._calendar.is_due(epoch + 1):
+            return
+        share = self._share()
+        # A callback may have asked the leader alone to stop: what it knows counts for all.
+        if share <= 0 or self._peers.verdict(float(self.model.stop_training)):
+            return
+        if self._held_out is None:
+            validation = self._given[1] or keras_hooks.feeds()[1]
+            self._held_out, _ = held_out_of(self._training, validation, 2 * self._count)
+        outcome = hold_event(
+            self.model,
+            self._options,
+            self._thresholds,
+            scoring=self._scoring,
+            judge=Judge(self._held_out),
+            peers=self._peers,
+            share=share,
+            loss_at_start=self._loss_at_start or 0.0,
+        )
+        self._calendar = self._calendar.after(epoch + 1, changed=outcome.changed)
+        for change in outcome.changes:
+            self._thresholds = self._thresholds.after(change.layer, kept=change.kept)
+        self._note()
+        self._tell(epoch + 1, outcome)
+
+    def _share(self) -> float:
+        """Of the units of each group, how much may still go."""
+        ratio, target = self._goal
+        if ratio is None:
+            return 1.0
+        goal = (1 - ratio) * self._size_at_start
+        if self._size() <= goal:
+            return 0.0
+        return share_to(self.model, target, goal, self._options.exclude)
+
+    def _tell(self, epoch: int, outcome: Outcome) -> None:
+        fields = record_of(outcome) | {"epoch": epoch, "epoch_s": self._epoch_s}
+        self.events.append(fields)
+        self._peers.record(**fields)
+        if not self._verbose:
+            return
+        if len(self.events) == 1:
+            for layer, why in outcome.left_alone.items():
+                self._peers.say(f"apoptosis leaves layer {layer} alone: {why}")
+        self._peers.say(f"apoptosis after epoch {epoch}: {line_of(outcome)}")
+
+    def on_train_end(self, logs: Any = None) -> None:
+        keras_hooks.forget_feeds()
+
+
+def record_of(outcome: Outcome) -> dict[str, Any]:
+    """What the report keeps of an event."""
+    return {
+        "changes": [change._asdict() for change in outcome.changes],
+        "loss_before": outcome.loss_before,
+        "loss_after": outcome.loss_after,
+        "at_risk": outcome.at_risk,
+        "parameters": outcome.parameters[1],
+        "parameters_before": outcome.parameters[0],
+        "flops": outcome.flops[1],
+        "flops_before": outcome.flops[0],
+        "seconds": outcome.seconds,
+        "left_alone": outcome.left_alone,
+    }
+
+
+def line_of(outcome: Outcome) -> str:
+    """The line that the user sees of an event."""
+    parts = [
+        f"{c.layer} {c.units_from} -> {c.units_to} (cost {c.cost:.2g})"
+        if c.kept
+        else f"{c.layer} stays {c.units_from}, as its loss would be {c.loss:.4f}"
+        for c in outcome.changes
+    ]
+    risk = "" if outcome.at_risk is None else f", at most {outcome.at_risk:.1%} predicted otherwise"
+    return (
+        f"{', '.join(parts) or 'nothing to remove'}; held-out loss {outcome.loss_before:.4f} -> "
+        f"{outcome.loss_after:.4f}{risk}; parameters {outcome.parameters[0]:,} -> "
+        f"{outcome.parameters[1]:,}; {outcome.seconds:.1f} s"
+    )
+
+
+def _peers() -> Peers:
+    from matex import process
+
+    runtime = process.runtime
+    if runtime is None:
+        return Alone()
+    return Together(runtime.run, runtime.model_changed)
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InputError(f"{name} must be one of {', '.join(known)}. Received: {name}={value!r}")
+
+
+def _named(data: tuple[Any, ...] | None) -> dict[str, Any] | None:
+    if data is None:
+        return None
+    return dict(zip(("x", "y", "sample_weight"), data, strict=False))

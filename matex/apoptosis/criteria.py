@@ -1,0 +1,45 @@
+"""Which units of a group die, and who takes over: one choice by the name of a criterion. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matex.apoptosis.elimination import remove_by_gram, replacement
+from matex.apoptosis.evidence import Evidence, Limits, Removal
+from matex.apoptosis.pairs import BASELINES, inheritance, remove_by_baseline, remove_by_pairs
+
+__all__ = ["CRITERIA", "choose", "transfers"]
+
+CRITERIA = ("gram", "projection", "similarity", "angle", "magnitude", "random")
+
+
+def choose(criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0) -> Removal:
+    """Who dies of a group of units.
+
+    Args:
+        criterion: of :data:`CRITERIA`.
+        seed: of ``random``.
+    """
+    if criterion == "gram":
+        return remove_by_gram(evidence.readers, limits)
+    if criterion in BASELINES:
+        return remove_by_baseline(criterion, evidence, limits, seed=seed)
+    return remove_by_pairs(criterion, evidence, limits)
+
+
+def transfers(
+    criterion: str, evidence: Evidence, kept: np.ndarray, removed: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """What those who stay take over: a matrix T for each reader.
+
+    Its shape is (k, r) or, with a constant, (k + 1, r): the outgoing rows of the k that stay
+    become ``U[kept] + T[:k] @ U[removed]``, and ``T[k] @ U[removed]`` is for the bias.
+    """
+    if criterion == "gram":
+        return tuple(replacement(reader.gram, kept, removed) for reader in evidence.readers)
+    transfer = inheritance(criterion, evidence, kept, removed)
+    bias = np.zeros((1, len(removed)))
+    return tuple(
+        np.vstack([transfer, bias]) if reader.has_constant else transfer
+        for reader in evidence.readers
+    )

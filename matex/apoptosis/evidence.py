@@ -1,0 +1,116 @@
+"""What a criterion is told about a group of units, and what it answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Evidence", "Limits", "Reader", "Removal", "Survivors"]
+
+
+class Reader(NamedTuple):
+    """A layer that reads the units of a group.
+
+    ``gram`` is E[a a^T] of the units' activations a where they are read, float64,
+    shape (n, n); or (n + 1, n + 1), the last being a constant 1, for a reader whose bias
+    can take over what is constant. ``outgoing`` is what it makes of them, float64, shape
+    (n, m): row j holds all weights that multiply unit j.
+    """
+
+    gram: np.ndarray
+    outgoing: np.ndarray
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether a constant 1 is among what it reads."""
+        return len(self.gram) > len(self.outgoing)
+
+    @property
+    def energy(self) -> float:
+        """tr(U^T G U): the mean square of what it makes of all units together."""
+        n = len(self.outgoing)
+        return float(np.sum((self.gram[:n, :n] @ self.outgoing) * self.outgoing))
+
+
+class Evidence(NamedTuple):
+    """Of one group of n units.
+
+    ``incoming`` holds the vectors [w; b] that make the units, shape (n, d), float64.
+    ``scales``: whether a unit with a multiple of another's incoming vector has that multiple
+    of its activation (ReLU and linear units; the multiple being positive).
+    """
+
+    incoming: np.ndarray
+    readers: tuple[Reader, ...]
+    scales: bool
+
+    @property
+    def units(self) -> int:
+        return len(self.incoming)
+
+
+class Limits(NamedTuple):
+    """How far a removal may go.
+
+    ``most`` units at a cost of at most ``budget``, relative to what all of them do; of each
+    of ``parts``, indices of units, at least so many stay.
+    """
+
+    most: int
+    budget: float
+    parts: tuple[tuple[np.ndarray, int], ...] = ()
+
+
+class Removal(NamedTuple):
+    """Which units die, in order; ascending, which stay.
+
+    ``cost`` is in the criterion's own terms, relative: 0 for what is compensated exactly,
+    1 for all of it gone.
+    """
+
+    kept: np.ndarray
+    removed: np.ndarray
+    cost: float
+
+
+class Survivors:
+    """Who is alive, and who may still go. Local state of one greedy removal."""
+
+    def __init__(self, units: int, limits: Limits) -> None:
+        self._limits = limits
+        self._parts = [(np.asarray(part), least) for part, least in limits.parts]
+        self.alive = np.ones(units, bool)
+        self.mortal = np.ones(units, bool)
+        self.removed: list[int] = []
+        self.cost = 0.0
+        self._protect()
+
+    def _protect(self) -> None:
+        for part, least in self._parts:
+            if np.count_nonzero(self.alive[part]) <= least:
+                self.mortal[part] = False
+
+    @property
+    def removal(self) -> Removal:
+        """What came of it."""
+        return Removal(np.flatnonzero(self.alive), np.array(self.removed, np.int64), self.cost)
+
+    def pick(self, scores: np.ndarray) -> int | None:
+        """The unit of the smallest score, or None when no more may go."""
+        if len(self.removed) >= self._limits.most or self.alive.sum() <= 1:
+            return None
+        open_to = self.alive & self.mortal
+        if not open_to.any():
+            return None
+        return int(np.argmin(np.where(open_to, scores, np.inf)))
+
+    def remove(self, unit: int, cost: float) -> bool:
+        """Let *unit* die at *cost*; False, and nothing changed, where that is too much."""
+        if self.cost + cost > self._limits.budget:
+            return False
+        self.cost += cost
+        self.alive[unit] = False
+        self.removed.append(unit)
+        self._protect()
+        return True

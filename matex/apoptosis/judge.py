@@ -1,0 +1,100 @@
+"""The held-out loss, and how many predictions can have changed at most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from matex.apoptosis.peers import Peers
+from matex.apoptosis.samples import Sample
+
+__all__ = ["Judge"]
+
+
+class Judge:
+    """Evaluates a model on *sample*, whose rows the peers share. Metrics are left alone.
+
+    The bound: an argmax over outputs cannot change where the largest exceeds the next by
+    more than sqrt(2) times the norm of the change of the outputs.
+    """
+
+    def __init__(self, sample: Sample) -> None:
+        self._sample = sample
+        self._before: dict[int, np.ndarray] = {}
+
+    def loss(self, model: Any, peers: Peers) -> float:
+        """The mean loss without regularisation; collective, with one answer for all."""
+
+        def compute(spans: list[tuple[int, int]]) -> np.ndarray:
+            total = np.zeros(2)
+            for batch in self._sample.batches(spans):
+                total += _loss(model, batch)
+            return total
+
+        total, weight = peers.total(self._sample.size, compute)
+        return peers.verdict(float(total / max(weight, 1e-300)))
+
+    def remember(self, model: Any) -> None:
+        """Begin a comparison with *model* as it is now; local."""
+        self._before = {}
+        self._reference = model.get_weights()
+
+    def at_risk(self, model: Any, peers: Peers) -> float | None:
+        """The share of rows whose prediction may have changed since :meth:`remember`; collective.
+
+        None where the model has no single output of classes.
+        """
+        now = model.get_weights()
+
+        def compute(spans: list[tuple[int, int]]) -> np.ndarray:
+            batches = self._sample.batches(spans)
+            new = [_outputs(model, batch) for batch in batches]
+            model.set_weights(self._reference)
+            old = [_outputs(model, batch) for batch in batches]
+            model.set_weights(now)
+            if not _classifies(model) or not all(_is_classes(y) for y in (*new, *old)):
+                return np.array([np.nan, 1.0])
+            changed = sum(_unsure(a, b) for a, b in zip(old, new, strict=True))
+            return np.array([float(changed), float(sum(len(y) for y in new))])
+
+        unsure, rows = peers.total(self._sample.size, compute)
+        return None if np.isnan(unsure) else float(unsure / max(rows, 1.0))
+
+
+def _loss(model: Any, batch: tuple[Any, ...]) -> np.ndarray:
+    """The sum of the losses of the rows of *batch*, and their weight."""
+    x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+    if y is None or not model.compiled:  # nothing to judge by
+        return np.zeros(2)
+    outputs = model(x, training=False)
+    mean = model.compute_loss(x, y, outputs, weight, training=False)
+    own = sum(float(loss) for loss in model.losses)
+    rows = len(keras.tree.flatten(x)[0])
+    return np.array([(float(mean) - own) * rows, float(rows)])
+
+
+def _outputs(model: Any, batch: tuple[Any, ...]) -> Any:
+    outputs = model(batch[0], training=False)
+    return np.asarray(outputs) if not isinstance(outputs, dict | list | tuple) else None
+
+
+def _classifies(model: Any) -> bool:
+    loss = model.loss
+    name = getattr(loss, "name", getattr(loss, "__name__", str(loss)))
+    return "crossentropy" in name
+
+
+def _is_classes(outputs: Any) -> bool:
+    return outputs is not None and outputs.ndim == 2
+
+
+def _unsure(before: np.ndarray, after: np.ndarray) -> int:
+    """Rows where the change of the outputs may have changed the prediction."""
+    change = np.linalg.norm(after.astype(np.float64) - before, axis=1)
+    if before.shape[1] == 1:
+        edge = 0.5 if before.min(initial=0) >= 0 and before.max(initial=0) <= 1 else 0.0
+        return int(np.count_nonzero(np.abs(before[:, 0] - edge) <= change))
+    ordered = np.sort(before.astype(np.float64), 1)
+    return int(np.count_nonzero(ordered[:, -1] - ordered[:, -2] <= np.sqrt(2) * change))

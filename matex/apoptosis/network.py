@@ -1,0 +1,147 @@
+"""A network as apoptosis sees it: units, the variables they index, and who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from matex.apoptosis.units import Units
+
+__all__ = ["Binding", "Network", "Reading", "Sized", "Source", "Tag"]
+
+
+class Tag(NamedTuple):
+    """That axis *axis* of a tensor (the batch is 0) runs over *units*.
+
+    ``source`` is the number of the source that alone made it, through linear layers and
+    nothing else; ``linear`` whether it scales with its incoming vectors and sign.
+    """
+
+    axis: int
+    units: np.ndarray
+    source: int | None = None
+    linear: bool = False
+
+
+class Binding(NamedTuple):
+    """That axis *axis* of a variable runs over *units*."""
+
+    variable: Any
+    axis: int
+    units: np.ndarray
+
+
+class Source(NamedTuple):
+    """Weights that make units: a kernel's axis, and the bias beside it."""
+
+    layer: Any
+    parts: tuple[Binding, ...]
+    units: np.ndarray
+    least: int
+    """How many of them must stay, at least."""
+
+
+class Reading(NamedTuple):
+    """A kernel that multiplies units.
+
+    ``layer`` is the one whose input shows them along ``input_axis``; ``seen`` makes of
+    that input what the kernel really multiplies. ``bias``: what can take over a constant.
+    """
+
+    layer: Any
+    input_axis: int
+    input_units: np.ndarray
+    kernel: Binding
+    bias: Any | None = None
+    seen: Callable[[Any], Any] | None = None
+
+
+class Sized(NamedTuple):
+    """Something else whose size is the number of *units*: *resize* is called with it."""
+
+    units: np.ndarray
+    resize: Callable[[int], None]
+
+
+class Network:
+    """What the rules note down while a graph is followed. Local."""
+
+    def __init__(self) -> None:
+        self.units = Units()
+        self.bindings: dict[tuple[int, int], Binding] = {}
+        self.sources: list[Source] = []
+        self.folded: dict[int, Any] = {}
+        """Source number -> the BatchNormalization that follows it and nothing else."""
+        self.extras: list[Binding] = []
+        """Weights beside the sources that make units what they are."""
+        self.readings: list[Reading] = []
+        self.sized: list[Sized] = []
+        self.tensors: dict[int, tuple[Any, Tag | None]] = {}
+        self.work: list[tuple[Any, float]] = []
+        """Variables and how often a sample is multiplied by each."""
+        self.calls: list[tuple[Any, list[Tag | None]]] = []
+        """Calls with a tagged input, and the tags of their inputs."""
+        self.left_alone: dict[str, str] = {}
+        self._known: set[tuple[int, int, int]] = set()
+
+    def bind(self, variable: Any, axis: int, units: np.ndarray) -> Binding:
+        """Note that *axis* of *variable* runs over *units*; a shared one ties its units."""
+        key = (id(variable), axis)
+        known = self.bindings.setdefault(key, Binding(variable, axis, units))
+        if known.units is not units:
+            self.units.tie(known.units, units)
+        return known
+
+    def source(
+        self, layer: Any, *parts: tuple[Any, int], units: np.ndarray, least: int | None = None
+    ) -> int:
+        """Note weights that make *units*: (variable, axis) pairs, None left out. Its number."""
+        bound = tuple(
+            self.bind(v, axis, _repeated(v, axis, units)) for v, axis in parts if v is not None
+        )
+        least = _LEAST if least is None else least
+        self.sources.append(Source(layer, bound, units, least))
+        return len(self.sources) - 1
+
+    def read(self, reading: Reading) -> None:
+        """Note a kernel that multiplies units, once for each layer and kernel."""
+        kernel = self.bind(*reading.kernel)
+        key = (id(reading.layer), id(reading.kernel.variable), reading.kernel.axis)
+        if key not in self._known:
+            self._known.add(key)
+            self.readings.append(reading._replace(kernel=kernel))
+
+    def size(self, units: np.ndarray, resize: Callable[[int], None]) -> None:
+        """Note what must follow the number of *units*."""
+        self.sized.append(Sized(units, resize))
+
+    def keep(self, tag: Tag | None, layer: Any = None, why: str = "") -> None:
+        """What *tag* marks must stay; *why*, where it is the layer's doing."""
+        if tag is not None:
+            self.units.fix(tag.units)
+            if layer is not None and why:
+                self.left_alone.setdefault(layer.name, f"{type(layer).__name__}: {why}")
+
+    def shape(self, tensor: Any, tag: Tag | None) -> None:
+        """Note the tag of a symbolic tensor; one that is met again ties its units."""
+        if id(tensor) not in self.tensors:
+            self.tensors[id(tensor)] = (tensor, tag)
+            return
+        known = self.tensors[id(tensor)][1]
+        if known is None or tag is None or known.axis != tag.axis:
+            self.keep(known)
+            self.keep(tag)
+        else:
+            self.units.tie(known.units, tag.units)
+
+
+# Units that a layer keeps at least, but for the heads of attention.
+_LEAST = 8
+
+
+def _repeated(variable: Any, axis: int, units: np.ndarray) -> np.ndarray:
+    """Gates lie side by side: the same units several times along an axis."""
+    times = int(variable.shape[axis]) // max(1, len(units))
+    return units if times == 1 else np.tile(units, times)

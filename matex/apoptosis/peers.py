@@ -1,0 +1,164 @@
+"""Who takes part in an event: this process alone, or the ranks of a run.
+
+What an event needs of others are four things: a sum over samples, decisions about groups
+made by one each, one verdict, and equal weights at the end. On ranks all of them go through
+collectives that outlive their members, so that whoever dies, the rest hold the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+import ft
+from matex import keras_hooks, state
+from matex.apoptosis.evidence import Removal
+from matex.partition import Span, assigned, difference
+
+__all__ = ["Alone", "Peers", "Together"]
+
+Compute = Callable[[list[Span]], np.ndarray]
+
+
+class Peers(Protocol):
+    """Each method is collective over those who take part."""
+
+    def total(self, size: int, compute: Compute) -> np.ndarray:
+        """The sum of what *compute* gives, float64, over all rows [0, size)."""
+
+    def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
+        """*make* of each group, whose widths are given, the same everywhere."""
+
+    def verdict(self, value: float) -> float:
+        """One value for all."""
+
+    def settle(self, model: Any) -> None:
+        """The model has been cut: weights and slots become equal, steps are traced anew."""
+
+    def reached(self, phase: str) -> None:
+        """Local: the event has come to *phase*, for fault injection."""
+
+    def say(self, line: str) -> None:
+        """Local: one line for the user."""
+
+    def record(self, **fields: Any) -> None:
+        """Local: an event for the report."""
+
+
+class Alone:
+    """A process without ranks."""
+
+    def total(self, size: int, compute: Compute) -> np.ndarray:
+        return compute([(0, size)])
+
+    def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
+        return [make(i) for i in range(len(widths))]
+
+    def verdict(self, value: float) -> float:
+        return value
+
+    def settle(self, model: Any) -> None:
+        """Keras's own functions were made anew by the cut."""
+
+    def reached(self, phase: str) -> None:
+        """No faults here."""
+
+    def say(self, line: str) -> None:
+        print(f"matex: {line}", flush=True)
+
+    def record(self, **fields: Any) -> None:
+        """No report here."""
+
+
+class Together:
+    """The living ranks of a run.
+
+    Args:
+        run: of this process.
+        changed: called when the model has another shape; local.
+    """
+
+    def __init__(self, run: Any, changed: Callable[[], None]) -> None:
+        self._run = run
+        self._changed = changed
+
+    def total(self, size: int, compute: Compute) -> np.ndarray:
+        communicator = self._run.communicator
+        have: list[Span] = []
+        mine: np.ndarray | None = None
+        while True:
+            pending = communicator.pending
+            rank = communicator.world.rank
+            wanted = assigned((0, size), pending.expected, pending.lost, rank)
+            missing = wanted if mine is None else difference(wanted, have)
+            if missing is None or mine is None:
+                mine = compute(wanted)
+            elif missing:
+                mine = mine + compute(missing)
+            have = wanted
+            self._run.watchdog.progress()
+            rows = sum(hi - lo for lo, hi in have)
+            send = np.concatenate([mine, [float(rows)]])
+            total = np.empty_like(send)
+            try:
+                communicator.allreduce(send, total)
+                return total[:-1]
+            except ft.PeerFailure:
+                if communicator.recover().finished:
+                    return total[:-1]
+
+    def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
+        communicator = self._run.communicator
+        starts = np.concatenate([[0], np.cumsum([width + 2 for width in widths])]).astype(int)
+        found: dict[int, Removal] = {}
+        while len(found) < len(widths):
+            undone = [i for i in range(len(widths)) if i not in found]
+            ranks = communicator.world.ranks
+            row = np.zeros(int(starts[-1]))
+            for i in undone[ranks.index(communicator.world.rank) :: len(ranks)]:
+                row[starts[i] : starts[i + 1]] = _packed(make(i), widths[i])
+                self._run.watchdog.progress()
+            gathered = communicator.allgather(row)
+            for i in undone:  # those of a rank that died on the way are made by others
+                for answer in gathered.rows[:, starts[i] : starts[i + 1]]:
+                    if answer[0] and i not in found:
+                        found[i] = _unpacked(answer)
+        return [found[i] for i in range(len(widths))]
+
+    def verdict(self, value: float) -> float:
+        one = np.array([value])
+        self._run.communicator.broadcast(one)
+        return float(one[0])
+
+    def settle(self, model: Any) -> None:
+        state.broadcast(self._run.communicator, model)
+        keras_hooks.renew_validation(model)
+        self._run.totals.parameters_end = model.count_params()
+        self._changed()
+
+    def reached(self, phase: str) -> None:
+        self._run.faults.at(phase)
+        self._run.watchdog.progress()
+
+    def say(self, line: str) -> None:
+        self._run.say(line)
+
+    def record(self, **fields: Any) -> None:
+        self._run.events.write("apoptosis", step=self._run.step, **fields)
+
+
+def _packed(removal: Removal, width: int) -> np.ndarray:
+    """A 1 for done, the cost, and for each unit its place in the order of death, or -1."""
+    row = np.full(width + 2, -1.0)
+    row[:2] = 1.0, removal.cost
+    row[2:][removal.removed] = np.arange(len(removal.removed))
+    return row
+
+
+def _unpacked(row: np.ndarray) -> Removal:
+    order = row[2:]
+    kept = np.flatnonzero(order < 0)
+    removed = np.argsort(order, kind="stable")[len(kept) :]
+    return Removal(kept, removed, float(row[1]))

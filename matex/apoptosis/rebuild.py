@@ -1,0 +1,156 @@
+"""Cutting the dead out: smaller weights, optimizer slots, symbolic shapes and options.
+
+All in place. The user's ``model`` and its layers are the objects they were, and so are
+their ``keras.Variable`` objects; what a later save, export or summary reads is smaller.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from matex import keras_hooks
+from matex.apoptosis.network import Network
+from matex.apoptosis.trace import trace
+
+__all__ = ["cut", "flops", "history_of", "note", "notes_of", "replay"]
+
+_PREFIX = "apoptosis/"
+_NOTES = "apoptosis-notes"
+
+
+def cut(model: Any, net: Network, dead: Collection[int]) -> None:
+    """Remove the units whose roots are *dead* from *model*; local, between steps.
+
+    *net* is of this model as it is; trace it again afterwards. Functions traced of the
+    model are dropped, and a train function is made anew.
+    """
+    optimizer = model.optimizer if getattr(model, "optimizer", None) is not None else None
+    kept = _kept(net, dead)
+    built = optimizer is not None and optimizer.built
+    slots = keras_hooks.slots(optimizer) if built else []
+    keys = keras_hooks.optimizer_keys(optimizer) if built else []
+    resized = [(s.variable, _sliced(s.variable, _slot_cuts(s, kept))) for s in slots]
+    variables = {id(b.variable): b.variable for b in net.bindings.values()}
+    resized += [(v, _sliced(v, kept.get(id(v), {}))) for v in variables.values()]
+    for variable in variables.values():
+        _remember(variable, kept.get(id(variable), {}))
+    for variable, value in resized:
+        if tuple(variable.shape) != value.shape:
+            keras_hooks.resize(variable, value)
+    _resize_rest(net, dead)
+    if built:
+        keras_hooks.rekey(optimizer, keys)
+    keras_hooks.drop_functions(model)
+
+
+def _kept(net: Network, dead: Collection[int]) -> dict[int, dict[int, np.ndarray]]:
+    """For each variable, by id: axis -> indices that stay."""
+    gone = np.array(sorted(dead), np.int64)
+    result: dict[int, dict[int, np.ndarray]] = {}
+    for binding in net.bindings.values():
+        stays = ~np.isin(net.units.roots(binding.units), gone)
+        if not stays.all():
+            result.setdefault(id(binding.variable), {})[binding.axis] = np.flatnonzero(stays)
+    return result
+
+
+def _slot_cuts(slot: Any, kept: Mapping[int, Mapping[int, np.ndarray]]) -> dict[int, np.ndarray]:
+    cuts = kept.get(id(slot.weight), {})
+    return {i: cuts[axis] for i, axis in enumerate(slot.axes) if axis in cuts}
+
+
+def _sliced(variable: Any, cuts: Mapping[int, np.ndarray]) -> np.ndarray:
+    value = np.asarray(variable.numpy())
+    for axis, indices in cuts.items():
+        value = np.take(value, indices, axis)
+    return value
+
+
+def _resize_rest(net: Network, dead: Collection[int]) -> None:
+    """Options of layers, symbolic tensors, and what layers expect of their inputs."""
+    gone = np.array(sorted(dead), np.int64)
+
+    def count(units: np.ndarray) -> int:
+        return int(np.count_nonzero(~np.isin(net.units.roots(units), gone)))
+
+    for sized in net.sized:
+        if count(sized.units) != len(sized.units):
+            sized.resize(count(sized.units))
+    for tensor, tag in net.tensors.values():
+        if tag is not None and count(tag.units) != len(tag.units):
+            shape = list(tensor.shape)
+            shape[tag.axis] = count(tag.units)
+            keras_hooks.set_shape(tensor, tuple(shape))
+    for call, _ in net.calls:
+        keras_hooks.set_input_shapes(call.operation, call.inputs)
+
+
+def flops(net: Network) -> float:
+    """Multiplications and additions of a forward pass for one sample, matrices alone. Local."""
+    return float(sum(2.0 * np.prod(v.shape) * times for v, times in net.work))
+
+
+# What was cut from which variable, so that a checkpoint can be put back into the model as
+# the script makes it.
+
+
+def _remember(variable: Any, cuts: Mapping[int, np.ndarray]) -> None:
+    known: dict[int, np.ndarray] = dict(getattr(variable, "matex_kept", {}))
+    for axis, indices in cuts.items():
+        original = known.get(axis, np.arange(variable.shape[axis]))
+        known[axis] = original[indices]
+    if known:
+        variable.matex_kept = known
+
+
+def note(model: Any, notes: dict[str, Any]) -> None:
+    """Keep *notes*, which JSON can write, with *model* and its checkpoints; local."""
+    object.__setattr__(model, "matex_notes", notes)
+
+
+def notes_of(model: Any) -> dict[str, Any]:
+    """The newest notes, or none; local."""
+    return dict(getattr(model, "matex_notes", {}))
+
+
+def history_of(model: Any, variables: list[Any]) -> dict[str, np.ndarray]:
+    """What was done to *model*, as arrays with names for a checkpoint.
+
+    What is left of each of *variables*: ``apoptosis/<place>/<axis>`` -> original indices;
+    and the notes.
+    """
+    notes = json.dumps(notes_of(model)).encode()
+    own = {_NOTES: np.frombuffer(notes, np.uint8)} if notes_of(model) else {}
+    return own | {
+        f"{_PREFIX}{place}/{axis}": np.asarray(indices, np.int64)
+        for place, variable in enumerate(variables)
+        for axis, indices in getattr(variable, "matex_kept", {}).items()
+    }
+
+
+def replay(model: Any, variables: list[Any], history: Mapping[str, np.ndarray]) -> bool:
+    """Cut *model*, as its script made it, to what *history* says is left; local.
+
+    Values are those of the units that stay, so they are to be overwritten; *variables* are
+    those that the history was made of, in the same order. Whether anything was cut.
+    """
+    if _NOTES in history:
+        note(model, json.loads(np.asarray(history[_NOTES]).tobytes()))
+    entries = {name: kept for name, kept in history.items() if name.startswith(_PREFIX)}
+    if not entries:
+        return False
+    net = trace(model)
+    dead: set[int] = set()
+    for name, kept in entries.items():
+        place, axis = (int(part) for part in name.removeprefix(_PREFIX).split("/"))
+        variable = variables[place]
+        binding = net.bindings[id(variable), axis]
+        now = getattr(variable, "matex_kept", {}).get(axis, np.arange(variable.shape[axis]))
+        dead.update(net.units.roots(binding.units[~np.isin(now, kept)]).tolist())
+    if dead:
+        cut(model, net, dead)
+    return bool(dead)

@@ -1,0 +1,93 @@
+"""Layers whose units are columns of a matrix: Dense, Embedding, BatchNormalization, PReLU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from matex.apoptosis import kinds
+from matex.apoptosis.network import Network, Reading, Tag
+
+__all__ = ["activated", "batch_norm", "dense", "embedding", "plain_kernel", "prelu"]
+
+Tags = list[Tag | None]
+
+
+def dense(net: Network, call: Any, tags: Tags) -> Tags:
+    layer, (tag,) = call.operation, tags
+    (output,) = call.outputs
+    axis = len(output.shape) - 1
+    if not plain_kernel(layer) or (tag is not None and tag.axis != axis):
+        net.keep(tag, layer, "its kernel is more than a matrix")
+        return [None]
+    positions = float(np.prod([n or 1 for n in output.shape[1:-1]]))
+    net.work.append((layer.kernel, positions))
+    if tag is not None:
+        kernel = net.bind(layer.kernel, 0, tag.units)
+        net.read(Reading(layer, axis, tag.units, kernel, layer.bias))
+    units = net.units.new(layer.units)
+    number = net.source(layer, (layer.kernel, 1), (layer.bias, 0), units=units)
+    net.size(units, lambda n: setattr(layer, "units", n))
+    return [activated(net, layer, Tag(axis, units, number, linear=True))]
+
+
+def plain_kernel(layer: Any) -> bool:
+    """Whether the layer's kernel is a variable and nothing is put on top of it."""
+    return not getattr(layer, "lora_enabled", False) and layer.quantization_mode is None
+
+
+def activated(net: Network, layer: Any, tag: Tag) -> Tag | None:
+    """The tag after the layer's own activation."""
+    return through(net, layer, layer.activation, tag)
+
+
+def through(net: Network, layer: Any, activation: Any, tag: Tag) -> Tag | None:
+    """The tag after *activation*."""
+    if not kinds.is_elementwise(activation):
+        net.keep(tag, layer, "its activation ties the units together")
+        return None
+    if not kinds.scales(activation):
+        net.units.bend(tag.units)
+    if kinds.is_linear(activation):
+        return tag
+    return tag._replace(source=None, linear=False)
+
+
+def embedding(net: Network, call: Any, tags: Tags) -> Tags:
+    layer = call.operation
+    (output,) = call.outputs
+    net.keep(tags[0], layer, "it is given indices")
+    if getattr(layer, "lora_enabled", False) or layer.quantization_mode is not None:
+        return [None]
+    units = net.units.new(layer.output_dim)
+    number = net.source(layer, (layer.embeddings, 1), units=units)
+    net.size(units, lambda n: setattr(layer, "output_dim", n))
+    return [Tag(len(output.shape) - 1, units, number, linear=True)]
+
+
+def batch_norm(net: Network, call: Any, tags: Tags) -> Tags:
+    layer, (tag,) = call.operation, tags
+    if tag is None:
+        return [None]
+    axis = layer.axis % len(call.outputs[0].shape) if isinstance(layer.axis, int) else -1
+    if axis != tag.axis or getattr(layer, "renorm", False):
+        net.keep(tag, layer, "it normalises over another axis")
+        return [None]
+    variables = [layer.gamma, layer.beta, layer.moving_mean, layer.moving_variance]
+    bindings = [net.bind(v, 0, tag.units) for v in variables if v is not None]
+    if tag.source is not None and net.folded.setdefault(tag.source, layer) is layer:
+        return [tag]
+    net.extras += bindings
+    net.units.bend(tag.units)
+    return [tag._replace(source=None, linear=False)]
+
+
+def prelu(net: Network, call: Any, tags: Tags) -> Tags:
+    layer, (tag,) = call.operation, tags
+    if tag is None:
+        return [None]
+    if int(layer.alpha.shape[tag.axis - 1]) != 1:
+        net.extras.append(net.bind(layer.alpha, tag.axis - 1, tag.units))
+        net.units.bend(tag.units)
+    return [tag._replace(source=None, linear=False)]

@@ -1,0 +1,117 @@
+"""Recurrent layers, whose units also read themselves, and the heads of attention.
+
+LSTM unit j is columns j, j + H, j + 2H, j + 3H of kernel, recurrent kernel and bias, and row
+j of the recurrent kernel (GRU: three gates; SimpleRNN: one). A head is one row of the
+query, key and value projections, and of what reads their result.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from matex.apoptosis.network import Network, Reading, Tag
+
+__all__ = ["attention", "recurrent"]
+
+Tags = list[Tag | None]
+
+
+def recurrent(net: Network, call: Any, tags: Tags) -> Tags:
+    layer, (tag, *states) = call.operation, tags
+    cell = layer.cell
+    if layer.stateful or (tag is not None and tag.axis != 2):
+        net.keep(tag, layer, "it keeps its state from batch to batch")
+        for state in states:
+            net.keep(state)
+        return [None] * len(call.outputs)
+    steps = float(call.inputs[0].shape[1] or 1)
+    net.work += [(cell.kernel, steps), (cell.recurrent_kernel, steps)]
+    if tag is not None:
+        kernel = net.bind(cell.kernel, 0, tag.units)
+        net.read(Reading(layer, 2, tag.units, kernel, cell.bias))
+    units = net.units.new(cell.units)
+    parts = [(cell.kernel, 1), (cell.recurrent_kernel, 1)]
+    if cell.bias is not None:
+        parts.append((cell.bias, len(cell.bias.shape) - 1))
+    net.source(layer, *parts, units=units)
+    net.units.bend(units)
+    own = net.bind(cell.recurrent_kernel, 0, units)
+    net.read(Reading(layer, 2, units, own, None, lambda x: states_of(layer, x)))
+    net.size(units, lambda n: _resize(layer, n))
+    for state in states:  # given from outside, unit by unit
+        if state is None:
+            net.units.fix(units)
+        else:
+            net.units.tie(units, state.units)
+    return [Tag(len(output.shape) - 1, units) for output in call.outputs]
+
+
+def states_of(layer: Any, x: Any) -> Any:
+    """What each step of the recurrent layer reads of the one before, shape (batch, time, units)."""
+    given = layer.return_sequences, layer.return_state
+    layer.return_sequences, layer.return_state = True, False
+    try:
+        outputs = type(layer).call(layer, x)
+    finally:
+        layer.return_sequences, layer.return_state = given
+    return outputs[:, :-1] if int(outputs.shape[1]) > 1 else outputs
+
+
+def _resize(layer: Any, units: int) -> None:
+    cell = layer.cell
+    several = isinstance(cell.state_size, list | tuple)
+    cell.units = cell.output_size = units
+    cell.state_size = [units] * len(cell.state_size) if several else units
+    layer.state_size = [units] * len(layer.state_size)
+
+
+def attention(net: Network, call: Any, tags: Tags) -> Tags:
+    layer = call.operation
+    if getattr(layer, "_use_gate", False) or len(call.outputs[0].shape) != 3:
+        for tag in tags:
+            net.keep(tag, layer, "its attention is of an unusual kind")
+        return [None] * len(call.outputs)
+    inputs = _inputs(call, tags)
+    heads = net.units.new(layer.num_heads)
+    net.units.bend(heads)
+    parts: list[tuple[Any, int]] = []
+    for name, tag in inputs.items():
+        dense = getattr(layer, f"{name}_dense")
+        net.work.append((dense.kernel, float(call.outputs[0].shape[1] or 1)))
+        parts += [(dense.kernel, 1), (dense.bias, 0)]
+        if tag is not None:
+            kernel = net.bind(dense.kernel, 0, tag.units)
+            net.read(Reading(dense, 2, tag.units, kernel, dense.bias))
+        net.size(heads, functools.partial(_reshape, dense))
+    net.source(layer, *parts, units=heads, least=1)
+    net.size(heads, lambda n: setattr(layer, "_num_heads", n))
+    out = layer.output_dense
+    net.work.append((out.kernel, float(call.outputs[0].shape[1] or 1)))
+    kernel = net.bind(out.kernel, 0, heads)
+    net.read(Reading(out, 2, heads, kernel))
+    units = net.units.new(int(out.kernel.shape[2]))
+    number = net.source(out, (out.kernel, 2), (out.bias, 0), units=units)
+    net.size(units, lambda n: _set_output(layer, out, n))
+    scores: Tags = [Tag(1, heads) for _ in call.outputs[1:]]
+    return [Tag(2, units, number, linear=True), *scores]
+
+
+def _inputs(call: Any, tags: Tags) -> dict[str, Tag | None]:
+    """The tags of query, value and key; the key is the value where none is given."""
+    by_tensor = {id(t): tag for t, tag in zip(call.inputs, tags, strict=True)}
+    given = dict(zip(("query", "value", "key"), call.args, strict=False)) | call.kwargs
+    if given.get("key") is None:
+        given["key"] = given["value"]
+    return {name: by_tensor[id(given[name])] for name in ("query", "value", "key")}
+
+
+def _reshape(dense: Any, heads: int) -> None:
+    """The (time, heads, size) that a projection of attention gives."""
+    shape = tuple(dense.partial_output_shape)
+    dense.partial_output_shape = (*shape[:-2], heads, shape[-1])
+
+
+def _set_output(layer: Any, out: Any, units: int) -> None:
+    layer._output_shape = (units,)
+    out.partial_output_shape = (*tuple(out.partial_output_shape)[:-1], units)

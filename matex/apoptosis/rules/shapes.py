@@ -1,0 +1,240 @@
+"""Layers without weights: they pass units on, join them, or move them to another axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from matex import keras_hooks
+from matex.apoptosis import kinds
+from matex.apoptosis.network import Network, Tag
+from matex.apoptosis.rules.dense import through
+
+__all__ = [
+    "activation",
+    "average",
+    "concatenate",
+    "flatten",
+    "global_average",
+    "global_maximum",
+    "maximum",
+    "merge_linear",
+    "merge_product",
+    "operation",
+    "pass_on",
+    "permute",
+    "repeat_vector",
+    "reshape",
+    "softmax",
+    "unknown",
+]
+
+Tags = list[Tag | None]
+
+
+def unknown(net: Network, call: Any, tags: Tags) -> Tags:
+    """A layer that no rule is for: what it reads and what it makes stays."""
+    layer = call.operation
+    for tag in tags:
+        net.keep(tag, layer, "no rule says what of it could be removed")
+    if getattr(layer, "trainable_weights", None):
+        net.left_alone.setdefault(
+            layer.name, f"{type(layer).__name__}: no rule says what of it could be removed"
+        )
+    return [None] * len(call.outputs)
+
+
+def pass_on(net: Network, call: Any, tags: Tags) -> Tags:
+    """Dropout and the like."""
+    return [tags[0]]
+
+
+def activation(net: Network, call: Any, tags: Tags) -> Tags:
+    layer, (tag,) = call.operation, tags
+    if tag is None:
+        return [None]
+    if isinstance(layer, keras.layers.Activation):
+        return [through(net, layer, layer.activation, tag)]
+    if not isinstance(layer, keras.layers.ReLU | keras.layers.LeakyReLU) or (
+        getattr(layer, "max_value", None) is not None or getattr(layer, "threshold", None)
+    ):
+        net.units.bend(tag.units)
+    return [tag._replace(source=None, linear=False)]
+
+
+def softmax(net: Network, call: Any, tags: Tags) -> Tags:
+    net.keep(tags[0], call.operation, "it divides by the sum of all units")
+    return [None]
+
+
+def _spatial(net: Network, call: Any, tag: Tag | None) -> Tag | None:
+    """*tag*, where it is on the channels of a layer that works on the other axes."""
+    if tag is None:
+        return None
+    first = getattr(call.operation, "data_format", None) == "channels_first"
+    if tag.axis != (1 if first else len(call.inputs[0].shape) - 1):
+        net.keep(tag, call.operation, "it works along the axis of the units")
+        return None
+    return tag
+
+
+def average(net: Network, call: Any, tags: Tags) -> Tags:
+    """Average pooling, padding, cropping, up-sampling: linear in each channel by itself."""
+    return [_spatial(net, call, tags[0])]
+
+
+def maximum(net: Network, call: Any, tags: Tags) -> Tags:
+    tag = _spatial(net, call, tags[0])
+    return [tag and tag._replace(source=None, linear=False)]
+
+
+def global_average(net: Network, call: Any, tags: Tags) -> Tags:
+    tag = _spatial(net, call, tags[0])
+    if tag is None or call.operation.keepdims:
+        return [tag]
+    return [tag._replace(axis=1)]
+
+
+def global_maximum(net: Network, call: Any, tags: Tags) -> Tags:
+    (tag,) = global_average(net, call, tags)
+    return [tag and tag._replace(source=None, linear=False)]
+
+
+def repeat_vector(net: Network, call: Any, tags: Tags) -> Tags:
+    return [tags[0] and tags[0]._replace(axis=2)]
+
+
+def permute(net: Network, call: Any, tags: Tags) -> Tags:
+    tag = tags[0]
+    return [tag and tag._replace(axis=1 + list(call.operation.dims).index(tag.axis))]
+
+
+def merge_linear(net: Network, call: Any, tags: Tags) -> Tags:
+    return [_merge(net, call, tags)]
+
+
+def merge_product(net: Network, call: Any, tags: Tags) -> Tags:
+    tag = _merge(net, call, tags)
+    if tag is not None:
+        net.units.bend(tag.units)
+    return [tag]
+
+
+def _merge(net: Network, call: Any, tags: Tags) -> Tag | None:
+    """Unit by unit: aligned at the last axis; what has one channel goes to all."""
+    rank = len(call.outputs[0].shape)
+    marked = [
+        (tag, tag.axis - len(x.shape)) for x, tag in zip(call.inputs, tags, strict=True) if tag
+    ]
+    if not marked:
+        return None
+    first, back = marked[0]
+    width = len(first.units)
+    fits = all(b == back and len(tag.units) == width for tag, b in marked)
+    for x, tag in zip(call.inputs, tags, strict=True):
+        size = x.shape[back] if len(x.shape) >= -back else 1
+        fits = fits and (tag is not None or size == 1)
+    if not fits or call.outputs[0].shape[back] != width:
+        for tag, _ in marked:
+            net.keep(tag, call.operation, "it joins units with what must stay")
+        return None
+    for tag, _ in marked[1:]:
+        net.units.tie(first.units, tag.units)
+    return Tag(rank + back, first.units, None)
+
+
+def concatenate(net: Network, call: Any, tags: Tags) -> Tags:
+    layer = call.operation
+    rank = len(call.outputs[0].shape)
+    axis = layer.axis % rank
+    if not any(tags):
+        return [None]
+    if any(tag is not None and tag.axis != axis for tag in tags):
+        return merge_linear(net, call, tags) if _same_widths(call, tags) else _kept(net, call, tags)
+    pieces = [
+        net.units.new_fixed(int(x.shape[axis])) if tag is None else tag.units
+        for x, tag in zip(call.inputs, tags, strict=True)
+    ]
+    return [Tag(axis, np.concatenate(pieces))]
+
+
+def _same_widths(call: Any, tags: Tags) -> bool:
+    return all(tag is not None for tag in tags) and len({tag.axis for tag in tags if tag}) == 1
+
+
+def _kept(net: Network, call: Any, tags: Tags) -> Tags:
+    for tag in tags:
+        net.keep(tag, call.operation, "it joins along another axis than the units'")
+    return [None]
+
+
+def flatten(net: Network, call: Any, tags: Tags) -> Tags:
+    return [_reshaped(net, call, tags[0])]
+
+
+def reshape(net: Network, call: Any, tags: Tags) -> Tags:
+    layer = call.operation
+    tag = _reshaped(net, call, tags[0])
+    if tag is not None:
+        axis = tag.axis - 1
+        net.size(tag.units, lambda n: _set_target(layer, axis, n))
+    return [tag]
+
+
+def _set_target(layer: Any, axis: int, size: int) -> None:
+    target = list(layer.target_shape)
+    if target[axis] != -1:
+        target[axis] = size
+    layer.target_shape = tuple(target)
+
+
+def _reshaped(net: Network, call: Any, tag: Tag | None) -> Tag | None:
+    """The axis along which the units of a reshaped tensor run; others are tied to fit."""
+    if tag is None:
+        return None
+    before, after = call.inputs[0].shape[1:], call.outputs[0].shape[1:]
+    if None in before or None in after:
+        net.keep(tag, call.operation, "it reshapes what has no fixed size")
+        return None
+    if getattr(call.operation, "data_format", None) == "channels_first" and len(before) > 1:
+        net.keep(tag, call.operation, "it moves channels before it flattens")
+        return None
+    shape = [1] * len(before)
+    shape[tag.axis - 1] = len(tag.units)
+    labels = np.broadcast_to(net.units.roots(tag.units).reshape(shape), before).reshape(after)
+    source = tag.source if labels.size == len(tag.units) else None
+    for axis in reversed(range(len(after))):
+        rows = np.moveaxis(labels, axis, 0).reshape(after[axis], -1)
+        if (rows == rows[:, :1]).all():
+            return Tag(axis + 1, rows[:, 0].copy(), None)
+    rows = np.moveaxis(labels, -1, 0).reshape(after[-1], -1)
+    net.units.tie(np.broadcast_to(rows[:, :1], rows.shape), rows)
+    return Tag(len(after), rows[:, 0].copy(), source and None)
+
+
+def operation(net: Network, call: Any, tags: Tags) -> Tags:
+    """A function of keras.ops, written as ``x + y`` or ``ops.relu(x)``."""
+    name = type(call.operation).__name__
+    if not any(tags):
+        return [None] * len(call.outputs)
+    if (
+        not keras_hooks.is_operation(call.operation)
+        or name not in kinds.ELEMENTWISE_OPS
+        or len(call.outputs) != 1
+        or any(np.ndim(_value(leaf)) for leaf in keras.tree.flatten([call.args, call.kwargs]))
+    ):
+        return unknown(net, call, tags)
+    tag = _merge(net, call, tags)
+    scales = name in kinds.LINEAR_OPS | kinds.SCALING_OPS and len(call.inputs) == len(
+        [leaf for leaf in keras.tree.flatten(call.args) if leaf is not None]
+    )
+    if tag is not None and not scales:
+        net.units.bend(tag.units)
+    return [tag]
+
+
+def _value(leaf: Any) -> Any:
+    """A constant among the arguments; symbolic tensors count as scalars here."""
+    return 0 if isinstance(leaf, keras.KerasTensor | str) else leaf

@@ -1,0 +1,78 @@
+"""Which rule is for which class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import layers
+
+from matex import keras_hooks
+from matex.apoptosis.network import Network, Tag
+from matex.apoptosis.rules import convolution, dense, sequence, shapes
+
+__all__ = ["rule_for"]
+
+Rule = Callable[[Network, Any, list[Tag | None]], list[Tag | None]]
+
+_DIMENSIONS = ("1D", "2D", "3D")
+
+
+def _each(name: str, rule: Rule) -> dict[type, Rule]:
+    classes = (getattr(layers, name.format(d), None) for d in _DIMENSIONS)
+    return {found: rule for found in classes if found is not None}
+
+
+_RULES: dict[type, Rule] = {
+    layers.Dense: dense.dense,
+    layers.Embedding: dense.embedding,
+    layers.BatchNormalization: dense.batch_norm,
+    layers.PReLU: dense.prelu,
+    **_each("Conv{}", convolution.convolution),
+    **_each("Conv{}Transpose", convolution.transposed),
+    **_each("DepthwiseConv{}", convolution.depthwise),
+    **_each("SeparableConv{}", convolution.separable),
+    layers.LSTM: sequence.recurrent,
+    layers.GRU: sequence.recurrent,
+    layers.SimpleRNN: sequence.recurrent,
+    layers.MultiHeadAttention: sequence.attention,
+    **_each("MaxPooling{}", shapes.maximum),
+    **_each("AveragePooling{}", shapes.average),
+    **_each("GlobalMaxPooling{}", shapes.global_maximum),
+    **_each("GlobalAveragePooling{}", shapes.global_average),
+    **_each("ZeroPadding{}", shapes.average),
+    **_each("Cropping{}", shapes.average),
+    **_each("UpSampling{}", shapes.average),
+    **_each("SpatialDropout{}", shapes.pass_on),
+    **{
+        kind: shapes.pass_on
+        for kind in (
+            layers.Dropout, layers.GaussianDropout, layers.GaussianNoise, layers.AlphaDropout,
+            layers.ActivityRegularization, layers.Identity, layers.Rescaling,
+        )
+    },
+    **{
+        kind: shapes.activation
+        for kind in (layers.Activation, layers.ReLU, layers.LeakyReLU, layers.ELU)
+    },
+    layers.Softmax: shapes.softmax,
+    **{
+        kind: shapes.merge_linear
+        for kind in (
+            layers.Add, layers.Subtract, layers.Average, layers.Maximum, layers.Minimum,
+        )
+    },
+    layers.Multiply: shapes.merge_product,
+    layers.Concatenate: shapes.concatenate,
+    layers.Flatten: shapes.flatten,
+    layers.Reshape: shapes.reshape,
+    layers.Permute: shapes.permute,
+    layers.RepeatVector: shapes.repeat_vector,
+}  # fmt: skip
+
+
+def rule_for(operation: Any) -> Rule:
+    """The rule for the exact class of *operation*."""
+    if keras_hooks.is_operation(operation):
+        return shapes.operation
+    return _RULES.get(type(operation), shapes.unknown)

@@ -1,0 +1,83 @@
+"""The rows that apoptosis looks at: some of the training data, and some that are held out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.data import Batches
+from matex.errors import InputError, Unsupported
+
+__all__ = ["Sample", "held_out_of", "sample_of"]
+
+_BATCH = 256
+
+
+class Sample:
+    """*count* rows of *batches*, evenly spread. Local to read; the same on all ranks."""
+
+    def __init__(self, batches: Batches, count: int, *, offset: float = 0.0) -> None:
+        self._batches = batches
+        self.size = min(count, batches.samples)
+        spread = (np.arange(self.size) + offset) * (batches.samples / self.size)
+        self._indices = spread.astype(np.int64) % batches.samples
+
+    def batches(self, spans: list[tuple[int, int]]) -> list[tuple[Any, ...]]:
+        """``(x[, y[, sample_weight]])`` of the rows of *spans*, [lo, hi) within the sample."""
+        return [
+            self._batches.rows(self._indices[at : min(at + _BATCH, hi)])
+            for lo, hi in spans
+            for at in range(lo, hi, _BATCH)
+        ]
+
+
+def sample_of(given: dict[str, Any], count: int, *, offset: float = 0.0) -> Sample:
+    """A sample of what a fit was given: ``x``, and if there are, ``y`` and ``sample_weight``.
+
+    Raises:
+        InputError: data that go by once, of which nothing can be looked at beforehand.
+    """
+    x = given["x"]
+    if isinstance(x, tf.data.Dataset):
+        return Sample(_first_of(x, count), count, offset=offset)
+    if keras_hooks.is_stream(x):
+        raise InputError(
+            "apoptosis looks at some of the training data, and data that come batch by batch "
+            f"cannot be looked at twice. Received: {type(x).__name__}; give it some rows: "
+            "matex.Apoptosis(data=(x, y))"
+        )
+    try:
+        batches = Batches(x, given.get("y"), given.get("sample_weight"))
+    except Unsupported as error:
+        raise InputError(
+            f"apoptosis wants arrays to look at: {error}; give it matex.Apoptosis(data=(x, y))"
+        ) from error
+    return Sample(batches, count, offset=offset)
+
+
+def held_out_of(
+    training: dict[str, Any], validation: dict[str, Any] | None, count: int
+) -> tuple[Sample, bool]:
+    """Rows to judge an event by, and whether they are none that are trained on."""
+    if validation is not None and not _goes_by(validation["x"]):
+        return sample_of(validation, count), True
+    return sample_of(training, count, offset=0.5), False
+
+
+def _goes_by(x: Any) -> bool:
+    return keras_hooks.is_stream(x) and not isinstance(x, tf.data.Dataset)
+
+
+def _first_of(dataset: tf.data.Dataset, count: int) -> Batches:
+    parts: list[tuple[Any, ...]] = []
+    rows = 0
+    for batch in dataset:
+        parts.append(batch if isinstance(batch, tuple) else (batch,))
+        rows += int(tf.nest.flatten(batch)[0].shape[0])
+        if rows >= count:
+            break
+    joined = tf.nest.map_structure(lambda *leaves: np.concatenate(leaves), *parts)
+    return Batches(*joined)

@@ -1,0 +1,84 @@
+"""When units die, and how many at most. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+__all__ = ["MODES", "Calendar", "Mode", "Thresholds", "allowed_loss"]
+
+
+class Mode(NamedTuple):
+    """Of a group of n units, an event removes at most ``fraction`` n at a cost of ``tau``.
+
+    ``adapts``: tau follows what the held-out loss says of each event.
+    """
+
+    fraction: float
+    tau: float
+    adapts: bool = False
+
+
+MODES = {
+    "conservative": Mode(0.10, 0.002),
+    "natural": Mode(1.0, 0.01),
+    "aggressive": Mode(0.5, 0.05),
+    "adaptive": Mode(1.0, 0.01, adapts=True),
+}
+
+_MOST_TAU = 0.05
+
+# A group that would lose less is left: shrinking it costs more than it brings.
+LEAST_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """tau of each group by its name, as the held-out loss has moved it."""
+
+    mode: Mode
+    taus: dict[str, float] = field(default_factory=dict)
+
+    def tau(self, group: str) -> float:
+        return self.taus.get(group, self.mode.tau)
+
+    def after(self, group: str, *, kept: bool) -> Thresholds:
+        """After an event that was kept, or rolled back, for *group*."""
+        if not self.mode.adapts:
+            return self
+        tau = self.tau(group)
+        tau = min(_MOST_TAU, 1.5 * tau) if kept else tau / 3
+        return replace(self, taus={**self.taus, group: tau})
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """Events come at ends of epochs, counted from 1: from ``first`` to ``last``.
+
+    One that changed nothing doubles the wait for the next.
+    """
+
+    first: int
+    last: int
+    wait: int = 1
+    due: int = 0
+
+    def is_due(self, epoch: int) -> bool:
+        return max(self.first, self.due) <= epoch <= self.last
+
+    def from_epoch(self, epoch: int) -> Calendar:
+        """For a fit that begins after *epoch*: one that starts over does not wait."""
+        return self if self.due <= epoch + self.wait else replace(self, due=0)
+
+    def after(self, epoch: int, *, changed: bool) -> Calendar:
+        wait = 1 if changed else 2 * self.wait
+        return replace(self, wait=wait, due=epoch + wait)
+
+
+def allowed_loss(before: float, at_start: float, delta: float) -> float:
+    """The held-out loss that an event may lead to.
+
+    *delta* is a share of the larger of the loss before it and that of the untrained network,
+    which gives the scale where training has brought the loss near zero.
+    """
+    return before + delta * max(abs(before), abs(at_start))

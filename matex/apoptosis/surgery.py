@@ -1,0 +1,141 @@
+"""Evidence about groups from a model's weights, and giving the work of the dead to the rest.
+
+:func:`take_over` leaves all shapes as they are: the readers' rows of the dead become zero,
+so the network already computes what it will after :func:`matex.apoptosis.rebuild.cut`, and
+going back is a matter of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from matex.apoptosis.evidence import Evidence, Reader, Removal
+from matex.apoptosis.network import Binding, Network, Reading
+from matex.apoptosis.trace import Group
+from matex.apoptosis.units import occurrences
+
+__all__ = ["evidence", "take_over", "touched"]
+
+
+def evidence(
+    net: Network, group: Group, sums: Sequence[np.ndarray] | None, *, incoming: bool
+) -> Evidence:
+    """What the criteria are told of *group*; local.
+
+    Args:
+        sums: of :func:`matex.apoptosis.measure.measured`, one for each of the group's
+            readings; None for criteria that look at weights alone.
+        incoming: whether the incoming vectors are wanted.
+    """
+    readers = []
+    for place, reading in enumerate(group.readings):
+        rows = _rows(net, reading.kernel, group)
+        size = group.width + (reading.bias is not None)
+        total = np.zeros((size, size)) if sums is None else sums[place]
+        readers.append(Reader(total[:size, :size] / max(float(total[-1, -1]), 1.0), rows))
+    vectors = _incoming(net, group) if incoming else np.zeros((group.width, 0))
+    return Evidence(vectors, tuple(readers), group.scales)
+
+
+def take_over(
+    net: Network, group: Group, removal: Removal, transfers: Sequence[np.ndarray]
+) -> None:
+    """Give the work of the dead to the living; local. No shape changes.
+
+    Args:
+        transfers: of :func:`matex.apoptosis.criteria.transfers`.
+    """
+    for reading, transfer in zip(group.readings, transfers, strict=True):
+        kernel, axis = reading.kernel.variable, reading.kernel.axis
+        value = np.array(kernel.numpy(), np.float64)
+        rows = np.moveaxis(value, axis, 0)  # a view
+        places = occurrences(net.units.roots(reading.kernel.units), group.members)
+        if reading.bias is not None:
+            _fold(reading, transfer[-1], removal, places, value)
+        for place in places:
+            dead = place[removal.removed]
+            has = dead >= 0
+            heirs = place[removal.kept]
+            lives = heirs >= 0
+            gift = np.tensordot(transfer[: len(heirs)][:, has], rows[dead[has]], 1)
+            rows[heirs[lives]] += gift[lives]
+            rows[dead[has]] = 0.0
+        kernel.assign(value.astype(np.asarray(kernel.numpy()).dtype))
+
+
+def touched(group: Group) -> list[Any]:
+    """The variables that :func:`take_over` assigns to."""
+    found = [r.kernel.variable for r in group.readings]
+    found += [r.bias for r in group.readings if r.bias is not None]
+    return list({id(v): v for v in found}.values())
+
+
+def _fold(
+    reading: Reading, share: np.ndarray, removal: Removal, places: np.ndarray, value: np.ndarray
+) -> None:
+    """What was constant in the dead goes into the reader's bias."""
+    rows = np.moveaxis(value, reading.kernel.axis, 0)
+    constant = np.zeros(rows.shape[1:])
+    for place in places:
+        dead = place[removal.removed]
+        has = dead >= 0
+        constant += np.tensordot(share[has], rows[dead[has]], 1)
+    # Axes before that of the inputs are taps of a convolution.
+    constant = constant.sum(axis=tuple(range(reading.kernel.axis)))
+    variable: Any = reading.bias
+    bias = np.array(variable.numpy(), np.float64)
+    target = bias if bias.shape == constant.shape else bias[0]  # GRU keeps a second, recurrent one
+    target += constant.reshape(target.shape)
+    variable.assign(bias.astype(variable.numpy().dtype))
+
+
+def _rows(net: Network, binding: Binding, group: Group, value: Any = None) -> np.ndarray:
+    """What a variable holds for each unit of *group*: shape (units, everything else)."""
+    value = np.asarray(binding.variable.numpy() if value is None else value, np.float64)
+    front = np.moveaxis(value, binding.axis, 0).reshape(value.shape[binding.axis], -1)
+    places = occurrences(net.units.roots(binding.units), group.members)
+    padded = np.vstack([front, np.zeros((1, front.shape[1]))])  # -1 is the row of zeros
+    return np.moveaxis(padded[places], 0, 1).reshape(group.width, -1)
+
+
+def _incoming(net: Network, group: Group) -> np.ndarray:
+    columns: list[np.ndarray] = []
+    for number in group.sources:
+        source = net.sources[number]
+        scale, shift = _fold_norm(net, number, source.units)
+        bias_seen = False
+        for part in source.parts:
+            value = np.asarray(part.variable.numpy(), np.float64)
+            shape = [1] * value.ndim
+            shape[part.axis] = value.shape[part.axis]
+            times = value.shape[part.axis] // len(scale)
+            is_bias = value.ndim == 1
+            folded = value * np.tile(scale, times).reshape(shape)
+            folded = folded + np.tile(shift, times) if is_bias else folded
+            bias_seen = bias_seen or is_bias
+            columns.append(_rows(net, part, group, folded))
+        if not bias_seen and shift.any():
+            binding = Binding(None, 0, source.units)
+            columns.append(_rows(net, binding, group, shift))
+    living = set(group.members.tolist())
+    for extra in net.extras:
+        if living & set(net.units.roots(extra.units).tolist()):
+            columns.append(_rows(net, extra, group))
+    return np.concatenate(columns, 1)
+
+
+def _fold_norm(net: Network, number: int, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a BatchNormalization right after the source does to it: scale and shift."""
+    norm = net.folded.get(number)
+    if norm is None:
+        return np.ones(len(units)), np.zeros(len(units))
+    scale = 1 / np.sqrt(np.asarray(norm.moving_variance.numpy(), np.float64) + norm.epsilon)
+    if norm.gamma is not None:
+        scale = scale * norm.gamma.numpy()
+    shift = -norm.moving_mean.numpy() * scale
+    if norm.beta is not None:
+        shift = shift + norm.beta.numpy()
+    return scale, shift

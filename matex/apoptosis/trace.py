@@ -1,0 +1,145 @@
+"""Following a model's graph, nested models included, and what groups of units it has."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from matex import keras_hooks
+from matex.apoptosis.network import Network, Reading, Tag
+from matex.apoptosis.rules import rule_for
+from matex.errors import Unsupported
+
+__all__ = ["Group", "groups_of", "trace"]
+
+
+def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
+    """Follow *model*, which must be built; local. Nothing of it is changed.
+
+    Args:
+        exclude: names of layers whose units stay.
+
+    Raises:
+        Unsupported: it has no graph that can be followed.
+    """
+    functional = keras_hooks.functional_of(model)
+    net = Network()
+    for output in _follow(net, functional, [None] * len(functional.inputs)):
+        net.keep(output)
+    for source in net.sources:
+        if source.layer.name in exclude:
+            net.units.fix(source.units)
+            net.left_alone[source.layer.name] = f"{type(source.layer).__name__}: excluded"
+    return net
+
+
+def _follow(net: Network, functional: Any, inputs: list[Tag | None]) -> list[Tag | None]:
+    """The tags of the outputs of a graph for tags of its inputs."""
+    tags: dict[int, Tag | None] = {}
+    for tensor, tag in zip(functional.inputs, inputs, strict=True):
+        net.shape(tensor, tag)
+        tags[id(tensor)] = tag
+        if tag is not None:
+            layer = tensor._keras_history.operation
+            net.size(tag.units, functools.partial(_resize, layer, tensor, tag.axis))
+    for call in keras_hooks.calls_in(functional):
+        given = [tags[id(tensor)] for tensor in call.inputs]
+        made = _outputs(net, call, given)
+        for tensor, tag in zip(call.outputs, made, strict=True):
+            net.shape(tensor, tag)
+            tags[id(tensor)] = tag
+        if any(given):
+            net.calls.append((call, given))
+    return [tags[id(tensor)] for tensor in functional.outputs]
+
+
+def _resize(layer: Any, tensor: Any, axis: int, size: int) -> None:
+    shape = list(tensor.shape)
+    shape[axis] = size
+    keras_hooks.set_batch_shape(layer, tuple(shape))
+
+
+def _outputs(net: Network, call: Any, tags: list[Tag | None]) -> list[Tag | None]:
+    if isinstance(call.operation, keras.Model):
+        try:
+            inner = keras_hooks.functional_of(call.operation)
+        except Unsupported:
+            return rule_for(None)(net, call, tags)
+        return _follow(net, inner, tags)
+    return rule_for(call.operation)(net, call, tags)
+
+
+class Group(NamedTuple):
+    """Units that are removed one by one, but from the same layers.
+
+    ``members`` are roots of units, ascending; a position in it is a unit of the group.
+    ``parts``: of those of each source that many must stay.
+    """
+
+    name: str
+    members: np.ndarray
+    parts: tuple[tuple[np.ndarray, int], ...]
+    scales: bool
+    sources: tuple[int, ...]
+    readings: tuple[Reading, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.members)
+
+
+def groups_of(net: Network) -> list[Group]:
+    """The groups of units that may die, in the order of the graph. Pure."""
+    fixed, bent = net.units.fixed_roots(), net.units.bent_roots()
+    of_source = [
+        np.array(sorted(set(net.units.roots(s.units).tolist()) - fixed), np.int64)
+        for s in net.sources
+    ]
+    result: list[Group] = []
+    for numbers in _components(of_source):
+        members = np.unique(np.concatenate([of_source[i] for i in numbers]))
+        living = set(members.tolist())
+        readings = tuple(
+            r for r in net.readings if living & set(net.units.roots(r.kernel.units).tolist())
+        )
+        if not readings:
+            continue
+        parts = tuple(
+            (
+                np.searchsorted(members, of_source[i]),
+                max(0, net.sources[i].least - _fixed_in(net, i, living)),
+            )
+            for i in numbers
+        )
+        names = list(dict.fromkeys(net.sources[i].layer.name for i in numbers))
+        result.append(Group("+".join(names), members, parts, not living & bent, numbers, readings))
+    return result
+
+
+def _fixed_in(net: Network, source: int, living: set[int]) -> int:
+    return len(set(net.units.roots(net.sources[source].units).tolist()) - living)
+
+
+def _components(of_source: list[np.ndarray]) -> list[tuple[int, ...]]:
+    """Sources that share a unit, as groups of their numbers."""
+    owner: dict[int, int] = {}
+    group = list(range(len(of_source)))
+
+    def find(i: int) -> int:
+        while group[i] != i:
+            i = group[i]
+        return i
+
+    for i, roots in enumerate(of_source):
+        for root in roots.tolist():
+            a, b = find(owner.setdefault(root, i)), find(i)
+            group[max(a, b)] = min(a, b)
+    members: dict[int, list[int]] = {}
+    for i, roots in enumerate(of_source):
+        if len(roots):
+            members.setdefault(find(i), []).append(i)
+    return [tuple(numbers) for numbers in members.values()]

@@ -1,0 +1,83 @@
+"""Units and what ties them: a union-find over the channels of a network. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["Units", "occurrences"]
+
+
+class Units:
+    """Every channel that a layer makes is a unit, a whole number.
+
+    Units that can only be removed together are tied; those that must stay are fixed;
+    those are bent whose activation does not scale with their incoming vector.
+    """
+
+    def __init__(self) -> None:
+        self._parent: list[int] = []
+        self._fixed: set[int] = set()
+        self._bent: set[int] = set()
+
+    def new(self, count: int) -> np.ndarray:
+        """*count* new units, shape (count,)."""
+        first = len(self._parent)
+        self._parent.extend(range(first, first + count))
+        return np.arange(first, first + count)
+
+    def new_fixed(self, count: int) -> np.ndarray:
+        """The same, and they stay."""
+        units = self.new(count)
+        self.fix(units)
+        return units
+
+    def root(self, unit: int) -> int:
+        """The one that stands for all that *unit* is tied to."""
+        parent = self._parent
+        while parent[unit] != unit:
+            parent[unit] = parent[parent[unit]]
+            unit = parent[unit]
+        return unit
+
+    def roots(self, units: np.ndarray) -> np.ndarray:
+        """The roots of *units*, in their shape."""
+        return np.array([self.root(int(u)) for u in units.ravel()], np.int64).reshape(units.shape)
+
+    def tie(self, these: np.ndarray, those: np.ndarray) -> None:
+        """Tie two arrays of one shape, unit by unit."""
+        for a, b in zip(these.ravel().tolist(), those.ravel().tolist(), strict=True):
+            x, y = self.root(a), self.root(b)
+            if x != y:
+                self._parent[max(x, y)] = min(x, y)
+
+    def fix(self, units: np.ndarray) -> None:
+        self._fixed.update(units.ravel().tolist())
+
+    def bend(self, units: np.ndarray) -> None:
+        self._bent.update(units.ravel().tolist())
+
+    def fixed_roots(self) -> set[int]:
+        """Roots of units that must stay."""
+        return {self.root(u) for u in self._fixed}
+
+    def bent_roots(self) -> set[int]:
+        """Roots of units that do not scale."""
+        return {self.root(u) for u in self._bent}
+
+
+def occurrences(roots: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Where each of *members* occurs in *roots*: shape (most occurrences, members), -1 for none.
+
+    Args:
+        roots: along an axis.
+        members: distinct roots.
+    """
+    order = np.argsort(roots, kind="stable")
+    ordered = roots[order]
+    starts = np.searchsorted(ordered, members, "left")
+    counts = np.searchsorted(ordered, members, "right") - starts
+    result = np.full((int(counts.max(initial=0)), len(members)), -1, np.int64)
+    for k in range(len(result)):
+        has = counts > k
+        result[k, has] = order[starts[has] + k]
+    return result

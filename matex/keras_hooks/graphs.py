@@ -1,0 +1,96 @@
+"""What matex needs of the graphs of Keras's functional models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import keras
+
+from matex.errors import Unsupported
+
+__all__ = ["GraphCall", "calls_in", "functional_of", "is_operation", "set_batch_shape", "set_shape"]
+
+
+class GraphCall(NamedTuple):
+    """One call of an operation in a graph; tensors are ``keras.KerasTensor``."""
+
+    operation: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    inputs: list[Any]
+    outputs: list[Any]
+
+
+def functional_of(model: Any) -> Any:
+    """The graph of *model*, made of its own layers; local.
+
+    Raises:
+        Unsupported: it has none, and its ``call`` cannot be followed symbolically.
+    """
+    if isinstance(model, keras.Sequential):
+        if model._functional is None:
+            raise Unsupported(
+                "a model is pruned once it is built. Received: a Sequential without an input "
+                "shape; give it a keras.Input"
+            )
+        return model._functional
+    if getattr(model, "_is_graph_network", False) or hasattr(model, "_nodes_by_depth"):
+        return model
+    return _followed(model)
+
+
+def _followed(model: Any) -> Any:
+    """A graph that shares the layers of a subclassed *model*."""
+    shapes = model._build_shapes_dict
+    name = type(model).__name__
+    if not shapes or len(shapes) != 1:
+        raise Unsupported(
+            f"a model is pruned where its layers can be followed. Received: {name}, which was "
+            "not built from the shape of one input; write it as a functional model"
+        )
+    (shape,) = shapes.values()
+    counts = {id(layer): len(layer._inbound_nodes) for layer in model._flatten_layers()}
+    try:
+        inputs = keras.tree.map_shape_structure(lambda s: keras.Input(batch_shape=s), shape)
+        outputs = model.call(inputs)
+        return keras.Model(inputs, outputs)
+    except (TypeError, ValueError, AttributeError, NotImplementedError, RuntimeError) as error:
+        raise Unsupported(
+            f"a model is pruned where its layers can be followed. Received: {name}, whose call "
+            f"does not take symbolic tensors ({error}); write it as a functional model"
+        ) from error
+    finally:
+        for layer in model._flatten_layers():
+            known = counts.get(id(layer), 0)
+            # What was followed is of no use to saving and summaries.
+            layer._inbound_nodes = layer._inbound_nodes[:known] or layer._inbound_nodes
+
+
+def calls_in(functional: Any) -> Iterator[GraphCall]:
+    """The calls of a graph in an order in which they can be made."""
+    for _, nodes in sorted(functional._nodes_by_depth.items(), reverse=True):
+        for node in nodes:
+            if node.operation is not None and not node.is_input:
+                yield GraphCall(
+                    node.operation,
+                    node.arguments.args,
+                    node.arguments.kwargs,
+                    list(node.input_tensors),
+                    list(node.outputs),
+                )
+
+
+def is_operation(operation: Any) -> bool:
+    """Whether *operation* is a function of ``keras.ops`` rather than a layer."""
+    return type(operation).__module__.startswith("keras.src.ops.")
+
+
+def set_shape(tensor: Any, shape: tuple[Any, ...]) -> None:
+    """Give a symbolic tensor another shape."""
+    tensor._shape = shape
+
+
+def set_batch_shape(layer: Any, shape: tuple[Any, ...]) -> None:
+    """Give an ``InputLayer`` another shape."""
+    layer._batch_shape = shape

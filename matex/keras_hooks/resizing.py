@@ -1,0 +1,142 @@
+"""Giving Keras's variables, and all that remembers their shapes, another size in place.
+
+The ``keras.Variable`` stays the same object, so layers, optimizers and whoever else holds
+it see the new value; only the TensorFlow variable inside is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+__all__ = [
+    "Slot",
+    "drop_functions",
+    "optimizer_keys",
+    "rekey",
+    "renew_validation",
+    "resize",
+    "set_input_shapes",
+    "slots",
+]
+
+# Lists of an optimizer that are not one entry for each weight.
+_NOT_SLOTS = {"_variables", "_trainable_variables", "_inner_optimizers", "_tracked"}
+
+
+def resize(variable: Any, value: np.ndarray) -> None:
+    """Make *variable* hold *value*, whatever its shape was; local, between steps."""
+    with tf.init_scope():
+        variable._shape = tuple(value.shape)
+        variable._initialize(tf.constant(value, dtype=variable.dtype))
+
+
+class Slot(NamedTuple):
+    """What an optimizer keeps for a weight: axis i of it is axis ``axes[i]`` of the weight."""
+
+    variable: Any
+    weight: Any
+    axes: tuple[int, ...]
+
+
+def _all(optimizer: Any) -> Iterator[Any]:
+    """*optimizer* and those it is made of."""
+    yield optimizer
+    inner = [getattr(optimizer, "inner_optimizer", None), *getattr(optimizer, "optimizers", [])]
+    for one in inner:
+        if one is not None:
+            yield from _all(one)
+
+
+def slots(optimizer: Any) -> list[Slot]:
+    """What a built *optimizer* keeps for each weight: moments, averages, accumulators."""
+    result: list[Slot] = []
+    for one in _all(optimizer):
+        weights = one._trainable_variables
+        for name, values in vars(one).items():
+            if name in _NOT_SLOTS or not isinstance(values, list) or len(values) != len(weights):
+                continue
+            for slot, weight in zip(values, weights, strict=True):
+                axes = _axes(name, slot, weight)
+                if axes:
+                    result.append(Slot(slot, weight, axes))
+    return result
+
+
+def _axes(name: str, slot: Any, weight: Any) -> tuple[int, ...]:
+    if not isinstance(slot, keras.Variable) or not len(slot.shape):
+        return ()
+    every = tuple(range(len(weight.shape)))
+    if tuple(slot.shape) == tuple(weight.shape):
+        return every
+    # Adafactor keeps row and column means of the last two axes.
+    return {"_r": every[:-1], "_c": (*every[:-2], every[-1])}.get(name, ())
+
+
+def optimizer_keys(optimizer: Any) -> list[tuple[Any, Any]]:
+    """Each weight of *optimizer* and what it is known by there; before :func:`resize`."""
+    if optimizer is None:
+        return []
+    return [(w, optimizer._var_key(w)) for one in _all(optimizer) for w in one._trainable_variables]
+
+
+def rekey(optimizer: Any, before: list[tuple[Any, Any]]) -> None:
+    """Let *optimizer* know its weights again; *before* is of :func:`optimizer_keys`."""
+    if optimizer is None:
+        return
+    renamed = {old: optimizer._var_key(weight) for weight, old in before}
+    for one in _all(optimizer):
+        for name in ("_trainable_variables_indices", "_var_to_optimizer_idx"):
+            known = getattr(one, name, None)
+            if known:
+                setattr(one, name, {renamed.get(key, key): known[key] for key in known})
+        if getattr(one, "_exclude_from_weight_decay", None):
+            kept = one._exclude_from_weight_decay
+            one._exclude_from_weight_decay = {renamed.get(key, key) for key in kept}
+        if hasattr(one, "_exclude_from_weight_decay_cache"):
+            one._exclude_from_weight_decay_cache = {}
+
+
+def set_input_shapes(layer: Any, tensors: list[Any]) -> None:
+    """Let *layer* expect, and be built again from, the shapes of the symbolic *tensors*."""
+    spec = getattr(layer, "input_spec", None)
+    if isinstance(spec, keras.layers.InputSpec) and spec.axes and len(tensors) == 1:
+        spec.axes = {axis: tensors[0].shape[axis] for axis in spec.axes}
+    given = getattr(layer, "_build_shapes_dict", None)
+    if not given:
+        return
+    shapes = iter([tuple(tensor.shape) for tensor in tensors])
+    layer._build_shapes_dict = {name: _renewed(value, shapes) for name, value in given.items()}
+
+
+def _renewed(value: Any, shapes: Iterator[tuple[Any, ...]]) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, tuple) and all(n is None or isinstance(n, int) for n in value):
+        return next(shapes, value)
+    if isinstance(value, list | tuple):
+        if all(n is None or isinstance(n, int) for n in value):
+            return list(next(shapes, tuple(value)))
+        return type(value)(_renewed(part, shapes) for part in value)
+    return value
+
+
+def renew_validation(model: Any) -> None:
+    """Let what the running fit evaluates with be traced anew, at its next validation."""
+    iterator: Any = getattr(model, "_eval_epoch_iterator", None)
+    if hasattr(iterator, "retrace"):
+        iterator.retrace()
+
+
+def drop_functions(model: Any) -> None:
+    """Let *model* be traced anew: for training, where it was training, at once."""
+    trains = model.train_function is not None
+    model.test_function = None
+    model.predict_function = None
+    model.train_function = None
+    if trains:
+        model.make_train_function(force=True)

@@ -1,0 +1,113 @@
+"""Pruning a trained model in one shot, with the engine of :mod:`matex.apoptosis`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+import matex.data
+from matex.apoptosis.criteria import CRITERIA
+from matex.apoptosis.event import Options, Outcome, hold_event, share_to
+from matex.apoptosis.judge import Judge
+from matex.apoptosis.peers import Alone
+from matex.apoptosis.samples import sample_of
+from matex.apoptosis.schedule import Mode, Thresholds
+from matex.apoptosis.targets import MEASURES, size_of
+from matex.apoptosis.trace import trace
+from matex.errors import InputError
+
+__all__ = ["prune", "prune_file"]
+
+
+def prune(
+    model: Any,
+    x: Any,
+    y: Any = None,
+    *,
+    ratio: float,
+    target: str = "parameters",
+    criterion: str = "gram",
+    exclude: tuple[str, ...] = (),
+    samples: int = 2048,
+) -> Outcome:
+    """Remove so many units from *model*, in place, that *ratio* of its *target* is gone; local.
+
+    Args:
+        x, y: rows to measure activations on, and, of a compiled model, the loss.
+
+    Raises:
+        InputError: an argument is wrong.
+        Unsupported: the model cannot be followed.
+    """
+    for name, value, known in (
+        ("criterion", criterion, CRITERIA),
+        ("target", target, MEASURES),
+    ):
+        if value not in known:
+            raise InputError(
+                f"{name} must be one of {', '.join(known)}. Received: {name}={value!r}"
+            )
+    if not 0 < ratio < 1:
+        raise InputError(f"ratio must be between 0 and 1. Received: ratio={ratio}")
+    sample = sample_of({"x": x, "y": y}, samples)
+    goal = (1 - ratio) * size_of(trace(model, exclude=exclude), target)
+    return hold_event(
+        model,
+        Options(criterion=criterion, exclude=exclude, delta=None),
+        Thresholds(Mode(1.0, np.inf)),
+        scoring=sample,
+        judge=Judge(sample),
+        peers=Alone(),
+        share=share_to(model, target, goal, exclude),
+    )
+
+
+def prune_file(
+    source: Path, out: Path, *, data: Path | None, ratio: float, force: bool, **options: Any
+) -> str:
+    """Prune the model in *source* into *out*, whole or not at all; the line to print.
+
+    Raises:
+        InputError: a file cannot be used, or an argument is wrong.
+    """
+    if not source.is_file():
+        raise InputError(f"a .keras file is wanted. Received: {source}, which is no file")
+    if out.exists() and not force:
+        raise InputError(f"{out} exists; give --force to replace it, or another --out")
+    if out.suffix != ".keras":
+        raise InputError(f"the result must be named *.keras. Received: {out}")
+    if data is None:
+        raise InputError("--data, a file with rows to look at, is wanted. Received: none")
+    x, y = _rows(data)
+    try:
+        model = keras.models.load_model(source)
+    except (ValueError, OSError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{source} cannot be loaded as a Keras model: {reason}") from error
+    outcome = prune(model, x, y, ratio=ratio, **options)
+    aside = out.with_name(f".{os.getpid()}-{out.name}")
+    try:
+        model.save(aside)
+        aside.replace(out)
+    finally:
+        aside.unlink(missing_ok=True)
+    widths = ", ".join(f"{c.layer} {c.units_from} -> {c.units_to}" for c in outcome.changes)
+    before, after = outcome.parameters
+    return (
+        f"{out}: parameters {before:,} -> {after:,}, FLOPs {outcome.flops[0]:.3g} -> "
+        f"{outcome.flops[1]:.3g}, loss {outcome.loss_before:.4f} -> {outcome.loss_after:.4f}; "
+        f"{widths or 'nothing to remove'}"
+    )
+
+
+def _rows(path: Path) -> tuple[Any, Any]:
+    found = matex.data.open(path)
+    for names in (("x_train", "y_train"), ("x", "y")):
+        if all(hasattr(found, name) for name in names):
+            x, y = (getattr(found, name) for name in names)
+            return x, y
+    raise InputError(f"{path} must hold x_train and y_train, or x and y. Received: other names")

@@ -1,0 +1,146 @@
+"""``matex.Apoptosis`` in one process, without MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+import matex
+from matex.apoptosis.schedule import MODES
+from matex.errors import InputError
+
+
+def make(seed: int = 0) -> tuple[Any, np.ndarray, np.ndarray]:
+    """A model with many units that do the same, and data for it."""
+    keras.utils.set_random_seed(seed)
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(600, 6)).astype(np.float32)
+    y = (x[:, 0] * x[:, 1] > 0).astype(np.float32)
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.Dense(64, "relu", name="a"),
+            layers.Dense(40, "relu", name="b"),
+            layers.Dense(1, "sigmoid", name="out"),
+        ]
+    )
+    for name in "ab":
+        kernel, bias = model.get_layer(name).get_weights()
+        half = kernel.shape[1] // 2
+        kernel[:, half:] = kernel[:, :half]
+        model.get_layer(name).set_weights([kernel, bias])
+    model.compile(keras.optimizers.Adam(1e-3), "binary_crossentropy", metrics=["accuracy"])
+    return model, x, y
+
+
+def fit(model: Any, x: Any, y: Any, callback: Any, *, epochs: int = 1, **more: Any) -> Any:
+    given = {"batch_size": 100, "verbose": 0, "callbacks": [callback], **more}
+    return model.fit(x, y, epochs=epochs, **given)
+
+
+def once(mode: str = "natural", **options: Any) -> Any:
+    """An event after the first epoch."""
+    return matex.Apoptosis(mode, first_epoch=1, last_epoch=1, verbose=0, **options)
+
+
+def test_training_goes_on_in_a_smaller_model_that_is_the_same_object(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model, x, y = make()
+    apoptosis = matex.Apoptosis(first_epoch=1)
+    history = fit(model, x, y, apoptosis, epochs=5, validation_data=(x[:99], y[:99]))
+    assert len(history.history["val_loss"]) == 5
+    assert model.optimizer.iterations.numpy() == 30
+    # Half of each layer were copies, which training keeps equal.
+    assert model.get_layer("a").units <= 34 and model.get_layer("b").units <= 22
+    event = apoptosis.events[0]
+    assert event["epoch"] == 1
+    assert event["parameters"] < 0.5 * event["parameters_before"]
+    assert event["loss_after"] <= event["loss_before"] + 0.005 * 0.7
+    assert 0 <= event["at_risk"] <= 1
+    assert event["seconds"] > 0 < event["epoch_s"]
+    assert apoptosis.events[-1]["parameters"] == model.count_params()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("matex:")]
+    assert "a 64 -> " in lines[0] and "held-out loss" in lines[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_mode_removes_what_it_may(mode: str) -> None:
+    model, x, y = make()
+    fit(model, x, y, once(mode))
+    kept = {"conservative": range(57, 64), "aggressive": range(32, 33)}.get(mode, range(20, 33))
+    assert model.get_layer("a").units in kept
+
+
+@pytest.mark.parametrize("criterion", ["projection", "similarity", "angle", "magnitude", "random"])
+def test_each_criterion_reaches_a_target(criterion: str) -> None:
+    model, x, y = make()
+    before = model.count_params()
+    options = {"criterion": criterion, "pruning_ratio": 0.3, "delta": None}
+    apoptosis = matex.Apoptosis("aggressive", first_epoch=1, verbose=0, **options)
+    fit(model, x, y, apoptosis, epochs=7)
+    assert model.count_params() >= 0.6 * before
+    if criterion in ("projection", "similarity"):  # find the copies
+        assert model.count_params() <= 0.72 * before
+
+
+def test_a_bad_event_is_rolled_back() -> None:
+    model, x, y = make()
+    fit(model, x, y, keras.callbacks.Callback(), epochs=20)
+    weights = model.get_weights()
+    apoptosis = once("aggressive", criterion="random", delta=1e-6, pruning_ratio=0.8)
+    apoptosis._thresholds = apoptosis._thresholds.__class__(MODES["natural"]._replace(tau=9.0))
+    model.optimizer.learning_rate = 0.0
+    fit(model, x, y, apoptosis)
+    (event,) = apoptosis.events
+    assert event["changes"] and not any(change["kept"] for change in event["changes"])
+    for now, before in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(now, before)
+
+
+def test_excluded_layers_stay() -> None:
+    model, x, y = make()
+    apoptosis = once(exclude=["a"])
+    fit(model, x, y, apoptosis)
+    assert model.get_layer("a").units == 64 > 40 > model.get_layer("b").units
+    assert "excluded" in apoptosis.events[0]["left_alone"]["a"]
+
+
+def test_data_of_every_kind() -> None:
+    model, x, y = make()
+    fit(model, tf.data.Dataset.from_tensor_slices((x, y)).batch(50), None, once(), batch_size=None)
+    assert model.get_layer("a").units <= 34
+
+    def generate() -> Iterator[Any]:
+        while True:
+            yield x[:100], y[:100]
+
+    model, x, y = make()
+    options = {"steps_per_epoch": 3, "batch_size": None}
+    with pytest.raises(InputError, match="Received: generator"):
+        fit(model, generate(), None, once(), **options)
+    model, x, y = make()
+    fit(model, generate(), None, once(data=(x, y)), **options)
+    assert model.get_layer("a").units <= 34
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"mode": "wild"}, "mode must be one of"),
+        ({"criterion": "luck"}, "criterion must be one of"),
+        ({"pruning_ratio": 1.5}, "pruning_ratio must be between 0 and 1"),
+        ({"target": "watts"}, "target must be one of"),
+        ({"samples": 0}, "samples must be at least 1"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told) as caught:
+        matex.Apoptosis(**wrong)
+    assert "Received: " in str(caught.value) and "\n" not in str(caught.value)

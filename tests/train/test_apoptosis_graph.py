@@ -1,0 +1,305 @@
+"""Removals from random graphs of every kind of layer: exact where they can be, and contained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from keras import layers
+
+from matex.apoptosis import measure, rebuild, surgery
+from matex.apoptosis.criteria import choose, transfers
+from matex.apoptosis.evidence import Limits
+from matex.apoptosis.network import Network
+from matex.apoptosis.trace import Group, groups_of, trace
+from matex.apoptosis.units import occurrences
+from matex.errors import Unsupported
+
+Block = Callable[[Any, Any], Any]
+
+# Each takes a tensor and something that gives the next width, and gives a tensor.
+
+
+def residual(x: Any, width: Any) -> Any:
+    inner = layers.Conv2D(width(), 3, padding="same", activation="relu")(x)
+    inner = layers.BatchNormalization()(layers.Conv2D(x.shape[-1], 1)(inner))
+    return layers.ReLU()(layers.Add()([x, inner]))
+
+
+def gate(x: Any, width: Any) -> Any:
+    squeezed = layers.Dense(width(), "gelu")(layers.GlobalAveragePooling2D()(x))
+    opened = layers.Dense(x.shape[-1], "sigmoid")(squeezed)
+    return layers.Multiply()([x, layers.Reshape((1, 1, x.shape[-1]))(opened)])
+
+
+def shared(x: Any, width: Any) -> Any:
+    one = layers.Conv2D(x.shape[-1], 3, padding="same", activation="tanh")
+    return one(one(x)) + x
+
+
+def nested(x: Any, width: Any) -> Any:
+    inputs = keras.Input(x.shape[1:])
+    inner = layers.Conv2D(width(), 2, activation="relu", padding="same")(inputs)
+    model = keras.Model(inputs, layers.Conv2D(x.shape[-1], 1)(inner))
+    return layers.Maximum()([model(x), model(layers.ReLU()(x))])
+
+
+def self_attention(x: Any, width: Any) -> Any:
+    attended = layers.MultiHeadAttention(4, 3)(x, x)
+    return layers.Add()([x, attended])
+
+
+def transformer(x: Any, width: Any) -> Any:
+    x = layers.LayerNormalization()(layers.Add()([x, layers.MultiHeadAttention(4, 2)(x, x)]))
+    return layers.Add()([x, layers.Dense(x.shape[-1])(layers.Dense(width(), "silu")(x))])
+
+
+IMAGES: dict[str, Block] = {
+    "convolution": lambda x, w: layers.Conv2D(w(), 3, padding="same", activation="relu")(x),
+    "valid": lambda x, w: layers.ZeroPadding2D()(layers.Conv2D(w(), 3, activation="relu")(x)),
+    "normalised": lambda x, w: layers.LeakyReLU()(
+        layers.BatchNormalization()(layers.Conv2D(w(), 3, padding="same", use_bias=False)(x))
+    ),
+    "normalised-after": lambda x, w: layers.BatchNormalization()(
+        layers.Conv2D(w(), 1, activation="relu")(x)
+    ),
+    "depthwise": lambda x, w: layers.DepthwiseConv2D(
+        3, padding="same", depth_multiplier=2, activation="relu"
+    )(x),
+    "separable": lambda x, w: layers.SeparableConv2D(w(), 3, padding="same")(x),
+    "grouped": lambda x, w: layers.Conv2D(2 * w(), 3, groups=2, padding="same")(
+        layers.Conv2D(2 * w(), 1, activation="relu")(x)
+    ),
+    "transposed": lambda x, w: layers.Conv2DTranspose(w(), 3, padding="same")(x),
+    "residual": residual,
+    "gate": gate,
+    "shared": shared,
+    "nested": nested,
+    "concatenation": lambda x, w: layers.Concatenate()(
+        [x, layers.Conv2D(w(), 1, activation="elu")(x)]
+    ),
+    "parametric": lambda x, w: layers.PReLU(shared_axes=[1, 2])(layers.Conv2D(w(), 1)(x)),
+    "scaled": lambda x, w: layers.UpSampling2D()(layers.MaxPooling2D()(layers.Dropout(0.3)(x))),
+    "groups-normalised": lambda x, w: layers.GroupNormalization(1)(x),
+    "permuted": lambda x, w: layers.Permute((2, 1, 3))(layers.AveragePooling2D(1)(x)),
+}
+SEQUENCES: dict[str, Block] = {
+    "convolution": lambda x, w: layers.Conv1D(w(), 3, padding="causal", activation="relu")(x),
+    "lstm": lambda x, w: layers.LSTM(w(), return_sequences=True)(x),
+    "gru": lambda x, w: layers.GRU(w(), return_sequences=True)(x),
+    "simple": lambda x, w: layers.SimpleRNN(w(), return_sequences=True)(x),
+    "attention": self_attention,
+    "transformer": transformer,
+    "dense": lambda x, w: layers.Dense(w(), "tanh")(x),
+    "two": lambda x, w: layers.Concatenate()([layers.GRU(w(), return_sequences=True)(x), x]),
+    "separable": lambda x, w: layers.SeparableConv1D(w(), 3, padding="same")(x),
+}
+ENDS: dict[str, Block] = {
+    "flat": lambda x, w: layers.Flatten()(x),
+    "mean": lambda x, w: (
+        layers.GlobalAveragePooling2D()(x) if len(x.shape) == 4 else layers.GlobalMaxPooling1D()(x)
+    ),
+    "reshaped": lambda x, w: layers.Dense(12, "relu")(
+        layers.Flatten()(layers.Reshape((-1, x.shape[-1]))(x))
+    ),
+}
+
+
+def build(kind: str, blocks: list[str], end: str, seed: int) -> tuple[Any, np.ndarray]:
+    """A model of *blocks*, with weights that are all at work, and a sample for it."""
+    keras.utils.set_random_seed(seed)
+    generator = np.random.default_rng(seed)
+    width = lambda: int(generator.integers(9, 14))  # noqa: E731
+    if kind == "images":
+        inputs = keras.Input((6, 6, 2))
+        x = layers.Conv2D(10, 3, padding="same", activation="relu")(inputs)
+        sample = generator.normal(size=(40, 6, 6, 2)).astype(np.float32)
+    else:
+        inputs = keras.Input((7,), dtype="int32")
+        x = layers.Embedding(20, 10)(inputs)
+        sample = generator.integers(0, 20, size=(60, 7))
+    for name in blocks:
+        x = (IMAGES if kind == "images" else SEQUENCES)[name](x, width)
+    x = layers.Dense(11, "relu")(ENDS[end](x, width))
+    model = keras.Model(inputs, layers.Dense(3)(x))
+    for variable in model.weights:
+        value = variable.numpy()
+        if "seed" in variable.path:
+            continue
+        noise = 0.3 * generator.normal(size=value.shape)
+        variable.assign(value + (np.abs(noise) if "variance" in variable.path else noise))
+    return model, sample
+
+
+def copy_unit(net: Network, group: Group, giver: int, taker: int) -> None:
+    """Make *taker* do what *giver* does, whatever that is."""
+    readers = {(id(r.kernel.variable), r.kernel.axis) for r in net.readings}
+    for key, binding in net.bindings.items():
+        if key not in readers:
+            places = occurrences(net.units.roots(binding.units), group.members)
+            value = binding.variable.numpy()
+            front = np.moveaxis(value, binding.axis, 0)
+            for place in places:
+                if place[giver] >= 0 and place[taker] >= 0:
+                    front[place[taker]] = front[place[giver]]
+            binding.variable.assign(value)
+
+
+def remove(
+    model: Any,
+    sample: np.ndarray,
+    group: Group,
+    net: Network,
+    most: int,
+    *,
+    among: list[int],
+    criterion: str = "gram",
+) -> set[int]:
+    """Choose *most* units *among* these, and hand over their work; their roots."""
+    others = np.setdiff1d(np.arange(group.width), among)
+    parts = (*group.parts, (others, len(others)))
+    (sums,) = measure.measured(model, net, [group], [sample])
+    facts = surgery.evidence(net, group, sums, incoming=True)
+    removal = choose(criterion, facts, Limits(most, np.inf, parts))
+    given = transfers(criterion, facts, removal.kept, removal.removed)
+    surgery.take_over(net, group, removal, given)
+    return set(group.members[removal.removed].tolist())
+
+
+CASES = st.one_of(
+    st.tuples(st.just("images"), st.lists(st.sampled_from(sorted(IMAGES)), max_size=3)),
+    st.tuples(st.just("sequences"), st.lists(st.sampled_from(sorted(SEQUENCES)), max_size=2)),
+)
+
+
+def check(kind: str, blocks: list[str], end: str, seed: int, criterion: str = "gram") -> None:
+    """Duplicates die out of every group at once, and nobody sees a difference."""
+    model, sample = build(kind, blocks, end, seed)
+    net = trace(model)
+    groups = groups_of(net)
+    assert groups
+    for group in groups:
+        if group.width >= 4:
+            copy_unit(net, group, 0, group.width - 1)
+            copy_unit(net, group, 2, 1)
+    before = model(sample, training=False).numpy()
+    shapes = {v.path: tuple(v.shape) for v in model.weights}
+    dead: set[int] = set()
+    for group in groups:
+        limits = [(places, least) for places, least in group.parts if len(places) - 2 < least]
+        if not limits and group.width >= 4:
+            twins = [0, 1, 2, group.width - 1]
+            dead |= remove(model, sample, group, net, 2, among=twins, criterion=criterion)
+    tolerance = 1e-5 * max(1.0, float(np.abs(before).max()))
+    np.testing.assert_allclose(model(sample, training=False), before, atol=tolerance)
+    rebuild.cut(model, net, dead)
+    np.testing.assert_allclose(model(sample, training=False), before, atol=tolerance)
+    again = keras.Model.from_config(model.get_config())
+    assert {tuple(v.shape) for v in again.weights} == {tuple(v.shape) for v in model.weights}
+    again.set_weights(model.get_weights())
+    np.testing.assert_allclose(again(sample, training=False), before, atol=tolerance)
+    touched = {
+        b.variable.path for b in net.bindings.values() if set(net.units.roots(b.units)) & dead
+    }
+    for variable in model.weights:
+        assert (tuple(variable.shape) != shapes[variable.path]) == (variable.path in touched)
+
+
+@pytest.mark.parametrize("block", sorted(IMAGES))
+def test_each_kind_of_image_layer(block: str) -> None:
+    check("images", [block], "mean" if block == "gate" else "flat", 3)
+
+
+@pytest.mark.parametrize("block", sorted(SEQUENCES))
+def test_each_kind_of_sequence_layer(block: str) -> None:
+    check("sequences", [block], "flat", 4)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(CASES, st.sampled_from(sorted(ENDS)), st.integers(0, 1000))
+def test_random_graphs(case: tuple[str, list[str]], end: str, seed: int) -> None:
+    check(*case, end, seed)
+
+
+@pytest.mark.parametrize("criterion", ["projection", "similarity", "angle"])
+def test_criteria_that_look_at_weights(criterion: str) -> None:
+    check("images", ["normalised", "residual", "depthwise"], "flat", 5, criterion)
+    check("sequences", ["lstm", "attention"], "mean", 6, criterion)
+
+
+def test_dead_and_constant_units_leave_without_a_trace() -> None:
+    model, sample = build("images", ["valid"], "mean", 1)
+    net = trace(model)
+    for group in groups_of(net)[1:]:
+        for number in group.sources:
+            for part in net.sources[number].parts:
+                value = part.variable.numpy()
+                np.moveaxis(value, part.axis, 0)[:2] = 0.0
+                if value.ndim == 1:
+                    value[1] = 0.8
+                part.variable.assign(value)
+    before = model(sample, training=False).numpy()
+    dead: set[int] = set()
+    for group in groups_of(net)[1:]:
+        dead |= remove(model, sample, group, net, 2, among=[0, 1])
+    rebuild.cut(model, net, dead)
+    np.testing.assert_allclose(model(sample, training=False), before, atol=1e-5)
+
+
+def test_channels_first_and_flatten_run_over_the_same_units() -> None:
+    inputs = keras.Input((4, 4, 3))
+    x = layers.Flatten()(layers.Conv2D(9, 1, name="c")(inputs))
+    net = trace(keras.Model(inputs, layers.Dense(2, name="d")(x)))
+    (group,) = groups_of(net)
+    (reading,) = group.readings
+    places = occurrences(net.units.roots(reading.kernel.units), group.members)
+    np.testing.assert_array_equal(places, np.arange(16)[:, None] * 9 + np.arange(9))
+
+
+def test_what_is_left_alone_is_named() -> None:
+    class Odd(layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x
+
+    inputs = keras.Input((5,))
+    x = layers.Dense(20, name="a")(inputs)
+    x = layers.Dense(20, name="b")(Odd(name="odd")(x))
+    x = layers.Dense(20, "softmax", name="c")(x)
+    net = trace(keras.Model(inputs, layers.Dense(20, name="d")(x)), exclude=["b"])
+    assert groups_of(net) == []
+    assert set(net.left_alone) == {"odd", "b", "c"}
+    assert "Odd" in net.left_alone["odd"]
+
+
+def test_a_subclassed_model_is_followed_or_refused_by_name() -> None:
+    class Followed(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.outer = layers.Dense(16, "relu"), layers.Dense(2)
+
+        def call(self, x: Any) -> Any:
+            return self.outer(self.inner(x) * 2.0)
+
+    class Refused(Followed):
+        def call(self, x: Any) -> Any:
+            return self.outer(self.inner(x.numpy()))
+
+    sample = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    model = Followed()
+    model(sample)
+    net = trace(model)
+    (group,) = groups_of(net)
+    copy_unit(net, group, 0, 7)
+    before = model(sample).numpy()
+    rebuild.cut(model, net, remove(model, sample, group, net, 1, among=[0, 7]))
+    np.testing.assert_allclose(model(sample), before, atol=1e-5)
+    assert model.inner.units == 15
+    other = Refused()
+    other.build((None, 4))
+    with pytest.raises(Unsupported, match="Refused"):
+        trace(other)

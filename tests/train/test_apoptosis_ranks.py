@@ -1,0 +1,85 @@
+"""A network shrinks alike on any number of ranks, whoever dies while it does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.runs import Outcome, faults, matex_run
+
+EPOCHS = ("--epochs", "5")  # events after epochs 1 to 3: before steps 10, 20 and 30
+
+
+def written(folder: Path) -> dict[str, Any]:
+    """What the ranks say of their models, which is the same."""
+    outcomes = [json.loads(path.read_text()) for path in sorted(folder.glob("out-*.json"))]
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+    return dict(outcomes[0])
+
+
+def shrunk(folder: Path, *arguments: str, ranks: int, options: list[str]) -> Outcome:
+    outcome = matex_run(
+        folder, "shrinking.py", "--out", str(folder / "out"), *arguments, ranks=ranks,
+        options=options,
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.stderr
+    summary = outcome.summary
+    assert summary["samples_used"] == summary["samples_expected"] > 0
+    assert len(set(summary["weights_hash"].values())) == 1
+    assert summary["parameters_end"] < summary["parameters_start"]
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """On one rank."""
+    folder = tmp_path_factory.mktemp("alone")
+    outcome = shrunk(folder, *EPOCHS, ranks=1, options=[])
+    assert "apoptosis after epoch 1: a 48 -> " in outcome.stdout
+    return written(folder)
+
+
+def assert_same(mine: dict[str, Any], theirs: dict[str, Any]) -> None:
+    assert mine["kept"] == theirs["kept"]
+    assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
+
+
+def test_the_same_units_die_when_ranks_die_in_every_phase(
+    alone: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = faults(
+        "kill:rank=0,step=10,at=apoptosis",
+        "kill:rank=2,step=20,at=apoptosis-deciding",
+        "kill:rank=1,step=30,at=apoptosis-rebuilding",
+    )
+    outcome = shrunk(tmp_path, *EPOCHS, ranks=4, options=plan)
+    assert_same(written(tmp_path), alone)
+    assert outcome.summary["world_size_end"] == 1
+    events = [e for e in outcome.events if e["event"] == "apoptosis" and e["rank"] == 3]
+    assert [e["epoch"] for e in events] == [1, 2, 3]
+    assert events[-1]["parameters"] == outcome.summary["parameters_end"]
+    assert events[0]["changes"][0]["layer"] == "a"
+
+
+def test_a_checkpoint_carries_the_smaller_model(alone: dict[str, Any], tmp_path: Path) -> None:
+    """A run that ends early leaves one; the same script, with its wide model, goes on from it."""
+    store = ["--checkpoint", str(tmp_path / "saved")]
+    first = matex_run(
+        tmp_path, "shrinking.py", "--stop-after", "2", *EPOCHS, ranks=2, options=store
+    )
+    assert first.status == 0, first.stderr
+    assert "widths" not in first.stdout
+    outcome = shrunk(tmp_path, *EPOCHS, ranks=2, options=store)
+    assert_same(written(tmp_path) | {"loss": alone["loss"]}, alone)
+    assert outcome.summary["metrics"]["val_loss"] == pytest.approx(alone["loss"][-1], rel=1e-3)
+
+
+def test_an_unmodified_script_with_streamed_data(tmp_path: Path) -> None:
+    options = ["--apoptosis", "conservative", *faults("kill:rank=1,step=20,at=apoptosis-deciding")]
+    arguments = ("--attached", "--kind", "stream", "--epochs", "5")
+    outcome = shrunk(tmp_path, *arguments, ranks=3, options=options)
+    assert outcome.summary["world_size_end"] == 2
+    assert "apoptosis after epoch 2" in outcome.stdout

@@ -1,0 +1,46 @@
+"""When units die, and how the held-out loss moves the threshold."""
+
+from __future__ import annotations
+
+import pytest
+
+from matex.apoptosis.schedule import MODES, Calendar, Thresholds, allowed_loss
+
+
+def test_the_threshold_follows_the_held_out_loss_for_each_group_by_itself() -> None:
+    start = Thresholds(MODES["adaptive"])
+    up = start.after("a", kept=True)
+    assert (up.tau("a"), up.tau("b")) == (pytest.approx(0.015), 0.01)
+    down = up.after("b", kept=False).after("b", kept=False)
+    assert (down.tau("a"), down.tau("b")) == (pytest.approx(0.015), pytest.approx(0.01 / 9))
+    for _ in range(20):
+        up = up.after("a", kept=True)
+    assert up.tau("a") == 0.05
+    assert start.taus == {}
+
+
+@pytest.mark.parametrize("mode", sorted(set(MODES) - {"adaptive"}))
+def test_other_modes_do_not_adapt(mode: str) -> None:
+    start = Thresholds(MODES[mode])
+    assert start.after("a", kept=False) == start
+
+
+def test_events_are_rarer_where_nothing_dies() -> None:
+    calendar = Calendar(first=2, last=20)
+    held = []
+    for epoch in range(1, 25):
+        if calendar.is_due(epoch):
+            held.append(epoch)
+            calendar = calendar.after(epoch, changed=epoch < 4)
+    assert held == [2, 3, 4, 6, 10, 18]
+
+
+def test_a_resumed_fit_waits_and_one_that_starts_over_does_not() -> None:
+    waiting = Calendar(first=2, last=20, wait=4, due=12)
+    assert waiting.from_epoch(9) == waiting
+    assert waiting.from_epoch(0).is_due(2)
+
+
+def test_the_allowed_loss_has_the_scale_of_the_untrained_network() -> None:
+    assert allowed_loss(0.01, 2.0, 0.005) == pytest.approx(0.02)
+    assert allowed_loss(4.0, 2.0, 0.005) == pytest.approx(4.02)
