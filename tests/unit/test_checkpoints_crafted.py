@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import tracemalloc
 import zlib
@@ -25,6 +26,7 @@ from checkpoints.seal import SIZE, Seal, make_seal, parse_seal
 from checkpoints.writer import encode
 
 
+@functools.cache  # HDF5 writes the time into it, so a second one may differ
 def whole_file() -> bytes:
     snapshot = Snapshot(
         weights={"a/kernel": np.arange(4, dtype=np.float32), "b": np.array([True, False])},
