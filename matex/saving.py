@@ -227,7 +227,7 @@ class Saver:
                 self._cost_s = max(self._cost_s, saved.busy_s)
             self._events.write(
                 "checkpoint", tier=tier.name, step=saved.step, path=str(saved.path),
-                seconds=saved.seconds,
+                seconds=saved.seconds, busy_s=saved.busy_s,
             )  # fmt: skip
             return
         self._events.write(

@@ -148,7 +148,7 @@ def _named(variables: Iterable[Any]) -> dict[str, np.ndarray]:
         while name in result:
             again += 1
             name = f"{variable.path}~{again}"
-        result[name] = np.array(variable.numpy(), copy=True)
+        result[name] = np.asarray(variable.value.numpy())  # which is a copy
     return result
 
 

@@ -43,6 +43,7 @@ __all__ = ["supervise"]
 _LOOK_S = 0.5
 _PROBE_S = 30.0
 _SHARED_MEMORY = Path("/dev/shm")
+_BACKING = "OMPI_MCA_btl_sm_backing_directory"
 # Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
 _START_S = 600.0
 _TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
@@ -62,22 +63,30 @@ def supervise(wanted: Launch) -> int:
         kept = wanted.config.report
         report = scratch / "report" if kept is None else kept
         _prepare(report)
-        with _memory(wanted) as memory:
-            started = replace(wanted, config=replace(wanted.config, memory=memory))
-            supervisor = _Supervisor(started, report, scratch, mpiexec)
+        with _shared_memory() as memory:
+            # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
+            environment = {**os.environ, "TMPDIR": str(scratch)}
+            if memory is not None and not wanted.several:
+                environment[_BACKING] = str(_segments(memory))
+            config = wanted.config
+            if memory is not None and wanted.max_restarts:
+                config = replace(config, memory=memory)
+            started = replace(wanted, config=config)
+            supervisor = _Supervisor(started, report, environment, mpiexec)
             with supervisor.listening():
                 reason = supervisor.run()
         return judge(report, reason, ranks=wanted.ranks, kept=kept is not None)
 
 
 class _Supervisor:
-    def __init__(self, wanted: Launch, report: Path, scratch: Path, mpiexec: str) -> None:
+    def __init__(
+        self, wanted: Launch, report: Path, environment: dict[str, str], mpiexec: str
+    ) -> None:
         self._wanted = wanted
         self._report = report
         self._log = EventLog(report / EVENTS, -1)
         self._mpiexec = mpiexec
-        # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
-        self._environment = {**os.environ, "TMPDIR": str(scratch)}
+        self._environment = environment
         self._job: Job | None = None
         self._told: list[int] = []
         self._started = time.monotonic()
@@ -228,20 +237,28 @@ class _Supervisor:
 
 
 @contextlib.contextmanager
-def _memory(wanted: Launch) -> Iterator[Path | None]:
-    """The name of a directory in the memory of each host for this run, gone from here afterwards.
+def _shared_memory() -> Iterator[Path | None]:
+    """The name of a directory in memory for this run, gone from this host afterwards.
 
-    On the other hosts the ranks remove theirs at a good end.
+    Beside it, with the suffix ``-mpi``, is one for Open MPI's segments, which stay when the
+    launcher is killed.
     """
-    if not wanted.max_restarts or not _SHARED_MEMORY.is_dir():
-        yield wanted.config.memory
+    if not _SHARED_MEMORY.is_dir():
+        yield None
         return
     _remove_left()
     path = _SHARED_MEMORY / f"matex-{os.getuid()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    segments = _segments(path)
+    segments.mkdir(mode=0o700)
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        for directory in (path, segments):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _segments(memory: Path) -> Path:
+    return memory.with_name(f"{memory.name}-mpi")
 
 
 def _remove_left() -> None:
