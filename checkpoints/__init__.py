@@ -5,8 +5,11 @@
     store = Store("checkpoints")
     store.save(Snapshot(weights={"dense/kernel": kernel}, cursor={"step": 120}))
     found = store.newest_valid()  # (path, snapshot), or None
+
+`BackgroundWriter` saves from a thread, `daly_s` says how often it pays to.
 """
 
+from checkpoints.background import BackgroundWriter, Saved
 from checkpoints.errors import (
     CheckpointError,
     DamagedSnapshot,
@@ -15,20 +18,30 @@ from checkpoints.errors import (
     SnapshotNotFound,
     StorageError,
 )
+from checkpoints.interval import daly_s, mean_time_to_total_loss_s, young_s
 from checkpoints.reader import read_snapshot
 from checkpoints.retention import retained
 from checkpoints.snapshot import Snapshot
-from checkpoints.store import Store
+from checkpoints.store import Store, write_snapshot
+from checkpoints.tiers import discard, private_directory
 
 __all__ = [
+    "BackgroundWriter",
     "CheckpointError",
     "DamagedSnapshot",
     "IncompatibleSnapshot",
     "InvalidSnapshot",
+    "Saved",
     "Snapshot",
     "SnapshotNotFound",
     "StorageError",
     "Store",
+    "daly_s",
+    "discard",
+    "mean_time_to_total_loss_s",
+    "private_directory",
     "read_snapshot",
     "retained",
+    "write_snapshot",
+    "young_s",
 ]

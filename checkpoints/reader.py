@@ -12,7 +12,8 @@ import io
 import os
 import stat
 import zlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from checkpoints.seal import SIZE, parse_seal
 from checkpoints.snapshot import Snapshot
 
 PathLike = str | os.PathLike[str]
+Result = TypeVar("Result")
 
 
 def read_snapshot(path: PathLike) -> Snapshot:
@@ -39,9 +41,38 @@ def read_snapshot(path: PathLike) -> Snapshot:
         IncompatibleSnapshot: undamaged, but of a newer format, or not a snapshot at all.
         StorageError: the file cannot be opened or read.
     """
+    return _opened(path, lambda file: _read(path, file))
+
+
+def read_entries(path: PathLike) -> list[Entry]:
+    """What a file holds, without its arrays: architecture first, then by section.
+
+    The list is checked, the arrays are not. Raises as `read_snapshot` does.
+    """
+    return _opened(path, lambda file: _entries(path, file))
+
+
+def read_array(path: PathLike, section: str, name: str) -> Array | None:
+    """One array, checked, without reading the others; None where there is none.
+
+    Raises as `read_snapshot` does.
+    """
+
+    def read(file: io.FileIO) -> Array | None:
+        entries = _entries(path, file)
+        for entry in entries:
+            if (entry.section, entry.name) == (section, name):
+                return _array(path, entry, _checked_bytes(path, file, entry))
+            file.seek(entry.nbytes, os.SEEK_CUR)
+        return None
+
+    return _opened(path, read)
+
+
+def _opened(path: PathLike, read: Callable[[io.FileIO], Result]) -> Result:
     try:
         with open(path, "rb", 0, opener=_opener) as file:
-            return _read(path, file)
+            return read(file)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise SnapshotNotFound(
             f"an existing snapshot was wanted. Received: path={os.fspath(path)!r}. "
@@ -62,12 +93,7 @@ def _opener(path: str, flags: int) -> int:
 
 def _read(path: PathLike, file: io.FileIO) -> Snapshot:
     entries = _entries(path, file)
-    arrays = []
-    for entry in entries:
-        data = _next_bytes(path, file, entry.nbytes)
-        if zlib.crc32(data.data) != entry.crc32:
-            raise DamagedSnapshot(path, f"{entry.section}[{entry.name!r}] differs from its crc32")
-        arrays.append(_array(path, entry, data))
+    arrays = [_array(path, entry, _checked_bytes(path, file, entry)) for entry in entries]
     return _snapshot(path, list(zip(entries, arrays, strict=True)))
 
 
@@ -95,6 +121,13 @@ def _entries(path: PathLike, file: io.FileIO) -> list[Entry]:
     if seal.manifest_end + sum(entry.nbytes for entry in entries) != status.st_size:
         raise IncompatibleSnapshot(path, "its arrays do not fill the file")
     return entries
+
+
+def _checked_bytes(path: PathLike, file: io.FileIO, entry: Entry) -> Array:
+    data = _next_bytes(path, file, entry.nbytes)
+    if zlib.crc32(data.data) != entry.crc32:
+        raise DamagedSnapshot(path, f"{entry.section}[{entry.name!r}] differs from its crc32")
+    return data
 
 
 def _next_bytes(path: PathLike, file: io.FileIO, nbytes: int) -> Array:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 
 #: A temporary of another host, whose processes cannot be asked, is stale after a day.
 FOREIGN_STALE_S = 86_400.0
 
 
-def retained(steps: Iterable[int], keep_last: int, *, written: int | None = None) -> set[int]:
-    """The steps whose files stay.
+def retained(
+    steps: Iterable[int],
+    keep_last: int,
+    *,
+    keep_every: int = 0,
+    keep_best: int = 0,
+    scores: Mapping[int, float] | None = None,
+    written: int | None = None,
+) -> set[int]:
+    """The steps whose files stay: the union of what each rule keeps.
 
     Args:
         steps: the steps that have files, in any order.
         keep_last: how many stay, counted from `written` downwards; at least 1.
+        keep_every: of each so many steps the first that has a file, from the first multiple
+            on; 0 for none.
+        keep_best: how many of the lowest scores stay; of equal ones the later steps.
+        scores: of the steps that have one; not-a-number counts as none.
         written: the step just written, which always stays, as do all newer ones: they may be
             damaged leftovers, so they do not count, but it is not for retention to judge.
             None: the highest step.
@@ -22,17 +35,37 @@ def retained(steps: Iterable[int], keep_last: int, *, written: int | None = None
         A subset of `steps`.
 
     Raises:
-        ValueError: keep_last is less than 1.
+        ValueError: keep_last is less than 1, or another number less than 0.
     """
     if keep_last < 1:
         raise ValueError(
             "at least one snapshot to keep was wanted. "
             f"Received: keep_last={keep_last}. Give 1 or more."
         )
+    if min(keep_every, keep_best) < 0:
+        raise ValueError(
+            "numbers of at least 0 were wanted. "
+            f"Received: keep_every={keep_every}, keep_best={keep_best}. Give 0 for none."
+        )
     everything = set(steps)
     last = max(everything, default=0) if written is None else written
     upto = sorted((step for step in everything if step <= last), reverse=True)
-    return {step for step in everything if step > last} | set(upto[:keep_last])
+    newer = {step for step in everything if step > last}
+    return (
+        newer | set(upto[:keep_last]) | _spread(upto, keep_every) | _best(upto, keep_best, scores)
+    )
+
+
+def _spread(falling: list[int], every: int) -> set[int]:
+    if not every:
+        return set()
+    return set({step // every: step for step in falling if step >= every}.values())
+
+
+def _best(steps: list[int], count: int, scores: Mapping[int, float] | None) -> set[int]:
+    known = scores or {}
+    scored = [step for step in steps if step in known and not math.isnan(known[step])]
+    return set(sorted(scored, key=lambda step: (known[step], -step))[:count])
 
 
 def is_stale(*, same_host: bool, process_alive: bool, age_s: float) -> bool:

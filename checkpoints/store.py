@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from checkpoints import files
+from checkpoints.dtypes import Array
 from checkpoints.errors import (
     CheckpointError,
     DamagedSnapshot,
@@ -16,14 +18,28 @@ from checkpoints.errors import (
     StorageError,
     storage_error,
 )
-from checkpoints.reader import read_snapshot
+from checkpoints.reader import read_array, read_snapshot
 from checkpoints.retention import retained
 from checkpoints.snapshot import Snapshot
 from checkpoints.writer import encode
 
+SCORE = "score"
+
 _log = logging.getLogger("checkpoints")
 
 Paths = list[Path]
+
+
+def write_snapshot(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
+    """Write a snapshot to a file of any name, atomically, as a `Store` does.
+
+    Raises:
+        StorageError: disk full, directory read-only or vanished, and the like.
+    """
+    try:
+        files.publish(Path(path), encode(snapshot))
+    except OSError as error:
+        raise storage_error("a snapshot on the disk was wanted", path, error) from error
 
 
 class Store:
@@ -38,6 +54,8 @@ class Store:
     Args:
         directory: where the files are.
         keep_last: how many snapshots stay, at least 1; see `retention.retained`.
+        keep_every: of each so many steps one stays, too; 0 for none.
+        keep_best: so many of the lowest ``extra["score"]`` stay, too, a float64 of shape ().
         software: names and versions noted in every file beside those of Python, NumPy, h5py.
 
     Raises:
@@ -49,11 +67,16 @@ class Store:
         directory: str | os.PathLike[str],
         *,
         keep_last: int = 3,
+        keep_every: int = 0,
+        keep_best: int = 0,
         software: Mapping[str, str] | None = None,
     ) -> None:
-        retained((), keep_last)
+        retained((), keep_last, keep_every=keep_every, keep_best=keep_best)
         self.directory = Path(directory)
         self.keep_last = keep_last
+        self.keep_every = keep_every
+        self.keep_best = keep_best
+        self._scores: dict[int, float] = {}
         self._software = dict(software or {})
         self._prepared = False
 
@@ -61,13 +84,18 @@ class Store:
         """Create the directory if need be, and remove temporaries whose process is gone.
 
         Raises:
-            StorageError: the directory cannot be created or listed.
+            StorageError: the directory cannot be created or listed, or belongs to another user.
         """
         try:
             if not self.directory.is_dir():
                 self.directory.mkdir(parents=True, exist_ok=True)
                 files.sync_directory(self.directory.parent)
+            owner = self.directory.stat().st_uid
+            if os.geteuid() not in (0, owner):
+                raise _strange(self.directory, owner)
             removed = files.remove_stale(self.directory)
+        except StorageError:
+            raise
         except OSError as error:
             raise storage_error(
                 "a directory for snapshots was wanted", self.directory, error
@@ -93,6 +121,8 @@ class Store:
             files.publish(path, pieces)
         except OSError as error:
             raise storage_error("a snapshot on the disk was wanted", path, error) from error
+        if self.keep_best:
+            self._scores[snapshot.step] = _score(snapshot.extra.get(SCORE))
         self._retire(written=snapshot.step)
         return path
 
@@ -145,14 +175,48 @@ class Store:
         steps = sorted(step for step in map(files.step_of, names) if step is not None)
         return [self.directory / files.file_name(step) for step in steps]
 
+    def _score_of(self, step: int, path: Path) -> float:
+        """Of a file that another process may have written; not-a-number: none, or damaged."""
+        if not self.keep_best:
+            return math.nan
+        if step not in self._scores:
+            try:
+                self._scores[step] = _score(read_array(path, "extra", SCORE))
+            except CheckpointError:
+                return math.nan
+        return self._scores[step]
+
     def _retire(self, *, written: int) -> None:
         """Remove what retention lets go. The new file is safe, so trouble is only told."""
         try:
             paths = {files.step_of(path.name) or 0: path for path in self.list()}
-            for step in set(paths) - retained(paths, self.keep_last, written=written):
+            stay = retained(
+                paths,
+                self.keep_last,
+                keep_every=self.keep_every,
+                keep_best=self.keep_best,
+                scores={step: self._score_of(step, path) for step, path in paths.items()},
+                written=written,
+            )
+            for step in set(paths) - stay:
                 paths[step].unlink(missing_ok=True)
+                self._scores.pop(step, None)
         except StorageError as error:
             _log.warning("kept old snapshots: %s", error)
         except OSError as error:
             problem = storage_error("an old snapshot removed was wanted", self.directory, error)
             _log.warning("kept old snapshots: %s", problem)
+
+
+def _strange(directory: Path, owner: int) -> StorageError:
+    problem = StorageError(
+        "a directory of this user's own was wanted. "
+        f"Received: path={os.fspath(directory)!r}, which belongs to user {owner}. "
+        "Choose another directory."
+    )
+    problem.errno = errno.EPERM
+    return problem
+
+
+def _score(array: Array | None) -> float:
+    return float(array) if array is not None and array.shape == () else math.nan

@@ -49,6 +49,7 @@ class Watchdog:
             Where all wait and nobody knows for whom, it should differ from rank to rank:
             the first to give up lets the others repair.
         say: called with one line before anything is ended.
+        beat: called about once a second from the thread, as long as this process lives.
 
     ``waiting_since`` may be set to a function that says since when (``time.monotonic()``)
     a collective made outside Python waits, 0 when none does.
@@ -62,6 +63,7 @@ class Watchdog:
         stopped_after_s: float = 10.0,
         patience: Callable[[], float] = lambda: _PATIENCE,
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
         if not timeout_s > 0:
             raise UsageError(f"timeout_s must be above 0. Received: timeout_s={timeout_s}")
@@ -73,6 +75,7 @@ class Watchdog:
         self._stopped_after_s = stopped_after_s
         self._neighbours = neighbours
         self._say = say
+        self._alive = beat
         self._since = time.monotonic()
         self._waiting = False
         self._working = False
@@ -161,6 +164,7 @@ class Watchdog:
         stopped_since: dict[int, float] = {}
         interval = min(0.25, self._timeout_s / 4, self._stopped_after_s / 4)
         while not self._end.wait(interval):
+            self._alive()
             now = time.monotonic()
             if now - self._beat > self._stopped_after_s:
                 self._slept_s = now - self._beat

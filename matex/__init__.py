@@ -25,6 +25,7 @@ from matex.errors import (
     NonFiniteGradients,
     NotShareable,
     ReplicasDiverged,
+    ToldToLeave,
     TrainingError,
     Unsupported,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "NonFiniteGradients",
     "NotShareable",
     "ReplicasDiverged",
+    "ToldToLeave",
     "TrainingError",
     "Unsupported",
     "allgather",
@@ -49,6 +51,8 @@ __all__ = [
     "broadcast",
     "init",
     "is_initialized",
+    "load",
+    "load_weights",
     "local_rank",
     "local_size",
     "rank",
@@ -87,6 +91,23 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(_advice(__name__, name))
+
+
+def load(path: Any, **options: Any) -> Any:
+    """The Keras model in the checkpoint *path*: see :func:`matex.export.load`. Local."""
+    from matex import export
+
+    return export.load(path, **options)
+
+
+def load_weights(model: Any, path: Any) -> None:
+    """Put the weights of the checkpoint *path* into *model*. Local.
+
+    See :func:`matex.export.load_weights`.
+    """
+    from matex import export
+
+    export.load_weights(model, path)
 
 
 def is_initialized() -> bool:

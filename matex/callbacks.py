@@ -166,11 +166,19 @@ class EverySide(keras.callbacks.Callback):
     """Comes last on every rank: after all others have decided, the ranks decide together."""
 
     def __init__(
-        self, *, after_batch: Callable[[], None], after_epoch: Callable[[int, Any], None]
+        self,
+        *,
+        after_begin: Callable[[], None],
+        after_batch: Callable[[], None],
+        after_epoch: Callable[[int, Any], None],
     ) -> None:
         super().__init__()
+        self._after_begin = after_begin
         self._after_batch = after_batch
         self._after_epoch = after_epoch
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._after_begin()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._after_batch()

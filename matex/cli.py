@@ -10,14 +10,23 @@ from typing import NoReturn
 
 import ft
 import matex
-from matex import data_cli, faults_cli, prune_cli
-from matex.config import APOPTOSIS, EXCHANGES, POLICIES, STRAGGLERS, Config, batch_job
+from matex import checkpoint_cli, data_cli, faults_cli, prune_cli
+from matex.config import (
+    APOPTOSIS,
+    EXCHANGES,
+    POLICIES,
+    STRAGGLERS,
+    Config,
+    batch_job,
+    duration_s,
+)
 from matex.errors import InputError
 
 __all__ = ["main"]
 
 _COMMANDS = (
-    "run", "data", "faults", "report", "prune", "doctor", "build", "-h", "--help", "--version",
+    "run", "data", "faults", "report", "prune", "checkpoint", "doctor", "build",
+    "-h", "--help", "--version",
 )  # fmt: skip
 _USAGE_ERROR = 2
 
@@ -53,6 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--hosts", metavar="a:2,b:2",
         help="hosts and their slots (default: those of the batch job, else this one)",
     )  # fmt: skip
+    run.add_argument(
+        "--max-restarts", type=_count, default=0, metavar="R",
+        help="start again, on the hosts that are left, when all ranks, the launcher or a host "
+        "are lost: at most R times (default: 0)",
+    )  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="only print the mpiexec command")
     _add_rank_options(run)
     data_cli.add_commands(commands, _Parser)
@@ -65,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     report.add_argument("directory", type=Path, metavar="DIR")
     prune_cli.add_command(commands)
+    checkpoint_cli.add_commands(commands, _Parser)
     commands.add_parser("doctor", help="say what this machine has for matex")
     commands.add_parser(
         "build",
@@ -81,6 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(report, arguments.directory)
     if arguments.command == "prune":
         return prune_cli.run(arguments)
+    if arguments.command == "checkpoint":
+        return checkpoint_cli.run(arguments)
     if arguments.command != "run":
         from matex import doctor
 
@@ -92,7 +109,8 @@ def _run_texts() -> tuple[str, str]:
     return (
         "Run an unchanged Keras script on N ranks. batch_size in the script is the "
         "global batch: the result does not depend on N. Exit status 0 when training finished, "
-        "1 when it failed.",
+        "75 when it was told to leave (SIGTERM, SIGUSR1, Ctrl-C, --wall-time) and can be "
+        "continued, 1 when it failed.",
         "FAULT is KIND:key=value,... with keys rank, at, and step, time (seconds) or event. "
         "Kinds: "
         + "; ".join(f"{kind}: {text}" for kind, (text, _) in ft.KINDS.items())
@@ -110,9 +128,24 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--checkpoint-every", type=int, metavar="STEPS",
-        help="also save inside epochs (default: at their ends only)",
+        help="also save after each so many steps, and wait until it is written",
+    )  # fmt: skip
+    add(
+        "--checkpoint-interval", type=float, metavar="SECONDS",
+        help="save so often inside epochs (default: what pays, from cost and risk)",
     )  # fmt: skip
     add("--keep", type=int, metavar="K", help="how many checkpoints to keep (default: 3)")
+    add("--keep-every", type=int, metavar="STEPS", help="keep one of each so many steps, too")
+    add("--keep-best", type=int, metavar="K", help="keep those of the K best epochs, too")
+    add(
+        "--monitor", metavar="[max:]NAME",
+        help="what makes an epoch the best: lowest, or with max: highest (default: val_loss)",
+    )  # fmt: skip
+    add("--memory", type=Path, metavar="DIR", help=argparse.SUPPRESS)  # from --max-restarts
+    add(
+        "--memory-every", type=float, metavar="SECONDS",
+        help="with --max-restarts: how often to save in the memory of each host (default: 5)",
+    )  # fmt: skip
     add("--seed", type=int, help="seeds Keras, NumPy and Python before the script (default: 0)")
     add(
         "--inject", action="append", metavar="FAULT", help="set off a fault; may be given again"
@@ -151,6 +184,10 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         "--apoptosis", choices=APOPTOSIS, metavar="MODE",
         help="let redundant units die while training: " + ", ".join(APOPTOSIS),
     )  # fmt: skip
+    add(
+        "--wall-time", type=_duration, metavar="HH:MM:SS",
+        help="save and leave before so much time is over, with status 75",
+    )  # fmt: skip
     add("script", type=Path, help="a Keras script")
     add("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
 
@@ -159,9 +196,10 @@ def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> C
     given = {
         name: getattr(arguments, name)
         for name in (
-            "report", "checkpoint", "checkpoint_every", "keep", "seed", "hang_timeout", "threads",
-            "exchange", "inject_file", "nonfinite", "straggler",
-            "check_every", "apoptosis",
+            "report", "checkpoint", "checkpoint_every", "checkpoint_interval", "keep",
+            "keep_every", "keep_best", "monitor", "memory", "memory_every", "seed",
+            "hang_timeout", "threads", "exchange", "inject_file", "nonfinite", "straggler",
+            "check_every", "apoptosis", "wall_time",
         )
         if getattr(arguments, name) is not None
     }  # fmt: skip
@@ -192,7 +230,8 @@ def _rank(argv: list[str]) -> int:
 
 
 def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    from matex.launch import Launch, launch, mpiexec_command
+    from matex.launch import Launch, mpiexec_command
+    from matex.supervisor import supervise
 
     config = _config(parser, arguments)
     job = batch_job()
@@ -207,16 +246,16 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         ranks=ranks,
         script=arguments.script,
         arguments=arguments.arguments,
-        options=_options(config),
+        config=config,
         hosts=arguments.hosts or (job.hosts if job else None),
         nodes=job.nodes if job else 1,
-        report=config.report,
+        max_restarts=arguments.max_restarts,
     )
     if arguments.dry_run:
         print(*mpiexec_command(wanted, report=config.report or Path("REPORT"), mpiexec="mpiexec"))
         return 0
     try:
-        return launch(wanted)
+        return supervise(wanted)
     except InputError as error:
         parser.error(str(error))
 
@@ -231,31 +270,17 @@ def _report(parser: argparse.ArgumentParser, directory: Path) -> int:
     return 0
 
 
-def _options(config: Config) -> list[str]:
-    """The command line of a rank that is to have this configuration."""
-    options: list[str] = []
-    default = Config()
-    for name in (
-        "checkpoint",
-        "checkpoint_every",
-        "keep",
-        "seed",
-        "hang_timeout",
-        "threads",
-        "exchange",
-        "inject_file",
-        "nonfinite",
-        "straggler",
-        "check_every",
-        "apoptosis",
-    ):
-        value = getattr(config, name)
-        if value != getattr(default, name):
-            text = str(value.absolute() if isinstance(value, Path) else value)
-            options += [f"--{name.replace('_', '-')}", text]
-    for fault in config.inject:
-        options += ["--inject", fault]
-    return options
+def _duration(text: str) -> float:
+    try:
+        return duration_s(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number from 0 was wanted. Received: {text}")
+    return int(text)
 
 
 def _at_least_one(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,8 @@ __all__ = [
     "STRAGGLERS",
     "Config",
     "batch_job",
+    "duration_s",
+    "duration_text",
     "read_plan",
     "visible_gpus",
 ]
@@ -30,6 +33,12 @@ POLICIES = ("stop", "skip", "recompute")
 STRAGGLERS = ("warn", "evict")
 
 
+_LEAST = {
+    **{"checkpoint_every": 0, "checkpoint_interval": 0, "keep": 1, "keep_every": 0},
+    **{"keep_best": 0, "seed": 0, "threads": 0, "wall_time": 0},
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """What a run is told from outside. All ranks must be given equal values.
@@ -38,7 +47,15 @@ class Config:
         report: directory for events, logs and the summary; none are written without it.
         checkpoint: directory of checkpoints; a run continues from the newest valid one in it.
         checkpoint_every: steps between checkpoints inside an epoch; 0 means at epoch ends only.
-        keep: how many checkpoints are kept.
+        checkpoint_interval: seconds between checkpoints inside an epoch; 0 finds out how many
+            pay, from what one costs and how seldom all ranks are lost.
+        keep: how many of the newest checkpoints are kept.
+        keep_every: of each so many steps one checkpoint is kept, too; 0 for none.
+        keep_best: how many with the lowest ``monitor`` are kept, too.
+        monitor: of the logs at an epoch's end; ``max:NAME`` for one that should be high.
+        memory: directory in the memory of each host (``/dev/shm``) for checkpoints that
+            outlive the processes; ``matex run --max-restarts`` gives it.
+        memory_every: seconds between those.
         seed: seeds Keras, NumPy and Python before the script runs, alike on all ranks.
         inject: faults, as written on the command line.
         inject_file: a CSV plan of further faults.
@@ -54,13 +71,21 @@ class Config:
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
             mpi4py), or "auto" for native where it can be had.
         apoptosis: mode in which every fit's model shrinks; "" for not at all.
+        wall_time: seconds after which the run must be over: it saves and leaves a little
+            before. 0 means never; written ``HH:MM:SS`` or ``D-HH:MM:SS``.
         cache: directory where the native exchange is kept once it is built.
     """
 
     report: Path | None = None
     checkpoint: Path | None = None
     checkpoint_every: int = 0
+    checkpoint_interval: float = 0.0
     keep: int = 3
+    keep_every: int = 0
+    keep_best: int = 0
+    monitor: str = "val_loss"
+    memory: Path | None = None
+    memory_every: float = 5.0
     seed: int = 0
     inject: tuple[str, ...] = ()
     inject_file: Path | None = None
@@ -71,16 +96,19 @@ class Config:
     check_every: int | None = None
     exchange: str = "auto"
     apoptosis: str = ""
+    wall_time: float = 0.0
     cache: Path | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("checkpoint_every", 0), ("keep", 1), ("seed", 0), ("threads", 0)):
-            if getattr(self, name) < least:
+        for name, least in _LEAST.items():
+            if not getattr(self, name) >= least:
                 raise InputError(
                     f"{name} must be at least {least}. Received: {name}={getattr(self, name)}"
                 )
-        if self.hang_timeout is not None and not self.hang_timeout > 0:
-            raise InputError(f"hang_timeout must be above 0 seconds. Received: {self.hang_timeout}")
+        for name in ("hang_timeout", "memory_every"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"{name} must be above 0 seconds. Received: {value}")
         if self.check_every is not None and self.check_every < 0:
             raise InputError(
                 f"check_every must be at least 0. Received: check_every={self.check_every}"
@@ -141,6 +169,27 @@ def read_plan(path: Path) -> tuple[ft.Fault, ...]:
         raise InputError(f"a fault plan must be a CSV file. Received: {path}: {reason}") from None
 
 
+def duration_s(text: str) -> float:
+    """The seconds of ``HH:MM:SS`` or ``D-HH:MM:SS``, as batch systems write them.
+
+    Raises:
+        ValueError: written otherwise, or no time at all.
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)", text)
+    days, hours, minutes, seconds = (
+        (int(part or 0) for part in match.groups()) if match else [0] * 4
+    )
+    if not days + hours + minutes + seconds:
+        raise ValueError(f"a time HH:MM:SS above zero was wanted. Received: {text!r}")
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def duration_text(seconds: float) -> str:
+    """*seconds* as ``HH:MM:SS``, rounded up, at least one."""
+    whole = max(1, int(-(-seconds // 1)))
+    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
 def batch_job() -> Allocation | None:
     """The allocation of the batch job that this process runs in, if it does."""
     return allocation(os.environ, lambda path: Path(path).read_text())
@@ -156,7 +205,13 @@ _KINDS: dict[str, Any] = {
     "report": Path,
     "checkpoint": Path,
     "checkpoint_every": int,
+    "checkpoint_interval": float,
     "keep": int,
+    "keep_every": int,
+    "keep_best": int,
+    "monitor": str,
+    "memory": Path,
+    "memory_every": float,
     "seed": int,
     "inject": lambda text: tuple(text.split()),
     "inject_file": Path,
@@ -167,6 +222,7 @@ _KINDS: dict[str, Any] = {
     "check_every": int,
     "exchange": str,
     "apoptosis": str,
+    "wall_time": duration_s,
     "cache": Path,
 }
 
@@ -175,6 +231,7 @@ def _read(name: str, text: str) -> Any:
     try:
         return _KINDS[name](text)
     except ValueError:
+        wanted = "a time HH:MM:SS" if name == "wall_time" else "a number"
         raise InputError(
-            f"environment variable MATEX_{name.upper()} must be a number. Received: {text!r}"
+            f"environment variable MATEX_{name.upper()} must be {wanted}. Received: {text!r}"
         ) from None

@@ -11,6 +11,7 @@
     +-- TrainingError       the run as a whole cannot go on; every rank raises it alike
         +-- NonFiniteGradients
         +-- ReplicasDiverged
+        +-- ToldToLeave     a signal or the wall time ends a loop of the script's own
 
 ``ft`` and ``checkpoints`` have trees of their own.
 """
@@ -25,6 +26,7 @@ __all__ = [
     "NonFiniteGradients",
     "NotShareable",
     "ReplicasDiverged",
+    "ToldToLeave",
     "TrainingError",
     "Unsupported",
 ]
@@ -68,3 +70,7 @@ class NonFiniteGradients(TrainingError):
 
 class ReplicasDiverged(TrainingError):
     """Ranks that must hold equal weights do not."""
+
+
+class ToldToLeave(TrainingError):
+    """A signal came, or the wall time is over, in a loop that only the script could continue."""

@@ -9,7 +9,7 @@ from typing import Any
 import ft
 from matex.events import Event
 
-__all__ = ["FIELDS", "fault_records", "unfired"]
+__all__ = ["FIELDS", "fault_records", "restarts_in", "unfired"]
 
 
 def unfired(
@@ -37,15 +37,24 @@ def unfired(
 
 # Of a record, in the order of faults.csv.
 FIELDS = (
-    *("kind", "rank", "step", "at", "time_s", "detect_s", "repair_s", "replay_s"),
+    *("kind", "rank", "step", "at", "overcome", "time_s", "detect_s", "repair_s", "replay_s"),
     *("to_next_step_s", "samples_at_risk", "samples_recomputed", "samples_lost"),
     *("samples_repeated", "world_size_before", "world_size_after", "state_hash"),
     "replicas_equal",
 )
 
 
+def restarts_in(events: Iterable[Event]) -> list[Event]:
+    """The events of starts that followed one that was lost."""
+    return [event for event in events if event["event"] == "restart"]
+
+
 def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """One record for each rank lost and for each injected fault that took nobody: pure.
+    """One record for each rank lost, restart, and injected fault that took nobody: pure.
+
+    ``overcome`` tells apart deaths whose survivors went on "in-place" and losses after
+    which all ranks were started again, by a "restart". A restart counts from the last
+    lethal fault before it, else from its own beginning.
 
     ``detect_s`` and ``to_next_step_s`` count from the moment the fault was set
     off, which the rank recorded just before; for a death from outside, unknown
@@ -60,7 +69,51 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
     own sum says. ``state_hash`` is of weights and optimizer after that step, where
     ``replicas_equal``. What was not measured, as outside of training steps, is None.
     """
-    events = list(events)
+    records: list[dict[str, Any]] = []
+    starts = _split(events)
+    for number, (restart, mine) in enumerate(starts):
+        if restart is not None:
+            records.append(_shaped(_restarted(restart, starts[number - 1][1], mine)))
+        with_all = [] if number + 1 == len(starts) else _lethal(mine)[-1:]
+        records += _records_of_one_start(mine, told=with_all)
+    return sorted(records, key=lambda record: float(record["time_s"]))
+
+
+def _split(events: Iterable[Event]) -> list[tuple[Event | None, list[Event]]]:
+    """The events of each start of the ranks, with the restart that began it."""
+    starts: list[tuple[Event | None, list[Event]]] = [(None, [])]
+    for event in events:
+        if event["event"] == "restart":
+            starts.append((event, []))
+        else:
+            starts[-1][1].append(event)
+    return starts
+
+
+def _lethal(events: Iterable[Event]) -> list[Event]:
+    return [e for e in events if e["event"] == "fault" and e["lethal"]]
+
+
+def _restarted(restart: Event, before: list[Event], after: list[Event]) -> dict[str, Any]:
+    cause = next(reversed(_lethal(before)), None)
+    since = restart["time_s"] if cause is None else cause["time_s"]
+    steps = [e["time_s"] for e in after if e["event"] == "first-step" and not e["generation"]]
+    sizes = [e["world_size"] for e in before if e["event"] == "start"]
+    return {
+        "kind": "loss" if cause is None else cause["kind"],
+        "rank": None if cause is None else cause["rank"],
+        "step": restart["step"] if cause is None else cause["step"],
+        "at": None if cause is None else cause["at"],
+        "overcome": "restart",
+        "time_s": since,
+        "detect_s": restart["time_s"] - since,
+        "to_next_step_s": max(steps) - since if steps else None,
+        "world_size_before": sizes[0] if sizes else None,
+        "world_size_after": restart["ranks"],
+    }
+
+
+def _records_of_one_start(events: list[Event], *, told: list[Event]) -> list[dict[str, Any]]:
     fired = [e for e in events if e["event"] == "fault"]
     recoveries = [e for e in events if e["event"] == "recovered"]
     records: list[dict[str, Any]] = []
@@ -78,6 +131,7 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
                 "rank": rank,
                 "step": mine[0]["step"] if cause is None else cause["step"],
                 "at": None if cause is None else cause["at"],
+                "overcome": "in-place",
                 "time_s": since,
                 "detect_s": max(0.0, detected - since),
                 "repair_s": repaired - max(detected, since),
@@ -88,11 +142,11 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
                 **_state(_nearest(events, "state", generation)),
             }
             records.append(_shaped(record))
-    told = {record["rank"] for record in records}
+    known = {record["rank"] for record in records}
     for event in fired:
-        if not (event["lethal"] and event["rank"] in told):
+        if event not in told and not (event["lethal"] and event["rank"] in known):
             records.append(_shaped(event))
-    return sorted(records, key=lambda record: float(record["time_s"]))
+    return records
 
 
 def _shaped(record: dict[str, Any]) -> dict[str, Any]:

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
+import checkpoints
 from matex import keras_hooks, state
 from matex.agreement import check_alike, check_hashes
 from matex.data import Batches
 from matex.errors import HooksError, InputError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
+from matex.fit_state import FitState
 from matex.redundant import Averaging
 from matex.replicas import Replicas
 from matex.run import Run
 from matex.same_data import check_same_data, check_same_validation
-from matex.saving import write_checkpoint
 from matex.source import Rows, Source
 from matex.stream import Stream
 from matex.training import Traced, Training
@@ -49,11 +50,16 @@ class Fit:
         self._averaging = averaging
         self._begun = False
         saved = run.saved
-        self._saved = saved if saved is not None and saved.cursor["fit"] == number else None
+        self._state = FitState(
+            run,
+            model,
+            number=number,
+            callbacks=arguments["callbacks"],
+            saved=saved if saved is not None and saved.cursor["fit"] == number else None,
+        )
         self._training: Training | None = None
         self._replicas = Replicas(run, model, every=run.config.check_every)
         self._updates_at_step_0 = 0
-        self._seed = 0
 
     @property
     def is_past(self) -> bool:
@@ -91,8 +97,8 @@ class Fit:
 
     def _begin_whole(self, reason: NotShareable) -> None:
         run = self._run
-        self._averaging.stop_wanted = self._averaging.stop_agreed = False
-        kept = "" if run.store is None else "; no checkpoint is made of this fit"
+        self._averaging.begin_fit()
+        kept = "" if not run.saver.is_on else "; no checkpoint is made of this fit"
         run.say(f"every rank computes the whole batch, exact but no faster: {reason}{kept}")
         run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
 
@@ -103,16 +109,17 @@ class Fit:
         keras_hooks.refuse_to_cut(model)
         source = self._source(make_feed, given, batches)
         keras_hooks.build(model, source.as_data(source.signature))
-        if self._saved is not None:
-            state.reshape(model, self._saved)
+        if self._state.saved is not None:
+            state.reshape(model, self._state.saved)
         traced = self._traced_before(source) or (Training.new_step(model, source), None)
         batch_size = given["batch_size"] or BATCH_SIZE
         check_alike(run.communicator, model, source, batch_size, number=self._number)
-        cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0, "seed": self._seed}
-        if self._saved is not None:
-            state.restore(model, self._saved)
-            self._resume(source, cursor["epoch"])
-            cursor |= self._saved.cursor
+        cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0}
+        saved = self._state.saved
+        if saved is not None:
+            self._state.restore()
+            self._resume(source, saved, cursor["epoch"])
+            cursor |= saved.cursor
             keras_hooks.start_at(model, cursor["epoch"])
         state.broadcast(run.communicator, model)
         epochs: int = self._arguments["epochs"]
@@ -141,8 +148,9 @@ class Fit:
             make_exchange=run.make_exchange,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
-            on_epoch_start=self._on_epoch_start,
+            on_epoch_start=self._state.restore_metrics,
             after_step=self._after_step,
+            wishes=run.wishes,
             traced=traced,
             nonfinite=run.nonfinite,
             stepping=run.stepping,
@@ -159,15 +167,13 @@ class Fit:
                 f"batch_size must not exceed the number of samples, {batches.samples}. "
                 f"Received: batch_size={batch_size}"
             )
-        self._seed = self._common_seed()
-        if self._saved is not None:
-            self._seed = self._saved.cursor["seed"]
+        self._state.seed = self._common_seed()
+        if self._state.saved is not None:
+            self._state.seed = self._state.saved.cursor["seed"]
         shuffle = bool(given["shuffle"])
-        return Rows(batches, batch_size=batch_size, shuffle=shuffle, seed=self._seed)
+        return Rows(batches, batch_size=batch_size, shuffle=shuffle, seed=self._state.seed)
 
-    def _resume(self, source: Source, initial_epoch: int) -> None:
-        saved = self._saved
-        assert saved is not None
+    def _resume(self, source: Source, saved: checkpoints.Snapshot, initial_epoch: int) -> None:
         if isinstance(source, Stream):
             source.resume(saved.cursor["epoch"] - initial_epoch, saved.cursor.get("mark", 0))
             self._run.say("going through the data to where the checkpoint was made")
@@ -184,6 +190,7 @@ class Fit:
 
     def end(self) -> None:
         """After the last step, whatever ended it; local."""
+        self._averaging.in_fit = False
         if self._training is not None:
             self._training.close()
         if self._training is not None and self._model.train_function is not None:
@@ -200,12 +207,6 @@ class Fit:
         self._run.communicator.broadcast(seed)
         return int(seed[0])
 
-    def _on_epoch_start(self) -> None:
-        """Keras has reset the metrics: put those of the interrupted epoch back."""
-        if self._saved is not None and self._saved.cursor["samples"]:
-            state.restore_metrics(self._model, self._saved)
-        self._saved = None
-
     def _after_step(self, training: Training) -> None:
         run = self._run
         if training.samples_in_epoch is None:
@@ -213,9 +214,7 @@ class Fit:
         run.step_done(training.report, model=self._model)
         last = training.cursor == training.samples_in_epoch
         self._replicas.after_step(training.report, last=last)
-        every = run.config.checkpoint_every
-        if every and run.step % every == 0 and not last:
-            self._save(training, training.epoch, training.cursor)
+        self._state.after_step(training)
 
     def after_restore(self) -> None:
         """BackupAndRestore may have put the leader's model back: bring all there; collective.
@@ -223,9 +222,10 @@ class Fit:
         A checkpoint of the run's own is newer and counts instead.
         """
         model, training = self._model, self._training
-        if self._saved is not None:
-            state.restore(model, self._saved)
-            keras_hooks.start_at(model, self._saved.cursor["epoch"])
+        saved = self._state.saved
+        if saved is not None:
+            self._state.restore()
+            keras_hooks.start_at(model, saved.cursor["epoch"])
             return
         if not model.optimizer.built:  # reading a file has built the leader's
             model.optimizer.build(model.trainable_variables)
@@ -246,8 +246,18 @@ class Fit:
         made = keras_hooks.updates_made(self._model.optimizer) or 0
         self._updates_at_step_0 = made - self._run.step
 
+    def after_begin(self) -> None:
+        """After the callbacks have begun."""
+        self._state.restore_callbacks()
+
     def after_batch(self) -> None:
-        """After the callbacks of a batch. One that wants to stop tells the others first."""
+        """After the callbacks of a batch. One that wants to stop tells the others first.
+
+        Raises:
+            Leaving: every batch is computed whole on every rank, and it was agreed to leave.
+        """
+        if self._training is None and self._averaging.leave_agreed:
+            self._run.leave(None)
         flags = self._training or self._averaging
         if flags.stop_agreed:
             self._model.stop_training = True
@@ -281,7 +291,8 @@ class Fit:
         run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics)
         training = self._training
         if training is not None and training.epoch_is_whole:
-            self._save(training, epoch + 1, 0)
+            last = model.stop_training or epoch + 1 == self._arguments["epochs"]
+            self._state.after_epoch(epoch, mark=training.mark, logs=logs or {}, last=last)
 
     def _leave_out(self, epoch: int) -> None:
         """Training stops in or after *epoch*: what was still to come is not expected any more."""
@@ -303,21 +314,3 @@ class Fit:
                 f"{wanted} steps must make {wanted} updates. Received: {made} updates; "
                 f"is this another Keras than {TESTED}?"
             )
-
-    def _save(self, training: Training, epoch: int, samples: int) -> None:
-        """A checkpoint between two steps, written by the leader; local."""
-        run = self._run
-        if run.store is None:
-            return
-        run.faults.at("checkpoint")
-        if not run.leads:
-            return
-        cursor = {
-            "seed": self._seed,
-            "fit": self._number,
-            "epoch": epoch,
-            "samples": samples,
-            "step": run.step,
-            "mark": training.mark,
-        }
-        write_checkpoint(run, self._model, cursor)

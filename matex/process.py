@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import ft
 from matex import console, devices
 from matex.config import Config, visible_gpus
-from matex.errors import DataError, InputError, MatexError
+from matex.errors import DataError, InputError, MatexError, ToldToLeave
 from matex.events import EventLog
+from matex.leaving import STATUS, Leaving, Notice
 
 if TYPE_CHECKING:
     from matex.runtime import Runtime
@@ -40,6 +41,8 @@ def meet(config: Config) -> Runtime:
         ft.UsageError: the faults do not fit the number of ranks.
         InputError: no TensorFlow, or it uses a GPU already.
     """
+    notice = Notice(config.wall_time)
+    notice.listen()
     communicator = ft.Communicator.start()
     world = communicator.world
     ft.check_faults(config.faults, ranks=communicator.initial_size)
@@ -69,7 +72,7 @@ def meet(config: Config) -> Runtime:
     from matex.runtime import Runtime
 
     global runtime  # noqa: PLW0603 - a process takes part in one run
-    runtime = Runtime(Run(config, communicator, events))
+    runtime = Runtime(Run(config, communicator, events, notice))
     ft.shield(runtime.finish)
     if gpu.note:
         runtime.run.say(gpu.note)
@@ -91,6 +94,9 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
         try:
             runtime.start()
             runpy.run_path(str(script), run_name="__main__")
+        except Leaving:
+            runtime.finish()
+            return STATUS
         except DataError as error:
             _print_line(str(error))  # of this rank alone, which the others go on without
             ft.die(str(error))
@@ -98,16 +104,22 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
             # An average in a graph of the script's own failed: on every rank alike.
             if runtime.averaging.error is None:
                 raise
-            _print_line(str(runtime.averaging.error))
-            runtime.finish(reason=str(runtime.averaging.error))
-            return 1
+            return _failed(runtime, runtime.averaging.error)
         except MatexError as error:
-            # Raised by all ranks alike, so all can leave together and say why once.
-            _print_line(str(error))
-            runtime.finish(reason=str(error))
-            return 1
+            return _failed(runtime, error)
     runtime.finish()
     return 0
+
+
+def _failed(runtime: Runtime, error: MatexError) -> int:
+    """*error* was raised by all ranks alike: leave together, and say why once."""
+    if isinstance(error, ToldToLeave):
+        runtime.run.stop(str(error))
+        runtime.finish()
+        return 1
+    _print_line(str(error))
+    runtime.finish(reason=str(error))
+    return 1
 
 
 def _step() -> int | None:

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import ft
 from matex import keras_hooks
-from matex.errors import TrainingError
+from matex.errors import ToldToLeave, TrainingError
 from matex.run import Run
 from matex.step_report import StepReport
 
@@ -30,15 +30,16 @@ _BLOCK = 1 << 16
 
 _MEAN = "_matex_mean"  # attribute of a gradient that is the ranks' mean
 
-_TAIL = 5  # square, not finite, stop, learning rate, one
+_TAIL = 6  # square, not finite, stop, leave, learning rate, one
 
 
 class Averaging:
     """Averages gradients at every optimizer step, in a graph or outside. One to a process.
 
-    ``stop_wanted`` is this rank's wish and ``stop_agreed`` whether any rank had it.
-    ``error`` is why the last average failed; an exception loses its type on the way
-    through TensorFlow.
+    ``stop_wanted`` is this rank's wish and ``stop_agreed`` whether any rank had it;
+    ``leave_agreed`` whether any was told to leave. A loop of the script's own is left
+    before the update, by an error on every rank. ``error`` is why the last average failed;
+    an exception loses its type on the way through TensorFlow.
     """
 
     def __init__(self, run: Run) -> None:
@@ -47,7 +48,14 @@ class Averaging:
         self._rate = 0.0
         self.stop_wanted = False
         self.stop_agreed = False
+        self.leave_agreed = False
+        self.in_fit = False
         self.error: TrainingError | None = None
+
+    def begin_fit(self) -> None:
+        """What comes next is a fit, which itself sees to what is agreed. Local."""
+        self.stop_wanted = self.stop_agreed = self.leave_agreed = False
+        self.in_fit = True
 
     def average(self, optimizer: Any | None, gradients: list[Any]) -> list[Any]:
         """The ranks' mean of each gradient, None where there is none; collective when it runs.
@@ -88,7 +96,12 @@ class Averaging:
         run.faults.at("after-exchange")
         self._check(total)
         count = total[-1]
-        self.stop_agreed = total[-3] > 0
+        self.stop_agreed, self.leave_agreed = total[-4] > 0, total[-3] > 0
+        if self.leave_agreed and not self.in_fit:
+            self.error = ToldToLeave(
+                "told to leave in a loop of the script's own, which only it can continue"
+            )
+            raise self.error
         elapsed = time.perf_counter() - started
         run.step_done(StepReport(samples=0, step_s=elapsed, exchange_s=elapsed))
         cuts = np.cumsum([part.size for part in gradients])
@@ -97,12 +110,14 @@ class Averaging:
         return [*shaped, np.array(total[-2])]
 
     def _packed(self, gradients: list[np.ndarray], rate: np.ndarray) -> np.ndarray:
+        run = self._run
         flat = np.concatenate([part.reshape(-1) for part in gradients])
-        spoiled = bool(self._run.faults.take("nan")) or not np.isfinite(flat).all()
+        spoiled = bool(run.faults.take("nan")) or not np.isfinite(flat).all()
         square = 0.0 if spoiled else _square(flat)
         self._rate = float(rate)
-        leads = self._run.communicator.world.is_leader
-        tail = [square, spoiled, self.stop_wanted, self._rate if leads else 0.0, 1.0]
+        leads = run.communicator.world.is_leader
+        leave = run.wishes().leave
+        tail = [square, spoiled, self.stop_wanted, leave, self._rate if leads else 0.0, 1.0]
         return np.concatenate([flat, np.array(tail, flat.dtype)])
 
     def _sum(self, send: np.ndarray) -> np.ndarray:
@@ -125,14 +140,15 @@ class Averaging:
                     send[-2] = self._rate
 
     def _check(self, total: np.ndarray) -> None:
-        count, spoiled = float(total[-1]), float(total[-4])
+        count, spoiled = float(total[-1]), float(total[-5])
         self.error = None
         if spoiled not in (0.0, count):
             self.error = TrainingError("some ranks computed gradients that are not finite")
         elif not spoiled:
             mean = total[:-_TAIL] / count
-            excess = float(total[-5]) / count - _square(mean)
-            if abs(excess) > _TOLERANCE * float(total[-5]) / count + 1e-30:
+            square = float(total[-_TAIL]) / count
+            excess = square - _square(mean)
+            if abs(excess) > _TOLERANCE * square + 1e-30:
                 self.error = TrainingError(
                     "outside of fit's shared steps every rank must compute the same. Received: "
                     "gradients that differ; give all ranks the same whole data, so delete what "

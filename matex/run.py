@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -17,17 +18,18 @@ from matex.events import EventLog, write_json, write_text
 from matex.exchange import Choice, HostExchange, Layout
 from matex.fault_events import record_fault, record_recovery, record_replay
 from matex.fault_records import unfired
+from matex.leaving import Leaving, Notice, described
 from matex.limits import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
 from matex.nonfinite import Nonfinite
 from matex.pace import Progress
+from matex.pulse import Pulse
+from matex.saving import Saver, Take
+from matex.share import Wishes
 from matex.state import state_hash
 from matex.step_report import StepReport
-from matex.summary import FAULTS, SUMMARY, Totals, faults_csv, summarize
+from matex.summary import FAULTS, SUMMARY, Stopped, Totals, faults_csv, summarize
 
 __all__ = ["Run"]
-
-# In place of a checkpoint's step.
-_NONE, _UNUSABLE = -1, -2
 
 
 class Run:
@@ -37,7 +39,13 @@ class Run:
     from 0 over all its fits and over resumptions.
     """
 
-    def __init__(self, config: Config, communicator: ft.Communicator, events: EventLog) -> None:
+    def __init__(
+        self,
+        config: Config,
+        communicator: ft.Communicator,
+        events: EventLog,
+        notice: Notice | None = None,
+    ) -> None:
         self.config = config
         self.communicator = communicator
         self.events = events
@@ -55,15 +63,19 @@ class Run:
             neighbours=lambda: communicator.world.neighbours,
             patience=lambda: patience(communicator.world.place, communicator.world.size),
             say=self.warn,
+            beat=self._beat,
         )
+        self._pulse = Pulse(config.report)
         alone = "" if ft.has_mpi() else "no MPI was found, so this is one rank"
         self.choice = Choice(config.exchange, config.cache_directory, impossible=alone)
-        self.store: checkpoints.Store | None = None
         self.saved: checkpoints.Snapshot | None = None
+        self.notice = notice or Notice()
+        self.saver = Saver(config, communicator, events, self.notice, self.warn)
+        self.stopped: Stopped | None = None
         self._started = time.time()
         self._finished = False
         self._said: set[str] = set()
-        self._awaiting_step = False
+        self._awaiting_step = True
         self._step_limit_s: float | None = None
         self.progress = Progress()
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._tell_nonfinite)
@@ -100,9 +112,11 @@ class Run:
             )
         self._tell_exchange()
         self.watchdog.start()
-        if self.config.checkpoint is not None:
-            self.store = checkpoints.Store(self.config.checkpoint, keep_last=self.config.keep)
-            self.saved = self._newest_checkpoint(self.store)
+        self.saved = self.saver.start()
+        if self.saved is not None:
+            step = self.faults.step = self.saved.step
+            self.events.write("resumed", **self.saved.cursor)
+            self.say(f"continuing from the checkpoint of step {step}")
 
     def _tell_exchange(self) -> None:
         """Collective.
@@ -129,27 +143,49 @@ class Run:
             check_finite=check_finite,
         )
 
-    def _newest_checkpoint(self, store: checkpoints.Store) -> checkpoints.Snapshot | None:
-        """The leader chooses, all read; collective."""
-        newest = np.array([_NONE], np.int64)
-        reason = "the leader's log says why"
-        if self.leads:
-            try:
-                store.prepare()
-                found = store.newest_valid()
-                newest[0] = _NONE if found is None else found[1].step
-            except checkpoints.CheckpointError as error:
-                newest[0], reason = _UNUSABLE, str(error)
-        self.communicator.broadcast(newest)
-        if newest[0] == _UNUSABLE:
-            raise InputError(f"the checkpoint directory cannot be used: {reason}")
-        if newest[0] == _NONE:
-            return None
-        saved = store.load(store.directory / f"step-{int(newest[0]):09d}.h5")
-        self.faults.step = saved.step
-        self.events.write("resumed", **saved.cursor)
-        self.say(f"continuing from the checkpoint of step {saved.step} in {self.config.checkpoint}")
-        return saved
+    def wishes(self) -> Wishes:
+        """What this rank asks for with the next step; local."""
+        return Wishes(leave=self.notice.code != 0, save=self.saver.due() if self.leads else 0)
+
+    def leave(self, take: Take | None) -> NoReturn:
+        """Save and leave; collective, after a step with which it was agreed.
+
+        Args:
+            take: makes the snapshot of the step; None where none can be made.
+
+        Raises:
+            Leaving: on every rank.
+        """
+        problem = None
+        if self.saver.files is None:
+            problem = "--checkpoint DIR was not given, so there is nothing to continue from"
+        elif take is None:
+            problem = "no checkpoint can be made of this training"
+        elif not self.save_for_all(take):
+            problem = "the checkpoint could not be written"
+        self.stop(problem)
+        raise Leaving
+
+    def save_for_all(self, take: Take) -> bool:
+        """Save into a file and wait for it; collective. Whether it is there."""
+        return self.saver.save_for_all(take, point=lambda: self.faults.at("checkpoint"))
+
+    def stop(self, problem: str | None) -> None:
+        """The run is ended early; collective.
+
+        Args:
+            problem: why it cannot be continued from here.
+        """
+        codes = self.communicator.allgather(np.array([self.notice.code], np.int64)).rows
+        told = [described(int(code)) for code in codes[:, 0] if code] or ["a rank that died"]
+        # What came to matex run reaches the ranks as another signal.
+        told = [e["signal"] for e in self.events.all() if e["event"] == "told"] or told
+        problem = f"; {problem}" if problem else ""
+        self.stopped = Stopped(
+            reason=f"told to leave after step {self.step} ({told[0]}){problem}",
+            resumable=not problem,
+        )
+        self.say(self.stopped.reason)
 
     def finish(self, weights_hash: str | None, *, reason: str | None = None) -> None:
         """The script has ended: write the summary and leave together; collective, once.
@@ -162,17 +198,21 @@ class Run:
             return
         self._finished = True
         row = np.frombuffer(bytes.fromhex(weights_hash or "00" * 8), np.uint8)
+        self.saver.close(whole=reason is None and self.stopped is None)
         gathered = self.communicator.allgather(row)
         self.communicator.barrier()  # everybody's events are written
         if self.leads and self.config.report is not None:
             self._tell_unfired()
             status = "finished" if reason is None else "failed"
+            if self.stopped is not None and reason is None:
+                status, reason = "stopped", self.stopped.reason
             self.events.write(status, reason=reason)
             summary = summarize(
                 self.totals,
                 self.events.all(),
                 status=status,
                 reason=reason,
+                resumable=self.stopped is not None and self.stopped.resumable,
                 world_size_end=self.communicator.world.size,
                 weights_hash={
                     str(rank): bytes(digest).hex()
@@ -208,7 +248,7 @@ class Run:
         if self._awaiting_step:
             self._awaiting_step = False
             self.events.write("first-step", step=self.step, generation=self._generation)
-            if model is not None:
+            if model is not None and self._generation:
                 digest = state_hash(model)
                 self.events.write("state", step=self.step, generation=self._generation, hash=digest)
         if report.replay is not None:
@@ -221,11 +261,18 @@ class Run:
         self.faults.step += 1
         self.watchdog.progress()
         self.watchdog.together()
+        self._beat()
         if totals.steps == MEASURED_STEPS and self.config.hang_timeout is None:
             self._step_limit_s = step_limit(totals.step_s)
             self.events.write(
                 "time-outs", step_s=self._step_limit_s, work_s=WORK_S, stopped_s=STOPPED_S
             )
+
+    def _beat(self) -> None:
+        """A sign of life for who watches over all ranks; the leader gives it."""
+        if self.leads:
+            with contextlib.suppress(OSError):  # training goes on without
+                self._pulse.beat(self.step)
 
     def stepping(self) -> AbstractContextManager[None]:
         """Around the making of a step: how long it may take without progress."""

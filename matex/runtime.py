@@ -79,7 +79,9 @@ class Runtime:
             model.history = keras.callbacks.History()
             return model.history
         self._add_apoptosis(model, given)
-        last = EverySide(after_batch=fit.after_batch, after_epoch=fit.after_epoch)
+        last = EverySide(
+            after_begin=fit.after_begin, after_batch=fit.after_batch, after_epoch=fit.after_epoch
+        )
         self._model = model
         self._remember(model)
         try:
@@ -169,6 +171,7 @@ class Runtime:
                         number = len(self._trained)
                         singles[form] = SingleSteps(self.run, model, batch, number=number)
                     self._remember(model)
+                    self._tell_unsaved("train_on_batch")
                     single = singles[form]
                     if single is not None:
                         return single(batch)
@@ -232,6 +235,11 @@ class Runtime:
             "a loop of one's own runs whole on every rank, exact but no faster; "
             "fit and train_on_batch share the work"
         )
+        self._tell_unsaved("a loop of one's own")
+
+    def _tell_unsaved(self, what: str) -> None:
+        if self.run.saver.is_on:
+            self.run.say_once(f"no checkpoint is made of {what}: only the script could continue it")
 
     def _remember(self, model: Any) -> None:
         """Its weights are part of what the ranks compare at the end."""

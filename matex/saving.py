@@ -1,31 +1,241 @@
-"""Writing a checkpoint of the run's own."""
+"""When and where a run saves itself: a tier in the memory of each node, and one of files.
+
+All ranks hold the same state, so any of them can save it. A copy is taken between two
+steps; a thread writes it while training goes on. What is due by the clock is the leader's
+word, which travels with the gradients; what is due by a count all ranks know.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
 
 import checkpoints
-from matex import state
-from matex.run import Run
+import ft
+from matex.config import Config
+from matex.events import EventLog
+from matex.leaving import Notice
+from matex.resuming import newest_of_all
+from matex.writers import writes_for_host, writes_for_run
 
-__all__ = ["write_checkpoint"]
+__all__ = ["FILES", "MEMORY", "Saver"]
+
+#: The bits by which tiers are named in a step's header.
+MEMORY, FILES = 1, 2
+
+Take = Callable[[], checkpoints.Snapshot]
+
+_YEAR_S = 365 * 86_400.0
+_WEEK_S = 7 * 86_400.0
+_SHORTEST_S = 10.0
+# Until it is measured: the bytes of a state over this are what one checkpoint costs.
+_BYTES_PER_S = 2e8
+_DRAIN_S = 60.0
+_KEPT_IN_MEMORY = 2
 
 
-def write_checkpoint(run: Run, model: Any, cursor: dict[str, int]) -> None:
-    """Save *model* between two steps; local, on the leader. A failure is told, and no more.
+@dataclass
+class _Tier:
+    name: str
+    store: checkpoints.Store
+    writer: checkpoints.BackgroundWriter
+    number: int = 0
+    last_s: float = 0.0
+    failing: bool = False
+
+
+class Saver:
+    """The tiers of one run on this rank.
 
     Args:
-        cursor: where training stands; see :func:`matex.state.snapshot`.
+        config, communicator, events: of the run.
+        notice: learns how long saving takes.
+        warn: tells the user one line.
     """
-    if run.store is None:
-        return
-    started = time.perf_counter()
-    try:
-        path = run.store.save(state.snapshot(model, cursor))
-    except checkpoints.CheckpointError as error:
-        run.warn(f"no checkpoint at step {run.step}, training goes on: {error}")
-        run.events.write("checkpoint-failed", step=run.step, reason=str(error))
-        return
-    seconds = time.perf_counter() - started
-    run.events.write("checkpoint", step=run.step, path=str(path), seconds=seconds)
+
+    def __init__(
+        self,
+        config: Config,
+        communicator: ft.Communicator,
+        events: EventLog,
+        notice: Notice,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._communicator = communicator
+        self._events = events
+        self._notice = notice
+        self._warn = warn
+        self._bytes = 0
+        self._cost_s = 0.0
+        self.memory: _Tier | None = None
+        self.files: _Tier | None = None
+        if config.memory is not None:
+            store = checkpoints.Store(config.memory, keep_last=_KEPT_IN_MEMORY)
+            self.memory = self._tier("memory", store)
+        if config.checkpoint is not None:
+            store = checkpoints.Store(
+                config.checkpoint,
+                keep_last=config.keep,
+                keep_every=config.keep_every,
+                keep_best=config.keep_best,
+            )
+            self.files = self._tier("files", store)
+
+    def _tier(self, name: str, store: checkpoints.Store) -> _Tier:
+        def saved(result: checkpoints.Saved) -> None:
+            self._on_saved(tier, result)
+
+        tier = _Tier(name, store, checkpoints.BackgroundWriter(store, on_saved=saved))
+        return tier
+
+    def start(self) -> checkpoints.Snapshot | None:
+        """Make the directories, and find what to continue from; collective.
+
+        Raises:
+            InputError: on every rank, where the directory of files cannot be used.
+        """
+        for tier in (self.memory, self.files):
+            if tier is not None:
+                tier.last_s = time.monotonic()
+        if self.memory is not None:
+            try:
+                checkpoints.private_directory(self.memory.store.directory)
+                self.memory.store.prepare()
+            except checkpoints.StorageError as error:
+                self._warn(f"no checkpoints in memory on this host: {error}")
+                self.memory = None
+        return newest_of_all(
+            self._communicator,
+            files=None if self.files is None else self.files.store,
+            memory=None if self.memory is None else self.memory.store,
+        )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is anywhere to save to."""
+        return self.files is not None or self.memory is not None
+
+    # Between steps.
+
+    def due(self) -> int:
+        """The tiers that the clock says should be saved after the next step; local."""
+        now = time.monotonic()
+        memory, files = self.memory, self.files
+        bits = 0
+        if memory is not None and now - memory.last_s >= self._config.memory_every:
+            bits |= MEMORY
+        if files is not None and now - files.last_s >= self.interval_s:
+            bits |= FILES
+        return bits
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two checkpoints in files: as given, or Daly's."""
+        if self._config.checkpoint_interval:
+            return self._config.checkpoint_interval
+        cost_s = self._cost_s or max(0.05, self._bytes / _BYTES_PER_S)
+        return max(_SHORTEST_S, checkpoints.daly_s(cost_s, self._mean_time_s()))
+
+    def _mean_time_s(self) -> float:
+        """To the loss of all ranks: of a host, since the launcher then ends the job, of what
+        takes all at once, and, without ULFM, of any rank."""
+        world = self._communicator.world
+        hosts = len({member.host for member in world.members})
+        return checkpoints.mean_time_to_total_loss_s(
+            world.size,
+            needed=1 if self._communicator.ulfm else world.size,
+            failure_rate=1 / _YEAR_S,
+            common_rate=1 / _WEEK_S + hosts / _YEAR_S,
+        )
+
+    def save(self, bits: int, take: Take, *, patient: bool = False) -> None:
+        """Save the state between two steps into the tiers of *bits*, the same on all ranks; local.
+
+        Args:
+            take: makes the snapshot, of copies; called where this rank is to write.
+            patient: return when the file is written; the other ranks wait in the next step.
+        """
+        world = self._communicator.world
+        chosen = []
+        for bit, tier, writes in (
+            (MEMORY, self.memory, writes_for_host),
+            (FILES, self.files, writes_for_run),
+        ):
+            if tier is None or not bits & bit:
+                continue
+            if writes(tier.number, world.members, world.rank):
+                chosen.append(tier)
+            tier.number += 1
+            tier.last_s = time.monotonic()
+        if chosen:
+            began = time.monotonic()
+            snapshot = self._taken(take)
+            self._cost_s = max(self._cost_s, time.monotonic() - began)
+            for tier in chosen:
+                if patient and tier is self.files:
+                    tier.writer.save_now(snapshot)
+                else:
+                    tier.writer.save(snapshot)
+
+    def save_for_all(self, take: Take, point: Callable[[], None]) -> bool:
+        """Save into a file, and return when it is there; collective. Whether it is.
+
+        The leader writes. One that dies over it is followed by the next.
+
+        Args:
+            point: called before each attempt, for fault injection.
+        """
+        if self.files is None:
+            return False
+        self.files.last_s = time.monotonic()
+        done = np.zeros(1, np.int64)
+        while not done[0]:
+            point()
+            if self._communicator.world.is_leader:
+                saved = self.files.writer.save_now(self._taken(take))
+                done[0] = 1 if saved.error is None else 2
+            self._communicator.broadcast(done)
+        return bool(done[0] == 1)
+
+    def _taken(self, take: Take) -> checkpoints.Snapshot:
+        snapshot = take()
+        self._bytes = snapshot.nbytes
+        return snapshot
+
+    def close(self, *, whole: bool) -> None:
+        """Finish what is being written; local.
+
+        Args:
+            whole: the run came to its end, so nobody will want what is in memory.
+        """
+        for tier in (self.memory, self.files):
+            if tier is not None and not tier.writer.close(_DRAIN_S):
+                self._warn(f"gave up waiting for the last checkpoint in {tier.store.directory}")
+        if whole and self.memory is not None:
+            checkpoints.discard(self.memory.store.directory)
+
+    def _on_saved(self, tier: _Tier, saved: checkpoints.Saved) -> None:
+        """In the thread that writes."""
+        if saved.error is None:
+            tier.failing = False
+            if tier is self.files:
+                self._notice.save_s = max(self._notice.save_s, saved.seconds)
+                self._cost_s = max(self._cost_s, saved.busy_s)
+            self._events.write(
+                "checkpoint", tier=tier.name, step=saved.step, path=str(saved.path),
+                seconds=saved.seconds, busy_s=saved.busy_s,
+            )  # fmt: skip
+            return
+        self._events.write(
+            "checkpoint-failed", tier=tier.name, step=saved.step, reason=str(saved.error)
+        )
+        if not tier.failing:
+            tier.failing = True
+            self._warn(
+                f"no checkpoint of step {saved.step}, training goes on and will try again: "
+                f"{saved.error}"
+            )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,19 +15,36 @@ from matex.partition import Span, assigned
 from matex.source import GlobalBatch
 from matex.step import Control, Step
 
-__all__ = ["Share"]
+__all__ = ["Share", "Wishes"]
+
+
+class Wishes(NamedTuple):
+    """What a rank asks for with a step; what is done is what the sum of all says."""
+
+    leave: bool = False
+    """To save and to leave after it."""
+    save: int = 0
+    """Which tiers to save after it, bits; only the leader's word counts."""
 
 
 class Share:
     """This rank's part of the running step's batch. Local.
 
-    ``batch`` is that of the running step; ``stop_wanted`` travels in the header.
+    ``batch`` is that of the running step; ``stop_wanted`` travels in the header, and so
+    does what *wishes* says.
     """
 
-    def __init__(self, communicator: ft.Communicator, model: Any, step: Step) -> None:
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        model: Any,
+        step: Step,
+        wishes: Callable[[], Wishes] = Wishes,
+    ) -> None:
         self._communicator = communicator
         self._model = model
         self._step = step
+        self._wishes = wishes
         self.batch: GlobalBatch | None = None
         self.stop_wanted = False
 
@@ -64,11 +82,21 @@ class Share:
         header = Header(
             samples=float(count),
             fingerprint=float(batch.fingerprint(spans)),
-            stop=float(self.stop_wanted),
             learning_rate=float(self._communicator.world.is_leader),
+            **self._asked(),
         )
         control = Control(weight=count / (hi - lo), salt=float(spans[0][0] - lo), header=header)
         return batch.rows(spans), control.array()
+
+    def _asked(self) -> dict[str, float]:
+        """The fields of the header by which ranks agree on what comes after the step."""
+        wishes = self._wishes()
+        leads = self._communicator.world.is_leader
+        return {
+            "stop": float(self.stop_wanted),
+            "leave": float(wishes.leave),
+            "save": float(wishes.save) if leads else 0.0,
+        }
 
     def contribution(self, spans: list[Span]) -> list[np.ndarray]:
         """The parts that *spans* add to the step, computed outside the fused graph."""
@@ -85,8 +113,8 @@ class Share:
         rate = keras_hooks.learning_rate_variable(self._model.optimizer)
         leads = self._communicator.world.is_leader
         tail[-len(Header._fields) :] = header._replace(
-            stop=float(self.stop_wanted),
             nonfinite=0.0,
             learning_rate=float(rate.numpy()) if leads and rate is not None else 0.0,
             one=1.0,
+            **self._asked(),
         )

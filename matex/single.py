@@ -89,6 +89,7 @@ class SingleSteps:
             cursor=0,
             on_epoch_start=lambda: None,
             after_step=self._after_step,
+            wishes=run.wishes,
             traced=(step, None),
             nonfinite=run.nonfinite,
             stepping=run.stepping,
@@ -104,6 +105,8 @@ class SingleSteps:
         totals.samples_expected += training.samples_taken
         self._run.step_done(training.report, model=self._model)
         self._replicas.after_step(training.report, last=False)
+        if training.agreed.leave:
+            self._run.leave(None)
 
 
 def tensors_of(batch: Any) -> Any:

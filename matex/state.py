@@ -10,11 +10,15 @@ import numpy as np
 
 import checkpoints
 import ft
+from matex import keras_hooks
 from matex.apoptosis import rebuild
 from matex.errors import InputError
 
 __all__ = [
+    "ARCHIVE",
+    "architecture_of",
     "broadcast",
+    "matched",
     "reshape",
     "restore",
     "restore_metrics",
@@ -23,6 +27,10 @@ __all__ = [
     "weights_hash",
     "weights_of",
 ]
+
+
+#: The name in ``extra`` by which weights rounded for an archive are known.
+ARCHIVE = "archive"
 
 
 def weights_of(model: Any) -> list[Any]:
@@ -67,20 +75,25 @@ def state_hash(model: Any) -> str:
     return weights_hash((*weights_of(model), *model.optimizer.variables))
 
 
-def snapshot(model: Any, cursor: dict[str, int]) -> checkpoints.Snapshot:
+def snapshot(
+    model: Any, cursor: dict[str, int], *, architecture: str, extra: dict[str, np.ndarray]
+) -> checkpoints.Snapshot:
     """What a checkpoint holds; local. Arrays are copies, so training may go on.
 
     Args:
         cursor: seed, fit, epoch, samples (of the epoch), step.
+        architecture: see `architecture_of`.
+        extra: what else decides, beside the states of metrics.
     """
     return checkpoints.Snapshot(
         weights=_named(weights_of(model)),
         optimizer=_named(model.optimizer.variables),
         cursor=cursor,
-        architecture=model.to_json() if _is_serializable(model) else "",
+        architecture=architecture,
         extra={
             **{f"metrics/{name}": value for name, value in _named(model.metrics_variables).items()},
             **rebuild.history_of(model, weights_of(model)),
+            **extra,
         },
     )
 
@@ -88,6 +101,16 @@ def snapshot(model: Any, cursor: dict[str, int]) -> checkpoints.Snapshot:
 def reshape(model: Any, saved: checkpoints.Snapshot) -> bool:
     """Cut *model* to the widths it had when it was *saved*; local. Whether anything was cut."""
     return rebuild.replay(model, weights_of(model), saved.extra)
+
+
+def architecture_of(model: Any) -> str:
+    """The model as JSON text, empty where only its code says what it is; local."""
+    if not keras_hooks.is_graph(model):
+        return ""
+    try:
+        return str(model.to_json())
+    except (NotImplementedError, TypeError):  # a layer that does not describe itself
+        return ""
 
 
 def restore(model: Any, saved: checkpoints.Snapshot) -> None:
@@ -99,8 +122,13 @@ def restore(model: Any, saved: checkpoints.Snapshot) -> None:
     Raises:
         InputError: the checkpoint is of another model; nothing was changed.
     """
-    pairs = _matched("weights", weights_of(model), saved.weights)
-    pairs += _matched("optimizer", model.optimizer.variables, saved.optimizer)
+    if ARCHIVE in saved.extra:
+        raise InputError(
+            "a checkpoint to continue from is wanted. Received: an archive, whose weights were "
+            "rounded and which has no state of the optimizer; use matex.load on it"
+        )
+    pairs = matched("weights", weights_of(model), saved.weights)
+    pairs += matched("optimizer", model.optimizer.variables, saved.optimizer)
     for variable, value in pairs:
         variable.assign(value)
 
@@ -108,7 +136,7 @@ def restore(model: Any, saved: checkpoints.Snapshot) -> None:
 def restore_metrics(model: Any, saved: checkpoints.Snapshot) -> None:
     """Put the metrics of the interrupted epoch back; local."""
     values = {n: v for n, v in saved.extra.items() if n.startswith("metrics/")}
-    for variable, value in _matched("metrics", model.metrics_variables, values):
+    for variable, value in matched("metrics", model.metrics_variables, values):
         variable.assign(value)
 
 
@@ -120,11 +148,16 @@ def _named(variables: Iterable[Any]) -> dict[str, np.ndarray]:
         while name in result:
             again += 1
             name = f"{variable.path}~{again}"
-        result[name] = np.array(variable.numpy(), copy=True)
+        result[name] = np.asarray(variable.value.numpy())  # which is a copy
     return result
 
 
-def _matched(part: str, variables: Iterable[Any], values: Any) -> list[tuple[Any, np.ndarray]]:
+def matched(part: str, variables: Iterable[Any], values: Any) -> list[tuple[Any, np.ndarray]]:
+    """Each of *variables* with its array of *values*, by their order; local.
+
+    Raises:
+        InputError: their number or a shape differs; which one is named.
+    """
     variables = list(variables)
     if len(variables) != len(values):
         raise InputError(
@@ -140,9 +173,3 @@ def _matched(part: str, variables: Iterable[Any], values: Any) -> list[tuple[Any
                 "give an empty checkpoint directory to start anew"
             )
     return [(variable, value) for variable, (_, value) in pairs]
-
-
-def _is_serializable(model: Any) -> bool:
-    import keras
-
-    return isinstance(model, keras.Sequential) or bool(getattr(model, "_is_graph_network", False))

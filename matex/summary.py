@@ -12,15 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from matex.events import Event, write_json
-from matex.fault_records import FIELDS, fault_records
+from matex.fault_records import FIELDS, fault_records, restarts_in
 
-__all__ = ["FAULTS", "SUMMARY", "Totals", "failed", "faults_csv", "summarize"]
+__all__ = ["FAULTS", "SUMMARY", "Stopped", "Totals", "failed", "faults_csv", "summarize"]
 
 SUMMARY = "summary.json"
 FAULTS = "faults.csv"
 
 # Medians are over so many steps, the last ones: a run may have millions.
 _RECENT = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """Why a run ended before its end, and whether a checkpoint of that very step is there."""
+
+    reason: str
+    resumable: bool
 
 
 @dataclass
@@ -45,22 +53,27 @@ def summarize(
     *,
     status: str,
     reason: str | None,
+    resumable: bool = False,
     world_size_end: int,
     weights_hash: dict[str, str],
     wall_s: float,
 ) -> dict[str, Any]:
     """The content of ``summary.json``. Pure.
 
+    Steps and samples are those of the last start; ``faults`` and ``restarts`` of all.
+
     Every step's sum of sample counts and fingerprints was checked before its
     update, so no sample counted in ``samples_used`` was used twice; what was
     expected and is not used was lost.
     """
+    events = list(events)
     return {
         "status": status,
         "reason": reason,
+        "resumable": resumable,
         "world_size_start": totals.world_size_start,
         "world_size_end": world_size_end,
-        "restarts": 0,
+        "restarts": len(restarts_in(events)),
         "epochs": totals.epochs,
         "steps": totals.steps,
         "samples_expected": totals.samples_expected,
@@ -74,6 +87,7 @@ def summarize(
         "wall_s": wall_s,
         "step_s": _median(totals.step_s),
         "exchange_s": _median(totals.exchange_s),
+        "checkpoints": _checkpoints(events),
         "faults": fault_records(events),
     }
 
@@ -85,6 +99,19 @@ def faults_csv(faults: Sequence[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(faults)
     return text.getvalue()
+
+
+def _checkpoints(events: list[Event]) -> dict[str, Any]:
+    """How many were written in each tier, the newest step, how many attempts failed and why."""
+    written = [event for event in events if event["event"] == "checkpoint"]
+    failures = [event for event in events if event["event"] == "checkpoint-failed"]
+    return {
+        "files": sum(event["tier"] == "files" for event in written),
+        "memory": sum(event["tier"] == "memory" for event in written),
+        "newest_step": max((event["step"] for event in written), default=None),
+        "failed": len(failures),
+        "last_failure": failures[-1]["reason"] if failures else None,
+    }
 
 
 def failed(report: Path, events: Iterable[Event], *, ranks: int, reason: str) -> None:

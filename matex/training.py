@@ -16,7 +16,7 @@ from matex.errors import NotShareable, TrainingError
 from matex.exchange import HostExchange, Layout
 from matex.mending import Mender
 from matex.nonfinite import Nonfinite
-from matex.share import Share
+from matex.share import Share, Wishes
 from matex.source import GlobalBatch, Source
 from matex.step import Step
 from matex.step_report import Replay, StepReport
@@ -38,6 +38,7 @@ class Training:
         first_epoch, cursor: where training starts, ``cursor`` in samples of that epoch.
         after_step: called with this object after each step, between steps; ``report`` is then
             that step's.
+        wishes: what this rank asks for with the step that comes next.
         traced: :attr:`traced` of an earlier fit of the same compiled model, to use again.
         nonfinite: what becomes of a step with numbers that are not finite; stops by default.
         stepping: makes a context around every step, for a watchdog.
@@ -56,6 +57,7 @@ class Training:
         cursor: int,
         on_epoch_start: Callable[[], None],
         after_step: Callable[[Training], None],
+        wishes: Callable[[], Wishes] = Wishes,
         traced: Traced | None = None,
         nonfinite: Nonfinite | None = None,
         stepping: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
@@ -70,13 +72,16 @@ class Training:
         self._stepping = stepping
         self._next_epoch = first_epoch
         self._step, self._exchange = traced or (self.new_step(model, source), None)
-        self._share = Share(communicator, model, self._step)
+        self._wishes = wishes
+        self._share = Share(communicator, model, self._step, wishes)
         self._nonfinite = nonfinite or Nonfinite("stop", communicator)
         self._mender = self._new_mender()
         self._ready = self._tried = self._exchange is not None
         self.epoch = first_epoch
         self.cursor = self._start = cursor
+        self._resumed = False
         self.stop_agreed = False
+        self.agreed = Wishes()
         self.report = StepReport(samples=0, step_s=0.0, exchange_s=0.0)
 
     @staticmethod
@@ -109,7 +114,7 @@ class Training:
         """
         stop_wanted = self.stop_wanted
         self._step, self._exchange = self.new_step(self._model, self._source), None
-        self._share = Share(self._communicator, self._model, self._step)
+        self._share = Share(self._communicator, self._model, self._step, self._wishes)
         self._share.stop_wanted = stop_wanted
         self._mender = self._new_mender()
         self._ready = False
@@ -169,8 +174,13 @@ class Training:
         self.epoch, self.cursor = self._next_epoch, self._start
         self._next_epoch += 1
         self._start = 0
+        self._resumed = self.cursor > 0
         self._on_epoch_start()
         at_once = self._model.steps_per_execution
+        if self.cursor and self.cursor == self._source.samples:
+            last = (self.num_batches or 1) - 1  # only the epoch's end is still to come
+            yield last, last, self
+            return
         for first, last in self._source.epoch(self.epoch, self.cursor, at_once):
             yield first, last, self
 
@@ -180,6 +190,8 @@ class Training:
 
     def run(self) -> dict[str, Any]:
         """The next ``steps_per_execution`` steps; collective. The last one's logs.
+
+        Where a checkpoint was made after the last step of an epoch, that step's.
 
         Raises:
             StopIteration: the data came to their end before the first of them.
@@ -192,6 +204,9 @@ class Training:
             if batch is None:
                 break
             logs = self._run_step(batch)
+        resumed, self._resumed = self._resumed, False
+        if logs is None and resumed:
+            return dict(self._model.get_metrics_result())
         if logs is None:
             raise StopIteration
         return logs
@@ -209,6 +224,7 @@ class Training:
         assert exchange is not None
         header = exchange.header
         self.stop_agreed = header.stop > 0
+        self.agreed = Wishes(leave=header.leave > 0, save=int(header.save))
         self.cursor = batch.span[1]
         self.report = StepReport(
             samples=round(header.samples),

@@ -35,6 +35,10 @@ class Header(NamedTuple):
     """Which samples: must come to the step's (see :meth:`matex.partition.Order.fingerprint`)."""
     stop: float = 0.0
     """How many ranks want training to stop."""
+    leave: float = 0.0
+    """How many ranks were told to save and to leave."""
+    save: float = 0.0
+    """Which tiers the leader wants saved after the step, bits; everybody else adds 0."""
     nonfinite: float = 0.0
     """How many ranks computed something that is not finite."""
     learning_rate: float = 0.0

@@ -1,6 +1,7 @@
 """Attaching to Keras: the only package that touches its private names."""
 
 from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
+from matex.keras_hooks.callbacks import memory_of, remember
 from matex.keras_hooks.data import as_data, dataset_of, is_stream
 from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
 from matex.keras_hooks.graphs import (
@@ -16,12 +17,14 @@ from matex.keras_hooks.models import (
     changing_variables,
     first_epoch,
     follow_backup,
+    is_graph,
     is_precise,
     mean_losses_only,
     refuse,
     refuse_to_cut,
     seed_variables,
     start_at,
+    without_memory,
 )
 from matex.keras_hooks.optimizers import (
     is_recording,
@@ -60,17 +63,20 @@ __all__ = [
     "follow_backup",
     "forget_feeds",
     "functional_of",
+    "is_graph",
     "is_operation",
     "is_precise",
     "is_recording",
     "is_stream",
     "learning_rate_variable",
     "mean_losses_only",
+    "memory_of",
     "optimizer_keys",
     "recording",
     "refuse",
     "refuse_to_cut",
     "rekey",
+    "remember",
     "renew_validation",
     "resize",
     "scales_loss",
@@ -87,4 +93,5 @@ __all__ = [
     "updating",
     "verify",
     "watch_feeds",
+    "without_memory",
 ]

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+from keras.src.backend.common import global_state
 from keras.src.backend.common.masking import get_keras_mask
+from keras.src.models.functional import Functional
 
 from matex.errors import NotShareable, Unsupported
 
@@ -16,12 +18,14 @@ __all__ = [
     "changing_variables",
     "first_epoch",
     "follow_backup",
+    "is_graph",
     "is_precise",
     "mean_losses_only",
     "refuse",
     "refuse_to_cut",
     "seed_variables",
     "start_at",
+    "without_memory",
 ]
 
 
@@ -51,6 +55,11 @@ def changing_variables(model: Any) -> list[Any]:
     """Variables made to change outside the optimizer: not weights, not frozen weights."""
     weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
     return [v for v in model.non_trainable_variables if id(v) not in weights]
+
+
+def is_graph(model: Any) -> bool:
+    """Whether *model* is made of layers that it can list: Sequential or functional."""
+    return isinstance(model, keras.Sequential | Functional)
 
 
 def is_precise(model: Any) -> bool:
@@ -132,3 +141,14 @@ def follow_backup(callback: Any, epoch: int) -> None:
 def start_at(model: Any, epoch: int | None) -> None:
     """Make the next fit begin with *epoch* (None: with its ``initial_epoch``)."""
     model._initial_epoch = epoch
+
+
+@contextlib.contextmanager
+def without_memory() -> Iterator[None]:
+    """Models made inside have variables with shapes and no values, and are for looking at only."""
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        # Keras 3.15 would give them their values the next time that it does so for any.
+        global_state.set_global_attribute("uninitialized_variables", [])

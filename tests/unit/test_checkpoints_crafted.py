@@ -247,7 +247,7 @@ def test_what_hdf5_could_follow_or_run_is_refused_sealed_or_not(path, add):
         read_snapshot(path)
 
 
-@settings(max_examples=400)
+@settings(max_examples=2000)
 @given(data=st.data())
 def test_any_mutation_under_a_right_seal_is_refused_or_harmless(tmp_path_factory, data):
     content = whole_file()

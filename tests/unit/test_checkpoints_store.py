@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import checkpoints
 from checkpoints import (
     DamagedSnapshot,
     IncompatibleSnapshot,
@@ -26,6 +29,8 @@ from checkpoints import (
 from checkpoints import files as store_files
 from checkpoints.retention import FOREIGN_STALE_S, is_stale
 from checkpoints.seal import SIZE, make_seal, parse_seal
+
+ROOT = Path(checkpoints.__file__).parents[1]
 
 
 def snapshot(step: int) -> Snapshot:
@@ -296,3 +301,75 @@ def test_old_file_that_cannot_be_removed_does_not_fail_the_save(tmp_path, caplog
     assert store.load(path).step == 2
     (record,) = caplog.records
     assert record.getMessage().startswith("kept old snapshots")
+
+
+def scored(step: int, score: float | None) -> Snapshot:
+    extra = {} if score is None else {"score": np.array(score)}
+    return Snapshot(weights={"x": np.ones(2)}, cursor={"step": step}, extra=extra)
+
+
+def test_some_are_kept_for_good_and_the_best_too(tmp_path):
+    scores = {10: 0.9, 20: 0.1, 30: None, 40: 0.5, 50: 0.2, 60: math.nan, 70: 0.7, 80: 0.8}
+    for step, score in scores.items():
+        # A new object each time, as after a restart: scores are read from the files.
+        Store(tmp_path, keep_last=1, keep_every=30, keep_best=2).save(scored(step, score))
+    kept = [int(path.stem.split("-")[1]) for path in Store(tmp_path).list()]
+    assert kept == [20, 30, 50, 60, 80]
+
+
+def test_a_damaged_file_has_no_score_and_stops_nothing(tmp_path):
+    store = Store(tmp_path, keep_last=1, keep_best=1)
+    path = store.save(scored(1, 0.1))
+    path.write_bytes(path.read_bytes()[:-1])
+    again = Store(tmp_path, keep_last=1, keep_best=1)
+    again.save(scored(2, 0.5))
+    again.save(scored(3, 0.7))
+    assert [int(path.stem.split("-")[1]) for path in again.list()] == [2, 3]
+
+
+@given(
+    st.sets(st.integers(0, 200)),
+    st.integers(1, 4),
+    st.integers(0, 50),
+    st.dictionaries(st.integers(0, 200), st.floats(), max_size=9),
+    st.integers(0, 3),
+)
+def test_what_retention_keeps_it_keeps_again(steps, keep_last, keep_every, scores, keep_best):
+    rules = {"keep_every": keep_every, "keep_best": keep_best, "scores": scores}
+    once = retained(steps, keep_last, **rules)
+    assert retained(steps, keep_last) <= once <= steps
+    assert retained(once, keep_last, **rules) == once
+    if keep_every:
+        wanted = {step // keep_every for step in steps if step >= keep_every}
+        assert {step // keep_every for step in once} >= wanted
+
+
+@pytest.mark.parametrize("rule", ["keep_every", "keep_best"])
+def test_other_rules_of_retention_must_not_be_negative(tmp_path, rule):
+    with pytest.raises(ValueError, match=f"{rule}=-1"):
+        Store(tmp_path, **{rule: -1})
+
+
+STRANGER = """
+import os, sys
+from checkpoints import StorageError, Store
+os.setuid(12345)
+try:
+    Store(sys.argv[1]).prepare()
+except StorageError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_directory_of_another_user_is_refused_by_name(tmp_path):
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder == Path(tempfile.gettempdir()):
+            break
+        folder.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", STRANGER, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    (line,) = done.stdout.splitlines()
+    assert f"path={str(tmp_path)!r}, which belongs to user 0. Choose another" in line

@@ -86,6 +86,14 @@ BAD = {
         ["run", "-n", "2", "--hang-timeout", "0", "train.py"],
         "hang_timeout must be above 0",
     ),
+    "restarts in words": (
+        ["run", "-n", "2", "--max-restarts", "some", "train.py"],
+        "a whole number from 0 was wanted. Received: some",
+    ),
+    "a wall time of no form": (
+        ["run", "-n", "2", "--wall-time", "90", "train.py"],
+        "a time HH:MM:SS above zero was wanted. Received: '90'",
+    ),
     "report under a file": (
         ["run", "-n", "2", "--report", "train.py/out", "train.py"],
         "the report directory must be writable",
@@ -123,7 +131,15 @@ def test_help_of_run_names_every_option_and_fault(capsys: pytest.CaptureFixture[
         main(["run", "--help"])
     assert stop.value.code == 0
     text = capsys.readouterr().out
-    for word in ("--ranks", "--hosts", "--report", "--checkpoint", "--inject", *ft.KINDS):
+    for word in (
+        "--ranks",
+        "--hosts",
+        "--report",
+        "--checkpoint",
+        "--inject",
+        "--max-restarts",
+        *ft.KINDS,
+    ):
         assert word in text
     assert all(phase in "".join(text.split()) for phase in ft.PHASES)  # broken at hyphens
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ft
-from matex.config import Config
+from matex.config import Config, duration_s, duration_text
 from matex.errors import InputError
 
 PLAN = Path(__file__).with_name("plan.csv")
@@ -18,7 +18,13 @@ GIVEN = {
     "report": (Path("out"), "out"),
     "checkpoint": (Path("saved"), "saved"),
     "checkpoint_every": (25, "25"),
+    "checkpoint_interval": (90.0, "90"),
     "keep": (7, "7"),
+    "keep_every": (500, "500"),
+    "keep_best": (2, "2"),
+    "monitor": ("max:val_accuracy", "max:val_accuracy"),
+    "memory": (Path("/dev/shm/mine"), "/dev/shm/mine"),
+    "memory_every": (2.5, "2.5"),
     "seed": (11, "11"),
     "inject": (("kill:rank=0,step=1", "nan:rank=1,step=2"), "kill:rank=0,step=1 nan:rank=1,step=2"),
     "inject_file": (PLAN, str(PLAN)),
@@ -29,6 +35,7 @@ GIVEN = {
     "threads": (3, "3"),
     "exchange": ("host", "host"),
     "apoptosis": ("natural", "natural"),
+    "wall_time": (5400.0, "01:30:00"),
     "cache": (Path("kept"), "kept"),
 }
 
@@ -76,6 +83,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"threads": -1}, "threads must be at least 0. Received: threads=-1"),
     ({"hang_timeout": 0.0}, "hang_timeout must be above 0 seconds. Received: 0.0"),
     ({"hang_timeout": float("nan")}, "Received: nan"),
+    ({"memory_every": 0.0}, "memory_every must be above 0 seconds. Received: 0.0"),
+    ({"checkpoint_interval": float("nan")}, "checkpoint_interval must be at least 0"),
     ({"exchange": "smoke"}, "exchange must be one of auto, native, host. Received: 'smoke'"),
     ({"nonfinite": "pray"}, "nonfinite must be one of stop, skip, recompute. Received: 'pray'"),
     ({"check_every": -1}, "check_every must be at least 0. Received: check_every=-1"),
@@ -111,3 +120,25 @@ def test_a_variable_that_is_no_number_is_named(name: str, monkeypatch: pytest.Mo
 def test_it_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("00:00:01", 1), ("01:30:00", 5400), ("100:00:00", 360_000), ("2-01:00:00", 176_400)],
+)
+def test_a_duration_is_written_as_batch_systems_do(text: str, seconds: float) -> None:
+    assert duration_s(text) == seconds
+    assert duration_s(duration_text(seconds)) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "90", "1:2", "01:60:00", "00:00:00", "-01:00:00", "1h"])
+def test_another_duration_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"a time HH:MM:SS above zero was wanted"):
+        duration_s(text)
+    monkeypatch.setenv("MATEX_WALL_TIME", text)
+    with pytest.raises(InputError, match=r"MATEX_WALL_TIME must be a time HH:MM:SS"):
+        Config.from_environment()
+
+
+def test_what_is_left_of_a_duration_is_rounded_up() -> None:
+    assert (duration_text(0.2), duration_text(59.5)) == ("00:00:01", "00:01:00")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from matex.events import Event, EventLog, read_events, write_json
-from matex.fault_records import FIELDS, fault_records
+from matex.fault_records import FIELDS, fault_records, restarts_in
 
 
 def fault(time_s: float, rank: int, kind: str = "kill", **more: Any) -> Event:
@@ -58,6 +58,7 @@ def test_a_kill_is_timed_from_the_moment_it_was_set_off() -> None:
     assert record == {
         **dict.fromkeys(FIELDS),
         "kind": "kill", "rank": 2, "step": 7, "at": "compute", "time_s": 10.0,
+        "overcome": "in-place",
         "detect_s": 0.125, "repair_s": 0.625, "to_next_step_s": 2.0,
         "world_size_before": 4, "world_size_after": 3,
     }  # fmt: skip
@@ -278,3 +279,34 @@ def test_json_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     write_json(path, {"a": [1, None]})
     assert json.loads(path.read_text()) == {"a": [1, None]}
     assert path.read_text().endswith("\n")
+
+
+def restart(time_s: float, *, step: int = 7, ranks: int = 4) -> Event:
+    return {
+        "time_s": time_s, "rank": -1, "event": "restart", "step": step, "ranks": ranks,
+        "reason": "all ranks died",
+    }  # fmt: skip
+
+
+def test_a_restart_is_told_apart_from_a_recovery_in_place() -> None:
+    events = [
+        start(0),
+        recovered(0, [3], detect=5.0, repaired=5.5), first_step(6.0, 0),
+        fault(10.0, 2),
+        restart(12.0, ranks=2),
+        start(0), first_step(20.0, 0, generation=0), first_step(21.0, 1, generation=0),
+        recovered(0, [1], detect=30.0, repaired=30.5, before=2), first_step(31.0, 0),
+        restart(40.0, step=9, ranks=1),
+        start(0),
+    ]  # fmt: skip
+    records = fault_records(events)
+    told = [(r["kind"], r["rank"], r["overcome"], r["to_next_step_s"]) for r in records]
+    assert told == [
+        ("death", 3, "in-place", 1.0),
+        ("kill", 2, "restart", 11.0),  # the fault that took all of them, once
+        ("death", 1, "in-place", 1.0),  # of the second start: its generations begin anew
+        ("loss", None, "restart", None),
+    ]
+    assert (records[1]["detect_s"], records[1]["world_size_after"]) == (2.0, 2)
+    assert (records[3]["step"], records[3]["detect_s"]) == (9, 0.0)
+    assert len(restarts_in(events)) == 2

@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from matex.launch import Launch, mpiexec_command
+from matex.config import Config
+from matex.launch import Launch, mpiexec_command, probe_command
 
 CORES = len(os.sched_getaffinity(0))
 
 
 def command(**more: Any) -> list[str]:
     given: dict[str, Any] = {
-        "ranks": CORES, "script": Path("train.py"), "arguments": [], "options": [], **more,
+        "ranks": CORES, "script": Path("train.py"), "arguments": [], **more,
     }  # fmt: skip
     return mpiexec_command(Launch(**given), report=Path("/out"), mpiexec="/x/mpiexec")
 
@@ -59,12 +60,19 @@ def test_several_hosts_have_the_detector() -> None:
 
 def test_ranks_get_their_options_the_report_and_the_script_s_arguments() -> None:
     words = command(
-        options=["--seed", "3", "--inject", "kill:rank=0,step=1"],
+        config=Config(seed=3, inject=("kill:rank=0,step=1",), wall_time=90.5, report=Path("own")),
         script=Path("dir/my train.py"),
         arguments=["--epochs", "2", "-n", "9", "--report", "theirs", "a b", ""],
     )
     assert words[words.index(sys.executable) :] == [
-        *(sys.executable, "-m", "matex", "--seed", "3", "--inject", "kill:rank=0,step=1"),
+        *(sys.executable, "-m", "matex", "--seed", "3"),
+        *("--wall-time", "00:01:31", "--inject", "kill:rank=0,step=1"),
         *("--report", "/out", "dir/my train.py"),
         *("--epochs", "2", "-n", "9", "--report", "theirs", "a b", ""),
     ]
+
+
+def test_a_host_is_probed_in_the_way_that_ranks_start() -> None:
+    words = probe_command("b", ["true"], mpiexec="/x/mpiexec")
+    assert words[0] == "/x/mpiexec"
+    assert words[-5:] == ["--host", "b:1", "-n", "1", "true"]

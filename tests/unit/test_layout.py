@@ -52,8 +52,8 @@ def test_sizes_of_a_small_layout() -> None:
     layout = small("float32")
     assert layout.tail_sizes == [4, 1, 4, len(Header._fields)]
     assert layout.shapes == [(3, 2), (9 + len(Header._fields),)]
-    assert layout.offsets == [0, 16, 32]
-    assert small("float64").offsets == [0, 8, 24]
+    assert layout.offsets == [0, 16, 48]
+    assert small("float64").offsets == [0, 8, 32]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_header_is_the_end_of_the_tail() -> None:
     tail = layout.views(vector)[-1]
     tail[-len(Header._fields) :] = header
     assert header_of(tail) == header
-    assert Header() == (0, 0, 0, 0, 0, 1)
+    assert Header() == (0, 0, 0, 0, 0, 0, 0, 1)
 
 
 def test_headers_of_ranks_add_up() -> None:

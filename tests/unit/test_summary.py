@@ -11,9 +11,10 @@ import pytest
 from matex.summary import SUMMARY, Totals, failed, faults_csv, summarize
 
 FIELDS = {
-    "status", "reason", "world_size_start", "world_size_end", "restarts", "epochs", "steps",
-    "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
-    "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s", "faults",
+    "status", "reason", "resumable", "world_size_start", "world_size_end", "restarts", "epochs",
+    "steps", "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
+    "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s",
+    "checkpoints", "faults",
 }  # fmt: skip
 
 EVENTS = [

@@ -1,0 +1,155 @@
+"""Saving from a thread of its own, so that whoever computes waits for a copy at most."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoints.errors import StorageError
+from checkpoints.snapshot import Snapshot
+from checkpoints.store import Store
+
+__all__ = ["BackgroundWriter", "Saved"]
+
+_LONGEST_RETRY_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """What became of one attempt to save the snapshot of *step*.
+
+    ``seconds`` is how long it took, ``busy_s`` how much of that a processor worked for it.
+    ``path`` is None where it failed, and ``error`` says why.
+    """
+
+    step: int
+    seconds: float
+    busy_s: float
+    path: Path | None = None
+    error: StorageError | None = None
+
+
+class BackgroundWriter:
+    """Saves snapshots one after the other; the newest waits while one is being written.
+
+    A snapshot that cannot be saved is tried again, after 1 s and then ever more seldom, until
+    it can be or a newer one takes its place: a full disk ends nothing, and a mount that comes
+    back is used again.
+
+    Args:
+        store: where to; nobody else saves to this object.
+        on_saved: called from the thread after each attempt.
+        retry_s: how long to wait after a first failure.
+
+    The arrays of a snapshot must not change after it was given.
+    """
+
+    def __init__(
+        self, store: Store, *, on_saved: Callable[[Saved], None], retry_s: float = 1.0
+    ) -> None:
+        self._store = store
+        self._on_saved = on_saved
+        self._retry_s = retry_s
+        self._changed = threading.Condition()
+        self._storing = threading.Lock()
+        self._waiting: Snapshot | None = None
+        self._writing = False
+        self._closing = False
+        self._superseded = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being written, waits for it, or is to be tried again."""
+        with self._changed:
+            return self._writing or self._waiting is not None
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Hand over a snapshot; it takes the place of one that still waits.
+
+        Raises:
+            ValueError: after `close`.
+        """
+        with self._changed:
+            if self._closing:
+                raise ValueError("a writer that is not closed was wanted. Received: a closed one.")
+            self._waiting = snapshot
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="checkpoints-writer", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+
+    def save_now(self, snapshot: Snapshot) -> Saved:
+        """Save from the calling thread, and return when it is done or has failed.
+
+        What waits is left out: this one is newer. Neither is tried again, and ``on_saved``
+        hears of this one as of any other.
+        """
+        with self._changed:
+            self._waiting = None
+            self._superseded = True
+            self._changed.notify_all()
+        return self._attempt(snapshot)
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Try what still waits once more, and end the thread. Whether it ended in time."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            return not self._thread.is_alive()
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while self._waiting is None and not self._closing:
+                    self._changed.wait()
+                snapshot, self._waiting = self._waiting, None
+                self._superseded = False
+                if snapshot is None:
+                    return
+                self._writing = True
+                self._changed.notify_all()
+            self._save(snapshot)
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
+
+    def _save(self, snapshot: Snapshot) -> None:
+        delay_s = self._retry_s
+        last = False
+        while self._attempt(snapshot).error is not None and not last:
+            with self._changed:
+                self._changed.wait_for(self._has_news, delay_s)
+                if self._waiting is not None or self._superseded:
+                    return
+                last = self._closing
+            delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
+
+    def _attempt(self, snapshot: Snapshot) -> Saved:
+        with self._storing:
+            began, busy = time.monotonic(), time.thread_time()
+            path, error = None, None
+            try:
+                path = self._store.save(snapshot)
+            except StorageError as problem:
+                error = problem
+            saved = Saved(
+                step=snapshot.step,
+                seconds=time.monotonic() - began,
+                busy_s=time.thread_time() - busy,
+                path=path,
+                error=error,
+            )
+        self._on_saved(saved)
+        return saved
+
+    def _has_news(self) -> bool:
+        return self._waiting is not None or self._closing or self._superseded

@@ -1,0 +1,81 @@
+"""One start of mpiexec and all that comes of it, which is found again by a token."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["Job"]
+
+_TOKEN = "MATEX_JOB"
+_GRACE_S = 5.0
+
+
+class Job:
+    """Processes that carry one token in their environment, mpiexec first among them.
+
+    mpiexec gets a session of its own: a Ctrl-C at the terminal is the supervisor's to answer.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], *, quiet: bool = False
+    ) -> None:
+        self._token = f"{_TOKEN}={uuid.uuid4().hex}"
+        name, _, value = self._token.partition("=")
+        self._process = subprocess.Popen(
+            command,
+            env={**environment, name: value},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if quiet else None,
+            stderr=subprocess.DEVNULL if quiet else None,
+            start_new_session=True,
+        )
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether mpiexec has ended, waiting for it at most *timeout_s* seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        return self._process.poll() is not None
+
+    @property
+    def status(self) -> int | None:
+        """mpiexec's own, which proves little; None while it runs."""
+        return self._process.poll()
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal to mpiexec, which forwards it to the ranks on all hosts."""
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def end(self) -> None:
+        """End mpiexec, and what is left of the job on this host.
+
+        A launcher that is killed leaves files in /dev/shm, so it is asked first. On other
+        hosts its daemons end, with their ranks, when they lose it.
+        """
+        self.tell(signal.SIGTERM)
+        if not self.wait(_GRACE_S):
+            self._process.kill()
+            self._process.wait()
+        while remains := self._processes():
+            for pid in remains:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)  # until the kernel has taken them away
+
+    def _processes(self) -> list[int]:
+        """Those of this host that are not just waiting to be reaped."""
+        token = self._token.encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            # Zombies have no environment; other people's cannot be read.
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and token in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return found

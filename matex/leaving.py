@@ -1,0 +1,84 @@
+"""Leaving early with a checkpoint: what tells a rank to, and how all ranks do it together.
+
+A signal or the clock only sets a flag. It travels with the gradients of the next step, so
+all ranks know of it after the same step, save, and leave with status 75 (EX_TEMPFAIL of
+sysexits.h), by which a job script knows that it may put itself back into the queue.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import Any
+
+import ft
+
+__all__ = ["CLOCK", "SIGNALS", "STATUS", "Leaving", "Notice", "described", "margin_s"]
+
+STATUS = 75
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+#: In place of a signal's number where the wall time is what tells.
+CLOCK = 1000
+
+
+class Leaving(SystemExit):
+    """Raised on every rank after the same step, once the checkpoint is safe.
+
+    A SystemExit, so that no ``except Exception`` in a script takes it for an error of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(STATUS)
+
+
+def described(code: int) -> str:
+    """What *code* (a signal's number, or `CLOCK`) stands for."""
+    return "the wall time is over" if code == CLOCK else signal.Signals(code).name
+
+
+def margin_s(wall_time_s: float, save_s: float) -> float:
+    """How long before the end of the wall time to leave. Pure.
+
+    A tenth of it, 30 s at most, and twice what the longest checkpoint so far took.
+    """
+    return min(30.0, wall_time_s / 10) + 2 * save_s
+
+
+class Notice:
+    """Whether this rank was told to leave. Local; one to a process.
+
+    Args:
+        wall_time_s: how long from now the run may last; 0 means for ever.
+    """
+
+    def __init__(self, wall_time_s: float = 0.0) -> None:
+        self._wall_time_s = wall_time_s
+        self._started = time.monotonic()
+        self._signal = 0
+        self.save_s = 0.0
+        """How long the longest checkpoint took."""
+
+    @property
+    def code(self) -> int:
+        """0, the number of the signal that came, or `CLOCK`."""
+        if not self._signal and self._wall_time_s:
+            left_s = self._wall_time_s - (time.monotonic() - self._started)
+            if left_s <= margin_s(self._wall_time_s, self.save_s):
+                return CLOCK
+        return self._signal
+
+    def listen(self) -> None:
+        """Take the signals over, where the script has not done so; on the main thread alone."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        for number in SIGNALS:
+            if signal.getsignal(number) in usual:
+                signal.signal(number, self._received)
+
+    def _received(self, number: int, frame: Any) -> None:
+        if self._signal and number == signal.SIGINT:
+            ft.die("interrupted twice")
+        self._signal = self._signal or number

@@ -1,0 +1,105 @@
+"""Whether a run that was lost is started again, when, and with how many ranks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import ft
+
+__all__ = ["Attempt", "GiveUp", "StartAgain", "decide", "faults_left", "hosts_text", "read_hosts"]
+
+#: How often the same step may fail before it is given up.
+SAME_STEP = 3
+_LONGEST_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One start of the ranks that was lost.
+
+    Args:
+        step: the furthest training step that was begun; -1 where none was.
+        started: whether any rank came as far as to meet the others.
+        reason: what ended it.
+    """
+
+    step: int
+    started: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class StartAgain:
+    """After *delay_s* seconds."""
+
+    delay_s: float
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """For *reason*, which ends a sentence about what ended the last attempt; may be empty."""
+
+    reason: str = ""
+
+
+def decide(attempts: Sequence[Attempt], *, limit: int) -> StartAgain | GiveUp:
+    """What comes after *attempts*, all lost; at most *limit* of them are followed by another.
+
+    An attempt that came further than all before it made progress: the next one follows
+    after a second. Each one that did not doubles the delay, up to a minute, and the third
+    in a row at one step is the last, for more would fail there, too.
+    """
+    if not limit:
+        return GiveUp()
+    if not any(attempt.started for attempt in attempts):
+        return GiveUp("a start that fails at once would fail again")
+    if len(attempts) > limit:
+        return GiveUp(f"{limit} restarts were made (--max-restarts)")
+    stuck = _without_progress([attempt.step for attempt in attempts])
+    if stuck + 1 >= SAME_STEP:
+        step = max(attempt.step for attempt in attempts)
+        return GiveUp(f"step {max(step, 0)} failed {SAME_STEP} times in a row")
+    return StartAgain(min(_LONGEST_S, 2.0**stuck))
+
+
+def _without_progress(steps: Sequence[int]) -> int:
+    """How many of the last attempts came no further than the furthest before them."""
+    stuck, furthest = 0, -2
+    for step in steps:
+        stuck = 0 if step > furthest else stuck + 1
+        furthest = max(furthest, step)
+    return stuck
+
+
+def faults_left(
+    planned: Sequence[ft.Fault], fired: Collection[str], *, ranks: int
+) -> tuple[str, ...]:
+    """The faults still to be injected, as written: each strikes once, and only ranks that are.
+
+    Args:
+        fired: the texts of those that struck.
+    """
+    return tuple(
+        fault.written()
+        for fault in planned
+        if fault.text not in fired and max(fault.ranks, default=0) < ranks
+    )
+
+
+def read_hosts(text: str) -> dict[str, int]:
+    """``a:2,b`` as {"a": 2, "b": 1}: hosts and how many ranks each takes.
+
+    Raises:
+        ValueError: a count that is none.
+    """
+    hosts: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, count = part.partition(":")
+        hosts[name] = hosts.get(name, 0) + (int(count) if count else 1)
+    return hosts
+
+
+def hosts_text(hosts: Mapping[str, int]) -> str:
+    """The inverse of `read_hosts`."""
+    return ",".join(f"{name}:{count}" for name, count in hosts.items())

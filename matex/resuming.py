@@ -1,0 +1,94 @@
+"""What a run continues from: the newest valid snapshot of any tier, the same on all ranks."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+import checkpoints
+import ft
+from matex.errors import InputError
+
+__all__ = ["newest_of_all"]
+
+# In place of a checkpoint's step.
+_NONE, _UNUSABLE = -1, -2
+
+
+def newest_of_all(
+    communicator: ft.Communicator,
+    *,
+    files: checkpoints.Store | None,
+    memory: checkpoints.Store | None,
+) -> checkpoints.Snapshot | None:
+    """The newest valid snapshot; collective.
+
+    The leader looks among the files, which all ranks can read; every rank in the memory of
+    its own node. What only some nodes hold goes to the others.
+
+    Raises:
+        InputError: on every rank, where the directory of files cannot be used.
+    """
+    step = _NONE if files is None else _newest_file(communicator, files)
+    found = None if memory is None else memory.newest_valid()
+    mine = _NONE if found is None else found[1].step
+    gathered = communicator.allgather(np.array([mine], np.int64))
+    steps = gathered.rows[:, 0]
+    newest = int(steps.max())
+    if newest > step and found is not None and (steps == newest).all():
+        return found[1]
+    if newest > step:
+        holder = gathered.ranks[int(steps.argmax())]
+        path = found[0] if found is not None and mine == newest else None
+        received = _received(communicator, holder, path)
+        if received is not None:
+            return received
+    if files is None or step == _NONE:
+        return None
+    return files.load(files.directory / f"step-{step:09d}.h5")
+
+
+def _newest_file(communicator: ft.Communicator, store: checkpoints.Store) -> int:
+    """The step of the newest valid file, as the leader sees it; collective."""
+    newest = np.array([_NONE], np.int64)
+    reason = "the leader's log says why"
+    leads = communicator.world.is_leader
+    if leads:
+        try:
+            store.prepare()
+            found = store.newest_valid()
+            newest[0] = _NONE if found is None else found[1].step
+        except checkpoints.CheckpointError as error:
+            newest[0], reason = _UNUSABLE, str(error)
+    communicator.broadcast(newest)
+    try:
+        if not leads and newest[0] != _UNUSABLE:
+            store.prepare()  # it is there now, and will not be made again should it vanish
+    except checkpoints.CheckpointError as error:
+        newest[0], reason = _UNUSABLE, str(error)
+    if not communicator.agree(newest[0] != _UNUSABLE):
+        raise InputError(f"the checkpoint directory cannot be used: {reason}")
+    return int(newest[0])
+
+
+def _received(
+    communicator: ft.Communicator, holder: int, path: os.PathLike[str] | None
+) -> checkpoints.Snapshot | None:
+    """The snapshot in *path* of rank *holder*; collective. None where it cannot be read."""
+    has = communicator.world.rank == holder and path is not None
+    content = np.fromfile(path, np.uint8) if has and path is not None else np.empty(0, np.uint8)
+    size = np.array([content.size], np.int64)
+    communicator.broadcast(size, sources=[holder])
+    buffer = content if has else np.zeros(int(size[0]), np.uint8)
+    communicator.broadcast(buffer, sources=[holder])
+    file = os.memfd_create("matex-snapshot", os.MFD_CLOEXEC)
+    try:
+        with open(file, "wb", closefd=False) as writer:
+            buffer.tofile(writer)
+        snapshot = checkpoints.read_snapshot(f"/proc/self/fd/{file}")
+    except checkpoints.CheckpointError:
+        snapshot = None
+    finally:
+        os.close(file)
+    return snapshot if communicator.agree(snapshot is not None) else None

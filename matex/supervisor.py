@@ -1,0 +1,295 @@
+"""``matex run``: starts the ranks, watches over them, and starts them again when all is lost.
+
+What the survivors cannot cover comes here: the launcher died, a host was lost, all ranks
+were, or nobody gives a sign of life. Without ULFM that is every death.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from matex import summary as summaries
+from matex.ending import all_events, judge, last_start, reason_of
+from matex.errors import InputError
+from matex.events import EventLog
+from matex.job import Job
+from matex.launch import Launch, find_mpiexec, mpiexec_command, probe_command
+from matex.limits import WORK_S
+from matex.process import EVENTS
+from matex.pulse import FILE, Sign, read_sign
+from matex.restarts import (
+    Attempt,
+    GiveUp,
+    decide,
+    faults_left,
+    hosts_text,
+    read_hosts,
+)
+
+__all__ = ["supervise"]
+
+_LOOK_S = 0.5
+_PROBE_S = 30.0
+_SHARED_MEMORY = Path("/dev/shm")
+_BACKING = "OMPI_MCA_btl_sm_backing_directory"
+# Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
+_START_S = 600.0
+_TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+
+
+def supervise(wanted: Launch) -> int:
+    """Run it to its end; the exit status of ``matex run``.
+
+    0 exactly when the summary says finished, 75 when it stopped early and can be
+    continued: mpiexec's own status proves nothing.
+
+    Raises:
+        InputError: no mpiexec, or the report directory cannot be written.
+    """
+    mpiexec = find_mpiexec()
+    with _scratch_directory() as scratch:
+        kept = wanted.config.report
+        report = scratch / "report" if kept is None else kept
+        _prepare(report)
+        with _shared_memory() as memory:
+            # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
+            environment = {**os.environ, "TMPDIR": str(scratch)}
+            if memory is not None and not wanted.several:
+                environment[_BACKING] = str(_segments(memory))
+            config = wanted.config
+            if memory is not None and wanted.max_restarts:
+                config = replace(config, memory=memory)
+            started = replace(wanted, config=config)
+            supervisor = _Supervisor(started, report, environment, mpiexec)
+            with supervisor.listening():
+                reason = supervisor.run()
+        return judge(report, reason, ranks=wanted.ranks, kept=kept is not None)
+
+
+class _Supervisor:
+    def __init__(
+        self, wanted: Launch, report: Path, environment: dict[str, str], mpiexec: str
+    ) -> None:
+        self._wanted = wanted
+        self._report = report
+        self._log = EventLog(report / EVENTS, -1)
+        self._mpiexec = mpiexec
+        self._environment = environment
+        self._job: Job | None = None
+        self._told: list[int] = []
+        self._started = time.monotonic()
+        self._attempts: list[Attempt] = []
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Inside, signals to this program are answered: see :meth:`_answer`."""
+        before = {number: signal.signal(number, self._answer) for number in _TOLD}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if self._job is not None:
+                self._job.end()
+
+    def _answer(self, number: int, frame: Any) -> None:
+        """The first tells the ranks to save and to leave, a second ends them at once.
+
+        They are told by SIGUSR1, which mpiexec forwards, as it does with no other without
+        ending the job itself.
+        """
+        self._told.append(number)
+        self._log.write("told", signal=signal.Signals(number).name)
+        if self._job is not None:
+            self._job.tell(signal.SIGUSR1 if len(self._told) == 1 else signal.SIGTERM)
+
+    def run(self) -> str:
+        """Start ranks until some have written a summary; else why there is none."""
+        wanted = self._wanted
+        while True:
+            reason = self._attempt(wanted)
+            if (self._report / summaries.SUMMARY).exists():
+                return ""
+            if self._told:
+                return f"{reason}, told to leave ({signal.Signals(self._told[0]).name})"
+            self._attempts.append(self._lost(reason))
+            decision = decide(self._attempts, limit=wanted.max_restarts)
+            if isinstance(decision, GiveUp):
+                return f"{reason}; {decision.reason}" if decision.reason else reason
+            hosts = self._hosts_left()
+            again = self._again(hosts)
+            if again is None:
+                return f"{reason}; no host answers any more"
+            self._tell(reason, again.ranks, hosts)
+            if not self._rest(decision.delay_s):
+                return f"{reason}, told to leave ({signal.Signals(self._told[0]).name})"
+            wanted = again
+
+    def _attempt(self, wanted: Launch) -> str:
+        """Start the ranks and wait for their end; why there was no more, should that be asked."""
+        command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
+        (self._report / FILE).unlink(missing_ok=True)
+        self._job = job = Job(command, self._environment)
+        if self._told:  # while it was being started
+            job.tell(signal.SIGUSR1)
+        silent = self._silence(job)
+        job.end()
+        self._job = None
+        if silent:
+            return f"no sign of life for {self._patience_s:.0f} s"
+        return reason_of(self._report)
+
+    @property
+    def _patience_s(self) -> float:
+        return self._wanted.config.hang_timeout or WORK_S
+
+    def _silence(self, job: Job) -> bool:
+        """Wait for the job's end; True when instead nobody gave a sign of life for too long."""
+        limit_s = max(self._patience_s, _START_S)
+        seen, since = Sign(), time.monotonic()
+        while not job.wait(_LOOK_S):
+            sign = read_sign(self._report)
+            if sign != seen:
+                seen, since = sign, time.monotonic()
+                limit_s = self._patience_s
+            if time.monotonic() - since > limit_s:
+                return True
+        return False
+
+    def _lost(self, reason: str) -> Attempt:
+        step = read_sign(self._report).step
+        return Attempt(step=step, started=self._has_started(), reason=reason)
+
+    def _has_started(self) -> bool:
+        return any(event["event"] == "start" for event in last_start(all_events(self._report)))
+
+    def _hosts_left(self) -> dict[str, int] | None:
+        """The hosts that still answer, and their slots; None where this one is the only one."""
+        wanted = self._wanted
+        if not wanted.several:
+            return None
+        if wanted.hosts is not None:
+            hosts = read_hosts(wanted.hosts)
+        else:  # the batch system's: those that ranks have met on
+            starts = [e for e in all_events(self._report) if e["event"] == "start"]
+            hosts = dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
+        with ThreadPoolExecutor(len(hosts)) as pool:
+            answers = list(pool.map(self._answers, hosts))
+        return {host: hosts[host] for host, there in zip(hosts, answers, strict=True) if there}
+
+    def _answers(self, host: str) -> bool:
+        probe = Job(
+            probe_command(host, ["true"], mpiexec=self._mpiexec), self._environment, quiet=True
+        )
+        try:
+            return probe.wait(_PROBE_S) and probe.status == 0
+        finally:
+            probe.end()
+
+    def _again(self, hosts: dict[str, int] | None) -> Launch | None:
+        """The next start, on *hosts*; None where none is left."""
+        wanted, config = self._wanted, self._wanted.config
+        if hosts is not None:
+            slots = sum(hosts.values())
+            if not slots:
+                return None
+            ranks = min(wanted.ranks, slots)
+            wanted = replace(wanted, ranks=ranks, hosts=hosts_text(hosts))
+        fired = {event["fault"] for event in all_events(self._report) if event["event"] == "fault"}
+        left = faults_left(config.faults, fired, ranks=wanted.ranks)
+        config = replace(config, inject=left, inject_file=None)
+        if config.wall_time:
+            left_s = config.wall_time - (time.monotonic() - self._started)
+            config = replace(config, wall_time=max(left_s, 1.0))
+        return replace(wanted, config=config)
+
+    def _tell(self, reason: str, ranks: int, hosts: dict[str, int] | None) -> None:
+        step = self._attempts[-1].step
+        self._log.write(
+            "restart", number=len(self._attempts), step=step, reason=reason, ranks=ranks,
+            hosts=hosts,
+        )  # fmt: skip
+        where = f" on {', '.join(hosts)}" if hosts else ""
+        print(
+            f"matex: {reason}: starting {ranks} ranks again{where} "
+            f"({len(self._attempts)} of at most {self._wanted.max_restarts} restarts)",
+            flush=True,
+        )
+
+    def _rest(self, delay_s: float) -> bool:
+        """Wait before the next start; False where this program was told to leave meanwhile."""
+        end = time.monotonic() + delay_s
+        while not self._told and time.monotonic() < end:
+            time.sleep(min(0.1, delay_s))
+        return not self._told
+
+
+@contextlib.contextmanager
+def _shared_memory() -> Iterator[Path | None]:
+    """The name of a directory in memory for this run, gone from this host afterwards.
+
+    Beside it, with the suffix ``-mpi``, is one for Open MPI's segments, which stay when the
+    launcher is killed.
+    """
+    if not _SHARED_MEMORY.is_dir():
+        yield None
+        return
+    _remove_left()
+    path = _SHARED_MEMORY / f"matex-{os.getuid()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    segments = _segments(path)
+    segments.mkdir(mode=0o700)
+    try:
+        yield path
+    finally:
+        for directory in (path, segments):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _segments(memory: Path) -> Path:
+    return memory.with_name(f"{memory.name}-mpi")
+
+
+def _remove_left() -> None:
+    """Remove what supervisors of this user left that are gone, as one that was killed does."""
+    for path in _SHARED_MEMORY.glob(f"matex-{os.getuid()}-*-*"):
+        pid = path.name.split("-")[2]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _scratch_directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="matex-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _prepare(report: Path) -> None:
+    """An empty place for this run's files; those of an earlier run are removed."""
+    try:
+        report.mkdir(parents=True, exist_ok=True)
+        for old in (
+            report / summaries.SUMMARY,
+            report / EVENTS,
+            report / FILE,
+            *report.glob("rank-[0-9]*.log"),
+        ):
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"the report directory must be writable. Received: {report}: {error.strerror}"
+        ) from None

@@ -1,0 +1,74 @@
+"""A Keras script to which something happens: ranks signal, stop or kill at a given batch."""
+
+import argparse
+import os
+import signal
+from pathlib import Path
+
+import keras
+import numpy as np
+import psutil
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=6)
+parser.add_argument("--endless", action="store_true")
+parser.add_argument("--at", default="", help="EPOCH:BATCH at which it happens")
+parser.add_argument("--what", default="", help="a signal and whom it goes to: SIGUSR1:last-rank")
+parser.add_argument("--once", type=Path, help="a file that says that it has happened")
+args = parser.parse_args()
+
+ROWS, BATCH = 512, 64
+
+
+def targets(whom):
+    import matex
+
+    me = psutil.Process()
+    mpiexec = me.parent()
+    if whom == "last-rank":
+        return [me.pid] if matex.rank() == matex.size() - 1 else []
+    if matex.rank():
+        return []
+    ranks = [child.pid for child in mpiexec.children() if child.pid != me.pid]
+    if whom == "matex-run":
+        return [mpiexec.parent().pid]
+    if whom == "matex-run-twice":
+        return [mpiexec.parent().pid] * 2  # of which one may swallow the other
+    return [*([mpiexec.pid] if whom == "whole-job" else []), *ranks, me.pid]
+
+
+class Happening(keras.callbacks.Callback):
+    on_every_rank = True
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if f"{self.epoch}:{batch}" != args.at or (args.once and args.once.exists()):
+            return
+        number, _, whom = args.what.partition(":")
+        victims = targets(whom)
+        if args.once and victims:
+            args.once.touch()
+        for pid in victims:
+            os.kill(pid, getattr(signal, number))
+
+
+keras.utils.set_random_seed(5)
+generator = np.random.default_rng(1)
+x = generator.normal(size=(ROWS, 8)).astype("float32")
+y = (x[:, 0] * x[:, 1] > 0).astype("float32")
+layers = keras.layers
+model = keras.Sequential([keras.Input((8,)), layers.Dense(16, "relu"), layers.Dense(1, "sigmoid")])
+model.compile(keras.optimizers.Adam(3e-3), "binary_crossentropy", metrics=["accuracy"])
+# Nothing is an improvement: the rate falls after the third epoch, and the fourth is the last.
+deciding = [
+    keras.callbacks.ReduceLROnPlateau("loss", factor=0.1, patience=2, min_delta=10),
+    keras.callbacks.EarlyStopping("loss", patience=3, min_delta=10, restore_best_weights=True),
+]
+callbacks = [Happening()] if args.endless else [Happening(), *deciding]
+epochs = 100_000 if args.endless else args.epochs
+model.fit(
+    x, y, batch_size=BATCH, epochs=epochs, verbose=0, callbacks=callbacks,
+    validation_data=(x[:100], y[:100]),
+)  # fmt: skip

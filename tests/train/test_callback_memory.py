@@ -1,0 +1,54 @@
+"""What callbacks remember goes into a checkpoint and comes back, whatever else the list holds."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+
+from matex import keras_hooks
+
+callbacks = keras.callbacks
+
+
+def made() -> list[keras.callbacks.Callback]:
+    return [
+        callbacks.TerminateOnNaN(),
+        callbacks.EarlyStopping("loss", patience=5, restore_best_weights=True),
+        callbacks.EarlyStopping("val_loss", patience=3),
+        callbacks.ReduceLROnPlateau("loss"),
+        callbacks.ModelCheckpoint("x.keras", save_best_only=True),
+    ]
+
+
+def test_it_comes_back() -> None:
+    first = made()
+    first[1].wait, first[1].best, first[1].best_epoch = 2, 0.25, 7
+    first[1].best_weights = [np.ones((2, 3)), np.zeros(3)]
+    first[2].wait = 1
+    first[3].wait, first[3].cooldown_counter, first[3].best = 4, 3, 0.5
+    first[4].best = 0.125
+    memory = keras_hooks.memory_of(first)
+    assert all(isinstance(value, np.ndarray) for value in memory.values())
+    again = made()
+    keras_hooks.remember(again, memory)
+    assert (again[1].wait, again[1].best, again[1].best_epoch) == (2, 0.25, 7)
+    assert [part.shape for part in again[1].best_weights] == [(2, 3), (3,)]
+    assert (again[2].wait, again[2].best_weights) == (1, None)
+    assert (again[3].wait, again[3].cooldown_counter, again[3].best) == (4, 3, 0.5)
+    assert again[4].best == 0.125
+
+
+def test_the_memory_is_a_copy() -> None:
+    first = made()
+    first[1].best_weights = [np.ones(3)]
+    memory = keras_hooks.memory_of(first)
+    first[1].best_weights[0][:] = 9
+    assert memory["EarlyStopping-0/best_weights/0"].tolist() == [1, 1, 1]
+
+
+def test_callbacks_that_have_changed_begin_anew() -> None:
+    memory = keras_hooks.memory_of(made())
+    other = [callbacks.SwapEMAWeights(), callbacks.EarlyStopping()]
+    keras_hooks.remember(other, memory)
+    keras_hooks.remember(made(), {})
+    assert other[1].wait == 0

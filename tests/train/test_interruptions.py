@@ -1,0 +1,147 @@
+"""Runs that are told to leave, and runs that are lost and started again by their supervisor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import checkpoints
+from tests.train.runs import Outcome, assert_whole, matex_run, relative_differences
+
+STEPS_PER_EPOCH = 8
+
+
+def interrupted(
+    folder: Path, *arguments: str, ranks: int, at: str, what: str, **more: object
+) -> Outcome:
+    folder.mkdir(exist_ok=True)
+    words = [*arguments, "--at", at, "--what", what]
+    return matex_run(folder, "interrupted.py", *words, ranks=ranks, **more)  # type: ignore[arg-type]
+
+
+def epoch_losses(outcome: Outcome) -> dict[int, float]:
+    """The loss of each epoch whose end was reached, over all starts."""
+    return {e["epoch"]: e["loss"] for e in outcome.events if e["event"] == "epoch"}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The losses of a run that nothing happens to."""
+    return matex_run(tmp_path_factory.mktemp("whole"), "interrupted.py", ranks=1).losses
+
+
+def test_a_run_told_to_leave_saves_and_is_continued(whole: list[float], tmp_path: Path) -> None:
+    """Twice, in the middle of an epoch and at its very end, on other numbers of ranks."""
+    saved = tmp_path / "saved"
+    options = ["--checkpoint", saved]
+    # What is told after a batch travels with the next one, after which all leave.
+    first = interrupted(
+        tmp_path / "1", ranks=3, at="1:2", what="SIGUSR1:last-rank", options=options
+    )
+    assert first.status == 75, first.stderr
+    assert (first.summary["status"], first.summary["resumable"]) == ("stopped", True)
+    assert first.summary["steps"] == STEPS_PER_EPOCH + 4
+    assert "SIGUSR1" in first.summary["reason"]
+    newest = checkpoints.Store(saved).newest_valid()
+    assert newest is not None
+    assert newest[1].cursor["step"] == 12
+    second = interrupted(
+        tmp_path / "2", ranks=1, at="1:6", what="SIGTERM:last-rank", options=options
+    )
+    assert second.status == 75, second.stderr
+    assert second.summary["steps"] == 4
+    assert epoch_losses(second) == {}
+    third = matex_run(tmp_path, "interrupted.py", ranks=2, options=options)
+    assert_whole(third, world_size_end=2, losses=whole[1:])
+    # What the callbacks remember of the first epoch decides about the rate and about the end.
+    assert len(whole) == 4
+    assert third.summary["steps"] == 2 * STEPS_PER_EPOCH
+    assert epoch_losses(first) == pytest.approx({0: whole[0]}, rel=1e-4)
+
+
+def test_signals_to_matex_run_reach_the_ranks(tmp_path: Path) -> None:
+    """Thousands of epochs, of which a few are made."""
+    saved = tmp_path / "saved"
+    options = ["--checkpoint", saved]
+    told = interrupted(
+        tmp_path / "1", "--endless", ranks=2, at="0:3", what="SIGTERM:matex-run", options=options
+    )
+    assert told.status == 75, told.stderr
+    assert told.stderr == ""
+    assert told.summary["status"] == "stopped"
+    assert "(SIGTERM)" in told.summary["reason"]
+    newest = checkpoints.Store(saved).newest_valid()
+    assert newest is not None
+    assert newest[1].step == told.summary["steps"]
+    clock = matex_run(
+        tmp_path,
+        "interrupted.py",
+        "--endless",
+        ranks=1,
+        options=[*options, "--wall-time", "00:00:10"],
+    )
+    assert clock.status == 75, clock.stderr
+    assert "wall time" in clock.summary["reason"]
+    assert clock.summary["wall_s"] < 10
+    without = interrupted(tmp_path / "3", "--endless", ranks=1, at="0:3", what="SIGTERM:matex-run")
+    assert without.status == 1
+    assert without.summary["status"] == "stopped"
+    assert "--checkpoint DIR was not given" in without.summary["reason"]
+    options = ["--checkpoint", tmp_path / "none"]
+    twice = interrupted(
+        tmp_path / "4",
+        "--endless",
+        ranks=2,
+        at="0:3",
+        what="SIGINT:matex-run-twice",
+        options=options,
+    )
+    assert twice.status in (1, 75)  # it may have come to its end before the second arrived
+
+
+def test_the_supervisor_starts_a_lost_run_again(whole: list[float], tmp_path: Path) -> None:
+    """Every rank and mpiexec are killed; what was in the memory of this host is there."""
+    options = ["--memory-every", "0.02", "--max-restarts", "2"]
+    outcome = interrupted(
+        tmp_path, "--once", str(tmp_path / "once"), ranks=2, at="1:4", what="SIGKILL:whole-job",
+        options=options,
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.stderr
+    summary = outcome.summary
+    assert (summary["status"], summary["restarts"]) == ("finished", 1)
+    (record,) = summary["faults"]
+    assert (record["overcome"], record["kind"]) == ("restart", "loss")
+    assert record["to_next_step_s"] > 0
+    losses = epoch_losses(outcome)
+    assert max(relative_differences([losses[e] for e in range(4)], whole)) < 1e-4
+    resumed = [e["step"] for e in outcome.events if e["event"] == "resumed"]
+    assert 1 <= resumed[0] <= 12
+    assert summary["checkpoints"]["memory"] > 0
+    assert summary["checkpoints"]["files"] == summary["checkpoints"]["failed"] == 0
+    assert "starting 2 ranks again" in outcome.stdout
+    assert not list(Path("/dev/shm").glob("matex-*"))
+
+
+def test_a_run_that_gives_no_sign_of_life_is_started_again(tmp_path: Path) -> None:
+    options = ["--max-restarts", "1", "--hang-timeout", "4"]
+    options += ["--checkpoint", str(tmp_path / "saved"), "--checkpoint-every", "3"]
+    outcome = interrupted(
+        tmp_path, "--once", str(tmp_path / "once"), ranks=1, at="1:4", what="SIGSTOP:last-rank",
+        options=options,
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.summary["restarts"] == 1
+    assert "no sign of life" in outcome.stdout
+    (resumed,) = (e["step"] for e in outcome.events if e["event"] == "resumed")
+    assert 8 <= resumed <= 12  # what had reached the disk before all stood still
+
+
+def test_what_fails_again_and_again_is_given_up(tmp_path: Path) -> None:
+    options = ["--checkpoint", tmp_path / "saved", "--max-restarts", "9"]
+    outcome = interrupted(tmp_path, ranks=1, at="0:4", what="SIGKILL:last-rank", options=options)
+    assert outcome.status == 1
+    assert json.loads((outcome.report / "summary.json").read_text())["restarts"] == 2
+    (line,) = outcome.stderr.splitlines()
+    assert "step 5 failed 3 times in a row" in line

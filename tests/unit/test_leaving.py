@@ -1,0 +1,144 @@
+"""What tells a rank to leave, and the sign of life it gives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import matex
+from matex.job import Job
+from matex.leaving import CLOCK, STATUS, Leaving, Notice, described, margin_s
+from matex.pulse import FILE, Pulse, Sign, read_sign
+
+ROOT = Path(matex.__file__).parents[1]
+
+LISTENER = """
+import os, signal, sys
+from matex.leaving import Notice
+notice = Notice()
+notice.listen()
+assert notice.code == 0
+for number in map(int, sys.argv[1:]):
+    os.kill(os.getpid(), number)
+print(notice.code, flush=True)
+"""
+
+
+def listener(*numbers: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", LISTENER, *map(str, numbers)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_is_noted_and_ends_nothing(number: signal.Signals) -> None:
+    done = listener(number, signal.SIGUSR1)
+    assert (done.returncode, done.stdout) == (0, f"{int(number)}\n")
+    assert described(number) == number.name
+
+
+def test_a_second_interrupt_ends_the_process_at_once() -> None:
+    done = listener(signal.SIGINT, signal.SIGINT)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_a_signal_that_the_script_answers_itself_is_left_to_it() -> None:
+    answered = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: answered.append(number))
+    others = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        notice = Notice()
+        notice.listen()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert (answered, notice.code) == ([signal.SIGUSR1], 0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        for number, handler in others.items():
+            signal.signal(number, handler)
+
+
+def test_only_the_main_thread_can_listen() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=Notice().listen)
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_clock_tells_before_the_time_is_over() -> None:
+    assert Notice(0.0).code == 0
+    assert Notice(3600.0).code == 0
+    notice = Notice(60.0)
+    assert notice.code == 0
+    notice.save_s = 30.0  # a checkpoint takes so long that there is no time to lose
+    assert notice.code == CLOCK
+    assert described(CLOCK) == "the wall time is over"
+
+
+def test_the_margin_is_in_proportion_and_leaves_time_to_save() -> None:
+    assert margin_s(30, 0) == 3
+    assert margin_s(86_400, 0) == 30
+    assert margin_s(86_400, 10) == 50
+
+
+def test_leaving_is_no_error_of_the_script() -> None:
+    assert not isinstance(Leaving(), Exception)
+    assert Leaving().code == STATUS == 75
+
+
+def test_a_pulse_says_which_step_is_made(tmp_path: Path) -> None:
+    assert read_sign(tmp_path) == Sign(-1, 0)
+    pulse = Pulse(tmp_path)
+    assert read_sign(tmp_path) == Sign(-1, 0)
+    pulse.beat(123)
+    first = read_sign(tmp_path)
+    pulse.beat(123)
+    assert (first.step, read_sign(tmp_path).step) == (123, 123)
+    assert read_sign(tmp_path) != first
+    (tmp_path / FILE).write_text("12")  # seen half-written
+    assert read_sign(tmp_path) == Sign()
+    Pulse(None).beat(1)
+
+
+FAMILY = """
+import os, subprocess, sys
+inner = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
+# One that left the session, and whose parent is gone before it.
+child = subprocess.Popen(inner, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         start_new_session=True)
+child.stdout.readline()
+with open(sys.argv[1] + ".part", "w") as file:
+    file.write(str(child.pid))
+os.replace(sys.argv[1] + ".part", sys.argv[1])
+child.wait()
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_job_is_ended_with_all_that_came_of_it(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    job = Job([sys.executable, "-c", FAMILY, str(note)], os.environ)
+    try:
+        while not note.exists():
+            assert not job.wait(0.05), "it ended by itself"
+        child = int(note.read_text())
+        assert is_alive(child)
+    finally:
+        job.end()
+    while is_alive(child):  # killed, and about to be taken away
+        time.sleep(0.01)
+    assert job.status == -signal.SIGTERM

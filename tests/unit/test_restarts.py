@@ -1,0 +1,73 @@
+"""When a lost run is started again: pure decisions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ft
+from matex.restarts import (
+    SAME_STEP,
+    Attempt,
+    GiveUp,
+    StartAgain,
+    decide,
+    faults_left,
+    hosts_text,
+    read_hosts,
+)
+
+
+def lost(*steps: int, started: bool = True) -> list[Attempt]:
+    return [Attempt(step=step, started=started, reason="gone") for step in steps]
+
+
+def test_without_restarts_the_first_loss_is_the_last() -> None:
+    assert decide(lost(40), limit=0) == GiveUp()
+
+
+@pytest.mark.parametrize(
+    ("steps", "delay_s"),
+    [([40], 1), ([40, 80], 1), ([40, 40], 2), ([40, 80, 60], 2), ([40, 40, 41], 1), ([-1], 1)],
+)
+def test_the_delay_doubles_while_no_attempt_comes_further(steps: list[int], delay_s: float) -> None:
+    assert decide(lost(*steps), limit=9) == StartAgain(delay_s)
+
+
+@pytest.mark.parametrize("steps", [[57, 57, 57], [57, 50, 57], [10, 57, 57, 57]])
+def test_the_same_step_is_not_tried_for_ever(steps: list[int]) -> None:
+    assert decide(lost(*steps), limit=99) == GiveUp("step 57 failed 3 times in a row")
+
+
+def test_the_limit_is_that_of_restarts_not_of_starts() -> None:
+    assert decide(lost(1, 2), limit=2) == StartAgain(1)
+    assert decide(lost(1, 2, 3), limit=2) == GiveUp("2 restarts were made (--max-restarts)")
+
+
+def test_a_run_that_never_started_is_not_tried_again() -> None:
+    assert isinstance(decide(lost(-1, started=False), limit=9), GiveUp)
+    # One that did start once may find the machine not ready yet.
+    assert decide([*lost(40), *lost(-1, started=False)], limit=9) == StartAgain(2)
+
+
+@given(st.lists(st.integers(-1, 30), min_size=1, max_size=40), st.integers(0, 50))
+def test_there_is_an_end(steps: list[int], limit: int) -> None:
+    decisions = [decide(lost(*steps[: n + 1]), limit=limit) for n in range(len(steps))]
+    restarts = next((n for n, d in enumerate(decisions) if isinstance(d, GiveUp)), len(steps))
+    assert restarts <= limit
+    assert restarts <= SAME_STEP * (len(set(steps)) + 1)
+    delays = [d.delay_s for d in decisions if isinstance(d, StartAgain)]
+    assert all(1 <= delay <= 60 for delay in delays)
+
+
+def test_a_fault_strikes_once_in_a_run_and_only_ranks_that_are() -> None:
+    texts = ["kill:rank=0,step=1", "kill:rank=3,step=9", "node:host=b,step=20"]
+    planned = [ft.parse_fault(text) for text in texts]
+    assert faults_left(planned, {texts[0]}, ranks=4) == (texts[1], texts[2])
+    assert faults_left(planned, set(), ranks=2) == (texts[0], texts[2])
+
+
+def test_hosts_and_their_slots() -> None:
+    assert read_hosts("a:2,b,c:3,a:1") == {"a": 3, "b": 1, "c": 3}
+    assert read_hosts(hosts_text({"a": 3, "b": 1})) == {"a": 3, "b": 1}
