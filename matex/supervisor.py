@@ -95,7 +95,8 @@ class _Supervisor:
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """Inside, signals to this program are answered: see :meth:`_answer`."""
-        before = {number: signal.signal(number, self._answer) for number in _TOLD}
+        heard = [n for n in _TOLD if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
+        before = {number: signal.signal(number, self._answer) for number in heard}
         try:
             yield
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,9 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    # A shell lets what it starts in the background ignore Ctrl-C; so would all that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Ranks must draw the same examples, or their collectives do not match.
     fixed = under_mpi or "CI" in os.environ
     options = {"derandomize": True, "database": None} if fixed else {}
