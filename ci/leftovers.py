@@ -83,11 +83,12 @@ def shared_memory() -> set[str]:
 
 
 def stray_shared_memory(before: set[str]) -> list[str]:
-    """Name and delete the files in /dev/shm that are new and that no living process maps.
+    """Name and delete what is new in /dev/shm and in no living process's use.
 
-    A file that some process maps belongs to another job of this user on this machine.
+    A file that some process maps belongs to another job of this user on this machine, and so
+    does a folder whose name carries the number of a living process: matex-USER-PID-...
     """
-    new = shared_memory() - before
+    new = {name for name in shared_memory() - before if not _is_of_living_run(name)}
     if not new:
         return []
     for maps in Path("/proc").glob("[0-9]*/maps"):
@@ -97,8 +98,19 @@ def stray_shared_memory(before: set[str]) -> list[str]:
             continue
         new = {name for name in new if f"{SHARED_MEMORY}/{name}" not in text}
     for name in new:
-        (SHARED_MEMORY / name).unlink(missing_ok=True)
+        path = SHARED_MEMORY / name
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
     return sorted(new)
+
+
+def _is_of_living_run(name: str) -> bool:
+    own, *rest = name.split("-")
+    return (
+        own == "matex" and len(rest) > 1 and rest[1].isdigit() and psutil.pid_exists(int(rest[1]))
+    )
 
 
 def stray_tmp(path: Path) -> list[str]:
