@@ -198,6 +198,7 @@ class Fit:
 
     def renew(self) -> None:
         """Between two steps: the model's shapes have changed; local."""
+        self._state.renew()
         if self._training is not None:
             self._training.renew()
 

@@ -73,6 +73,10 @@ class FitState:
             state.restore_metrics(self._model, self.saved)
         self.saved = None
 
+    def renew(self) -> None:
+        """The model's shapes have changed."""
+        self._architecture = None
+
     # Saving.
 
     def after_step(self, training: Training) -> None:
