@@ -10,6 +10,7 @@ import checkpoints
 from matex import keras_hooks, state
 from matex.agreement import check_alike, check_hashes
 from matex.data import Batches
+from matex.departure import leave
 from matex.errors import HooksError, InputError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
 from matex.fit_state import FitState
@@ -198,6 +199,7 @@ class Fit:
 
     def renew(self) -> None:
         """Between two steps: the model's shapes have changed; local."""
+        self._state.renew()
         if self._training is not None:
             self._training.renew()
 
@@ -257,7 +259,7 @@ class Fit:
             Leaving: every batch is computed whole on every rank, and it was agreed to leave.
         """
         if self._training is None and self._averaging.leave_agreed:
-            self._run.leave(None)
+            leave(self._run, None)
         flags = self._training or self._averaging
         if flags.stop_agreed:
             self._model.stop_training = True

@@ -9,6 +9,7 @@ import numpy as np
 
 import checkpoints
 from matex import keras_hooks, state
+from matex.departure import leave
 from matex.run import Run
 from matex.saving import FILES
 from matex.training import Training
@@ -73,6 +74,10 @@ class FitState:
             state.restore_metrics(self._model, self.saved)
         self.saved = None
 
+    def renew(self) -> None:
+        """The model's shapes have changed."""
+        self._architecture = None
+
     # Saving.
 
     def after_step(self, training: Training) -> None:
@@ -87,7 +92,7 @@ class FitState:
             return self._taken(training.epoch, training.cursor, mark=training.mark)
 
         if training.agreed.leave:
-            run.leave(take)
+            leave(run, take)
         every = run.config.checkpoint_every
         due = every and run.step % every == 0 and training.cursor != training.samples_in_epoch
         bits = training.agreed.save | (FILES if due else 0)

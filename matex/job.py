@@ -53,14 +53,18 @@ class Job:
         if self._process.poll() is None:
             self._process.send_signal(number)
 
-    def end(self) -> None:
+    def end(self, *, ask: bool = True) -> None:
         """End mpiexec, and what is left of the job on this host.
 
-        A launcher that is killed leaves files in /dev/shm, so it is asked first. On other
-        hosts its daemons end, with their ranks, when they lose it.
+        On other hosts its daemons end, with their ranks, when they lose it.
+
+        Args:
+            ask: let mpiexec end the ranks, which takes a second. It wakes those that are
+                stopped, and they would go on meanwhile.
         """
-        self.tell(signal.SIGTERM)
-        if not self.wait(_GRACE_S):
+        if ask:
+            self.tell(signal.SIGTERM)
+        if not self.wait(_GRACE_S if ask else 0):
             self._process.kill()
             self._process.wait()
         while remains := self._processes():

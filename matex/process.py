@@ -114,7 +114,9 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
 def _failed(runtime: Runtime, error: MatexError) -> int:
     """*error* was raised by all ranks alike: leave together, and say why once."""
     if isinstance(error, ToldToLeave):
-        runtime.run.stop(str(error))
+        from matex.departure import stop
+
+        stop(runtime.run, str(error))
         runtime.finish()
         return 1
     _print_line(str(error))

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from contextlib import AbstractContextManager
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from matex.events import EventLog, write_json, write_text
 from matex.exchange import Choice, HostExchange, Layout
 from matex.fault_events import record_fault, record_recovery, record_replay
 from matex.fault_records import unfired
-from matex.leaving import Leaving, Notice, described
+from matex.leaving import Notice
 from matex.limits import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
 from matex.nonfinite import Nonfinite
 from matex.pace import Progress
@@ -71,7 +71,7 @@ class Run:
         self.saved: checkpoints.Snapshot | None = None
         self.notice = notice or Notice()
         self.saver = Saver(config, communicator, events, self.notice, self.warn)
-        self.stopped: Stopped | None = None
+        self.stopped: Stopped | None = None  # see matex.departure
         self._started = time.time()
         self._finished = False
         self._said: set[str] = set()
@@ -147,45 +147,9 @@ class Run:
         """What this rank asks for with the next step; local."""
         return Wishes(leave=self.notice.code != 0, save=self.saver.due() if self.leads else 0)
 
-    def leave(self, take: Take | None) -> NoReturn:
-        """Save and leave; collective, after a step with which it was agreed.
-
-        Args:
-            take: makes the snapshot of the step; None where none can be made.
-
-        Raises:
-            Leaving: on every rank.
-        """
-        problem = None
-        if self.saver.files is None:
-            problem = "--checkpoint DIR was not given, so there is nothing to continue from"
-        elif take is None:
-            problem = "no checkpoint can be made of this training"
-        elif not self.save_for_all(take):
-            problem = "the checkpoint could not be written"
-        self.stop(problem)
-        raise Leaving
-
     def save_for_all(self, take: Take) -> bool:
         """Save into a file and wait for it; collective. Whether it is there."""
         return self.saver.save_for_all(take, point=lambda: self.faults.at("checkpoint"))
-
-    def stop(self, problem: str | None) -> None:
-        """The run is ended early; collective.
-
-        Args:
-            problem: why it cannot be continued from here.
-        """
-        codes = self.communicator.allgather(np.array([self.notice.code], np.int64)).rows
-        told = [described(int(code)) for code in codes[:, 0] if code] or ["a rank that died"]
-        # What came to matex run reaches the ranks as another signal.
-        told = [e["signal"] for e in self.events.all() if e["event"] == "told"] or told
-        problem = f"; {problem}" if problem else ""
-        self.stopped = Stopped(
-            reason=f"told to leave after step {self.step} ({told[0]}){problem}",
-            resumable=not problem,
-        )
-        self.say(self.stopped.reason)
 
     def finish(self, weights_hash: str | None, *, reason: str | None = None) -> None:
         """The script has ended: write the summary and leave together; collective, once.

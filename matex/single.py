@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras import tree
 
 from matex import keras_hooks, state
+from matex.departure import leave
 from matex.replicas import Replicas
 from matex.run import Run
 from matex.stream import Cut, Stream, digest, flat_signature, leaves_of, rows_in
@@ -106,7 +107,7 @@ class SingleSteps:
         self._run.step_done(training.report, model=self._model)
         self._replicas.after_step(training.report, last=False)
         if training.agreed.leave:
-            self._run.leave(None)
+            leave(self._run, None)
 
 
 def tensors_of(batch: Any) -> Any:

@@ -15,7 +15,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,9 @@ from matex import summary as summaries
 from matex.ending import all_events, judge, last_start, reason_of
 from matex.errors import InputError
 from matex.events import EventLog
+from matex.hosts import Hosts
 from matex.job import Job
-from matex.launch import Launch, find_mpiexec, mpiexec_command, probe_command
+from matex.launch import Launch, find_mpiexec, mpiexec_command
 from matex.limits import WORK_S
 from matex.process import EVENTS
 from matex.pulse import FILE, Sign, read_sign
@@ -41,7 +41,6 @@ from matex.restarts import (
 __all__ = ["supervise"]
 
 _LOOK_S = 0.5
-_PROBE_S = 30.0
 _SHARED_MEMORY = Path("/dev/shm")
 _BACKING = "OMPI_MCA_btl_sm_backing_directory"
 # Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
@@ -75,6 +74,8 @@ def supervise(wanted: Launch) -> int:
             supervisor = _Supervisor(started, report, environment, mpiexec)
             with supervisor.listening():
                 reason = supervisor.run()
+                if reason:
+                    supervisor.clear_memory()
         return judge(report, reason, ranks=wanted.ranks, kept=kept is not None)
 
 
@@ -87,6 +88,7 @@ class _Supervisor:
         self._log = EventLog(report / EVENTS, -1)
         self._mpiexec = mpiexec
         self._environment = environment
+        self._hosts = Hosts(mpiexec=mpiexec, environment=environment)
         self._job: Job | None = None
         self._told: list[int] = []
         self._started = time.monotonic()
@@ -146,7 +148,7 @@ class _Supervisor:
         if self._told:  # while it was being started
             job.tell(signal.SIGUSR1)
         silent = self._silence(job)
-        job.end()
+        job.end(ask=not silent)
         self._job = None
         if silent:
             return f"no sign of life for {self._patience_s:.0f} s"
@@ -178,26 +180,25 @@ class _Supervisor:
 
     def _hosts_left(self) -> dict[str, int] | None:
         """The hosts that still answer, and their slots; None where this one is the only one."""
+        hosts = self._all_hosts()
+        return {host: hosts[host] for host in self._hosts.answering(hosts)} if hosts else None
+
+    def _all_hosts(self) -> dict[str, int]:
+        """All hosts and their slots; empty where this one is the only one."""
         wanted = self._wanted
         if not wanted.several:
-            return None
+            return {}
         if wanted.hosts is not None:
-            hosts = read_hosts(wanted.hosts)
-        else:  # the batch system's: those that ranks have met on
-            starts = [e for e in all_events(self._report) if e["event"] == "start"]
-            hosts = dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
-        with ThreadPoolExecutor(len(hosts)) as pool:
-            answers = list(pool.map(self._answers, hosts))
-        return {host: hosts[host] for host, there in zip(hosts, answers, strict=True) if there}
+            return read_hosts(wanted.hosts)
+        # The batch system's: those that ranks have met on.
+        starts = [e for e in all_events(self._report) if e["event"] == "start"]
+        return dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
 
-    def _answers(self, host: str) -> bool:
-        probe = Job(
-            probe_command(host, ["true"], mpiexec=self._mpiexec), self._environment, quiet=True
-        )
-        try:
-            return probe.wait(_PROBE_S) and probe.status == 0
-        finally:
-            probe.end()
+    def clear_memory(self) -> None:
+        """Remove what the ranks of a run that did not end well left in the memory of hosts."""
+        memory = self._wanted.config.memory
+        if memory is not None and self._wanted.several:
+            self._hosts.run(self._all_hosts(), ["rm", "-rf", str(memory)])
 
     def _again(self, hosts: dict[str, int] | None) -> Launch | None:
         """The next start, on *hosts*; None where none is left."""

@@ -145,3 +145,18 @@ def test_what_fails_again_and_again_is_given_up(tmp_path: Path) -> None:
     assert json.loads((outcome.report / "summary.json").read_text())["restarts"] == 2
     (line,) = outcome.stderr.splitlines()
     assert "step 5 failed 3 times in a row" in line
+
+
+def test_a_directory_that_vanishes_stops_nothing(whole: list[float], tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    outcome = interrupted(
+        tmp_path, ranks=1, at="1:4", what=f"VANISH:{saved}",
+        options=["--checkpoint", saved, "--checkpoint-every", "3"],
+    )  # fmt: skip
+    assert_whole(outcome, world_size_end=1, losses=whole)
+    found = outcome.summary["checkpoints"]
+    assert found["files"] >= 3 and found["failed"] >= 3
+    assert "has vanished" in found["last_failure"]
+    (line,) = outcome.stderr.splitlines()  # once, not each time
+    assert "training goes on and will try again" in line
+    assert not saved.exists()

@@ -2,7 +2,9 @@
 
 import argparse
 import os
+import shutil
 import signal
+import socket
 from pathlib import Path
 
 import keras
@@ -13,7 +15,9 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=6)
 parser.add_argument("--endless", action="store_true")
 parser.add_argument("--at", default="", help="EPOCH:BATCH at which it happens")
-parser.add_argument("--what", default="", help="a signal and whom it goes to: SIGUSR1:last-rank")
+parser.add_argument(
+    "--what", default="", help="a signal and whom it goes to (SIGUSR1:last-rank), or VANISH:DIR"
+)
 parser.add_argument("--once", type=Path, help="a file that says that it has happened")
 args = parser.parse_args()
 
@@ -27,6 +31,9 @@ def targets(whom):
     mpiexec = me.parent()
     if whom == "last-rank":
         return [me.pid] if matex.rank() == matex.size() - 1 else []
+    if whom.startswith("host-"):  # with its daemon
+        here = socket.gethostname() == whom[5:]
+        return [mpiexec.pid, me.pid] if here else []
     if matex.rank():
         return []
     ranks = [child.pid for child in mpiexec.children() if child.pid != me.pid]
@@ -47,6 +54,9 @@ class Happening(keras.callbacks.Callback):
         if f"{self.epoch}:{batch}" != args.at or (args.once and args.once.exists()):
             return
         number, _, whom = args.what.partition(":")
+        if number == "VANISH":
+            shutil.rmtree(whom)
+            return
         victims = targets(whom)
         if args.once and victims:
             args.once.touch()
