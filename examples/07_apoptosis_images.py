@@ -1,54 +1,52 @@
 """Convolutional networks that shrink: a plain CNN, a small ResNet, or ResNet50.
 
     python 07_apoptosis_images.py --data mnist.h5 --model cnn
-    python 07_apoptosis_images.py --data cifar-10-batches-bin --model resnet
-    matex run -n 8 07_apoptosis_images.py --data imagenet --size 224 --model resnet50
+    python 07_apoptosis_images.py --data cifar10_jpeg.h5 --model resnet
+    matex run -n 8 07_apoptosis_images.py --data imagenet --side 224 --model resnet50
 
---data is anything that matex reads: an HDF5 file with x_train, y_train, x_test, y_test (or with
-JPEG streams and their offsets), MNIST and CIFAR files, or folders train/ and val/ of images, one
-folder a class.
+--data is digits as 02_mnist_cnn.py takes them, or pictures by class as 05_images_from_folders.py
+does; the latter are decoded into memory. Without --data it draws shapes.
 """
 
-import io
-import itertools
-
 import apoptosis_options
+import digits
+import h5py
 import numpy as np
+import options
+import pictures
 
 
 def load(args):
-    """Images (n, height, width, channels) and labels, to train and to test on."""
-    import matex.data
-
+    """Images (n, side, side, channels) uint8 and labels, to train and to test on."""
     if args.data is None:
-        raise SystemExit("07_apoptosis_images.py: --data is wanted. Received: none")
-    size = {"size": (args.size, args.size)} if args.data.is_dir() and args.size else {}
-    data = matex.data.open(args.data, **size)
-    if hasattr(data, "jpeg_train"):
-        parts = [decoded(data, part) for part in ("train", "test")]
-        x_train, x_test = parts
-    else:
-        x_train, x_test = data.x_train, data.x_test
-    y_train, y_test = np.asarray(data.y_train), np.asarray(data.y_test)
-    if args.samples:
-        x_train, y_train = x_train[: args.samples], y_train[: args.samples]
-    if len(x_train.shape) == 3:
-        x_train, x_test = np.asarray(x_train)[..., None], np.asarray(x_test)[..., None]
-    return x_train, y_train, x_test, y_test
+        print(f"No --data: drawing {args.images or 2000:,} shapes ...", flush=True)
+        return decoded(pictures.draw(args.images or 2000, args.side, seed=args.seed), args)
+    print(f"Reading {args.data} ...", flush=True)
+    if args.data.is_dir() or "jpeg_train" in h5py.File(args.data, locking=False):
+        return decoded(pictures.read(args.data), args)
+    found = digits.read(args.data)
+    rows = slice(args.images)
+    return (
+        found.x_train[rows, ..., None],
+        found.y_train[rows],
+        found.x_test[..., None],
+        found.y_test,
+    )
 
 
-def decoded(data, part: str) -> np.ndarray:
-    """JPEG streams that lie one after the other, as one array."""
+def decoded(found: pictures.Pictures, args):
     import tensorflow as tf
 
-    stream = np.asarray(getattr(data, f"jpeg_{part}")).tobytes()
-    offsets = np.asarray(getattr(data, f"offsets_{part}"))
-    source = io.BytesIO(stream)
-    images = [
-        tf.io.decode_jpeg(source.read(int(end - start)), channels=3).numpy()
-        for start, end in itertools.pairwise(offsets)
-    ]
-    return np.stack(images)
+    def pixels(image) -> np.ndarray:
+        content = tf.io.read_file(image) if found.in_files else image
+        tensor = tf.io.decode_image(content, channels=3, expand_animations=False)
+        if tensor.shape[:2] != (args.side, args.side):
+            tensor = tf.image.resize(tensor, (args.side, args.side), antialias=True)
+        return tf.cast(tensor, tf.uint8).numpy()
+
+    rows = slice(args.images)
+    train, test = (np.stack([pixels(i) for i in p.images[rows]]) for p in (found.train, found.test))
+    return train, found.train.labels[rows], test, found.test.labels[rows]
 
 
 def cnn(shape, classes):
@@ -101,20 +99,29 @@ def resnet50(shape, classes):
 
 def main() -> None:
     parser = apoptosis_options.parser(
-        "Train a network on images with apoptosis.", epochs=12, batch_size=128
+        "Train a network on images with apoptosis.",
+        data="digits, or pictures by class",
+        epochs=12,
+        batch_size=128,
+        learning_rate=1e-3,
     )
     parser.add_argument("--model", choices=("cnn", "resnet", "resnet50"), default="resnet")
-    parser.add_argument("--size", type=int, help="height and width of images from folders")
-    parser.add_argument("--samples", type=int, help="train on so many images only")
+    parser.add_argument("--side", type=options.count, default=32, help="of a picture, in pixels")
+    parser.add_argument("--images", type=options.count, help="take so many only")
     args = parser.parse_args()
-    x_train, y_train, x_test, y_test = load(args)
+    try:
+        x_train, y_train, x_test, y_test = load(args)
+    except ValueError as error:
+        parser.error(str(error))
     import keras
 
     keras.utils.set_random_seed(args.seed)
     make = {"cnn": cnn, "resnet": resnet, "resnet50": resnet50}[args.model]
     model = make(x_train.shape[1:], int(y_train.max()) + 1)
     model.compile(
-        keras.optimizers.Adam(1e-3), "sparse_categorical_crossentropy", metrics=["accuracy"]
+        keras.optimizers.Adam(args.learning_rate),
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy"],
     )
     apoptosis_options.fit(
         model, args, x_train, y_train, validation=(x_test, y_test), metric="accuracy"

@@ -5,17 +5,22 @@ import json
 import time
 from pathlib import Path
 
+import options
 
-def parser(description: str, *, epochs: int, batch_size: int) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=description)
+MODES = ("conservative", "natural", "aggressive", "adaptive", "none")
+
+
+def parser(
+    description: str, *, data: str, epochs: int, batch_size: int, learning_rate: float
+) -> options.Parser:
+    """What the experiments take; --mode none trains the twin that keeps its size."""
+    made = options.course_parser(
+        description, data=data, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate
+    )
     add = made.add_argument
-    add("--data", type=Path, metavar="FILE")
-    add("--mode", default="adaptive", help="conservative, natural, aggressive, adaptive or none")
-    add("--criterion", default="gram")
+    add("--mode", choices=MODES, default="adaptive", help="of apoptosis")
+    add("--criterion", default="gram", help="what the units that die are chosen by")
     add("--ratio", type=float, help="stop when this share of the parameters is gone")
-    add("--epochs", type=int, default=epochs)
-    add("--batch-size", type=int, default=batch_size)
-    add("--seed", type=int, default=1)
     add("--json", type=Path, metavar="FILE", help="write what came of it here")
     return made
 

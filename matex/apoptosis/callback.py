@@ -38,6 +38,7 @@ class Apoptosis(keras.callbacks.Callback):
             ``random`` are baselines.
         first_epoch, last_epoch: epochs, counted from 1, at whose ends events may come;
             by default the second, and two before the last.
+        every: epochs from one event to the next; 0 doubles the wait after each.
         pruning_ratio: stop when this share of *target* is gone, between 0 and 1.
         target: ``parameters`` or ``flops``.
         exclude: names of layers whose units stay.
@@ -65,6 +66,7 @@ class Apoptosis(keras.callbacks.Callback):
         *,
         first_epoch: int = 2,
         last_epoch: int | None = None,
+        every: int = 0,
         pruning_ratio: float | None = None,
         target: str = "parameters",
         exclude: tuple[str, ...] | list[str] = (),
@@ -83,12 +85,16 @@ class Apoptosis(keras.callbacks.Callback):
             raise InputError(
                 f"pruning_ratio must be between 0 and 1. Received: pruning_ratio={pruning_ratio}"
             )
-        for name, value in (("first_epoch", first_epoch), ("samples", samples)):
+        for name, value in (
+            ("first_epoch", first_epoch),
+            ("samples", samples),
+            ("every", every + 1),
+        ):
             if value < 1:
                 raise InputError(f"{name} must be at least 1. Received: {name}={value}")
         self._options = Options(criterion=criterion, exclude=tuple(exclude), delta=delta, seed=seed)
         self._thresholds = Thresholds(MODES[mode])
-        self._epochs = first_epoch, last_epoch
+        self._epochs = first_epoch, last_epoch, every
         self._goal = pruning_ratio, target
         self._given = _named(data), _named(validation_data)
         self._count = samples
@@ -98,10 +104,10 @@ class Apoptosis(keras.callbacks.Callback):
         keras_hooks.watch_feeds()
 
     def on_train_begin(self, logs: Any = None) -> None:
-        first, last = self._epochs
+        first, last, every = self._epochs
         if last is None:
             last = self.params["epochs"] - 2
-        self._calendar = Calendar(first, last)
+        self._calendar = Calendar(first, last, every)
         self._fresh = True
         self._peers = _peers()
         training, validation = keras_hooks.feeds()
@@ -170,7 +176,7 @@ class Apoptosis(keras.callbacks.Callback):
             share=share,
             loss_at_start=self._loss_at_start or 0.0,
         )
-        self._calendar = self._calendar.after(epoch + 1, changed=outcome.changed)
+        self._calendar = self._calendar.after(epoch + 1)
         for change in outcome.changes:
             self._thresholds = self._thresholds.after(change.layer, kept=change.kept)
         self._note()

@@ -16,7 +16,7 @@ from matex.apoptosis.evidence import Limits, Reader, Removal, Survivors
 
 __all__ = ["remove_by_gram", "replacement"]
 
-_BLOCK = 48
+_BLOCK = 96
 
 # Of each unit's own mean square. Keeps what the sample cannot tell apart from taking
 # opposite, huge weights; duplicates are still replaced to 1e-7.
@@ -71,48 +71,62 @@ def _regular(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _State:
-    """What is needed of one reader's matrices, whichever units are left."""
+    """What is needed of one reader's matrices, for the units that are left."""
 
     def __init__(self, reader: Reader) -> None:
         n = len(reader.outgoing)
         matrix, dead = _regular(reader.gram)
         scale = np.sqrt(np.diagonal(matrix))
         inverse = np.linalg.inv(matrix / np.outer(scale, scale)) / np.outer(scale, scale)
-        self._inverse = inverse[:n, :n]
-        self._dead = dead[:n]
+        self._units = n
+        self._left = np.arange(n)  # unit of each row
+        self._row = np.arange(n)  # row of each unit
+        self._gone: list[int] = []  # rows
+        self._inverse = inverse[:n, :n].copy()
         self._weights = reader.outgoing @ reader.outgoing.T
-        self._energy = max(reader.energy, 1e-300)
+        self._dead = dead[:n]
+        self._energy = max(float(np.vdot(reader.gram[:n, :n], self._weights)), 1e-300)
+        self._begin_block()
+
+    def _begin_block(self) -> None:
         self._inverse_diagonal = np.diagonal(self._inverse).copy()
         self._weights_diagonal = np.diagonal(self._weights).copy()
         # Columns noted since the last product: G^-1 - V V^T, W - A B^T - B A^T.
-        self._v, self._a, self._b = (np.zeros((n, _BLOCK)) for _ in range(3))
-        self._noted = 0
+        self._v, self._a, self._b = (np.zeros((len(self._left), _BLOCK)) for _ in range(3))
 
     def scores(self) -> np.ndarray:
         """What it costs to lose each unit, relative; of the gone without meaning."""
         with np.errstate(divide="ignore", invalid="ignore"):
             lost = self._weights_diagonal / self._inverse_diagonal
-        lost = np.where(self._dead, 0.0, np.maximum(lost, 0.0))
-        return np.nan_to_num(lost / self._energy, nan=np.inf, posinf=np.inf)
+        lost = np.where(self._dead[self._left], 0.0, np.maximum(lost, 0.0))
+        scores = np.full(self._units, np.inf)
+        scores[self._left] = np.nan_to_num(lost / self._energy, nan=np.inf, posinf=np.inf)
+        return scores
 
     def remove(self, unit: int) -> None:
-        if self._noted == _BLOCK:
-            self._apply()
-        k = self._noted
+        if len(self._gone) == _BLOCK:
+            self._end_block()
+        row, k = int(self._row[unit]), len(self._gone)
         v, a, b = self._v[:, :k], self._a[:, :k], self._b[:, :k]
-        inverse = self._inverse[:, unit] - v @ v[unit]
-        pivot = max(float(inverse[unit]), 1e-300)
+        inverse = self._inverse[row] - v @ v[row]  # symmetric: a row is a column
+        pivot = max(float(inverse[row]), 1e-300)
         share = inverse / pivot
-        weights = self._weights[:, unit] - a @ b[unit] - b @ a[unit]
-        other = weights - 0.5 * weights[unit] * share
+        weights = self._weights[row] - a @ b[row] - b @ a[row]
+        other = weights - 0.5 * weights[row] * share
         self._v[:, k], self._a[:, k], self._b[:, k] = inverse / np.sqrt(pivot), share, other
-        self._noted = k + 1
+        self._gone.append(row)
         self._inverse_diagonal -= inverse * share
         self._weights_diagonal -= 2 * share * other
 
-    def _apply(self) -> None:
-        self._inverse -= self._v @ self._v.T
-        product = self._a @ self._b.T
-        self._weights -= product
-        self._weights -= product.T
-        self._noted = 0
+    def _end_block(self) -> None:
+        """Apply the noted columns, to the rows and columns of the living alone."""
+        stay = np.delete(np.arange(len(self._left)), self._gone)
+        v, a, b = self._v[stay], self._a[stay], self._b[stay]
+        self._inverse = self._inverse[stay].take(stay, 1)
+        self._inverse -= v @ v.T
+        self._weights = self._weights[stay].take(stay, 1)
+        self._weights -= np.hstack([a, b]) @ np.hstack([b, a]).T
+        self._left = self._left[stay]
+        self._row[self._left] = np.arange(len(stay))
+        self._gone = []
+        self._begin_block()

@@ -94,7 +94,7 @@ def hold_event(
     sums = _sums(model, net, groups, scoring, peers) if options.criterion == "gram" else None
     peers.reached("apoptosis-deciding")
     before = judge.loss(model, peers)
-    judge.remember(model)
+    judge.begin()
     allowed = np.inf
     if options.delta is not None:
         allowed = allowed_loss(before, loss_at_start, options.delta)
@@ -122,13 +122,14 @@ def hold_event(
         now = judge.loss(model, peers)
         kept = bool(now <= allowed)
         if kept:
+            judge.accept()
             loss = now
             dead.update(group.members[removal.removed].tolist())
         else:
             for variable, value in values:
                 variable.assign(value)
         changes.append(Change(group.name, group.width, len(removal.kept), removal.cost, now, kept))
-    at_risk = judge.at_risk(model, peers) if dead else None
+    at_risk = judge.at_risk(peers) if dead else None
     peers.reached("apoptosis-rebuilding")
     after = net
     if dead:

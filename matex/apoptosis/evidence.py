@@ -26,12 +26,6 @@ class Reader(NamedTuple):
         """Whether a constant 1 is among what it reads."""
         return len(self.gram) > len(self.outgoing)
 
-    @property
-    def energy(self) -> float:
-        """tr(U^T G U): the mean square of what it makes of all units together."""
-        n = len(self.outgoing)
-        return float(np.sum((self.gram[:n, :n] @ self.outgoing) * self.outgoing))
-
 
 class Evidence(NamedTuple):
     """Of one group of n units.

@@ -22,72 +22,74 @@ class Judge:
 
     def __init__(self, sample: Sample) -> None:
         self._sample = sample
-        self._before: dict[int, np.ndarray] = {}
+        self._spans: list[tuple[int, int]] = []
+        self._newest: list[Any] = []
+        self._before: tuple[list[tuple[int, int]], list[Any]] = ([], [])
+        self._after = self._before
 
     def loss(self, model: Any, peers: Peers) -> float:
         """The mean loss without regularisation; collective, with one answer for all."""
+        self._spans, self._newest = [], []
 
         def compute(spans: list[tuple[int, int]]) -> np.ndarray:
             total = np.zeros(2)
             for batch in self._sample.batches(spans):
-                total += _loss(model, batch)
+                outputs = model(batch[0], training=False)
+                self._newest.append(_as_classes(model, outputs))
+                total += _loss(model, batch, outputs)
+            self._spans += spans
             return total
 
         total, weight = peers.total(self._sample.size, compute)
         return peers.verdict(float(total / max(weight, 1e-300)))
 
-    def remember(self, model: Any) -> None:
-        """Begin a comparison with *model* as it is now; local."""
-        self._before = {}
-        self._reference = model.get_weights()
+    def begin(self) -> None:
+        """What was judged last is what is compared with; local."""
+        self._before = self._after = self._spans, self._newest
 
-    def at_risk(self, model: Any, peers: Peers) -> float | None:
-        """The share of rows whose prediction may have changed since :meth:`remember`; collective.
+    def accept(self) -> None:
+        """What was judged last stays; local."""
+        self._after = self._spans, self._newest
 
-        None where the model has no single output of classes.
+    def at_risk(self, peers: Peers) -> float | None:
+        """The share of rows whose prediction may have changed since :meth:`begin`; collective.
+
+        None where the model has no single output of classes, or where a rank died since.
         """
-        now = model.get_weights()
 
         def compute(spans: list[tuple[int, int]]) -> np.ndarray:
-            batches = self._sample.batches(spans)
-            new = [_outputs(model, batch) for batch in batches]
-            model.set_weights(self._reference)
-            old = [_outputs(model, batch) for batch in batches]
-            model.set_weights(now)
-            if not _classifies(model) or not all(_is_classes(y) for y in (*new, *old)):
+            (rows, old), (same, new) = self._before, self._after
+            if rows != same or spans != rows or any(y is None for y in (*old, *new)):
                 return np.array([np.nan, 1.0])
-            changed = sum(_unsure(a, b) for a, b in zip(old, new, strict=True))
-            return np.array([float(changed), float(sum(len(y) for y in new))])
+            unsure = sum(_unsure(a, b) for a, b in zip(old, new, strict=True))
+            return np.array([float(unsure), float(sum(len(y) for y in new))])
 
         unsure, rows = peers.total(self._sample.size, compute)
         return None if np.isnan(unsure) else float(unsure / max(rows, 1.0))
 
 
-def _loss(model: Any, batch: tuple[Any, ...]) -> np.ndarray:
+def _loss(model: Any, batch: tuple[Any, ...], outputs: Any) -> np.ndarray:
     """The sum of the losses of the rows of *batch*, and their weight."""
     x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
     if y is None or not model.compiled:  # nothing to judge by
         return np.zeros(2)
-    outputs = model(x, training=False)
     mean = model.compute_loss(x, y, outputs, weight, training=False)
     own = sum(float(loss) for loss in model.losses)
     rows = len(keras.tree.flatten(x)[0])
     return np.array([(float(mean) - own) * rows, float(rows)])
 
 
-def _outputs(model: Any, batch: tuple[Any, ...]) -> Any:
-    outputs = model(batch[0], training=False)
-    return np.asarray(outputs) if not isinstance(outputs, dict | list | tuple) else None
+def _as_classes(model: Any, outputs: Any) -> np.ndarray | None:
+    """The outputs where they are those of one classification."""
+    if isinstance(outputs, dict | list | tuple) or len(outputs.shape) != 2:
+        return None
+    return np.asarray(outputs) if _classifies(model) else None
 
 
 def _classifies(model: Any) -> bool:
-    loss = model.loss
+    loss = model.loss if model.compiled else None
     name = getattr(loss, "name", getattr(loss, "__name__", str(loss)))
     return "crossentropy" in name
-
-
-def _is_classes(outputs: Any) -> bool:
-    return outputs is not None and outputs.ndim == 2
 
 
 def _unsure(before: np.ndarray, after: np.ndarray) -> int:

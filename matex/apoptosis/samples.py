@@ -13,7 +13,9 @@ from matex.errors import InputError, Unsupported
 
 __all__ = ["Sample", "held_out_of", "sample_of"]
 
-_BATCH = 256
+# Numbers that go into the network at once.
+_NUMBERS = 1 << 19
+_ROWS = (32, 2048)
 
 
 class Sample:
@@ -24,13 +26,16 @@ class Sample:
         self.size = min(count, batches.samples)
         spread = (np.arange(self.size) + offset) * (batches.samples / self.size)
         self._indices = spread.astype(np.int64) % batches.samples
+        leaves = tf.nest.flatten(batches.signature[0])
+        row = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)
+        self._at_once = int(np.clip(_NUMBERS // max(1, row), *_ROWS))
 
     def batches(self, spans: list[tuple[int, int]]) -> list[tuple[Any, ...]]:
         """``(x[, y[, sample_weight]])`` of the rows of *spans*, [lo, hi) within the sample."""
         return [
-            self._batches.rows(self._indices[at : min(at + _BATCH, hi)])
+            self._batches.rows(self._indices[at : min(at + self._at_once, hi)])
             for lo, hi in spans
-            for at in range(lo, hi, _BATCH)
+            for at in range(lo, hi, self._at_once)
         ]
 
 

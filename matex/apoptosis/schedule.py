@@ -55,12 +55,14 @@ class Thresholds:
 class Calendar:
     """Events come at ends of epochs, counted from 1: from ``first`` to ``last``.
 
-    One that changed nothing doubles the wait for the next.
+    Every ``every`` epochs; or, where that is 0, after twice the wait of the one before:
+    the step is traced anew after each, and the first ones bring most.
     """
 
     first: int
     last: int
-    wait: int = 1
+    every: int = 0
+    wait: int = 0
     due: int = 0
 
     def is_due(self, epoch: int) -> bool:
@@ -70,8 +72,8 @@ class Calendar:
         """For a fit that begins after *epoch*: one that starts over does not wait."""
         return self if self.due <= epoch + self.wait else replace(self, due=0)
 
-    def after(self, epoch: int, *, changed: bool) -> Calendar:
-        wait = 1 if changed else 2 * self.wait
+    def after(self, epoch: int) -> Calendar:
+        wait = self.every or max(1, 2 * self.wait)
         return replace(self, wait=wait, due=epoch + wait)
 
 

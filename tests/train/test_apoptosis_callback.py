@@ -83,7 +83,7 @@ def test_each_criterion_reaches_a_target(criterion: str) -> None:
     model, x, y = make()
     before = model.count_params()
     options = {"criterion": criterion, "pruning_ratio": 0.3, "delta": None}
-    apoptosis = matex.Apoptosis("aggressive", first_epoch=1, verbose=0, **options)
+    apoptosis = matex.Apoptosis("aggressive", first_epoch=1, every=1, verbose=0, **options)
     fit(model, x, y, apoptosis, epochs=7)
     assert model.count_params() >= 0.6 * before
     if criterion in ("projection", "similarity"):  # find the copies

@@ -25,14 +25,15 @@ def test_other_modes_do_not_adapt(mode: str) -> None:
     assert start.after("a", kept=False) == start
 
 
-def test_events_are_rarer_where_nothing_dies() -> None:
-    calendar = Calendar(first=2, last=20)
+@pytest.mark.parametrize(("every", "wanted"), [(0, [2, 3, 5, 9, 17]), (6, [2, 8, 14, 20])])
+def test_events_become_rarer_or_come_regularly(every: int, wanted: list[int]) -> None:
+    calendar = Calendar(first=2, last=20, every=every)
     held = []
     for epoch in range(1, 25):
         if calendar.is_due(epoch):
             held.append(epoch)
-            calendar = calendar.after(epoch, changed=epoch < 4)
-    assert held == [2, 3, 4, 6, 10, 18]
+            calendar = calendar.after(epoch)
+    assert held == wanted
 
 
 def test_a_resumed_fit_waits_and_one_that_starts_over_does_not() -> None:

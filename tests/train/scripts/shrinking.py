@@ -33,7 +33,7 @@ model.compile(keras.optimizers.Adam(3e-3), "binary_crossentropy", metrics=["accu
 callbacks = []
 if not args.attached:
     callbacks.append(
-        matex.Apoptosis("natural", args.criterion, first_epoch=1, delta=None, samples=500)
+        matex.Apoptosis("natural", args.criterion, first_epoch=1, every=1, delta=None, samples=500)
     )
 if args.stop_after:
 
