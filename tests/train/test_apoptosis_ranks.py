@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.train.runs import Outcome, faults, matex_run
+from tests.train.runs import ROOT, Outcome, faults, matex_run
 
 EPOCHS = ("--epochs", "5")  # events after epochs 1 to 3: before steps 10, 20 and 30
 
@@ -75,6 +75,19 @@ def test_a_checkpoint_carries_the_smaller_model(alone: dict[str, Any], tmp_path:
     outcome = shrunk(tmp_path, *EPOCHS, ranks=2, options=store)
     assert_same(written(tmp_path) | {"loss": alone["loss"]}, alone)
     assert outcome.summary["metrics"]["val_loss"] == pytest.approx(alone["loss"][-1], rel=1e-3)
+
+
+def test_a_residual_network_shrinks_on_two_ranks_of_which_one_dies(tmp_path: Path) -> None:
+    """The example: convolutions in residual groups, BatchNorm, and made images."""
+    plan = faults("kill:rank=0,step=8,at=apoptosis-rebuilding")
+    small = ["--images", "160", "--side", "16", "--batch-size", "36", "--epochs", "4"]
+    outcome = matex_run(
+        tmp_path, ROOT / "examples/07_apoptosis_images.py", *small, ranks=2, options=plan
+    )
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.summary["world_size_end"] == 1
+    assert "conv2d+conv2d_2+conv2d_4 16 -> " in outcome.stdout
+    assert "times fewer parameters" in outcome.stdout
 
 
 def test_an_unmodified_script_with_streamed_data(tmp_path: Path) -> None:
