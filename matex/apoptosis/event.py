@@ -110,25 +110,43 @@ def hold_event(
         return choose(options.criterion, facts(i), limits, seed=options.seed)
 
     removals = peers.decide([group.width for group in groups], make)
+    candidates = [
+        (group, removal, i)
+        for i, (group, removal) in enumerate(zip(groups, removals, strict=True))
+        if len(removal.removed) >= max(1.0, LEAST_SHARE * group.width)
+    ]
+
+    def tried(some: list[tuple[Group, Removal, int]]) -> tuple[float, bool]:
+        """Hand over the work of the dead of *some* groups, or of none if the loss forbids it."""
+        values = {id(v): (v, v.numpy()) for group, _, _ in some for v in surgery.touched(group)}
+        for group, removal, i in some:
+            given = transfers(options.criterion, facts(i), removal.kept, removal.removed)
+            surgery.take_over(net, group, removal, given)
+        now = judge.loss(model, peers)
+        if now <= allowed:
+            judge.accept()
+            return now, True
+        for variable, value in values.values():
+            variable.assign(value)
+        return now, False
+
     changes: list[Change] = []
     dead: set[int] = set()
     loss = before
-    for i, (group, removal) in enumerate(zip(groups, removals, strict=True)):
-        if len(removal.removed) < max(1.0, LEAST_SHARE * group.width):
+    pending = [candidates] if candidates else []
+    while pending:
+        some = pending.pop(0)
+        now, kept = tried(some)
+        if not kept and len(some) > 1:  # which of them was it?
+            pending = [[one] for one in some]
             continue
-        values = [(v, v.numpy()) for v in surgery.touched(group)]
-        given = transfers(options.criterion, facts(i), removal.kept, removal.removed)
-        surgery.take_over(net, group, removal, given)
-        now = judge.loss(model, peers)
-        kept = bool(now <= allowed)
-        if kept:
-            judge.accept()
-            loss = now
-            dead.update(group.members[removal.removed].tolist())
-        else:
-            for variable, value in values:
-                variable.assign(value)
-        changes.append(Change(group.name, group.width, len(removal.kept), removal.cost, now, kept))
+        loss = now if kept else loss
+        for group, removal, _ in some:
+            if kept:
+                dead.update(group.members[removal.removed].tolist())
+            changes.append(
+                Change(group.name, group.width, len(removal.kept), removal.cost, now, kept)
+            )
     at_risk = judge.at_risk(peers) if dead else None
     peers.reached("apoptosis-rebuilding")
     after = net
