@@ -10,9 +10,8 @@ import numpy as np
 
 from matex.apoptosis import measure, rebuild, surgery, targets
 from matex.apoptosis.criteria import choose, transfers
-from matex.apoptosis.evidence import Limits, Removal
+from matex.apoptosis.evidence import Evidence, Limits, Removal
 from matex.apoptosis.judge import Judge
-from matex.apoptosis.network import Network
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
 from matex.apoptosis.schedule import LEAST_SHARE, Thresholds, allowed_loss
@@ -87,110 +86,133 @@ def hold_event(
         Unsupported: the model cannot be followed.
     """
     started = time.perf_counter()
-    net = trace(model, exclude=options.exclude)
-    groups = groups_of(net)
-    sizes = model.count_params(), rebuild.flops(net)
     peers.reached("apoptosis")
-    sums = _sums(model, net, groups, scoring, peers) if options.criterion == "gram" else None
+    event = _Event(model, options, judge=judge, peers=peers)
+    sizes = model.count_params(), rebuild.flops(event.net)
+    if options.criterion == "gram":
+        event.measure(scoring)
     peers.reached("apoptosis-deciding")
     before = judge.loss(model, peers)
     judge.begin()
     allowed = np.inf
     if options.delta is not None:
         allowed = allowed_loss(before, loss_at_start, options.delta)
-
-    def facts(i: int) -> Any:
-        own = None if sums is None else sums[i]
-        return surgery.evidence(net, groups[i], own, incoming=sums is None)
-
-    def make(i: int) -> Removal:
-        group = groups[i]
-        fraction = min(thresholds.mode.fraction, share)
-        limits = Limits(int(fraction * group.width), thresholds.tau(group.name), group.parts)
-        return choose(options.criterion, facts(i), limits, seed=options.seed)
-
-    removals = peers.decide([group.width for group in groups], make)
-    candidates = [
-        (group, removal, i)
-        for i, (group, removal) in enumerate(zip(groups, removals, strict=True))
-        if len(removal.removed) >= max(1.0, LEAST_SHARE * group.width)
-    ]
-
-    def tried(some: list[tuple[Group, Removal, int]]) -> tuple[float, bool]:
-        """Hand over the work of the dead of *some* groups, or of none if the loss forbids it."""
-        values = {id(v): (v, v.numpy()) for group, _, _ in some for v in surgery.touched(group)}
-        for group, removal, i in some:
-            given = transfers(options.criterion, facts(i), removal.kept, removal.removed)
-            surgery.take_over(net, group, removal, given)
-        now = judge.loss(model, peers)
-        if now <= allowed:
-            judge.accept()
-            return now, True
-        for variable, value in values.values():
-            variable.assign(value)
-        return now, False
-
-    changes: list[Change] = []
-    dead: set[int] = set()
-    loss = before
-    pending = [candidates] if candidates else []
-    while pending:
-        some = pending.pop(0)
-        now, kept = tried(some)
-        if not kept and len(some) > 1:  # which of them was it?
-            pending = [[one] for one in some]
-            continue
-        loss = now if kept else loss
-        for group, removal, _ in some:
-            if kept:
-                dead.update(group.members[removal.removed].tolist())
-            changes.append(
-                Change(group.name, group.width, len(removal.kept), removal.cost, now, kept)
-            )
+    changes, dead = event.hand_over(event.decide(thresholds, share), allowed)
     at_risk = judge.at_risk(peers) if dead else None
     peers.reached("apoptosis-rebuilding")
-    after = net
+    after = event.net
     if dead:
-        rebuild.cut(model, net, dead)
+        rebuild.cut(model, event.net, dead)
         peers.settle(model)
         after = trace(model, exclude=options.exclude)
     return Outcome(
         changes=changes,
         loss_before=before,
-        loss_after=loss,
+        loss_after=next((c.loss for c in reversed(changes) if c.kept), before),
         at_risk=at_risk,
         parameters=(sizes[0], model.count_params()),
         flops=(sizes[1], rebuild.flops(after)),
         seconds=time.perf_counter() - started,
-        left_alone=net.left_alone,
+        left_alone=event.net.left_alone,
     )
+
+
+class _Candidate(NamedTuple):
+    """A group that is to lose units."""
+
+    number: int
+    group: Group
+    removal: Removal
+
+
+class _Event:
+    """The network as it is before anything is cut, and what is known of its groups."""
+
+    def __init__(self, model: Any, options: Options, *, judge: Judge, peers: Peers) -> None:
+        self._model = model
+        self._options = options
+        self._judge = judge
+        self._peers = peers
+        self.net = trace(model, exclude=options.exclude)
+        self._groups = groups_of(self.net)
+        self._sums: measure.Sums | None = None
+
+    def measure(self, scoring: Sample) -> None:
+        """Second moments over the whole sample, each rank going through its part; collective."""
+        shapes = measure.sums_like(self._groups)
+        sizes = [matrix.size for own in shapes for matrix in own]
+
+        def compute(spans: list[tuple[int, int]]) -> np.ndarray:
+            inputs = [batch[0] for batch in scoring.batches(spans)]
+            sums = measure.measured(self._model, self.net, self._groups, inputs)
+            return np.concatenate([np.zeros(0), *(m.ravel() for own in sums for m in own)])
+
+        total = self._peers.total(scoring.size, compute)
+        pieces = iter(np.split(total, np.cumsum([0, *sizes])[1:]))
+        self._sums = [[next(pieces).reshape(m.shape) for m in own] for own in shapes]
+
+    def decide(self, thresholds: Thresholds, share: float) -> list[_Candidate]:
+        """Who dies of each group, those left out that would lose too few; collective."""
+        fraction = min(thresholds.mode.fraction, share)
+        options = self._options
+
+        def make(number: int) -> Removal:
+            group = self._groups[number]
+            limits = Limits(int(fraction * group.width), thresholds.tau(group.name), group.parts)
+            return choose(options.criterion, self._facts(number), limits, seed=options.seed)
+
+        removals = self._peers.decide([group.width for group in self._groups], make)
+        return [
+            _Candidate(number, group, removal)
+            for number, (group, removal) in enumerate(zip(self._groups, removals, strict=True))
+            if len(removal.removed) >= max(1.0, LEAST_SHARE * group.width)
+        ]
+
+    def hand_over(
+        self, candidates: list[_Candidate], allowed: float
+    ) -> tuple[list[Change], set[int]]:
+        """Give the work of the dead to the living where the held-out loss allows it; collective.
+
+        All groups at once, and only if that is too much one by one. What came of each, and
+        the roots of the dead.
+        """
+        changes: list[Change] = []
+        dead: set[int] = set()
+        pending = [candidates] if candidates else []
+        while pending:
+            some = pending.pop(0)
+            loss, kept = self._try(some, allowed)
+            if not kept and len(some) > 1:
+                pending = [[one] for one in some]
+                continue
+            for _, group, removal in some:
+                if kept:
+                    dead.update(group.members[removal.removed].tolist())
+                left = len(removal.kept)
+                changes.append(Change(group.name, group.width, left, removal.cost, loss, kept))
+        return changes, dead
+
+    def _try(self, some: list[_Candidate], allowed: float) -> tuple[float, bool]:
+        """The held-out loss with the dead of *some* groups gone, and whether they stay so."""
+        values = {id(v): (v, v.numpy()) for one in some for v in surgery.touched(one.group)}
+        for number, group, removal in some:
+            criterion, facts = self._options.criterion, self._facts(number)
+            given = transfers(criterion, facts, removal.kept, removal.removed)
+            surgery.take_over(self.net, group, removal, given)
+        loss = self._judge.loss(self._model, self._peers)
+        if loss <= allowed:
+            self._judge.accept()
+            return loss, True
+        for variable, value in values.values():
+            variable.assign(value)
+        return loss, False
+
+    def _facts(self, number: int) -> Evidence:
+        sums = None if self._sums is None else self._sums[number]
+        return surgery.evidence(self.net, self._groups[number], sums, incoming=sums is None)
 
 
 def share_to(model: Any, measured: str, goal: float, exclude: tuple[str, ...]) -> float:
     """The share of each group that may go so that *model* comes down to the size *goal*."""
     net = trace(model, exclude=exclude)
     return targets.share_for(net, groups_of(net), measured, goal)
-
-
-def _sums(
-    model: Any, net: Network, groups: list[Group], scoring: Sample, peers: Peers
-) -> measure.Sums:
-    """Second moments over the whole sample, each rank going through its part of it."""
-
-    def compute(spans: list[tuple[int, int]]) -> np.ndarray:
-        inputs = [batch[0] for batch in scoring.batches(spans)]
-        return _flat(measure.measured(model, net, groups, inputs))
-
-    shapes = measure.sums_like(groups)
-    pieces = iter(
-        np.split(
-            peers.total(scoring.size, compute),
-            np.cumsum([m.size for own in shapes for m in own])[:-1],
-        )
-    )
-    return [[next(pieces).reshape(m.shape) for m in own] for own in shapes]
-
-
-def _flat(sums: measure.Sums) -> np.ndarray:
-    parts = [matrix.ravel() for own in sums for matrix in own]
-    return np.concatenate(parts) if parts else np.zeros(0)
