@@ -78,7 +78,7 @@ def test_each_mode_removes_what_it_may(mode: str) -> None:
     assert model.get_layer("a").units in kept
 
 
-@pytest.mark.parametrize("criterion", ["projection", "similarity", "angle", "magnitude", "random"])
+@pytest.mark.parametrize("criterion", ["projection", "random"])
 def test_each_criterion_reaches_a_target(criterion: str) -> None:
     model, x, y = make()
     before = model.count_params()
@@ -86,7 +86,7 @@ def test_each_criterion_reaches_a_target(criterion: str) -> None:
     apoptosis = matex.Apoptosis("aggressive", first_epoch=1, every=1, verbose=0, **options)
     fit(model, x, y, apoptosis, epochs=7)
     assert model.count_params() >= 0.6 * before
-    if criterion in ("projection", "similarity"):  # find the copies
+    if criterion == "projection":  # which finds the copies
         assert model.count_params() <= 0.72 * before
 
 
