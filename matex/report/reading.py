@@ -108,10 +108,10 @@ class Run:
                 points = found.setdefault(change["layer"], [(0.0, change["units_from"])])
                 if change["kept"]:
                     points.append((at, change["units_to"]))
+        for points in found.values():
+            points.append((self.ended, points[-1][1]))
         return {
-            layer: Curve(
-                [*(t for t, _ in points), self.ended], [*(n for _, n in points), points[-1][1]]
-            )
+            layer: Curve([t for t, _ in points], [n for _, n in points])
             for layer, points in found.items()
         }
 
