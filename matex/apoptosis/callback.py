@@ -15,9 +15,9 @@ from matex.apoptosis.event import Options, Outcome, hold_event, share_to
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.peers import Alone, Peers, Together
 from matex.apoptosis.samples import Sample, held_out_of, sample_of
-from matex.apoptosis.schedule import MODES, Calendar, Thresholds
+from matex.apoptosis.schedule import MODES, Calendar, Thresholds, rows_to_judge
 from matex.apoptosis.targets import MEASURES, size_of
-from matex.apoptosis.trace import trace
+from matex.apoptosis.trace import groups_of, trace
 from matex.errors import InputError
 
 __all__ = ["Apoptosis"]
@@ -165,7 +165,13 @@ class Apoptosis(keras.callbacks.Callback):
             return
         if self._held_out is None:
             validation = self._given[1] or keras_hooks.feeds()[1]
-            self._held_out, _ = held_out_of(self._training, validation, 2 * self._count)
+            rows = rows_to_judge(
+                self._scoring.of,
+                scored=self._scoring.size,
+                groups=len(groups_of(trace(self.model, exclude=self._options.exclude))),
+                most=2 * self._count,
+            )
+            self._held_out, _ = held_out_of(self._training, validation, rows)
         outcome = hold_event(
             self.model,
             self._options,

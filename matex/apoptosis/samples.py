@@ -19,10 +19,14 @@ _ROWS = (32, 2048)
 
 
 class Sample:
-    """*count* rows of *batches*, evenly spread. Local to read; the same on all ranks."""
+    """*count* rows of *batches*, evenly spread. Local to read; the same on all ranks.
+
+    ``size`` rows are in it, ``of`` so many.
+    """
 
     def __init__(self, batches: Batches, count: int, *, offset: float = 0.0) -> None:
         self._batches = batches
+        self.of = batches.samples
         self.size = min(count, batches.samples)
         spread = (np.arange(self.size) + offset) * (batches.samples / self.size)
         self._indices = spread.astype(np.int64) % batches.samples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-__all__ = ["MODES", "Calendar", "Mode", "Thresholds", "allowed_loss"]
+__all__ = ["MODES", "Calendar", "Mode", "Thresholds", "allowed_loss", "rows_to_judge"]
 
 
 class Mode(NamedTuple):
@@ -27,6 +27,9 @@ MODES = {
 }
 
 _MOST_TAU = 0.05
+
+# Fewer say too little, whatever they cost.
+_LEAST_ROWS = 512
 
 # A group that would lose less is left: shrinking it costs more than it brings.
 LEAST_SHARE = 0.05
@@ -75,6 +78,16 @@ class Calendar:
     def after(self, epoch: int) -> Calendar:
         wait = self.every or max(1, 2 * self.wait)
         return replace(self, wait=wait, due=epoch + wait)
+
+
+def rows_to_judge(training: int, *, scored: int, groups: int, most: int) -> int:
+    """How many held-out rows to judge by, so that an event costs a fifth of an epoch. Pure.
+
+    An epoch over *training* rows costs three forward passes of them; an event at most one
+    over *scored* rows and, before, with all groups and with each, over these.
+    """
+    affordable = (0.6 * training - scored) / (groups + 2)
+    return int(max(_LEAST_ROWS, min(most, affordable)))
 
 
 def allowed_loss(before: float, at_start: float, delta: float) -> float:

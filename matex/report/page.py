@@ -30,6 +30,7 @@ _CAPTIONS = {
     "loss.png": "Loss and number of ranks",
     "ranks.png": "Ranks",
     "throughput.png": "Throughput, and the time of a step",
+    "apoptosis.png": "Parameters, and units of each group of layers",
 }
 
 # Heading, field of a fault record, and what its value is multiplied by for the reader.
@@ -88,6 +89,7 @@ def page(run: Run, images: dict[str, bytes]) -> str:
         _table((), facts) if facts else "<p>The run did not come to a summary.</p>",
         *(["<h2>Metrics of the last epoch</h2>", _table((), metrics)] if metrics else []),
         *(_picture(_CAPTIONS[name], content) for name, content in images.items()),
+        *(["<h2>Apoptosis</h2>", _shrinkings(run)] if run.shrinkings() else []),
         "<h2>Faults and recoveries</h2>",
         _recoveries(faults) if faults else "<p>None.</p>",
         *([f"<p>Never fired: {escape(', '.join(untold))}</p>"] if untold else []),
@@ -95,6 +97,34 @@ def page(run: Run, images: dict[str, bytes]) -> str:
     head = f'<meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>'
     body = "\n".join(parts)
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
+
+
+def _shrinkings(run: Run) -> str:
+    """Each event, with the bound on what may have changed beside what has."""
+    headings = (
+        "after epoch", "parameters", "FLOPs", "held-out loss before", "after",
+        "predicted otherwise, at most", "seconds", "layers",
+    )  # fmt: skip
+    return _table(
+        headings,
+        (
+            (
+                _shown(event["epoch"]),
+                _shown(event["parameters"]),
+                _shown(event["flops"]),
+                _shown(event["loss_before"]),
+                _shown(event["loss_after"]),
+                "" if event["at_risk"] is None else f"{event['at_risk']:.1%}",
+                _shown(event["seconds"]),
+                ", ".join(
+                    f"{change['layer']} {change['units_from']} → {change['units_to']}"
+                    for change in event["changes"]
+                    if change["kept"]
+                ),
+            )
+            for event in run.shrinkings()
+        ),
+    )
 
 
 def _recoveries(faults: Iterable[dict[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 from matex.errors import InputError
@@ -27,11 +28,14 @@ def pictures(run: Run) -> dict[str, bytes]:
             "matplotlib was not found: install it with pip install 'matex[report]'"
         ) from None
     made: dict[str, bytes] = {}
-    for name, height, draw in (
+    wanted: list[tuple[str, float, Callable[[Run, Any], None]]] = [
         ("loss.png", 5.0, _loss),
         ("ranks.png", 1.2 + 0.28 * len(run.lives()), _ranks),
         ("throughput.png", 4.5, _throughput),
-    ):
+    ]
+    if run.shrinkings():
+        wanted.append(("apoptosis.png", 4.5, _apoptosis))
+    for name, height, draw in wanted:
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         draw(run, figure)
         for axes in figure.axes:
@@ -93,6 +97,22 @@ def _throughput(run: Run, figure: Any) -> None:
     below.legend(frameon=False, fontsize=8)
     for axes in (above, below):
         _mark_faults(run, axes)
+
+
+def _apoptosis(run: Run, figure: Any) -> None:
+    above, below = figure.subplots(2, 1, sharex=True)
+    events = run.shrinkings()
+    at = [0.0, *(event["time_s"] - run.started for event in events), run.ended]
+    parameters = [events[0]["parameters_before"], *(event["parameters"] for event in events)]
+    above.step(at, [*parameters, parameters[-1]], where="post", color=_GREEN)
+    above.set_ylabel("parameters")
+    above.set_yscale("log")
+    for layer, curve in run.widths().items():
+        below.step(curve.seconds, curve.values, where="post", linewidth=1.0, label=layer)
+    below.set_ylabel("units")
+    below.set_ylim(bottom=0)
+    if below.lines:
+        below.legend(frameon=False, fontsize=7, ncols=2)
 
 
 def _mark_faults(run: Run, axes: Any, *, named: bool = False) -> None:

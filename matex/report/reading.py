@@ -91,6 +91,30 @@ class Run:
         points.append((self.ended, points[-1][1] if points else 0))
         return Curve([t for t, _ in points], [n for _, n in points])
 
+    def shrinkings(self) -> list[Event]:
+        """The events of apoptosis, as the first rank to tell them saw them."""
+        seen: dict[int, Event] = {}
+        for event in self.events:
+            if event["event"] == "apoptosis":
+                seen.setdefault(event["step"], event)
+        return list(seen.values())
+
+    def widths(self) -> dict[str, Curve]:
+        """Units of each group of layers that apoptosis changed, from each event on."""
+        found: dict[str, list[tuple[float, float]]] = {}
+        for event in self.shrinkings():
+            at = event["time_s"] - self.started
+            for change in event["changes"]:
+                points = found.setdefault(change["layer"], [(0.0, change["units_from"])])
+                if change["kept"]:
+                    points.append((at, change["units_to"]))
+        for points in found.values():
+            points.append((self.ended, points[-1][1]))
+        return {
+            layer: Curve([t for t, _ in points], [n for _, n in points])
+            for layer, points in found.items()
+        }
+
     def lives(self) -> list[Life]:
         """Each rank's part in the run, in order of ranks."""
         losses: dict[int, float] = {}

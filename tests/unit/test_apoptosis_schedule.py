@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matex.apoptosis.schedule import MODES, Calendar, Thresholds, allowed_loss
+from matex.apoptosis.schedule import MODES, Calendar, Thresholds, allowed_loss, rows_to_judge
 
 
 def test_the_threshold_follows_the_held_out_loss_for_each_group_by_itself() -> None:
@@ -40,6 +40,12 @@ def test_a_resumed_fit_waits_and_one_that_starts_over_does_not() -> None:
     waiting = Calendar(first=2, last=20, wait=4, due=12)
     assert waiting.from_epoch(9) == waiting
     assert waiting.from_epoch(0).is_due(2)
+
+
+def test_judging_costs_a_part_of_an_epoch_and_is_never_blind() -> None:
+    assert rows_to_judge(10**6, scored=2048, groups=3, most=4096) == 4096
+    assert rows_to_judge(50_000, scored=2048, groups=9, most=4096) == 2541
+    assert rows_to_judge(600, scored=600, groups=9, most=4096) == 512
 
 
 def test_the_allowed_loss_has_the_scale_of_the_untrained_network() -> None:

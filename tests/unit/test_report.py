@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import re
 from html.parser import HTMLParser
@@ -122,6 +123,35 @@ def test_a_run_without_faults_or_a_summary_has_a_page(tmp_path: Path) -> None:
     text = page(read_run(directory), {})
     assert "did not come to a summary" in text
     assert "<p>None.</p>" in text
+
+
+def shrinking(directory: Path) -> Path:
+    """The same with an event of apoptosis, which two ranks tell."""
+    changes = [
+        {"layer": "a", "units_from": 64, "units_to": 30, "cost": 0.01, "loss": 0.5, "kept": True},
+        {"layer": "b", "units_from": 32, "units_to": 9, "cost": 0.01, "loss": 0.9, "kept": False},
+    ]
+    told = {
+        "step": 20, "epoch": 2, "changes": changes, "parameters": 900, "parameters_before": 2100,
+        "flops": 1800.0, "loss_before": 0.5, "loss_after": 0.5, "at_risk": 0.031, "seconds": 0.4,
+    }  # fmt: skip
+    with (make(directory, faulty=False) / "events.jsonl").open("a") as file:
+        for rank in (0, 2):
+            file.write(json.dumps(event(2.1, rank, "apoptosis", **told)) + "\n")
+    return directory
+
+
+def test_what_apoptosis_did_is_in_the_page(tmp_path: Path) -> None:
+    run = read_run(shrinking(tmp_path / "out"))
+    text = page(run, {})
+    assert "a 64 → 30" in text and "b 32" not in text and "3.1%" in text
+    widths = run.widths()
+    assert widths["a"].values == [64, 30, 30] and widths["b"].values == [32, 32]
+    assert len(run.shrinkings()) == 1
+    if importlib.util.find_spec("matplotlib") is not None:
+        from matex.report.plots import pictures
+
+        assert pictures(run)["apoptosis.png"].startswith(b"\x89PNG")
 
 
 def test_report_writes_the_page_and_its_pictures(
