@@ -167,6 +167,14 @@ class Run:
         self.communicator.barrier()  # everybody's events are written
         if self.leads and self.config.report is not None:
             self._tell_unfired()
+            hashes = {
+                str(rank): bytes(digest).hex()
+                for rank, digest in zip(gathered.ranks, gathered.rows, strict=True)
+                if weights_hash is not None
+            }
+            if reason is None and len(set(hashes.values())) > 1:
+                reason = f"ranks end with different weights: {hashes}"
+                self.warn(reason)
             status = "finished" if reason is None else "failed"
             if self.stopped is not None and reason is None:
                 status, reason = "stopped", self.stopped.reason
@@ -178,11 +186,7 @@ class Run:
                 reason=reason,
                 resumable=self.stopped is not None and self.stopped.resumable,
                 world_size_end=self.communicator.world.size,
-                weights_hash={
-                    str(rank): bytes(digest).hex()
-                    for rank, digest in zip(gathered.ranks, gathered.rows, strict=True)
-                    if weights_hash is not None
-                },
+                weights_hash=hashes,
                 wall_s=time.time() - self._started,
             )
             write_text(self.config.report / FAULTS, faults_csv(summary["faults"]))

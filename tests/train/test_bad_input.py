@@ -51,6 +51,13 @@ BODIES = {
         "model.compile('sgd', 'mse')\n"
         "model.fit(np.zeros((rows, 2)), np.zeros((rows, 1)))\n"
     ),
+    "unequal-end": (
+        "import keras, matex, numpy as np\n"
+        "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
+        "model.compile('sgd', 'mse')\n"
+        "model.fit(np.zeros((64, 2)), np.zeros((64, 1)))\n"
+        "model.set_weights([w + matex.rank() for w in model.get_weights()])\n"
+    ),
     "legacy-keras": "import tf_keras\n",
     "overridden-hook": (
         "import keras, numpy as np\n"
@@ -81,6 +88,7 @@ def run_body(name: str, folder: Path, ranks: int = 2) -> Outcome:
             "unequal-ranks",
             ["all ranks must give fit the same", "64 rows on rank 0 and 65 on rank 1"],
         ),
+        ("unequal-end", ["different weights", "'1':"]),
         ("legacy-keras", ["tf_keras", "alone"]),
         ("overridden-hook", ["make_train_function", "Own"]),
     ],
