@@ -69,12 +69,16 @@ class Notice:
                 return CLOCK
         return self._signal
 
-    def listen(self) -> None:
-        """Take the signals over, where the script has not done so; on the main thread alone."""
+    def listen(self, *, interrupts: bool = True) -> None:
+        """Take the signals over, where nobody else has done so; on the main thread alone.
+
+        Args:
+            interrupts: SIGINT, too.
+        """
         if threading.current_thread() is not threading.main_thread():
             return
         usual = (signal.SIG_DFL, signal.default_int_handler)
-        for number in SIGNALS:
+        for number in SIGNALS if interrupts else SIGNALS[:-1]:
             if signal.getsignal(number) in usual:
                 signal.signal(number, self._received)
 

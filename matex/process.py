@@ -31,10 +31,14 @@ _INSTALL = (
 runtime: Runtime | None = None
 
 
-def meet(config: Config) -> Runtime:
+def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     """Meet the other ranks; collective. The runtime's own ``start()`` comes next.
 
     From here on an error on this rank ends this rank alone.
+
+    Args:
+        interrupts: Ctrl-C tells the run to save and to leave, as SIGTERM and SIGUSR1 do; in a
+            notebook it should not.
 
     Raises:
         ft.Unrecoverable: no MPI.
@@ -42,7 +46,7 @@ def meet(config: Config) -> Runtime:
         InputError: no TensorFlow, or it uses a GPU already.
     """
     notice = Notice(config.wall_time)
-    notice.listen()
+    notice.listen(interrupts=interrupts)
     communicator = ft.Communicator.start()
     world = communicator.world
     ft.check_faults(config.faults, ranks=communicator.initial_size)
@@ -82,7 +86,7 @@ def meet(config: Config) -> Runtime:
 def run_script(script: Path, arguments: list[str], config: Config) -> int:
     """Run *script* as ``python script`` would, attached; the exit status of this rank."""
     try:
-        runtime = meet(config)
+        runtime = meet(config, interrupts=True)
     except (MatexError, ft.FtError) as error:
         _print_line(str(error))
         ft.die(str(error))

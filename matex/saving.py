@@ -71,6 +71,7 @@ class Saver:
         self._warn = warn
         self._bytes = 0
         self._cost_s = 0.0
+        self._mean_time: tuple[int, float] | None = None
         self.memory: _Tier | None = None
         self.files: _Tier | None = None
         if config.memory is not None:
@@ -144,13 +145,16 @@ class Saver:
         """To the loss of all ranks: of a host, since the launcher then ends the job, of what
         takes all at once, and, without ULFM, of any rank."""
         world = self._communicator.world
-        hosts = len({member.host for member in world.members})
-        return checkpoints.mean_time_to_total_loss_s(
-            world.size,
-            needed=1 if self._communicator.ulfm else world.size,
-            failure_rate=1 / _YEAR_S,
-            common_rate=1 / _WEEK_S + hosts / _YEAR_S,
-        )
+        if self._mean_time is None or self._mean_time[0] != world.generation:
+            hosts = len({member.host for member in world.members})
+            mean_s = checkpoints.mean_time_to_total_loss_s(
+                world.size,
+                needed=1 if self._communicator.ulfm else world.size,
+                failure_rate=1 / _YEAR_S,
+                common_rate=1 / _WEEK_S + hosts / _YEAR_S,
+            )
+            self._mean_time = world.generation, mean_s
+        return self._mean_time[1]
 
     def save(self, bits: int, take: Take, *, patient: bool = False) -> None:
         """Save the state between two steps into the tiers of *bits*, the same on all ranks; local.

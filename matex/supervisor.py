@@ -114,7 +114,11 @@ class _Supervisor:
         ending the job itself.
         """
         self._told.append(number)
-        self._log.write("told", signal=signal.Signals(number).name)
+        name = signal.Signals(number).name
+        self._log.write("told", signal=name)
+        if len(self._told) == 1:  # not print(), which what this interrupts may be doing
+            line = f"matex: {name}: leaving after the next step; a second signal ends at once\n"
+            os.write(1, line.encode())
         if self._job is not None:
             self._job.tell(signal.SIGUSR1 if len(self._told) == 1 else signal.SIGTERM)
 

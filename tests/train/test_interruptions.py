@@ -72,6 +72,7 @@ def test_signals_to_matex_run_reach_the_ranks(tmp_path: Path) -> None:
     assert told.stderr == ""
     assert told.summary["status"] == "stopped"
     assert "(SIGTERM)" in told.summary["reason"]
+    assert "SIGTERM: leaving after the next step" in told.stdout
     newest = checkpoints.Store(saved).newest_valid()
     assert newest is not None
     assert newest[1].step == told.summary["steps"]

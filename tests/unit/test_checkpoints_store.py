@@ -352,6 +352,8 @@ def test_other_rules_of_retention_must_not_be_negative(tmp_path, rule):
 STRANGER = """
 import os, sys
 from checkpoints import StorageError, Store
+os.setgroups([])
+os.setgid(12345)
 os.setuid(12345)
 try:
     Store(sys.argv[1]).prepare()

@@ -22,6 +22,7 @@ ROOT = Path(matex.__file__).parents[1]
 LISTENER = """
 import os, signal, sys
 from matex.leaving import Notice
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
 notice = Notice()
 notice.listen()
 assert notice.code == 0
