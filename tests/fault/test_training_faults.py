@@ -35,16 +35,21 @@ RUNS: dict[str, tuple[int, dict[int, str]]] = {
         },
     ),
     "leaders": (
-        4,
+        5,
         {
             0: "kill:rank=0,step=10",
             1: "kill:rank=1,step=11",
             2: "kill:rank=2,step=17,at=in-exchange",
+            3: "kill:rank=3,step=17,at=recovery",
         },
     ),
     "first-and-last-step": (
-        3,
-        {1: "kill:rank=1,step=0", 2: "kill:rank=2,step=31,at=in-exchange"},
+        4,
+        {
+            1: "kill:rank=1,step=0",
+            2: "kill:rank=2,step=16,at=validation",
+            3: "kill:rank=3,step=31,at=in-exchange",
+        },
     ),
     "two-in-one-step": (
         5,
@@ -64,17 +69,7 @@ RUNS: dict[str, tuple[int, dict[int, str]]] = {
         },
     ),
     "during-recovery": (3, {2: "kill:rank=2,step=9", 1: "kill:rank=1,step=9,at=recovery"}),
-    "leaders-during-recovery": (
-        4,
-        {0: "kill:rank=0,step=9", 1: "kill:rank=1,step=9,at=recovery"},
-    ),
-    "in-validation": (
-        3,
-        {
-            2: "kill:rank=2,step=16,at=validation",
-            0: "kill:rank=0,step=32,at=validation",  # no step comes after it
-        },
-    ),
+    "the-leader-in-validation": (2, {0: "kill:rank=0,step=32,at=validation"}),  # after all steps
 }
 FAULTS = [(name, rank) for name, (_, plan) in RUNS.items() for rank in plan]
 

@@ -32,7 +32,7 @@ def built(cache: Path, **environment: str) -> str:
     return done.stdout
 
 
-def train(directory: Path, *, ranks: int = 2, **environment: str) -> Outcome:
+def train(directory: Path, *, ranks: int = 1, **environment: str) -> Outcome:
     outcome = matex_run(directory, "classify.py", *ARGUMENTS, ranks=ranks, environment=environment)
     assert_whole(outcome, world_size_end=ranks, losses=outcome.losses)
     return outcome

@@ -24,20 +24,6 @@ args = parser.parse_args()
 layers = keras.layers
 
 
-class Custom(keras.Sequential):
-    def train_step(self, data):
-        import tensorflow as tf
-
-        inputs, target = data
-        with tf.GradientTape() as tape:
-            loss = self.compute_loss(y=target, y_pred=self(inputs, training=True))
-        gradients = tape.gradient(loss, self.trainable_variables)
-        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
-        (tracker,) = (metric for metric in self.metrics if metric.name == "loss")
-        tracker.update_state(loss, sample_weight=tf.shape(target)[0])
-        return {"loss": tracker.result(), "plain": loss}
-
-
 class EndAll(keras.callbacks.Callback):
     on_every_rank = True
 
@@ -53,47 +39,30 @@ class EndAll(keras.callbacks.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def made_data(path, generator):
+def made_data(path):
     if path:
         import h5py
 
         file = h5py.File(path)
         return file["x"], file["y"]
-    x = generator.normal(size=(args.samples, 12)).astype("float32")
+    x = np.random.default_rng(3).normal(size=(args.samples, 12)).astype("float32")
     return x, (x[:, 0] * x[:, 1] + 0.3 * x[:, 2] > 0).astype("float32")
 
 
 def made_model(kind):
-    if kind == "embedding":
-        inner = [layers.Embedding(64, 4), layers.Flatten(), layers.Dense(1, "sigmoid")]
-        return keras.Sequential([keras.Input((12,), dtype="int32"), *inner])
     if kind == "two-inputs":
         a, b = keras.Input((6,), name="a"), keras.Input((6,), name="b")
         hidden = layers.Dense(24, "relu")(layers.Concatenate()([a, b]))
         return keras.Model({"a": a, "b": b}, layers.Dense(1, "sigmoid")(hidden))
     penalty = keras.regularizers.L2(0.01) if kind == "regularized" else None
     hidden = [layers.Dense(24, "relu", kernel_regularizer=penalty) for _ in range(2)]
-    form = Custom if kind == "custom" else keras.Sequential
-    return form([keras.Input((12,)), *hidden, layers.Dense(1, "sigmoid")])
-
-
-def made_optimizer(kind):
-    if kind == "schedule":
-        decay = keras.optimizers.schedules.ExponentialDecay(1e-3, 10, 0.9)
-        return keras.optimizers.Adam(decay)
-    if kind == "clipped":
-        return keras.optimizers.SGD(0.1, momentum=0.9, global_clipnorm=0.1)
-    optimizer = keras.optimizers.get(args.optimizer)
-    return keras.mixed_precision.LossScaleOptimizer(optimizer) if kind == "mixed" else optimizer
+    return keras.Sequential([keras.Input((12,)), *hidden, layers.Dense(1, "sigmoid")])
 
 
 def train(kind, path):
     keras.utils.set_random_seed(11)
-    generator = np.random.default_rng(3)
-    x, y = made_data(path, generator)
+    x, y = made_data(path)
     model = made_model(kind)
-    if kind == "embedding":
-        x = np.abs(x * 10).astype("int32")
     if kind == "two-inputs":
         x = {"a": x[:, :6], "b": x[:, 6:]}
     extra = {"verbose": 2, "callbacks": [] if args.end_all_at is None else [EndAll()]}
@@ -104,31 +73,24 @@ def train(kind, path):
         x, y = x.map(lambda a, b: (2 * a, b)).batch(args.batch_size), None
     else:
         extra["batch_size"] = args.batch_size
-    if kind == "weighted":
-        extra["sample_weight"] = generator.uniform(0.5, 2, size=args.samples).astype("float32")
     if kind == "class-weight":
         extra["class_weight"] = {0: 1.0, 1: 3.0}
-    if kind == "split":
-        extra["validation_split"] = 0.25
     if kind == "unshuffled":
         extra["shuffle"] = False
     if args.validate:
         extra["validation_data"] = (x[:700], y[:700])
-    metrics = [] if kind == "custom" else ["accuracy", keras.metrics.AUC(name="auc")]
     model.compile(
-        made_optimizer(kind),
+        args.optimizer,
         "binary_crossentropy",
-        metrics=metrics,
+        metrics=["accuracy", keras.metrics.AUC(name="auc")],
         weighted_metrics=[],
         jit_compile=kind == "jit",
-        run_eagerly=kind == "eager",
         steps_per_execution=3 if kind == "at-once" else 1,
     )
     for _ in range(args.fits):
         model.fit(x, y, epochs=args.epochs, **extra)
-    if kind != "custom":
-        values = model.evaluate(x, y, batch_size=None if y is None else 200, verbose=0)
-        print(f"evaluated {kind}", values)
+    values = model.evaluate(x, y, batch_size=None if y is None else 200, verbose=0)
+    print(f"evaluated {kind}", values)
     print(f"predicted {kind}", model.predict(x, verbose=0).shape)
 
 
