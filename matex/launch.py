@@ -51,8 +51,10 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: str) -> list[str]:
     The settings were measured: without the first finalisation hangs after a death,
     HAN adds wrongly over several hosts, and the detector is what finds silent hosts.
     """
-    command = [mpiexec, "--with-ft", "ulfm", "--oversubscribe", *_as_root()]
     several = launch.several
+    # --oversubscribe puts all ranks on the first host (Open MPI 5.0.11).
+    beyond = ["--map-by", "slot:OVERSUBSCRIBE"] if several else ["--oversubscribe"]
+    command = [mpiexec, "--with-ft", "ulfm", *beyond, *_as_root()]
     crowded = not several and launch.ranks > len(os.sched_getaffinity(0))
     if launch.hosts is not None:
         command += ["--host", launch.hosts]

@@ -56,6 +56,9 @@ def test_several_hosts_have_the_detector() -> None:
         "mpi_ft_detector_timeout": "10",
     }
     assert "--host" not in command()
+    # With --oversubscribe all ranks would be on the first.
+    assert words[words.index("--map-by") + 1] == "slot:OVERSUBSCRIBE"
+    assert "--oversubscribe" not in words
 
 
 def test_ranks_get_their_options_the_report_and_the_script_s_arguments() -> None:
