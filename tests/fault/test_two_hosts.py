@@ -31,8 +31,12 @@ def ip(*words: str) -> None:
 
 
 def remove() -> None:
+    """The network, and what the killed daemons' ranks left in the memory of their "hosts"."""
     for words in (*(("netns", "del", name) for name in HOSTS), ("link", "del", BRIDGE)):
         subprocess.run(["ip", *words], capture_output=True, timeout=30, check=False)
+    for name in HOSTS:
+        for segment in Path("/dev/shm").glob(f"sm_segment.{name}.*"):
+            segment.unlink()
 
 
 @pytest.fixture
