@@ -44,14 +44,6 @@ def read_snapshot(path: PathLike) -> Snapshot:
     return _opened(path, lambda file: _read(path, file))
 
 
-def read_entries(path: PathLike) -> list[Entry]:
-    """What a file holds, without its arrays: architecture first, then by section.
-
-    The list is checked, the arrays are not. Raises as `read_snapshot` does.
-    """
-    return _opened(path, lambda file: _entries(path, file))
-
-
 def read_array(path: PathLike, section: str, name: str) -> Array | None:
     """One array, checked, without reading the others; None where there is none.
 

@@ -14,6 +14,7 @@ from matex import checkpoint_cli, data_cli, faults_cli, prune_cli
 from matex.config import (
     APOPTOSIS,
     EXCHANGES,
+    OPTIONS,
     POLICIES,
     STRAGGLERS,
     Config,
@@ -194,15 +195,8 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
 
 def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Config:
     given = {
-        name: getattr(arguments, name)
-        for name in (
-            "report", "checkpoint", "checkpoint_every", "checkpoint_interval", "keep",
-            "keep_every", "keep_best", "monitor", "memory", "memory_every", "seed",
-            "hang_timeout", "threads", "exchange", "inject_file", "nonfinite", "straggler",
-            "check_every", "apoptosis", "wall_time",
-        )
-        if getattr(arguments, name) is not None
-    }  # fmt: skip
+        name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None
+    }
     if arguments.inject:
         given["inject"] = tuple(arguments.inject)
     try:

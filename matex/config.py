@@ -17,6 +17,7 @@ from matex.errors import InputError
 __all__ = [
     "APOPTOSIS",
     "EXCHANGES",
+    "OPTIONS",
     "POLICIES",
     "STRAGGLERS",
     "Config",
@@ -225,6 +226,9 @@ _KINDS: dict[str, Any] = {
     "wall_time": duration_s,
     "cache": Path,
 }
+
+# What the command line takes under the same name, once and with one value.
+OPTIONS = tuple(name for name in _KINDS if name not in ("inject", "cache"))
 
 
 def _read(name: str, text: str) -> Any:

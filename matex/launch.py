@@ -9,18 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from matex.config import Config, duration_text
+from matex.config import OPTIONS, Config, duration_text
 from matex.errors import InputError
 
 __all__ = ["Launch", "find_mpiexec", "mpiexec_command", "probe_command", "settings"]
 
 
-_PASSED = (
-    *("checkpoint", "checkpoint_every", "checkpoint_interval", "keep", "keep_every", "keep_best"),
-    *("monitor", "memory", "memory_every"),
-    *("seed", "hang_timeout", "threads", "exchange", "inject_file", "nonfinite", "straggler"),
-    *("check_every", "apoptosis", "wall_time"),
-)
+_PASSED = tuple(name for name in OPTIONS if name != "report")  # that one is always said
 
 
 @dataclass(frozen=True, kw_only=True)
