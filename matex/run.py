@@ -162,9 +162,11 @@ class Run:
             return
         self._finished = True
         row = np.frombuffer(bytes.fromhex(weights_hash or "00" * 8), np.uint8)
-        self.saver.close(whole=reason is None and self.stopped is None)
+        self.saver.close()
         gathered = self.communicator.allgather(row)
-        self.communicator.barrier()  # everybody's events are written
+        self.communicator.barrier()  # everybody's events and checkpoints are written
+        if reason is None and self.stopped is None:
+            self.saver.discard_memory()  # nobody will want it any more
         if self.leads and self.config.report is not None:
             self._tell_unfired()
             hashes = {

@@ -210,16 +210,15 @@ class Saver:
         self._bytes = snapshot.nbytes
         return snapshot
 
-    def close(self, *, whole: bool) -> None:
-        """Finish what is being written; local.
-
-        Args:
-            whole: the run came to its end, so nobody will want what is in memory.
-        """
+    def close(self) -> None:
+        """Finish what is being written; local."""
         for tier in (self.memory, self.files):
             if tier is not None and not tier.writer.close(_DRAIN_S):
                 self._warn(f"gave up waiting for the last checkpoint in {tier.store.directory}")
-        if whole and self.memory is not None:
+
+    def discard_memory(self) -> None:
+        """Remove what is in the memory of this host; local, after `close` on all of its ranks."""
+        if self.memory is not None:
             checkpoints.discard(self.memory.store.directory)
 
     def _on_saved(self, tier: _Tier, saved: checkpoints.Saved) -> None:
