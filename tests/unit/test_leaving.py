@@ -109,6 +109,25 @@ def test_a_pulse_says_which_step_is_made(tmp_path: Path) -> None:
     Pulse(None).beat(1)
 
 
+def test_signs_of_life_cost_a_thousandth_of_the_time_at_most(tmp_path: Path) -> None:
+    """A write of 2 ms, a step every 100 ms: after the first ones, only one in 20 is written."""
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.002
+        return now
+
+    pulse = Pulse(tmp_path, clock)
+    seen = set()
+    for step in range(1000):
+        now += 0.1
+        pulse.beat(step)
+        seen.add(read_sign(tmp_path).step)
+    assert seen >= set(range(200))
+    assert 35 <= len(seen) - 200 <= 45
+
+
 FAMILY = """
 import os, subprocess, sys
 inner = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
