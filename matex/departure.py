@@ -31,7 +31,7 @@ def leave(run: Run, take: Take | None) -> NoReturn:
     elif not run.save_for_all(take):
         problem = "the checkpoint could not be written"
     stop(run, problem)
-    raise Leaving
+    raise Leaving(resumable=problem is None)
 
 
 def stop(run: Run, problem: str | None) -> None:
