@@ -19,12 +19,14 @@ __all__ = [
     "EXCHANGES",
     "OPTIONS",
     "POLICIES",
+    "SEGMENTS",
     "STRAGGLERS",
     "Config",
     "batch_job",
     "duration_s",
     "duration_text",
     "read_plan",
+    "segments_directory",
     "visible_gpus",
 ]
 
@@ -32,6 +34,9 @@ EXCHANGES = ("auto", "native", "host")
 APOPTOSIS = tuple(MODES)
 POLICIES = ("stop", "skip", "recompute")
 STRAGGLERS = ("warn", "evict")
+
+#: The variable that names the directory in which Open MPI puts its segments of shared memory.
+SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
 
 
 _LEAST = {
@@ -194,6 +199,17 @@ def duration_text(seconds: float) -> str:
 def batch_job() -> Allocation | None:
     """The allocation of the batch job that this process runs in, if it does."""
     return allocation(os.environ, lambda path: Path(path).read_text())
+
+
+def segments_directory() -> Path | None:
+    """Where the segments of this run's ranks are, if ``matex run`` chose the place."""
+    path = Path(os.environ.get(SEGMENTS, ""))
+    return path if path.name.startswith("matex-") else None
+
+
+def wants_ulfm() -> bool:
+    """Whether ranks are started so that the others survive a death; ``MATEX_ULFM=0`` says no."""
+    return os.environ.get("MATEX_ULFM") != "0"
 
 
 def visible_gpus() -> str:

@@ -14,6 +14,7 @@ from matex import console, devices
 from matex.config import Config, visible_gpus
 from matex.errors import DataError, InputError, MatexError, ToldToLeave
 from matex.events import EventLog
+from matex.host_memory import ready_segments
 from matex.leaving import Leaving, Notice
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     """
     notice = Notice(config.wall_time)
     notice.listen(interrupts=interrupts)
+    ready_segments()
     communicator = ft.Communicator.start()
     world = communicator.world
     ft.check_faults(config.faults, ranks=communicator.initial_size)
