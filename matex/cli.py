@@ -20,6 +20,7 @@ from matex.config import (
     Config,
     batch_job,
     duration_s,
+    wants_ulfm,
 )
 from matex.errors import InputError
 
@@ -244,6 +245,7 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         hosts=arguments.hosts or (job.hosts if job else None),
         nodes=job.nodes if job else 1,
         max_restarts=arguments.max_restarts,
+        ulfm=wants_ulfm(),
     )
     if arguments.dry_run:
         print(*mpiexec_command(wanted, report=config.report or Path("REPORT"), mpiexec="mpiexec"))

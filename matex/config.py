@@ -28,6 +28,7 @@ __all__ = [
     "read_plan",
     "segments_directory",
     "visible_gpus",
+    "wants_ulfm",
 ]
 
 EXCHANGES = ("auto", "native", "host")
