@@ -9,6 +9,7 @@ import numpy as np
 
 import checkpoints
 from matex import keras_hooks, state
+from matex.copies import Copies
 from matex.departure import leave
 from matex.run import Run
 from matex.saving import FILES
@@ -43,6 +44,8 @@ class FitState:
         given = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
         self._callbacks = [callback for callback in given if callback is not None]
         self._architecture: str | None = None
+        self._nbytes: int | None = None
+        self._copies = Copies()
         self.saved = saved
         self.seed = 0
 
@@ -131,4 +134,6 @@ class FitState:
         mode, _, name = self._run.config.monitor.rpartition(":")
         if logs and name in logs:
             extra["score"] = np.array(float(logs[name]) * (-1 if mode == "max" else 1))
-        return state.snapshot(self._model, cursor, architecture=self._architecture, extra=extra)
+        return state.snapshot(
+            self._model, cursor, architecture=self._architecture, extra=extra, copies=self._copies
+        )
