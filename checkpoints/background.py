@@ -24,7 +24,8 @@ class Saved:
 
     ``seconds`` is how long it took, ``busy_s`` how much of that a processor worked for it.
     ``path`` is None where it failed, and ``error`` says why; without an error the file is
-    another process's to publish, of which this one wrote the part at ``place``.
+    another process's to publish, of which this one wrote the part at ``place``. The file is of so
+    many ``parts``, each written by a process of its own.
     """
 
     step: int
@@ -33,6 +34,7 @@ class Saved:
     path: Path | None = None
     error: StorageError | None = None
     place: int = 0
+    parts: int = 1
 
 
 class BackgroundWriter:
@@ -48,8 +50,7 @@ class BackgroundWriter:
         retry_s: how long to wait after a first failure.
 
     The arrays of a snapshot must not change after it was given. One that is given with a team is
-    saved by all of its processes together; what fails then is tried again by the one that
-    publishes, alone.
+    saved by all of its processes together; where they fail, the one that publishes writes all.
     """
 
     def __init__(
@@ -149,12 +150,12 @@ class BackgroundWriter:
     def _attempt(self, snapshot: Snapshot, team: Team | None) -> Saved:
         with self._storing:
             began, busy = time.monotonic(), time.thread_time()
-            path, error = None, None
+            path, error, parts = None, None, 1
             try:
-                if team is None:
-                    path = self._store.save(snapshot)
-                else:
-                    path = self._store.save_together(snapshot, team)
+                if team is not None:
+                    path, parts = self._store.save_together(snapshot, team), team.size
+                if path is None and (team is None or not team.place):
+                    path, parts = self._store.save(snapshot), 1
             except StorageError as problem:
                 error = problem
             saved = Saved(
@@ -164,6 +165,7 @@ class BackgroundWriter:
                 path=path,
                 error=error,
                 place=0 if team is None else team.place,
+                parts=parts,
             )
         self._on_saved(saved)
         return saved

@@ -126,8 +126,9 @@ class Store:
     def save_together(self, snapshot: Snapshot, team: Team) -> Path | None:
         """Save with other processes that hold an equal snapshot, each a range of the file's bytes.
 
-        All of *team* call it. The path is returned to the one at place 0 alone, which publishes;
-        where one of the others does not come, or holds something else, it writes all of it.
+        All of *team* call it; the one at place 0 publishes, and the path is returned to it. It is
+        None for the others, and where not all came to write their part of the same: then nothing
+        was changed, and the publisher can `save` alone.
 
         Raises:
             StorageError: as `save`, by the one that met it.
@@ -144,8 +145,7 @@ class Store:
                 f"{what} a snapshot on the disk was wanted".strip(), path, error
             ) from error
         if not published:
-            _log.info("wrote %s alone: not all parts of it came", path.name)
-            return self.save(snapshot)
+            return None
         self._saved(snapshot)
         return path
 

@@ -7,7 +7,7 @@ of states that differ never come together in one file. The others make no file: 
 late, or to a directory that is not the same, finds nothing to write to and leaves nothing.
 
 No message is exchanged and nobody depends on the others for long: where a mark is wrong or
-does not come, the publisher is told so, and writes all of it alone. Who waits for a mark opens
+does not come, the publisher is told so, and can write all of it alone. Who waits for a mark opens
 it anew each time, which on NFS asks the server.
 """
 

@@ -56,6 +56,9 @@ class Config:
         checkpoint_every: steps between checkpoints inside an epoch; 0 means at epoch ends only.
         checkpoint_interval: seconds between checkpoints inside an epoch; 0 finds out how many
             pay, from what one costs and how seldom all ranks are lost.
+        checkpoint_part_mb: a checkpoint of more than two parts of so many megabytes is written by
+            several ranks, each a part of its one file; 0 leaves all to one. None for parts of
+            256 MB, one a host.
         keep: how many of the newest checkpoints are kept.
         keep_every: of each so many steps one checkpoint is kept, too; 0 for none.
         keep_best: how many with the lowest ``monitor`` are kept, too.
@@ -87,6 +90,7 @@ class Config:
     checkpoint: Path | None = None
     checkpoint_every: int = 0
     checkpoint_interval: float = 0.0
+    checkpoint_part_mb: float | None = None
     keep: int = 3
     keep_every: int = 0
     keep_best: int = 0
@@ -116,10 +120,10 @@ class Config:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be above 0 seconds. Received: {value}")
-        if self.check_every is not None and self.check_every < 0:
-            raise InputError(
-                f"check_every must be at least 0. Received: check_every={self.check_every}"
-            )
+        for name in ("check_every", "checkpoint_part_mb"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise InputError(f"{name} must be at least 0. Received: {name}={value}")
         for name, known in (
             ("exchange", EXCHANGES),
             ("nonfinite", POLICIES),
@@ -224,6 +228,7 @@ _KINDS: dict[str, Any] = {
     "checkpoint": Path,
     "checkpoint_every": int,
     "checkpoint_interval": float,
+    "checkpoint_part_mb": float,
     "keep": int,
     "keep_every": int,
     "keep_best": int,

@@ -79,7 +79,7 @@ class FitState:
 
     def renew(self) -> None:
         """The model's shapes have changed."""
-        self._architecture = None
+        self._architecture = self._nbytes = None
 
     # Saving.
 
@@ -90,6 +90,7 @@ class FitState:
             Leaving: on every rank.
         """
         run = self._run
+        self._tell_size()
 
         def take() -> checkpoints.Snapshot:
             return self._taken(training.epoch, training.cursor, mark=training.mark)
@@ -106,6 +107,7 @@ class FitState:
     def after_epoch(self, epoch: int, *, mark: int, logs: Mapping[str, Any], last: bool) -> None:
         """Save the end of an epoch; collective, after a fit's *last* until it is written."""
         run = self._run
+        self._tell_size()
 
         def take() -> checkpoints.Snapshot:
             return self._taken(epoch + 1, 0, mark=mark, logs=logs)
@@ -115,6 +117,10 @@ class FitState:
             return
         run.faults.at("checkpoint")
         run.saver.save(FILES, take)
+
+    def _tell_size(self) -> None:
+        if self._nbytes is None:
+            self._nbytes = self._run.saver.nbytes = state.nbytes_of(self._model)
 
     def _taken(
         self, epoch: int, samples: int, *, mark: int, logs: Mapping[str, Any] | None = None

@@ -109,10 +109,11 @@ def test_what_several_wrote_is_what_one_would_have_written(size: int, tmp_path: 
 
 
 def test_states_that_differ_never_come_together(tmp_path: Path) -> None:
+    path = Store(tmp_path).save(snapshot(3, value=3.0))
     done = Together(tmp_path, snapshot(3), snapshot(3), snapshot(3, value=2.0))
-    assert done.results == [tmp_path / "step-000000003.h5", None, None]
-    assert [path.name for path in tmp_path.iterdir()] == ["step-000000003.h5"]
-    assert same(Store(tmp_path).load(done.results[0]), snapshot(3))
+    assert done.results == [None, None, None]
+    assert list(tmp_path.iterdir()) == [path]
+    assert same(Store(tmp_path).load(path), snapshot(3, value=3.0))
 
 
 def test_who_does_not_come_is_not_waited_for_for_long(
@@ -121,22 +122,23 @@ def test_who_does_not_come_is_not_waited_for_for_long(
     monkeypatch.setattr(together, "_LEAST_S", 0.02)
     monkeypatch.setattr(together, "_TIMES", 0.0)
     store = Store(tmp_path)
-    path = store.save_together(snapshot(4), Team(place=0, size=3, tag=next(TAGS)))
-    assert path is not None and same(store.load(path), snapshot(4))
     # One who comes late, or to another directory, finds nothing and leaves nothing.
-    assert store.save_together(snapshot(5), Team(place=2, size=3, tag=next(TAGS))) is None
-    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+    for place in (0, 2):
+        assert store.save_together(snapshot(4), Team(place=place, size=3, tag=next(TAGS))) is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_who_is_known_to_be_gone_is_not_waited_for(tmp_path: Path) -> None:
+    heard: list[Saved] = []
     store = Store(tmp_path)
-    team = Team(place=0, size=2, tag=next(TAGS), over=lambda: True)
-    path = store.save_together(snapshot(4), team)
-    assert path is not None and same(store.load(path), snapshot(4))
-    assert (
-        store.save_together(snapshot(5), Team(place=1, size=2, tag="a.1.1", over=team.over)) is None
-    )
-    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+    writer = BackgroundWriter(store, on_saved=heard.append)
+    for place in (0, 1):
+        team = Team(place=place, size=2, tag=next(TAGS), over=lambda: True)
+        assert store.save_together(snapshot(3), team) is None
+        assert list(tmp_path.iterdir()) == []
+    saved = writer.save_now(snapshot(4), Team(place=0, size=2, tag=next(TAGS), over=lambda: True))
+    assert saved.path is not None and same(store.load(saved.path), snapshot(4))
+    assert (saved.parts, saved.error, heard) == (1, None, [saved])
 
 
 def test_what_failed_together_is_tried_again_alone_by_the_publisher(tmp_path: Path) -> None:
@@ -266,7 +268,8 @@ for line in range(1, 10_000, 2):
         tag = os.read(read, 200).decode().strip()
         os.close(read), os.close(write)
     team = Team(place=1 - place, size=2, tag=tag, over=lambda: is_gone(child))
-    store.save_together(snapshot(step), team)
+    if store.save_together(snapshot(step), team) is None and place:
+        store.save(snapshot(step))
     was_killed = killed(child)
     path, found = store.newest_valid(on_skip=lambda path, error: report.append(str(error)))
     report.append([step, found.step, right(found), was_killed])
@@ -293,13 +296,13 @@ def limited():
     except StorageError as error:
         os.write(write, str(error).encode())
 child = forked(limited)
-path = store.save_together(
+store.save_together(
     snapshot(1), Team(place=1 - place, size=2, tag=tag, over=lambda: is_gone(child))
 )
 killed(child)
 found = store.newest_valid()[1]
 print(json.dumps({
-    "said": os.read(read, 1000).decode(), "published": path is not None, "newest": found.step,
+    "said": os.read(read, 1000).decode(), "newest": found.step,
     "right": right(found), "left": sorted(os.listdir(directory)),
 }))
 """
@@ -335,6 +338,5 @@ def test_a_part_that_cannot_be_written_is_told(place: int, tmp_path: Path) -> No
     assert "File too large" in found["said"]
     assert ("its part of" in found["said"]) == bool(place)
     assert found["right"]
-    # Who publishes writes the other's part, too; its own failure leaves the old file.
-    assert (found["published"], found["newest"]) == ((True, 1) if place else (False, 0))
-    assert found["left"] == [f"step-00000000{n}.h5" for n in range(found["newest"] + 1)]
+    # Nothing is published, and the old file is as it was.
+    assert (found["newest"], found["left"]) == (0, ["step-000000000.h5"])
