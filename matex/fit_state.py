@@ -15,9 +15,17 @@ from matex.run import Run
 from matex.saving import FILES
 from matex.training import Training
 
-__all__ = ["FitState"]
+__all__ = ["LOOP", "FitState", "is_of_fit"]
+
+#: In the cursor of a checkpoint that a loop of the script's own made: its steps so far.
+LOOP = "loop"
 
 _CALLBACKS = "callbacks/"
+
+
+def is_of_fit(saved: checkpoints.Snapshot | None, number: int) -> bool:
+    """Whether fit *number* of the script made *saved*, and not a loop that came before it."""
+    return saved is not None and saved.cursor["fit"] == number and LOOP not in saved.cursor
 
 
 class FitState:

@@ -73,6 +73,7 @@ class Run:
         self.notice = notice or Notice()
         self.saver = Saver(config, communicator, events, self.notice, self.warn)
         self.stopped: Stopped | None = None  # see matex.departure
+        self.script_leaves = False  # between its own steps: see matex.own_loop
         self._started = time.time()
         self._finished = False
         self._said: set[str] = set()

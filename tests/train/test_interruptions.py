@@ -69,6 +69,24 @@ def test_a_run_told_to_leave_saves_and_is_continued(whole: list[float], tmp_path
     assert epoch_losses(first) == pytest.approx({0: whole[0]}, rel=1e-4)
 
 
+def test_a_loop_of_the_script_s_own_is_saved_and_continued(tmp_path: Path) -> None:
+    """Steps of train_on_batch and of a tape in turn."""
+    saved = tmp_path / "saved"
+    options = ["--checkpoint", saved]
+    told = matex_run(tmp_path / "1", "own_loop.py", ranks=2, options=options)
+    assert told.status == 75, told.stderr
+    assert (told.summary["status"], told.summary["resumable"]) == ("stopped", True)
+    newest = checkpoints.Store(saved).newest_valid()
+    assert newest is not None
+    assert (newest[1].cursor["loop"], len(newest[1].weights)) == (5, 4)
+    rest = matex_run(tmp_path / "2", "own_loop.py", ranks=1, options=options)
+    assert rest.status == 0, rest.stderr
+    assert "continued after 5 steps, same: True" in rest.stdout
+    assert "no checkpoint is made" not in told.stdout + rest.stdout
+    newest = checkpoints.Store(saved).newest_valid()
+    assert newest is not None and newest[1].cursor["loop"] == 10
+
+
 def test_signals_to_matex_run_reach_the_ranks(tmp_path: Path) -> None:
     """Thousands of epochs, of which a few are made."""
     saved = tmp_path / "saved"
