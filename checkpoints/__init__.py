@@ -18,12 +18,14 @@ from checkpoints.errors import (
     SnapshotNotFound,
     StorageError,
 )
+from checkpoints.files import tag_of
 from checkpoints.interval import daly_s, mean_time_to_total_loss_s, young_s
 from checkpoints.reader import read_snapshot
 from checkpoints.retention import retained
 from checkpoints.snapshot import Snapshot
 from checkpoints.store import Store, write_snapshot
 from checkpoints.tiers import discard, private_directory
+from checkpoints.together import Team
 
 __all__ = [
     "BackgroundWriter",
@@ -36,12 +38,14 @@ __all__ = [
     "SnapshotNotFound",
     "StorageError",
     "Store",
+    "Team",
     "daly_s",
     "discard",
     "mean_time_to_total_loss_s",
     "private_directory",
     "read_snapshot",
     "retained",
+    "tag_of",
     "write_snapshot",
     "young_s",
 ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkpoints.errors import StorageError
 from checkpoints.snapshot import Snapshot
 from checkpoints.store import Store
+from checkpoints.together import Team
 
 __all__ = ["BackgroundWriter", "Saved"]
 
@@ -22,7 +23,9 @@ class Saved:
     """What became of one attempt to save the snapshot of *step*.
 
     ``seconds`` is how long it took, ``busy_s`` how much of that a processor worked for it.
-    ``path`` is None where it failed, and ``error`` says why.
+    ``path`` is None where it failed, and ``error`` says why; without an error the file is
+    another process's to publish, of which this one wrote the part at ``place``. The file is of so
+    many ``parts``, each written by a process of its own.
     """
 
     step: int
@@ -30,6 +33,8 @@ class Saved:
     busy_s: float
     path: Path | None = None
     error: StorageError | None = None
+    place: int = 0
+    parts: int = 1
 
 
 class BackgroundWriter:
@@ -44,7 +49,8 @@ class BackgroundWriter:
         on_saved: called from the thread after each attempt.
         retry_s: how long to wait after a first failure.
 
-    The arrays of a snapshot must not change after it was given.
+    The arrays of a snapshot must not change after it was given. One that is given with a team is
+    saved by all of its processes together; where they fail, the one that publishes writes all.
     """
 
     def __init__(
@@ -55,7 +61,7 @@ class BackgroundWriter:
         self._retry_s = retry_s
         self._changed = threading.Condition()
         self._storing = threading.Lock()
-        self._waiting: Snapshot | None = None
+        self._waiting: tuple[Snapshot, Team | None] | None = None
         self._writing = False
         self._closing = False
         self._superseded = False
@@ -67,7 +73,7 @@ class BackgroundWriter:
         with self._changed:
             return self._writing or self._waiting is not None
 
-    def save(self, snapshot: Snapshot) -> None:
+    def save(self, snapshot: Snapshot, team: Team | None = None) -> None:
         """Hand over a snapshot; it takes the place of one that still waits.
 
         Raises:
@@ -76,7 +82,7 @@ class BackgroundWriter:
         with self._changed:
             if self._closing:
                 raise ValueError("a writer that is not closed was wanted. Received: a closed one.")
-            self._waiting = snapshot
+            self._waiting = snapshot, team
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="checkpoints-writer", daemon=True
@@ -84,7 +90,7 @@ class BackgroundWriter:
                 self._thread.start()
             self._changed.notify_all()
 
-    def save_now(self, snapshot: Snapshot) -> Saved:
+    def save_now(self, snapshot: Snapshot, team: Team | None = None) -> Saved:
         """Save from the calling thread, and return when it is done or has failed.
 
         What waits is left out: this one is newer. Neither is tried again, and ``on_saved``
@@ -94,7 +100,7 @@ class BackgroundWriter:
             self._waiting = None
             self._superseded = True
             self._changed.notify_all()
-        return self._attempt(snapshot)
+        return self._attempt(snapshot, team)
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Try what still waits once more, and end the thread. Whether it ended in time."""
@@ -111,21 +117,29 @@ class BackgroundWriter:
             with self._changed:
                 while self._waiting is None and not self._closing:
                     self._changed.wait()
-                snapshot, self._waiting = self._waiting, None
+                given, self._waiting = self._waiting, None
                 self._superseded = False
-                if snapshot is None:
+                if given is None:
                     return
                 self._writing = True
                 self._changed.notify_all()
-            self._save(snapshot)
+            self._save(*given)
             with self._changed:
                 self._writing = False
                 self._changed.notify_all()
 
-    def _save(self, snapshot: Snapshot) -> None:
+    def _save(self, snapshot: Snapshot, team: Team | None) -> None:
         delay_s = self._retry_s
         last = False
-        while self._attempt(snapshot).error is not None and not last:
+        if team is not None:
+            # Who waits here for others must not keep them waiting for its part of a newer one.
+            known = team.over
+            team = replace(team, over=lambda: known() or self._is_superseded())
+        while True:
+            saved = self._attempt(snapshot, team)
+            if saved.error is None or saved.place or last:
+                return
+            team = None
             with self._changed:
                 self._changed.wait_for(self._has_news, delay_s)
                 if self._waiting is not None or self._superseded:
@@ -133,12 +147,15 @@ class BackgroundWriter:
                 last = self._closing
             delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
 
-    def _attempt(self, snapshot: Snapshot) -> Saved:
+    def _attempt(self, snapshot: Snapshot, team: Team | None) -> Saved:
         with self._storing:
             began, busy = time.monotonic(), time.thread_time()
-            path, error = None, None
+            path, error, parts = None, None, 1
             try:
-                path = self._store.save(snapshot)
+                if team is not None:
+                    path, parts = self._store.save_together(snapshot, team), team.size
+                if path is None and (team is None or not team.place):
+                    path, parts = self._store.save(snapshot), 1
             except StorageError as problem:
                 error = problem
             saved = Saved(
@@ -147,9 +164,14 @@ class BackgroundWriter:
                 busy_s=time.thread_time() - busy,
                 path=path,
                 error=error,
+                place=0 if team is None else team.place,
+                parts=parts,
             )
         self._on_saved(saved)
         return saved
 
     def _has_news(self) -> bool:
-        return self._waiting is not None or self._closing or self._superseded
+        return self._closing or self._is_superseded()
+
+    def _is_superseded(self) -> bool:
+        return self._waiting is not None or self._superseded

@@ -10,6 +10,7 @@ mistaken for numbers, and saves again as what it is.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -33,6 +34,7 @@ FOREIGN = {
 }
 
 
+@functools.cache  # NumPy makes the name anew each time it is asked for
 def stored_name(dtype: np.dtype[Any]) -> str | None:
     """The name under which arrays of this type are stored, or None: they cannot be."""
     if dtype.names is not None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from checkpoints.retention import is_stale
 
 _SNAPSHOT = re.compile(r"step-(\d{9,18})\.h5")
-_TEMPORARY = re.compile(r"step-\d{9,18}\.h5\.([A-Za-z0-9_-]+)\.(\d{1,10})\.tmp")
+# Of a host and a process there, and of several processes with more numbers: see `together`.
+_TEMPORARY = re.compile(r"step-\d{9,18}\.h5\.([A-Za-z0-9_-]+)\.(\d{1,10})(?:\.\d{1,10}){0,2}\.tmp")
 
 #: Temporaries that this process is writing now: its own id says nothing about leftovers of a
 #: former process with the same id, which is the rule in containers.
@@ -35,6 +36,16 @@ def step_of(name: str) -> int | None:
     return int(match[1])
 
 
+def temporary_name(name: str, tag: str) -> str:
+    """Of what becomes the file *name*; *tag* is ``HOST.PID`` of who publishes it, or more."""
+    return f"{name}.{tag}.tmp"
+
+
+def tag_of(host: str, process: int) -> str:
+    """By which temporaries of a process on a host are known."""
+    return f"{_plain(host)}.{process}"
+
+
 def publish(path: Path, pieces: Iterable[memoryview]) -> None:
     """Write a file so that its name only ever means all of these bytes, safely on the disk.
 
@@ -44,12 +55,12 @@ def publish(path: Path, pieces: Iterable[memoryview]) -> None:
     Raises:
         OSError: from the operating system.
     """
-    temporary = path.with_name(f"{path.name}.{_host()}.{os.getpid()}.tmp")
-    with _marked(temporary.name), contextlib.ExitStack() as undo:
+    temporary = path.with_name(temporary_name(path.name, tag_of(_host(), os.getpid())))
+    with marked(temporary.name), contextlib.ExitStack() as undo:
         # Our own, of an earlier attempt after which even the removal failed.
-        _remove_quietly(temporary)
+        remove_quietly(temporary)
         with temporary.open("xb", buffering=0) as file:
-            undo.callback(_remove_quietly, temporary)
+            undo.callback(remove_quietly, temporary)
             for piece in pieces:
                 done = 0
                 while done < len(piece):
@@ -108,22 +119,32 @@ def _is_other_process(process: int) -> bool:
 
 
 def _host() -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", os.uname().nodename) or "host"
+    return _plain(os.uname().nodename)
+
+
+def _plain(host: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", host) or "host"
 
 
 @contextlib.contextmanager
-def _marked(name: str) -> Iterator[None]:
+def marked(*names: str) -> Iterator[None]:
+    """Inside, this process writes temporaries of these names, and nobody else in it may.
+
+    Raises:
+        OSError: EBUSY, somebody else does.
+    """
     with _writing_lock:
-        if name in _writing:
-            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), name)
-        _writing.add(name)
+        if busy := _writing.intersection(names):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), busy.pop())
+        _writing.update(names)
     try:
         yield
     finally:
         with _writing_lock:
-            _writing.discard(name)
+            _writing.difference_update(names)
 
 
-def _remove_quietly(path: Path) -> None:
+def remove_quietly(path: Path) -> None:
+    """As far as possible."""
     with contextlib.suppress(OSError):
         path.unlink()

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from checkpoints import files
+from checkpoints import files, together
 from checkpoints.dtypes import Array
 from checkpoints.errors import (
     CheckpointError,
@@ -21,7 +21,8 @@ from checkpoints.errors import (
 from checkpoints.reader import read_array, read_snapshot
 from checkpoints.retention import retained
 from checkpoints.snapshot import Snapshot
-from checkpoints.writer import encode
+from checkpoints.together import Team
+from checkpoints.writer import Encoded, encode
 
 SCORE = "score"
 
@@ -37,7 +38,7 @@ def write_snapshot(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
         StorageError: disk full, directory read-only or vanished, and the like.
     """
     try:
-        files.publish(Path(path), encode(snapshot))
+        files.publish(Path(path), encode(snapshot).pieces)
     except OSError as error:
         raise storage_error("a snapshot on the disk was wanted", path, error) from error
 
@@ -113,18 +114,51 @@ class Store:
         Raises:
             StorageError: disk full, directory read-only or vanished, and the like.
         """
-        if not self._prepared:
-            self.prepare()
-        path = self.directory / files.file_name(snapshot.step)
-        pieces = encode(snapshot, software=self._software)
+        path, encoded = self._ready(snapshot)
+        pieces = encoded().pieces
         try:
             files.publish(path, pieces)
         except OSError as error:
             raise storage_error("a snapshot on the disk was wanted", path, error) from error
+        self._saved(snapshot)
+        return path
+
+    def save_together(self, snapshot: Snapshot, team: Team) -> Path | None:
+        """Save with other processes that hold an equal snapshot, each a range of the file's bytes.
+
+        All of *team* call it; the one at place 0 publishes, and the path is returned to it. It is
+        None for the others, and where not all came to write their part of the same: then nothing
+        was changed, and the publisher can `save` alone.
+
+        Raises:
+            StorageError: as `save`, by the one that met it.
+        """
+        path, encoded = self._ready(snapshot)
+        try:
+            if team.place:
+                together.contribute(path, encoded, team)
+                return None
+            published = together.publish(path, encoded, team)
+        except OSError as error:
+            what = "its part of" if team.place else ""
+            raise storage_error(
+                f"{what} a snapshot on the disk was wanted".strip(), path, error
+            ) from error
+        if not published:
+            return None
+        self._saved(snapshot)
+        return path
+
+    def _ready(self, snapshot: Snapshot) -> tuple[Path, Callable[[], Encoded]]:
+        if not self._prepared:
+            self.prepare()
+        path = self.directory / files.file_name(snapshot.step)
+        return path, lambda: encode(snapshot, software=self._software)
+
+    def _saved(self, snapshot: Snapshot) -> None:
         if self.keep_best:
             self._scores[snapshot.step] = _score(snapshot.extra.get(SCORE))
         self._retire(written=snapshot.step)
-        return path
 
     def load(self, path: str | os.PathLike[str]) -> Snapshot:
         """Read a snapshot and check every byte. Raises as `reader.read_snapshot` does."""

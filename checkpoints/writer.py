@@ -44,8 +44,33 @@ class _Part:
     data: Array
 
 
-def encode(snapshot: Snapshot, *, software: Mapping[str, str] | None = None) -> list[memoryview]:
-    """The file of a snapshot, in pieces to be written one after the other.
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """A file to be: its pieces follow one another.
+
+    `head` is the block, the HDF5 metadata and the manifest, in which the time stands, and is of
+    one length for equal states; `arrays` is the rest; `content` the digest over all arrays.
+    """
+
+    head: list[memoryview]
+    arrays: list[memoryview]
+    content: str
+
+    @property
+    def pieces(self) -> list[memoryview]:
+        return [*self.head, *self.arrays]
+
+    @property
+    def head_bytes(self) -> int:
+        return sum(map(len, self.head))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(map(len, self.pieces))
+
+
+def encode(snapshot: Snapshot, *, software: Mapping[str, str] | None = None) -> Encoded:
+    """The file of a snapshot.
 
     The pieces of arrays are views of the snapshot's own memory (copies only of arrays that are
     not C-contiguous or not little-endian), so they must not change before they are written.
@@ -58,6 +83,7 @@ def encode(snapshot: Snapshot, *, software: Mapping[str, str] | None = None) -> 
     """
     parts = [_architecture(snapshot.architecture), *_arrays(snapshot)]
     entries = [part.entry for part in parts]
+    content = content_digest(entries)
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     versions = _software_line(software or {})
     manifest = render_manifest(entries, created=created, software=versions)
@@ -68,13 +94,16 @@ def encode(snapshot: Snapshot, *, software: Mapping[str, str] | None = None) -> 
             "format_version": VERSION,
             "created": created,
             "software": versions,
-            "content": content_digest(entries),
+            "content": content,
         },
         groups={name: {"description": text} for name, text in SECTIONS.items()},
     )
     seal = make_seal(metadata, manifest, array_bytes=sum(part.data.size for part in parts))
-    head = [memoryview(seal.block()), metadata, memoryview(manifest)]
-    return [*head, *(part.data.data for part in parts if part.data.size)]
+    return Encoded(
+        head=[memoryview(seal.block()), metadata, memoryview(manifest)],
+        arrays=[part.data.data for part in parts if part.data.size],
+        content=content,
+    )
 
 
 def _arrays(snapshot: Snapshot) -> Iterator[_Part]:

@@ -34,6 +34,7 @@ from matex.horovod import advice as _advice
 
 __all__ = [
     "Apoptosis",
+    "Checkpoint",
     "DataError",
     "DistributedGradientTape",
     "DistributedOptimizer",
@@ -62,7 +63,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Found when they are asked for, because they need Keras.
-_LATER = {"Apoptosis": "matex.apoptosis.callback"}
+_LATER = {"Apoptosis": "matex.apoptosis.callback", "Checkpoint": "matex.own_loop"}
 
 
 def init(**options: Any) -> None:

@@ -20,6 +20,7 @@ from matex.config import (
     Config,
     batch_job,
     duration_s,
+    wants_ulfm,
 )
 from matex.errors import InputError
 
@@ -140,6 +141,11 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         "--checkpoint-interval", type=float, metavar="SECONDS",
         help="save so often inside epochs (default: what pays, from cost and risk)",
     )  # fmt: skip
+    add(
+        "--checkpoint-part-mb", type=float, metavar="MB",
+        help="several ranks write a checkpoint together, parts of at least so many megabytes each; "
+        "0: one writes all (default: one rank a host, parts of 256)",
+    )  # fmt: skip
     add("--keep", type=int, metavar="K", help="how many checkpoints to keep (default: 3)")
     add("--keep-every", type=int, metavar="STEPS", help="keep one of each so many steps, too")
     add("--keep-best", type=int, metavar="K", help="keep those of the K best epochs, too")
@@ -253,6 +259,7 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         nodes=job.nodes if job else 1,
         max_restarts=arguments.max_restarts,
         grow=arguments.grow,
+        ulfm=wants_ulfm(),
     )
     if arguments.dry_run:
         print(*mpiexec_command(wanted, report=config.report or Path("REPORT"), mpiexec="mpiexec"))

@@ -19,19 +19,25 @@ __all__ = [
     "EXCHANGES",
     "OPTIONS",
     "POLICIES",
+    "SEGMENTS",
     "STRAGGLERS",
     "Config",
     "batch_job",
     "duration_s",
     "duration_text",
     "read_plan",
+    "segments_directory",
     "visible_gpus",
+    "wants_ulfm",
 ]
 
 EXCHANGES = ("auto", "native", "host")
 APOPTOSIS = tuple(MODES)
 POLICIES = ("stop", "skip", "recompute")
 STRAGGLERS = ("warn", "evict")
+
+#: The variable that names the directory in which Open MPI puts its segments of shared memory.
+SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
 
 
 _LEAST = {
@@ -50,6 +56,9 @@ class Config:
         checkpoint_every: steps between checkpoints inside an epoch; 0 means at epoch ends only.
         checkpoint_interval: seconds between checkpoints inside an epoch; 0 finds out how many
             pay, from what one costs and how seldom all ranks are lost.
+        checkpoint_part_mb: a checkpoint of more than two parts of so many megabytes is written by
+            several ranks, each a part of its one file; 0 leaves all to one. None for parts of
+            256 MB, one a host.
         keep: how many of the newest checkpoints are kept.
         keep_every: of each so many steps one checkpoint is kept, too; 0 for none.
         keep_best: how many with the lowest ``monitor`` are kept, too.
@@ -83,6 +92,7 @@ class Config:
     checkpoint: Path | None = None
     checkpoint_every: int = 0
     checkpoint_interval: float = 0.0
+    checkpoint_part_mb: float | None = None
     keep: int = 3
     keep_every: int = 0
     keep_best: int = 0
@@ -113,10 +123,10 @@ class Config:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be above 0 seconds. Received: {value}")
-        if self.check_every is not None and self.check_every < 0:
-            raise InputError(
-                f"check_every must be at least 0. Received: check_every={self.check_every}"
-            )
+        for name in ("check_every", "checkpoint_part_mb"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise InputError(f"{name} must be at least 0. Received: {name}={value}")
         for name, known in (
             ("exchange", EXCHANGES),
             ("nonfinite", POLICIES),
@@ -199,6 +209,17 @@ def batch_job() -> Allocation | None:
     return allocation(os.environ, lambda path: Path(path).read_text())
 
 
+def segments_directory() -> Path | None:
+    """Where the segments of this run's ranks are, if ``matex run`` chose the place."""
+    path = Path(os.environ.get(SEGMENTS, ""))
+    return path if path.name.startswith("matex-") else None
+
+
+def wants_ulfm() -> bool:
+    """Whether ranks are started so that the others survive a death; ``MATEX_ULFM=0`` says no."""
+    return os.environ.get("MATEX_ULFM") != "0"
+
+
 def visible_gpus() -> str:
     """To which GPUs the environment restricts this process; equal where they are the same."""
     names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -210,6 +231,7 @@ _KINDS: dict[str, Any] = {
     "checkpoint": Path,
     "checkpoint_every": int,
     "checkpoint_interval": float,
+    "checkpoint_part_mb": float,
     "keep": int,
     "keep_every": int,
     "keep_best": int,

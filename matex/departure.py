@@ -36,7 +36,7 @@ def leave(run: Run, take: Take | None) -> None:
     elif not run.save_for_all(take):
         problem = "the checkpoint could not be written"
     stop(run, problem)
-    raise Leaving
+    raise Leaving(resumable=problem is None)
 
 
 def _leave_to_grow(run: Run, take: Take | None) -> None:
@@ -50,7 +50,7 @@ def _leave_to_grow(run: Run, take: Take | None) -> None:
         run.stopped = Stopped(reason=reason, resumable=True)
         if run.leads:
             run.events.write("short", step=run.step, world_size=size, wanted=wanted)
-        raise Leaving
+        raise Leaving(resumable=True)
 
 
 def _codes(run: Run) -> set[int]:

@@ -13,7 +13,7 @@ from matex.data import Batches
 from matex.departure import leave
 from matex.errors import HooksError, InputError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
-from matex.fit_state import FitState
+from matex.fit_state import FitState, is_of_fit
 from matex.redundant import Averaging
 from matex.replicas import Replicas
 from matex.run import Run
@@ -56,7 +56,7 @@ class Fit:
             model,
             number=number,
             callbacks=arguments["callbacks"],
-            saved=saved if saved is not None and saved.cursor["fit"] == number else None,
+            saved=saved if is_of_fit(saved, number) else None,
         )
         self._training: Training | None = None
         self._replicas = Replicas(run, model, every=run.config.check_every)

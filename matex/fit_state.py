@@ -9,14 +9,23 @@ import numpy as np
 
 import checkpoints
 from matex import keras_hooks, state
+from matex.copies import Copies
 from matex.departure import leave
 from matex.run import Run
 from matex.saving import FILES
 from matex.training import Training
 
-__all__ = ["FitState"]
+__all__ = ["LOOP", "FitState", "is_of_fit"]
+
+#: In the cursor of a checkpoint that a loop of the script's own made: its steps so far.
+LOOP = "loop"
 
 _CALLBACKS = "callbacks/"
+
+
+def is_of_fit(saved: checkpoints.Snapshot | None, number: int) -> bool:
+    """Whether fit *number* of the script made *saved*, and not a loop that came before it."""
+    return saved is not None and saved.cursor["fit"] == number and LOOP not in saved.cursor
 
 
 class FitState:
@@ -43,6 +52,8 @@ class FitState:
         given = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
         self._callbacks = [callback for callback in given if callback is not None]
         self._architecture: str | None = None
+        self._nbytes: int | None = None
+        self._copies = Copies()
         self.saved = saved
         self.seed = 0
 
@@ -76,7 +87,7 @@ class FitState:
 
     def renew(self) -> None:
         """The model's shapes have changed."""
-        self._architecture = None
+        self._architecture = self._nbytes = None
 
     # Saving.
 
@@ -87,6 +98,7 @@ class FitState:
             Leaving: on every rank.
         """
         run = self._run
+        self._tell_size()
 
         def take() -> checkpoints.Snapshot:
             return self._taken(training.epoch, training.cursor, mark=training.mark)
@@ -112,6 +124,7 @@ class FitState:
             Leaving: on every rank, where *short*.
         """
         run = self._run
+        self._tell_size()
 
         def take() -> checkpoints.Snapshot:
             return self._taken(epoch + 1, 0, mark=mark, logs=logs)
@@ -125,6 +138,10 @@ class FitState:
             return
         run.faults.at("checkpoint")
         run.saver.save(FILES, take)
+
+    def _tell_size(self) -> None:
+        if self._nbytes is None:
+            self._nbytes = self._run.saver.nbytes = state.nbytes_of(self._model)
 
     def _taken(
         self, epoch: int, samples: int, *, mark: int, logs: Mapping[str, Any] | None = None
@@ -144,4 +161,6 @@ class FitState:
         mode, _, name = self._run.config.monitor.rpartition(":")
         if logs and name in logs:
             extra["score"] = np.array(float(logs[name]) * (-1 if mode == "max" else 1))
-        return state.snapshot(self._model, cursor, architecture=self._architecture, extra=extra)
+        return state.snapshot(
+            self._model, cursor, architecture=self._architecture, extra=extra, copies=self._copies
+        )

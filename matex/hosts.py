@@ -21,12 +21,11 @@ class Hosts:
     mpiexec: str
     environment: Mapping[str, str]
 
-    def answering(self, hosts: Iterable[str]) -> list[str]:
-        """Those of *hosts* on which a program can be started, in their order."""
-        return self.run(hosts, ["true"])
-
     def run(self, hosts: Iterable[str], words: Sequence[str]) -> list[str]:
-        """Run *words* on each of *hosts*, at the same time; those on which it succeeded."""
+        """Run *words* on each of *hosts*, at the same time; those on which it succeeded, in order.
+
+        With ``true`` those on which a program can be started.
+        """
         names = list(hosts)
         with ThreadPoolExecutor(max(1, len(names))) as pool:
             succeeded = list(pool.map(lambda host: self._succeeds(host, words), names))

@@ -24,7 +24,8 @@ class Launch:
 
     ``config`` is that of the ranks; ``nodes`` is how many hosts there are, given here or by
     a batch system; ``max_restarts`` how often a run that was lost is started again; ``grow``
-    whether one that has lost ranks is, at a checkpoint.
+    whether one that has lost ranks is, at a checkpoint; ``ulfm`` whether deaths are to be
+    survived in place.
     """
 
     ranks: int
@@ -35,6 +36,7 @@ class Launch:
     nodes: int = 1
     max_restarts: int = 0
     grow: bool = False
+    ulfm: bool = True
 
     @property
     def several(self) -> bool:
@@ -51,11 +53,12 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: str) -> list[str]:
     several = launch.several
     # --oversubscribe puts all ranks on the first host (Open MPI 5.0.11).
     beyond = ["--map-by", "slot:OVERSUBSCRIBE"] if several else ["--oversubscribe"]
-    command = [mpiexec, "--with-ft", "ulfm", *beyond, *_as_root()]
+    survive = ["--with-ft", "ulfm"] if launch.ulfm else []
+    command = [mpiexec, *survive, *beyond, *_as_root()]
     crowded = not several and launch.ranks > len(os.sched_getaffinity(0))
     if launch.hosts is not None:
         command += ["--host", launch.hosts]
-    command += settings(crowded=crowded, detector=several)
+    command += settings(crowded=crowded, detector=several and launch.ulfm)
     command += ["-n", str(launch.ranks), sys.executable, "-m", "matex"]
     command += [*rank_options(launch.config), "--report", str(report)]
     return [*command, str(launch.script), *launch.arguments]

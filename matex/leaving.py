@@ -30,10 +30,13 @@ class Leaving(SystemExit):
     """Raised on every rank after the same step, once the checkpoint is safe.
 
     A SystemExit, so that no ``except Exception`` in a script takes it for an error of its own.
+
+    Args:
+        resumable: whether there is a checkpoint: only then the status is `STATUS`, else 1.
     """
 
-    def __init__(self) -> None:
-        super().__init__(STATUS)
+    def __init__(self, *, resumable: bool) -> None:
+        super().__init__(STATUS if resumable else 1)
 
 
 def described(code: int) -> str:

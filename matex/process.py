@@ -14,7 +14,8 @@ from matex import console, devices
 from matex.config import Config, visible_gpus
 from matex.errors import DataError, InputError, MatexError, ToldToLeave
 from matex.events import EventLog
-from matex.leaving import STATUS, Leaving, Notice
+from matex.host_memory import ready_segments
+from matex.leaving import Leaving, Notice
 
 if TYPE_CHECKING:
     from matex.runtime import Runtime
@@ -47,6 +48,7 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     """
     notice = Notice(config.wall_time)
     notice.listen(interrupts=interrupts)
+    ready_segments()
     communicator = ft.Communicator.start()
     world = communicator.world
     ft.check_faults(config.faults, ranks=communicator.initial_size)
@@ -98,9 +100,9 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
         try:
             runtime.start()
             runpy.run_path(str(script), run_name="__main__")
-        except Leaving:
+        except Leaving as leaving:
             runtime.finish()
-            return STATUS
+            return int(leaving.code or 0)
         except DataError as error:
             _print_line(str(error))  # of this rank alone, which the others go on without
             ft.die(str(error))

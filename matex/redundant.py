@@ -97,9 +97,10 @@ class Averaging:
         self._check(total)
         count = total[-1]
         self.stop_agreed, self.leave_agreed = total[-4] > 0, total[-3] > 0
-        if self.leave_agreed and not self.in_fit:
+        if self.leave_agreed and not self.in_fit and not run.script_leaves:
             self.error = ToldToLeave(
-                "told to leave in a loop of the script's own, which only it can continue"
+                "told to leave in a loop of the script's own, which only it can continue, with "
+                "matex.Checkpoint"
             )
             raise self.error
         elapsed = time.perf_counter() - started

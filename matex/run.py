@@ -18,6 +18,7 @@ from matex.events import EventLog, write_json, write_text
 from matex.exchange import Choice, HostExchange, Layout
 from matex.fault_events import record_fault, record_recovery, record_replay
 from matex.fault_records import unfired
+from matex.host_memory import forsake_segments
 from matex.leaving import Notice
 from matex.limits import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
 from matex.nonfinite import Nonfinite
@@ -73,6 +74,7 @@ class Run:
         self.saver = Saver(config, communicator, events, self.notice, self.warn)
         self.stopped: Stopped | None = None  # see matex.departure
         self.can_grow = config.grow_to > 0
+        self.script_leaves = False  # between its own steps: see matex.own_loop
         self._started = time.time()
         self._finished = False
         self._said: set[str] = set()
@@ -204,6 +206,7 @@ class Run:
             write_json(self.config.report / SUMMARY, summary)
         self.watchdog.stop()
         self.communicator.leave()
+        forsake_segments()
 
     def _tell_unfired(self) -> None:
         """A fault that was planned and never set off must not pass for one survived."""

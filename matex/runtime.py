@@ -12,7 +12,7 @@ import tensorflow as tf
 from matex import keras_hooks, state
 from matex.agreement import check_equal
 from matex.callbacks import EverySide, share_out
-from matex.errors import NotShareable, Unsupported
+from matex.errors import InputError, NotShareable, Unsupported
 from matex.evaluation import SharedEvaluation
 from matex.feeding import MakeFeed, once
 from matex.fit import Fit
@@ -41,6 +41,7 @@ class Runtime:
         self._fits = 0
         self._model: Any = None
         self._trained: dict[int, Callable[[], list[Any]]] = {}
+        self._own_checkpoint = False
         self._apoptosis: dict[int, keras.callbacks.Callback] = {}
         self.averaging = Averaging(run)
         self.shares = Shares(run)
@@ -237,9 +238,25 @@ class Runtime:
         )
         self._tell_unsaved("a loop of one's own")
 
+    def begin_own_checkpoint(self) -> int:
+        """The script saves a loop of its own; local. How many fits came before.
+
+        Raises:
+            InputError: it does so already.
+        """
+        if self._own_checkpoint:
+            raise InputError(
+                "one matex.Checkpoint was wanted. Received: a second; give all parts to the first"
+            )
+        self._own_checkpoint = self.run.script_leaves = True
+        return self._fits
+
     def _tell_unsaved(self, what: str) -> None:
-        if self.run.saver.is_on:
-            self.run.say_once(f"no checkpoint is made of {what}: only the script could continue it")
+        if self.run.saver.is_on and not self._own_checkpoint:
+            self.run.say_once(
+                f"no checkpoint is made of {what}: only the script could continue it, "
+                "with matex.Checkpoint"
+            )
 
     def _remember(self, model: Any) -> None:
         """Its weights are part of what the ranks compare at the end."""

@@ -106,7 +106,7 @@ class SingleSteps:
         totals.samples_expected += training.samples_taken
         self._run.step_done(training.report, model=self._model)
         self._replicas.after_step(training.report, last=False)
-        if training.agreed.leave:
+        if training.agreed.leave and not self._run.script_leaves:
             leave(self._run, None)
 
 

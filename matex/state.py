@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 import checkpoints
 import ft
 from matex import keras_hooks
 from matex.apoptosis import rebuild
+from matex.copies import Copies
 from matex.errors import InputError
 
 __all__ = [
     "ARCHIVE",
     "architecture_of",
     "broadcast",
+    "broadcast_all",
+    "collected",
     "matched",
+    "nbytes_of",
     "reshape",
     "restore",
     "restore_metrics",
+    "size_of",
     "snapshot",
     "state_hash",
     "weights_hash",
@@ -39,6 +46,16 @@ def weights_of(model: Any) -> list[Any]:
     return [v for v in model.variables if id(v) not in metrics]
 
 
+def nbytes_of(model: Any) -> int:
+    """How many bytes weights and optimizer state take; local."""
+    return sum(map(size_of, (*weights_of(model), *model.optimizer.variables)))
+
+
+def size_of(variable: Any) -> int:
+    """How many bytes its value takes; local."""
+    return int(math.prod(variable.shape) * variable.value.dtype.size)
+
+
 def broadcast(
     communicator: ft.Communicator, model: Any, *, sources: Sequence[int] = ()
 ) -> list[str]:
@@ -50,8 +67,17 @@ def broadcast(
     Returns:
         The names of the variables that held something else on this rank.
     """
+    return broadcast_all(
+        communicator, [*weights_of(model), *model.optimizer.variables], sources=sources
+    )
+
+
+def broadcast_all(
+    communicator: ft.Communicator, variables: Iterable[Any], *, sources: Sequence[int] = ()
+) -> list[str]:
+    """The same for any *variables*; collective."""
     changed: list[str] = []
-    for variable in (*weights_of(model), *model.optimizer.variables):
+    for variable in variables:
         value = np.asarray(variable.numpy())
         before = value.tobytes()
         flat = np.frombuffer(before, np.uint8).copy()
@@ -76,7 +102,12 @@ def state_hash(model: Any) -> str:
 
 
 def snapshot(
-    model: Any, cursor: dict[str, int], *, architecture: str, extra: dict[str, np.ndarray]
+    model: Any,
+    cursor: dict[str, int],
+    *,
+    architecture: str,
+    extra: dict[str, np.ndarray],
+    copies: Copies | None = None,
 ) -> checkpoints.Snapshot:
     """What a checkpoint holds; local. Arrays are copies, so training may go on.
 
@@ -84,18 +115,53 @@ def snapshot(
         cursor: seed, fit, epoch, samples (of the epoch), step.
         architecture: see `architecture_of`.
         extra: what else decides, beside the states of metrics.
+        copies: in whose memory the copies are as long as the snapshot is there; None for their own.
     """
-    return checkpoints.Snapshot(
-        weights=_named(weights_of(model)),
-        optimizer=_named(model.optimizer.variables),
+    weights = weights_of(model)
+    return collected(
+        {
+            "weights": weights,
+            "optimizer": model.optimizer.variables,
+            "metrics": model.metrics_variables,
+        },
+        cursor,
+        architecture=architecture,
+        extra={**rebuild.history_of(model, weights), **extra},
+        copies=copies,
+    )
+
+
+def collected(
+    parts: Mapping[str, Iterable[Any]],
+    cursor: dict[str, int],
+    *,
+    architecture: str,
+    extra: dict[str, np.ndarray],
+    copies: Copies | None = None,
+) -> checkpoints.Snapshot:
+    """The snapshot of variables: of "weights", "optimizer" and "metrics"; local."""
+    copies = copies or Copies()
+    values: dict[str, np.ndarray] = {}
+    for part, variables in parts.items():
+        values.update((f"{part}/{name}", value) for name, value in _named(variables).items())
+    arrays, memory = copies.of(values)
+    taken = checkpoints.Snapshot(
+        weights=_under("weights", arrays),
+        optimizer=_under("optimizer", arrays),
         cursor=cursor,
         architecture=architecture,
         extra={
-            **{f"metrics/{name}": value for name, value in _named(model.metrics_variables).items()},
-            **rebuild.history_of(model, weights_of(model)),
+            **{name: value for name, value in arrays.items() if name.startswith("metrics/")},
             **extra,
         },
     )
+    copies.lend(memory, taken)
+    return taken
+
+
+def _under(part: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    start = f"{part}/"
+    return {name[len(start) :]: a for name, a in arrays.items() if name.startswith(start)}
 
 
 def reshape(model: Any, saved: checkpoints.Snapshot) -> bool:
@@ -141,6 +207,7 @@ def restore_metrics(model: Any, saved: checkpoints.Snapshot) -> None:
 
 
 def _named(variables: Iterable[Any]) -> dict[str, np.ndarray]:
+    """The values by name, where possible not copied: they hold until the next step."""
     result: dict[str, np.ndarray] = {}
     for variable in variables:
         name = variable.path
@@ -148,8 +215,18 @@ def _named(variables: Iterable[Any]) -> dict[str, np.ndarray]:
         while name in result:
             again += 1
             name = f"{variable.path}~{again}"
-        result[name] = np.asarray(variable.value.numpy())  # which is a copy
+        result[name] = _seen(variable)
     return result
+
+
+def _seen(variable: Any) -> np.ndarray:
+    value = variable.value
+    # Three times as quick as its read_value(), which adds an identity.
+    tensor = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
+    try:
+        return np.asarray(memoryview(tensor))
+    except (BufferError, TypeError, ValueError):  # of a type that Python does not know
+        return np.asarray(tensor.numpy())
 
 
 def matched(part: str, variables: Iterable[Any], values: Any) -> list[tuple[Any, np.ndarray]]:

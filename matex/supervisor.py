@@ -12,7 +12,6 @@ import shutil
 import signal
 import tempfile
 import time
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,6 +22,7 @@ from matex import summary as summaries
 from matex.ending import all_events, judge, last_start, reason_of
 from matex.errors import InputError
 from matex.events import EventLog
+from matex.host_memory import Places, reserved
 from matex.hosts import Hosts
 from matex.job import Job
 from matex.launch import Launch, find_mpiexec, mpiexec_command
@@ -41,8 +41,6 @@ from matex.restarts import (
 __all__ = ["supervise"]
 
 _LOOK_S = 0.5
-_SHARED_MEMORY = Path("/dev/shm")
-_BACKING = "OMPI_MCA_btl_sm_backing_directory"
 # Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
 _START_S = 600.0
 _TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
@@ -62,30 +60,35 @@ def supervise(wanted: Launch) -> int:
         kept = wanted.config.report
         report = scratch / "report" if kept is None else kept
         _prepare(report)
-        with _shared_memory() as memory:
+        with reserved() as places:
             # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
             environment = {**os.environ, "TMPDIR": str(scratch)}
-            if memory is not None and not wanted.several:
-                environment[_BACKING] = str(_segments(memory))
             config = wanted.config
-            if memory is not None and wanted.max_restarts:
-                config = replace(config, memory=memory)
             if wanted.grow:
                 config = replace(config, grow_to=wanted.ranks)
+            if places is not None:
+                environment |= places.settings
+            if places is not None and wanted.max_restarts:
+                config = replace(config, memory=places.snapshots)
             started = replace(wanted, config=config)
-            supervisor = _Supervisor(started, report, environment, mpiexec)
+            supervisor = _Supervisor(started, report, environment, mpiexec, places)
             with supervisor.listening():
                 reason = supervisor.run()
-                if reason:
-                    supervisor.clear_memory()
+                supervisor.tidy(reason)
         return judge(report, reason, ranks=wanted.ranks, kept=kept is not None)
 
 
 class _Supervisor:
     def __init__(
-        self, wanted: Launch, report: Path, environment: dict[str, str], mpiexec: str
+        self,
+        wanted: Launch,
+        report: Path,
+        environment: dict[str, str],
+        mpiexec: str,
+        places: Places | None,
     ) -> None:
         self._wanted = wanted
+        self._places = places
         self._report = report
         self._log = EventLog(report / EVENTS, -1)
         self._mpiexec = mpiexec
@@ -189,9 +192,17 @@ class _Supervisor:
         return any(event["event"] == "start" for event in last_start(all_events(self._report)))
 
     def _hosts_left(self) -> dict[str, int] | None:
-        """The hosts that still answer, and their slots; None where this one is the only one."""
+        """The hosts that still answer, and their slots; None where this one is the only one.
+
+        What the ranks of the lost start left of MPI's in their memory is removed.
+        """
         hosts = self._all_hosts()
-        return {host: hosts[host] for host in self._hosts.answering(hosts)} if hosts else None
+        if self._places is None:
+            clear = ["true"]
+        else:
+            shutil.rmtree(self._places.segments, ignore_errors=True)
+            clear = ["rm", "-rf", str(self._places.segments)]
+        return {host: hosts[host] for host in self._hosts.run(hosts, clear)} if hosts else None
 
     def _all_hosts(self) -> dict[str, int]:
         """All hosts and their slots; empty where this one is the only one."""
@@ -218,11 +229,19 @@ class _Supervisor:
             (self._report / summaries.SUMMARY).unlink()
         return again
 
-    def clear_memory(self) -> None:
-        """Remove what the ranks of a run that did not end well left in the memory of hosts."""
-        memory = self._wanted.config.memory
-        if memory is not None and self._wanted.several:
-            self._hosts.run(self._all_hosts(), ["rm", "-rf", str(memory)])
+    def tidy(self, reason: str) -> None:
+        """Remove what is left in the memory of other hosts, where a rank died or all left early.
+
+        Ranks that all came to the end have done so themselves.
+
+        Args:
+            reason: what `run` gave.
+        """
+        if self._places is None or not self._wanted.several:
+            return
+        untidy = {"recovered", "restart", "stopped", "failed"}
+        if reason or any(event["event"] in untidy for event in all_events(self._report)):
+            self._hosts.run(self._all_hosts(), ["rm", "-rf", *map(str, self._places)])
 
     def _again(self, hosts: dict[str, int] | None) -> Launch | None:
         """The next start, on *hosts*; None where none is left."""
@@ -262,39 +281,6 @@ class _Supervisor:
         while not self._told and time.monotonic() < end:
             time.sleep(min(0.1, delay_s))
         return not self._told
-
-
-@contextlib.contextmanager
-def _shared_memory() -> Iterator[Path | None]:
-    """The name of a directory in memory for this run, gone from this host afterwards.
-
-    Beside it, with the suffix ``-mpi``, is one for Open MPI's segments, which stay when the
-    launcher is killed.
-    """
-    if not _SHARED_MEMORY.is_dir():
-        yield None
-        return
-    _remove_left()
-    path = _SHARED_MEMORY / f"matex-{os.getuid()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    segments = _segments(path)
-    segments.mkdir(mode=0o700)
-    try:
-        yield path
-    finally:
-        for directory in (path, segments):
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-def _segments(memory: Path) -> Path:
-    return memory.with_name(f"{memory.name}-mpi")
-
-
-def _remove_left() -> None:
-    """Remove what supervisors of this user left that are gone, as one that was killed does."""
-    for path in _SHARED_MEMORY.glob(f"matex-{os.getuid()}-*-*"):
-        pid = path.name.split("-")[2]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager

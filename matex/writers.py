@@ -1,25 +1,43 @@
-"""Who saves: one rank of the run, or one of each host, another each time. Pure."""
+"""Who saves: one rank of each host, or one or several of the run, others each time. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ft import Member
 
-__all__ = ["writes_for_host", "writes_for_run"]
+__all__ = ["team_of", "team_size", "writer_for_run", "writes_for_host"]
 
 
-def writes_for_run(number: int, members: Sequence[Member], rank: int) -> bool:
-    """Whether *rank* saves checkpoint *number*: one host after the other, and on it each rank."""
+def writer_for_run(number: int, members: Sequence[Member]) -> int:
+    """The rank that publishes checkpoint *number*: one host after the other, on it each rank."""
     hosts = list(dict.fromkeys(member.host for member in members))
     host = hosts[number % len(hosts)]
-    return _chosen(number // len(hosts), members, host) == rank
+    return _chosen(number // len(hosts), members, host)
 
 
 def writes_for_host(number: int, members: Sequence[Member], rank: int) -> bool:
     """Whether *rank* saves checkpoint *number* for its host: each rank of it in turn."""
     host = next(member.host for member in members if member.rank == rank)
     return _chosen(number, members, host) == rank
+
+
+def team_size(nbytes: int, part_bytes: float, ranks: int) -> int:
+    """How many of so many *ranks* write a state of *nbytes* together: parts of at least
+    *part_bytes*, 0 meaning that one writes all."""
+    return max(1, min(ranks, int(nbytes / part_bytes))) if part_bytes else 1
+
+
+def team_of(first: int, members: Sequence[Member], size: int) -> list[int]:
+    """The ranks that write together, *first* first, then one of each host, then another of each."""
+    ahead = sorted(members, key=lambda member: member.rank != first)
+    rounds: dict[int, int] = {}
+    on_host: Counter[str] = Counter()
+    for member in ahead:
+        rounds[member.rank] = on_host[member.host]
+        on_host[member.host] += 1
+    return sorted(rounds, key=lambda rank: rounds[rank])[:size]
 
 
 def _chosen(number: int, members: Sequence[Member], host: str) -> int:

@@ -1,4 +1,4 @@
-"""Two hosts, each a network namespace with a name of its own; one is lost with its daemon."""
+"""Two hosts, each with a network, a name and a memory of its own; one is lost with its daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ AGENT = """#!/bin/sh
 case $1 in {cases} *) exit 255;; esac
 shift
 if [ "$name" = mxb ] && [ -e {down} ]; then exit 255; fi
-exec ip netns exec $name unshare --uts sh -c "hostname $name; $*"
+exec ip netns exec $name unshare --uts --mount sh -c \
+    "hostname $name; mount --bind {memory}/$name /dev/shm; $*"
 """
 
 
@@ -30,13 +31,11 @@ def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
 
 
-def remove() -> None:
-    """The network, and what the killed daemons' ranks left in the memory of their "hosts"."""
+def remove(memory: Path) -> None:
+    """The network, and what the hosts have in memory."""
     for words in (*(("netns", "del", name) for name in HOSTS), ("link", "del", BRIDGE)):
         subprocess.run(["ip", *words], capture_output=True, timeout=30, check=False)
-    for name in HOSTS:
-        for segment in Path("/dev/shm").glob(f"sm_segment.{name}.*"):
-            segment.unlink()
+    subprocess.run(["umount", memory], capture_output=True, timeout=30, check=False)
 
 
 @pytest.fixture
@@ -58,9 +57,14 @@ def two_hosts(tmp_path: Path) -> Iterator[dict[str, str]]:
             ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
             ip("-n", name, "link", "set", "eth0", "up")
             ip("-n", name, "link", "set", "lo", "up")
+        memory = tmp_path / "memory"
+        memory.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "none", memory], check=True, timeout=30)
+        for name in HOSTS:
+            (memory / name).mkdir()
         agent = tmp_path / "agent"
         cases = " ".join(f"{address}) name={name};;" for name, address in HOSTS.items())
-        agent.write_text(AGENT.format(cases=cases, down=tmp_path / "down"))
+        agent.write_text(AGENT.format(cases=cases, down=tmp_path / "down", memory=memory))
         agent.chmod(0o755)
         yield {
             "PRTE_MCA_plm_ssh_agent": str(agent),
@@ -68,7 +72,7 @@ def two_hosts(tmp_path: Path) -> Iterator[dict[str, str]]:
             "OMPI_MCA_btl_tcp_if_include": NETWORK,
         }
     finally:
-        remove()
+        remove(tmp_path / "memory")
 
 
 def test_the_other_host_goes_on(two_hosts: dict[str, str], tmp_path: Path) -> None:
@@ -91,4 +95,7 @@ def test_the_other_host_goes_on(two_hosts: dict[str, str], tmp_path: Path) -> No
     assert sorted(starts[:4]) == ["mxa", "mxa", "mxb", "mxb"]
     assert starts[4:] == ["mxa", "mxa"]
     assert {e["step"] for e in outcome.events if e["event"] == "resumed"} == {12}
+    left = {name: [*(tmp_path / "memory" / name).rglob("*")] for name in HOSTS}
+    assert [path.name for path in left["mxb"] if path.name.startswith("sm_segment.mxb.")]
+    assert left["mxa"] == []
     print("to the next step:", [record["to_next_step_s"] for record in summary["faults"]])

@@ -85,13 +85,18 @@ def matex_run(
     options: Sequence[str | Path] = (),
     timeout_s: float = 150,
     environment: Mapping[str, str] = MappingProxyType({}),
+    within: Sequence[str | Path] = (),
 ) -> Outcome:
-    """``matex run`` of a script of tests/train/scripts, or of a path; the report in *directory*."""
+    """``matex run`` of a script of tests/train/scripts, or of a path; the report in *directory*.
+
+    Args:
+        within: a command that executes the words after its own.
+    """
     directory.mkdir(exist_ok=True)
     report = directory / "report"
     command = [sys.executable, "-m", "matex", "run", "-n", str(ranks), "--report", report]
     done = execute(
-        [*command, *options, SCRIPTS / script, *arguments],
+        [*within, *command, *options, SCRIPTS / script, *arguments],
         directory=directory,
         timeout_s=timeout_s,
         **environment,

@@ -34,7 +34,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 3, 5])
 def test_resumes_in_the_middle_of_an_epoch(
     ranks: int, whole: Outcome, interrupted: Path, tmp_path: Path
 ) -> None:
@@ -100,13 +100,19 @@ def test_resumes_in_the_second_of_two_fits(tmp_path: Path) -> None:
 
 
 def test_a_rank_dies_while_checkpoints_are_written(tmp_path: Path) -> None:
+    """All write each of them together; what rank 0 was to write of one, another does."""
     options = ["--checkpoint", tmp_path / "saved", "--checkpoint-every", "4"]
+    options += ["--checkpoint-part-mb", "0.0001"]
     options += ["--inject", "kill:rank=0,step=12,at=checkpoint"]
     plain = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=1)
     outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=3, options=options)
     assert_whole(outcome, world_size_end=2, losses=plain.losses)
     newest = checkpoints.Store(tmp_path / "saved").newest_valid()
     assert newest is not None and newest[1].step == 48
+    written = {e["step"]: e["parts"] for e in outcome.events if e["event"] == "checkpoint"}
+    assert [written[step] for step in (4, 8, 12)] == [3, 3, 1]
+    assert {written[step] for step in (20, 24, 28, 36, 40, 44, 48)} == {2}
+    assert not outcome.summary["checkpoints"]["failed"]
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:

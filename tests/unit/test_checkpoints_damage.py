@@ -23,7 +23,7 @@ def whole_file() -> bytes:
         cursor={"step": 8, "samples": 5},
         architecture='{"a": 1}',
     )
-    return b"".join(encode(snapshot))
+    return b"".join(encode(snapshot).pieces)
 
 
 @pytest.fixture

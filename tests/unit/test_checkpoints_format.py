@@ -107,18 +107,18 @@ def test_overhead_of_a_realistic_state_is_below_two_percent():
     snapshot = Snapshot(
         weights=weights, optimizer=slots, cursor={"step": 1}, architecture="{}" * 500
     )
-    assert sum(map(len, encode(snapshot))) <= 1.02 * snapshot.nbytes
+    assert encode(snapshot).nbytes <= 1.02 * snapshot.nbytes
 
 
 def test_a_thousand_arrays_in_one_group():
     weights = {f"layer_{n}": np.full(1000, n, np.float32) for n in range(1000)}
-    pieces = encode(Snapshot(weights=weights, cursor={"step": 1}))
+    pieces = encode(Snapshot(weights=weights, cursor={"step": 1})).pieces
     assert sum(map(len, pieces)) <= 1.25 * 1000 * 4000
 
 
 def test_arrays_are_not_copied():
     array = np.ones((64, 64), np.float32)
-    pieces = encode(Snapshot(weights={"x": array}, cursor={"step": 0}))
+    pieces = encode(Snapshot(weights={"x": array}, cursor={"step": 0})).pieces
     assert any(np.shares_memory(np.frombuffer(piece, np.uint8), array) for piece in pieces)
 
 

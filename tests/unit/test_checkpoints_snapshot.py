@@ -42,7 +42,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def through_a_file(snapshot: Snapshot, path: Path) -> Snapshot:
-    path.write_bytes(b"".join(encode(snapshot)))
+    path.write_bytes(b"".join(encode(snapshot).pieces))
     return read_snapshot(path)
 
 

@@ -19,6 +19,7 @@ GIVEN = {
     "checkpoint": (Path("saved"), "saved"),
     "checkpoint_every": (25, "25"),
     "checkpoint_interval": (90.0, "90"),
+    "checkpoint_part_mb": (0.5, "0.5"),
     "keep": (7, "7"),
     "keep_every": (500, "500"),
     "keep_best": (2, "2"),

@@ -38,6 +38,12 @@ def test_one_host() -> None:
     ]
 
 
+def test_without_ulfm_nothing_is_asked_for_that_needs_it() -> None:
+    words = launcher_s(command(hosts="a:2,b:2", ulfm=False))
+    assert "--with-ft" not in words
+    assert settings(words) == {"async_mpi_finalize": "1", "coll": "^han"}
+
+
 def test_more_ranks_than_cores_leave_the_core_while_they_wait() -> None:
     assert settings(command(ranks=CORES + 1)) == {
         "async_mpi_finalize": "1", "coll": "^han", "mpi_yield_when_idle": "1",

@@ -91,8 +91,9 @@ def test_the_margin_is_in_proportion_and_leaves_time_to_save() -> None:
 
 
 def test_leaving_is_no_error_of_the_script() -> None:
-    assert not isinstance(Leaving(), Exception)
-    assert Leaving().code == STATUS == 75
+    assert not isinstance(Leaving(resumable=True), Exception)
+    assert Leaving(resumable=True).code == STATUS == 75
+    assert Leaving(resumable=False).code == 1
 
 
 def test_a_pulse_says_which_step_is_made(tmp_path: Path) -> None:

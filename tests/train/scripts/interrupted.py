@@ -1,6 +1,7 @@
 """A Keras script to which something happens: ranks signal, stop or kill at a given batch."""
 
 import argparse
+import errno
 import os
 import shutil
 import signal
@@ -14,11 +15,15 @@ import psutil
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=6)
 parser.add_argument("--endless", action="store_true")
-parser.add_argument("--at", default="", help="EPOCH:BATCH at which it happens")
+parser.add_argument("--at", nargs="+", default=[], help="EPOCH:BATCH at which it happens")
 parser.add_argument(
-    "--what", default="", help="a signal and whom it goes to (SIGUSR1:last-rank), or VANISH:DIR"
+    "--what",
+    nargs="+",
+    default=[],
+    help="one for each: a signal and whom it goes to (SIGUSR1:last-rank), VANISH:DIR, FILL:DISK or "
+    "EMPTY:DISK",
 )
-parser.add_argument("--once", type=Path, help="a file that says that it has happened")
+parser.add_argument("--once", type=Path, help="a file that says that it has happened, FILE-1 ...")
 args = parser.parse_args()
 
 ROWS, BATCH = 512, 64
@@ -44,6 +49,29 @@ def targets(whom):
     return [*([mpiexec.pid] if whom == "whole-job" else []), *ranks, me.pid]
 
 
+def fill(disk):
+    with Path(disk, "filler").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+
+def send(number, whom, once):
+    victims = targets(whom)
+    if once and victims:
+        once.touch()
+    for pid in victims:
+        os.kill(pid, getattr(signal, number))
+
+
+def once_for(place):
+    suffix = f"-{place}" if place else ""
+    return args.once and args.once.with_name(args.once.name + suffix)
+
+
 class Happening(keras.callbacks.Callback):
     on_every_rank = True
 
@@ -51,17 +79,19 @@ class Happening(keras.callbacks.Callback):
         self.epoch = epoch
 
     def on_train_batch_end(self, batch, logs=None):
-        if f"{self.epoch}:{batch}" != args.at or (args.once and args.once.exists()):
-            return
-        number, _, whom = args.what.partition(":")
-        if number == "VANISH":
-            shutil.rmtree(whom)
-            return
-        victims = targets(whom)
-        if args.once and victims:
-            args.once.touch()
-        for pid in victims:
-            os.kill(pid, getattr(signal, number))
+        for place, (at, what) in enumerate(zip(args.at, args.what, strict=True)):
+            once = once_for(place)
+            if f"{self.epoch}:{batch}" != at or (once and once.exists()):
+                continue
+            kind, _, whom = what.partition(":")
+            if kind == "VANISH":
+                shutil.rmtree(whom)
+            elif kind == "FILL":
+                fill(whom)
+            elif kind == "EMPTY":
+                Path(whom, "filler").unlink()
+            else:
+                send(kind, whom, once)
 
 
 keras.utils.set_random_seed(5)

@@ -1,0 +1,51 @@
+"""Copies of many arrays, in memory that is used again: fresh pages cost more than the copying."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+
+import numpy as np
+
+__all__ = ["Copies"]
+
+_ALIGN = 64
+# Between two snapshots no more than this is kept from the training, which may need it.
+_KEPT_BYTES = 256 << 20
+
+
+class Copies:
+    """Memory for the copies of one state after the other. Local; for one thread at a time.
+
+    What was lent comes back when its borrower is gone, in whichever thread that happens, so
+    arrays must not be kept longer than it.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[np.ndarray] = []
+
+    def of(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Equal arrays that share no memory with *arrays*, and the memory they are in."""
+        sizes = [-(-array.nbytes // _ALIGN) * _ALIGN for array in arrays.values()]
+        memory = self._memory(sum(sizes))
+        copies: dict[str, np.ndarray] = {}
+        start = 0
+        for (name, array), size in zip(arrays.items(), sizes, strict=True):
+            place = memory[start : start + array.nbytes]
+            copy = place.view(array.dtype).reshape(array.shape)
+            np.copyto(copy, array)
+            copies[name] = copy
+            start += size
+        return copies, memory
+
+    def lend(self, memory: np.ndarray, borrower: object) -> None:
+        """*memory* may be used again when *borrower* is gone."""
+        if memory.nbytes <= _KEPT_BYTES:
+            weakref.finalize(borrower, self._free.append, memory).atexit = False
+
+    def _memory(self, nbytes: int) -> np.ndarray:
+        while self._free:
+            memory = self._free.pop()
+            if memory.nbytes == nbytes:
+                return memory
+        return np.empty(nbytes, np.uint8)

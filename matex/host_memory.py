@@ -1,0 +1,86 @@
+"""What a run keeps in the memory of its hosts: snapshots, and beside them Open MPI's segments.
+
+Through its segment a rank shares memory with the others of its host. A rank that is killed
+leaves it behind, so those of a run lie in a directory of their own, which can be removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from matex.config import SEGMENTS, segments_directory
+
+__all__ = ["Places", "forsake_segments", "ready_segments", "reserved"]
+
+_MEMORY = Path("/dev/shm")
+
+
+class Places(NamedTuple):
+    """Two directories, of the same names on all hosts; who needs one makes it."""
+
+    snapshots: Path
+    segments: Path
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The environment variables by which Open MPI and the ranks learn of it."""
+        return {SEGMENTS: str(self.segments)}
+
+
+@contextlib.contextmanager
+def reserved() -> Iterator[Places | None]:
+    """Names for this run, and nothing under them on this host afterwards; None: no such memory."""
+    if not _MEMORY.is_dir():
+        yield None
+        return
+    _remove_left()
+    path = _MEMORY / f"{_prefix(str(os.getpid()))}{uuid.uuid4().hex[:8]}"
+    places = Places(snapshots=path, segments=path.with_name(f"{path.name}-mpi"))
+    try:
+        yield places
+    finally:
+        for directory in places:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def ready_segments() -> None:
+    """Make the directory that this rank was told of; local, before MPI starts.
+
+    Where it cannot be made, Open MPI takes its own.
+    """
+    directory = segments_directory()
+    if directory is not None:
+        import checkpoints  # needs h5py, which who only starts ranks does not
+
+        try:
+            checkpoints.private_directory(directory)
+        except checkpoints.StorageError:
+            del os.environ[SEGMENTS]
+
+
+def forsake_segments() -> None:
+    """After the end of MPI: the last rank of a host that lost none removes the directory; local."""
+    directory = segments_directory()
+    if directory is not None:
+        with contextlib.suppress(OSError):  # others are still there, or a dead one's segment is
+            directory.rmdir()
+
+
+def _prefix(pid: str) -> str:
+    host = re.sub(r"\W", "_", os.uname().nodename)
+    return f"matex-{os.getuid()}-{pid}-{host}-"
+
+
+def _remove_left() -> None:
+    """Remove what runs started here by this user left whose launcher is gone, as when killed."""
+    for path in _MEMORY.glob(f"{_prefix('*')}*"):
+        pid = path.name.split("-")[2]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,62 @@
+"""Copies of a state: equal, apart, and in memory that is used again once nobody reads it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from matex import copies
+from matex.copies import Copies
+
+
+class Borrower:
+    """Something that holds copies."""
+
+
+def state(value: float) -> dict[str, np.ndarray]:
+    return {
+        "kernel": np.full((5, 3), value, np.float32),
+        "count": np.array(int(value), np.int64),
+        "none": np.empty((0, 7), np.float64),
+        "flags": np.full(3, bool(value)),
+    }
+
+
+def test_copies_are_equal_and_apart() -> None:
+    given = state(3)
+    made, _ = Copies().of(given)
+    for name, array in state(3).items():
+        given[name][...] = 9
+        assert made[name].dtype == array.dtype
+        assert np.array_equal(made[name], array)
+        assert made[name].shape == array.shape
+
+
+def test_memory_is_used_again_when_its_borrower_is_gone_and_not_before() -> None:
+    pool, first = Copies(), Borrower()
+    one, memory = pool.of(state(1))
+    pool.lend(memory, first)
+    two, other = pool.of(state(2))
+    assert not np.shares_memory(memory, other)
+    assert one["kernel"][0, 0] == 1 and two["kernel"][0, 0] == 2
+    del first
+    three, again = pool.of(state(3))
+    assert again is memory
+    assert three["kernel"][4, 2] == 3
+    assert two["kernel"][4, 2] == 2
+
+
+def test_other_sizes_and_large_states_keep_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, borrower = Copies(), Borrower()
+    _, memory = pool.of(state(1))
+    pool.lend(memory, borrower)
+    del borrower
+    smaller, fresh = pool.of({"x": np.arange(4.0)})
+    assert smaller["x"].tolist() == [0, 1, 2, 3]
+    assert fresh is not memory
+    monkeypatch.setattr(copies, "_KEPT_BYTES", 8)
+    borrower = Borrower()
+    pool.lend(fresh, borrower)
+    del borrower
+    _, later = pool.of({"x": np.arange(4.0)})
+    assert later is not fresh
