@@ -323,7 +323,9 @@ def test_who_dies_at_any_moment_leaves_whole_files_only(place: int, tmp_path: Pa
     *before, last = found["report"]
     assert len(before) > 30
     published = {step == newest for step, newest, *_ in before}
-    assert published == ({True} if place else {True, False})
+    # How many lines the publisher waits for the other's part is a matter of time, so it may or
+    # may not be one of those behind the renaming at which it dies.
+    assert published == {True} if place else False in published
     for step, newest, right, was_killed in before:  # a message in their place was a damaged file
         assert right and was_killed
         # With the one that publishes nothing is published, or all of it; else it is written alone.
