@@ -13,8 +13,19 @@ import time
 from typing import Any
 
 import ft
+from matex.errors import ToldToLeave
 
-__all__ = ["CLOCK", "MISSING", "SIGNALS", "STATUS", "Leaving", "Notice", "described", "margin_s"]
+__all__ = [
+    "CLOCK",
+    "MISSING",
+    "SIGNALS",
+    "STATUS",
+    "Leaving",
+    "Notice",
+    "described",
+    "margin_s",
+    "told_in_own_loop",
+]
 
 STATUS = 75
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -45,6 +56,14 @@ def described(code: int) -> str:
     return said.get(code) or signal.Signals(code).name
 
 
+def told_in_own_loop() -> ToldToLeave:
+    """What ends a loop of the script's own that is not saved."""
+    return ToldToLeave(
+        "told to leave in a loop of the script's own, which only it can continue, with "
+        "matex.Checkpoint"
+    )
+
+
 def margin_s(wall_time_s: float, save_s: float) -> float:
     """How long before the end of the wall time to leave. Pure.
 
@@ -58,12 +77,16 @@ class Notice:
 
     Args:
         wall_time_s: how long from now the run may last; 0 means for ever.
+
+    ``at_once`` says whether nobody will ask what came: the loop of one rank alone makes no
+    steps that are known here. A signal then raises `ToldToLeave` where it comes.
     """
 
     def __init__(self, wall_time_s: float = 0.0) -> None:
         self._wall_time_s = wall_time_s
         self._started = time.monotonic()
         self._signal = 0
+        self.at_once = False
         self.save_s = 0.0
         """How long the longest checkpoint took."""
         self.missing = False
@@ -100,3 +123,6 @@ class Notice:
         if self._signal and number == signal.SIGINT:
             ft.die("interrupted twice")
         self._signal = self._signal or number
+        if self.at_once:
+            self.at_once = False  # what follows is the run's end
+            raise told_in_own_loop()

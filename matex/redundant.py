@@ -16,7 +16,8 @@ import tensorflow as tf
 
 import ft
 from matex import keras_hooks
-from matex.errors import ToldToLeave, TrainingError
+from matex.errors import TrainingError
+from matex.leaving import told_in_own_loop
 from matex.run import Run
 from matex.step_report import StepReport
 
@@ -98,10 +99,7 @@ class Averaging:
         count = total[-1]
         self.stop_agreed, self.leave_agreed = total[-4] > 0, total[-3] > 0
         if self.leave_agreed and not self.in_fit and not run.script_leaves:
-            self.error = ToldToLeave(
-                "told to leave in a loop of the script's own, which only it can continue, with "
-                "matex.Checkpoint"
-            )
+            self.error = told_in_own_loop()
             raise self.error
         elapsed = time.perf_counter() - started
         run.step_done(StepReport(samples=0, step_s=elapsed, exchange_s=elapsed))

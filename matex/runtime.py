@@ -16,6 +16,7 @@ from matex.errors import InputError, NotShareable, Unsupported
 from matex.evaluation import SharedEvaluation
 from matex.feeding import MakeFeed, once
 from matex.fit import Fit
+from matex.leaving import told_in_own_loop
 from matex.prediction import Predicted, joined
 from matex.redundant import Averaging
 from matex.run import Run
@@ -75,6 +76,7 @@ class Runtime:
             self.run, model, number=self._fits, arguments=given, averaging=self.averaging
         )
         self._fits += 1
+        self.run.notice.at_once = False  # its steps will ask
         if fit.is_past:
             self.run.say(f"fit number {self._fits} was complete before the checkpoint: passed over")
             model.history = keras.callbacks.History()
@@ -207,6 +209,8 @@ class Runtime:
     def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
         """An optimizer is about to change weights outside of a shared step; collective."""
         if self.run.communicator.initial_size == 1:
+            if not self._context and not self._own_checkpoint:
+                self._leave_own_loop_alone()
             return gradients
         if self._context[-1:] == ["alone"]:
             raise Unsupported(
@@ -231,6 +235,17 @@ class Runtime:
         self._trained.setdefault(hash(tuple(map(id, variables))), lambda: variables)
         return self.averaging.average(None, gradients)
 
+    def _leave_own_loop_alone(self) -> None:
+        """One rank makes no exchange that would tell it to leave; local.
+
+        Raises:
+            ToldToLeave: it was told before.
+        """
+        self._tell_unsaved("a loop of one's own")
+        if self.run.notice.code:
+            raise told_in_own_loop()
+        self.run.notice.at_once = True
+
     def _tell_own_loop(self) -> None:
         self.run.say_once(
             "a loop of one's own runs whole on every rank, exact but no faster; "
@@ -249,6 +264,7 @@ class Runtime:
                 "one matex.Checkpoint was wanted. Received: a second; give all parts to the first"
             )
         self._own_checkpoint = self.run.script_leaves = True
+        self.run.notice.at_once = False
         return self._fits
 
     def _tell_unsaved(self, what: str) -> None:

@@ -85,6 +85,11 @@ def test_a_loop_of_the_script_s_own_is_saved_and_continued(tmp_path: Path) -> No
     assert "no checkpoint is made" not in told.stdout + rest.stdout
     newest = checkpoints.Store(saved).newest_valid()
     assert newest is not None and newest[1].cursor["loop"] == 10
+    options = ["--checkpoint", tmp_path / "none"]
+    alone = matex_run(tmp_path / "3", "own_loop.py", "--unsaved", ranks=1, options=options)
+    assert alone.status == 1
+    assert (alone.summary["status"], alone.summary["resumable"]) == ("stopped", False)
+    assert "only it can continue, with matex.Checkpoint" in alone.summary["reason"]
 
 
 def test_signals_to_matex_run_reach_the_ranks(tmp_path: Path) -> None:

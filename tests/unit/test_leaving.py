@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import matex
+from matex.errors import ToldToLeave
 from matex.job import Job
 from matex.leaving import CLOCK, STATUS, Leaving, Notice, described, margin_s
 from matex.pulse import FILE, Pulse, Sign, read_sign
@@ -88,6 +89,21 @@ def test_the_margin_is_in_proportion_and_leaves_time_to_save() -> None:
     assert margin_s(30, 0) == 3
     assert margin_s(86_400, 0) == 30
     assert margin_s(86_400, 10) == 50
+
+
+def test_where_nobody_asks_a_signal_ends_the_loop_once() -> None:
+    before = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGUSR1, signal.SIGTERM)}
+    try:
+        notice = Notice()
+        notice.listen(interrupts=False)
+        notice.at_once = True
+        with pytest.raises(ToldToLeave, match=r"only it can continue, with matex.Checkpoint"):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGUSR1)  # while it comes to its end
+        assert notice.code == signal.SIGTERM
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_leaving_is_no_error_of_the_script() -> None:

@@ -1,7 +1,11 @@
-"""A loop of the script's own, saved by matex.Checkpoint: told to leave once, and continued."""
+"""A loop of the script's own, saved by matex.Checkpoint: told to leave once, and continued.
+
+With --unsaved nothing saves it.
+"""
 
 import os
 import signal
+import sys
 
 import keras
 import numpy as np
@@ -10,6 +14,7 @@ import tensorflow as tf
 import matex
 
 STEPS, TOLD_AT = 10, 4
+UNSAVED = "--unsaved" in sys.argv
 
 
 def trained(saved: bool):
@@ -36,16 +41,17 @@ def trained(saved: bool):
             model.train_on_batch(x, y)
         else:
             update(x, y)
+        told = step == TOLD_AT and not first and (saved or UNSAVED)
+        if told and matex.rank() == matex.size() - 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
         if saved:
-            if step == TOLD_AT and not first and matex.rank() == matex.size() - 1:
-                os.kill(os.getpid(), signal.SIGUSR1)
             checkpoint.step()
     if saved:
         checkpoint.save()
     return first, model.get_weights()
 
 
-first, weights = trained(saved=True)
+first, weights = trained(saved=not UNSAVED)
 _, wanted = trained(saved=False)
 near = [np.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(weights, wanted, strict=True)]
 print(f"continued after {first} steps, same: {all(near)}")
