@@ -24,6 +24,7 @@ from checkpoints.retention import retained
 from checkpoints.snapshot import Snapshot
 from checkpoints.store import Store, write_snapshot
 from checkpoints.tiers import discard, private_directory
+from checkpoints.transport import from_bytes, to_bytes
 
 __all__ = [
     "BackgroundWriter",
@@ -38,10 +39,12 @@ __all__ = [
     "Store",
     "daly_s",
     "discard",
+    "from_bytes",
     "mean_time_to_total_loss_s",
     "private_directory",
     "read_snapshot",
     "retained",
+    "to_bytes",
     "write_snapshot",
     "young_s",
 ]

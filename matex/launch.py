@@ -22,7 +22,8 @@ _PASSED = tuple(name for name in OPTIONS if name != "report")  # that one is alw
 class Launch:
     """What ``matex run`` was asked to start.
 
-    ``config`` is that of the ranks; ``nodes`` is how many hosts there are, given here or by
+    ``ranks`` are those that work, beside the spares of ``config``, which is that of all ranks;
+    ``nodes`` is how many hosts there are, given here or by
     a batch system; ``max_restarts`` how often a run that was lost is started again.
     """
 
@@ -33,6 +34,11 @@ class Launch:
     hosts: str | None = None
     nodes: int = 1
     max_restarts: int = 0
+
+    @property
+    def processes(self) -> int:
+        """Ranks that work, and spares."""
+        return self.ranks + self.config.spares
 
     @property
     def several(self) -> bool:
@@ -50,11 +56,11 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: str) -> list[str]:
     # --oversubscribe puts all ranks on the first host (Open MPI 5.0.11).
     beyond = ["--map-by", "slot:OVERSUBSCRIBE"] if several else ["--oversubscribe"]
     command = [mpiexec, "--with-ft", "ulfm", *beyond, *_as_root()]
-    crowded = not several and launch.ranks > len(os.sched_getaffinity(0))
+    crowded = not several and launch.processes > len(os.sched_getaffinity(0))
     if launch.hosts is not None:
         command += ["--host", launch.hosts]
     command += settings(crowded=crowded, detector=several)
-    command += ["-n", str(launch.ranks), sys.executable, "-m", "matex"]
+    command += ["-n", str(launch.processes), sys.executable, "-m", "matex"]
     command += [*rank_options(launch.config), "--report", str(report)]
     return [*command, str(launch.script), *launch.arguments]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import ft
 
-__all__ = ["CLOCK", "SIGNALS", "STATUS", "Leaving", "Notice", "described", "margin_s"]
+__all__ = ["CLOCK", "SIGNALS", "STATUS", "Dismissed", "Leaving", "Notice", "described", "margin_s"]
 
 STATUS = 75
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -31,6 +31,13 @@ class Leaving(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(STATUS)
+
+
+class Dismissed(SystemExit):
+    """Raised on a rank in reserve when the others leave: the script goes no further here."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
 
 
 def described(code: int) -> str:
