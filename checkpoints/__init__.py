@@ -26,6 +26,7 @@ from checkpoints.snapshot import Snapshot
 from checkpoints.store import Store, write_snapshot
 from checkpoints.tiers import discard, private_directory
 from checkpoints.together import Team
+from checkpoints.transport import from_bytes, to_bytes
 
 __all__ = [
     "BackgroundWriter",
@@ -41,11 +42,13 @@ __all__ = [
     "Team",
     "daly_s",
     "discard",
+    "from_bytes",
     "mean_time_to_total_loss_s",
     "private_directory",
     "read_snapshot",
     "retained",
     "tag_of",
+    "to_bytes",
     "write_snapshot",
     "young_s",
 ]

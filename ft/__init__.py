@@ -32,6 +32,7 @@ from ft.launcher import Started, started_by
 from ft.mpi import die, has_mpi, has_ulfm, on_death, shield, shielded
 from ft.plans import read_plan, write_plan
 from ft.records import Gathered, Pending, Recovery
+from ft.spares import Purpose
 from ft.watchdog import Watchdog
 from ft.world import Member, World
 
@@ -51,6 +52,7 @@ __all__ = [
     "Member",
     "PeerFailure",
     "Pending",
+    "Purpose",
     "Recovery",
     "Started",
     "Unrecoverable",

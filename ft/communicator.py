@@ -13,8 +13,9 @@ import numpy as np
 from ft import mpi
 from ft.cards import card, label, read_card
 from ft.errors import Unrecoverable, UsageError
-from ft.numbered import Numbered, Operation
+from ft.numbered import Operation
 from ft.records import Gathered
+from ft.reserve import Reserve
 from ft.world import Member, World
 
 __all__ = ["Communicator", "stretch_elements"]
@@ -34,7 +35,7 @@ def stretch_elements(itemsize: int, ranks: int) -> int:
     return max(_STRETCH_BYTES, _RING_BYTES * ranks) // itemsize
 
 
-class Communicator(Numbered):
+class Communicator(Reserve):
     """Collectives over the living ranks.
 
     Unless said otherwise a method is *collective*: every member must call it, in
@@ -130,7 +131,7 @@ class Communicator(Numbered):
                     f"one of ranks {', '.join(map(str, sources))} must live to be copied. "
                     "Received: none; start again from the newest checkpoint"
                 )
-            return self._world.ranks.index(alive[0]) if sources else 0
+            return self._world.ranks.index(alive[0] if sources else self._world.leader)
 
         def call(comm: Any) -> None:
             np.copyto(buffer, own)  # a source that died may have written a part of it

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ft.spares import Purpose
 from ft.world import Member, World
 
 __all__ = ["Gathered", "Pending", "Recovery"]
@@ -18,6 +19,9 @@ class Recovery:
     ``finished`` says whether the operation that failed *here* is complete now,
     its result taken over from a peer; otherwise it must be made again.
     ``detect_time_s`` and ``repaired_time_s`` are ``time.time()`` stamps.
+
+    ``replaced`` are pairs of a rank that is gone, now or since an earlier recovery, and the
+    spare that is a member in its place from now on. ``met`` is what all members came for.
     """
 
     operation: int
@@ -27,6 +31,8 @@ class Recovery:
     after: World
     detect_time_s: float
     repaired_time_s: float
+    replaced: tuple[tuple[int, int], ...] = ()
+    met: Purpose = Purpose.GO_ON
 
     @property
     def repair_s(self) -> float:
@@ -41,7 +47,8 @@ class Pending:
     in the same operation: ``expected`` are the ranks (original) that were alive
     when the operation could first have been started, ``lost`` those of them that
     died since. Work is shared among ``expected``; what fell to ``lost`` is
-    divided among the others.
+    divided among the others. A spare stands in ``expected`` where the rank did whose
+    place it took, so that nobody else's work is another than before.
     """
 
     operation: int

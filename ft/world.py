@@ -6,7 +6,7 @@ never changes: logs, data ownership and reports stay readable after a shrink.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,14 +24,16 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """The living members, in communicator order.
+    """The living members, in communicator order, and those who wait to replace them.
 
-    ``generation`` counts the repairs: 0 at the start, one more after each.
+    ``generation`` counts the repairs: 0 at the start, one more after each. ``reserve`` are
+    living ranks that are no members for now.
     """
 
     members: tuple[Member, ...]
     rank: int
     generation: int = 0
+    reserve: tuple[Member, ...] = ()
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
@@ -42,15 +44,26 @@ class World:
     def size(self) -> int:
         return len(self.members)
 
+    @property
+    def waits(self) -> bool:
+        """Whether I am in reserve."""
+        return self.rank not in self.ranks
+
     @cached_property
     def place(self) -> int:
-        """My index among the members, which is my rank in the repaired communicator."""
-        return self.ranks.index(self.rank)
+        """My index among the members, which is my rank in the repaired communicator.
 
-    @property
+        Those in reserve come after them.
+        """
+        return [member.rank for member in (*self.members, *self.reserve)].index(self.rank)
+
+    @cached_property
     def leader(self) -> int:
-        """Original rank of the first member: it prints and writes until it dies."""
-        return self.members[0].rank
+        """Original rank of the lowest member: it prints and writes until it dies.
+
+        So not of a spare in another's place, as long as there is one that worked from the start.
+        """
+        return min(self.ranks)
 
     @property
     def is_leader(self) -> bool:
@@ -58,18 +71,28 @@ class World:
 
     @property
     def me(self) -> Member:
-        return self.members[self.place]
+        return (*self.members, *self.reserve)[self.place]
 
     @property
     def neighbours(self) -> tuple[Member, ...]:
-        """The other members on my host."""
-        return tuple(m for m in self.members if m.host == self.me.host and m.rank != self.rank)
+        """The others on my host, in reserve or not."""
+        every = (*self.members, *self.reserve)
+        return tuple(m for m in every if m.host == self.me.host and m.rank != self.rank)
 
     def keeping(self, ranks: Iterable[int]) -> World:
         """The world after a repair that only *ranks* (original) survived."""
         kept = frozenset(ranks)
+        return self.of(
+            [member.rank for member in self.members if member.rank in kept],
+            [member.rank for member in self.reserve if member.rank in kept],
+        )
+
+    def of(self, ranks: Sequence[int], reserve: Sequence[int] = ()) -> World:
+        """The world after a repair with *ranks* (original) as members, in this order."""
+        known = {member.rank: member for member in (*self.members, *self.reserve)}
         return World(
-            members=tuple(m for m in self.members if m.rank in kept),
+            members=tuple(known[rank] for rank in ranks),
             rank=self.rank,
             generation=self.generation + 1,
+            reserve=tuple(known[rank] for rank in reserve),
         )

@@ -159,6 +159,10 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         "--memory-every", type=float, metavar="SECONDS",
         help="with --max-restarts: how often to save in the memory of each host (default: 5)",
     )  # fmt: skip
+    add(
+        "--spares", type=_count, metavar="K",
+        help="K more ranks wait, at no cost, and take the places of ranks that die (default: 0)",
+    )  # fmt: skip
     add("--seed", type=int, help="seeds Keras, NumPy and Python before the script (default: 0)")
     add(
         "--inject", action="append", metavar="FAULT", help="set off a fault; may be given again"
@@ -241,13 +245,15 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
 
     config = _config(parser, arguments)
     job = batch_job()
-    ranks = arguments.ranks or (job.ranks if job else None)
+    ranks = arguments.ranks or (job.ranks - config.spares if job else None)
     if ranks is None:
         parser.error("-n N, the number of ranks, is wanted outside a batch job. Received: none")
     if arguments.grow and config.checkpoint is None:
         parser.error("--grow wants --checkpoint DIR, from which all ranks go on. Received: none")
+    if ranks < 1:
+        parser.error(f"--spares must leave a rank that works. Received: spares={config.spares}")
     try:
-        ft.check_faults(config.faults, ranks=ranks)
+        ft.check_faults(config.faults, ranks=ranks + config.spares)
     except ft.UsageError as error:
         parser.error(str(error))
     wanted = Launch(

@@ -42,7 +42,7 @@ SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
 
 _LEAST = {
     **{"checkpoint_every": 0, "checkpoint_interval": 0, "keep": 1, "keep_every": 0},
-    **{"keep_best": 0, "seed": 0, "threads": 0, "wall_time": 0, "grow_to": 0},
+    **{"keep_best": 0, "seed": 0, "spares": 0, "threads": 0, "wall_time": 0, "grow_to": 0},
 }
 
 
@@ -67,6 +67,7 @@ class Config:
             outlive the processes; ``matex run --max-restarts`` gives it.
         memory_every: seconds between those.
         seed: seeds Keras, NumPy and Python before the script runs, alike on all ranks.
+        spares: how many of the ranks wait in reserve while a fit trains.
         inject: faults, as written on the command line.
         inject_file: a CSV plan of further faults.
         hang_timeout: seconds without progress after which a rank ends itself; None for 600, and
@@ -100,6 +101,7 @@ class Config:
     memory: Path | None = None
     memory_every: float = 5.0
     seed: int = 0
+    spares: int = 0
     inject: tuple[str, ...] = ()
     inject_file: Path | None = None
     hang_timeout: float | None = None
@@ -239,6 +241,7 @@ _KINDS: dict[str, Any] = {
     "memory": Path,
     "memory_every": float,
     "seed": int,
+    "spares": int,
     "inject": lambda text: tuple(text.split()),
     "inject_file": Path,
     "hang_timeout": float,

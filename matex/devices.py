@@ -49,7 +49,9 @@ class Gpu(NamedTuple):
     note: str = ""
 
 
-def choose_cores(host: Sequence[Neighbour], rank: int, *, threads: int = 0) -> Cores:
+def choose_cores(
+    host: Sequence[Neighbour], rank: int, *, threads: int = 0, working: int | None = None
+) -> Cores:
     """The share of *rank* in the cores of its *host*. Pure.
 
     More threads than cores only get in the way. Ranks that fill the same cores
@@ -58,10 +60,16 @@ def choose_cores(host: Sequence[Neighbour], rank: int, *, threads: int = 0) -> C
 
     Args:
         threads: what was asked for; 0: the rank's share.
+        working: ranks from this one on are spares (None: there are none). They get as many
+            threads as the others, and no cores of their own: whose they will need is not known.
     """
     mine = next(neighbour.cores for neighbour in host if neighbour.rank == rank)
     sharing = [neighbour for neighbour in host if neighbour.cores & mine]
-    threads = threads or max(1, len(mine) // len(sharing))
+    if working is not None:
+        sharing = [neighbour for neighbour in sharing if neighbour.rank < working]
+    threads = threads or max(1, len(mine) // max(1, len(sharing)))
+    if working is not None and rank >= working:
+        return Cores(threads)
     alike = all(neighbour.cores == mine for neighbour in sharing)
     if len(sharing) == 1 or not alike or threads * len(sharing) != len(mine):
         return Cores(threads)

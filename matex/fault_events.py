@@ -21,8 +21,14 @@ def record_fault(events: EventLog, fault: ft.Fault, *, step: int) -> None:
     )
 
 
-def record_recovery(events: EventLog, recovery: ft.Recovery, *, step: int) -> None:
-    """The communicator is whole again, without the ranks that were lost."""
+def record_recovery(
+    events: EventLog, recovery: ft.Recovery, *, step: int, sizes: tuple[int, int]
+) -> None:
+    """The communicator is whole again, without the ranks that were lost.
+
+    Args:
+        sizes: how many ranks worked before, and do now.
+    """
     events.write(
         "recovered",
         step=step,
@@ -32,9 +38,41 @@ def record_recovery(events: EventLog, recovery: ft.Recovery, *, step: int) -> No
         lost=[member.rank for member in recovery.lost],
         detect_time_s=recovery.detect_time_s,
         repaired_time_s=recovery.repaired_time_s,
-        world_size_before=recovery.before.size,
-        world_size_after=recovery.after.size,
+        joined=dict(recovery.replaced),
+        world_size_before=sizes[0],
+        world_size_after=sizes[1],
     )
+
+
+def record_joining(
+    events: EventLog, recovery: ft.Recovery, *, step: int, sizes: tuple[int, int]
+) -> None:
+    """Spares have the places of ranks that were lost in an earlier recovery.
+
+    Args:
+        sizes: how many ranks worked before, and do now.
+    """
+    events.write(
+        "joined",
+        step=step,
+        generation=recovery.after.generation,
+        joined=dict(recovery.replaced),
+        world_size_before=sizes[0],
+        world_size_after=sizes[1],
+    )
+
+
+def told(recovery: ft.Recovery, *, step: int, size: int, of: int) -> str:
+    """One line about *recovery* for the user. Pure."""
+    parts = []
+    if recovery.lost:
+        names = ", ".join(str(member.rank) for member in recovery.lost)
+        parts.append(f"lost rank {names} in step {step}")
+    if recovery.replaced:
+        spares = ", ".join(f"rank {spare} for rank {dead}" for dead, spare in recovery.replaced)
+        parts.append(f"{spares} from the reserve")
+    going_on = f"going on with {size} of {of} ranks after {recovery.repair_s * 1e3:.0f} ms"
+    return f"{', '.join(parts)}; {going_on}"
 
 
 def record_replay(events: EventLog, replay: Replay, *, step: int, generation: int) -> None:

@@ -43,8 +43,8 @@ def unfired(
 FIELDS = (
     *("kind", "rank", "step", "at", "overcome", "time_s", "detect_s", "repair_s", "replay_s"),
     *("to_next_step_s", "samples_at_risk", "samples_recomputed", "samples_lost"),
-    *("samples_repeated", "world_size_before", "world_size_after", "state_hash"),
-    "replicas_equal",
+    *("samples_repeated", "world_size_before", "world_size_after", "replaced_by"),
+    *("state_hash", "replicas_equal"),
 )
 
 
@@ -71,7 +71,9 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
     ranks lost in it: ``replay_s``, from the repair to the step's result on the slowest rank,
     ``samples_recomputed`` by the survivors, ``samples_lost`` and ``samples_repeated`` as the step's
     own sum says. ``state_hash`` is of weights and optimizer after that step, where
-    ``replicas_equal``. What was not measured, as outside of training steps, is None.
+    ``replicas_equal``. ``replaced_by`` is the spare that took the rank's place, at once or before
+    the next step, and counts in ``world_size_after``. What was not measured, as outside of
+    training steps, is None.
     """
     records: list[dict[str, Any]] = []
     starts = _split(events)
@@ -122,6 +124,7 @@ def _restarted(restart: Event, before: list[Event], after: list[Event]) -> dict[
 def _records_of_one_start(events: list[Event], *, told: list[Event]) -> list[dict[str, Any]]:
     fired = [e for e in events if e["event"] == "fault"]
     recoveries = [e for e in events if e["event"] == "recovered"]
+    later = _replacements(e for e in events if e["event"] == "joined")
     records: list[dict[str, Any]] = []
     for generation in sorted({e["generation"] for e in recoveries}):
         mine = [e for e in recoveries if e["generation"] == generation]
@@ -129,6 +132,8 @@ def _records_of_one_start(events: list[Event], *, told: list[Event]) -> list[dic
         repaired = max(e["repaired_time_s"] for e in mine)
         steps = _nearest(events, "first-step", generation)
         finished = max((e["time_s"] for e in steps), default=None)
+        at_once = _replacements(mine)
+        afterwards = sum(rank in later for rank in mine[0]["lost"])
         for rank in mine[0]["lost"]:
             cause = next((e for e in reversed(fired) if e["rank"] == rank and e["lethal"]), None)
             since = detected if cause is None else cause["time_s"]
@@ -143,7 +148,8 @@ def _records_of_one_start(events: list[Event], *, told: list[Event]) -> list[dic
                 "repair_s": repaired - max(detected, since),
                 "to_next_step_s": None if finished is None else finished - since,
                 "world_size_before": mine[0]["world_size_before"],
-                "world_size_after": mine[0]["world_size_after"],
+                "world_size_after": mine[0]["world_size_after"] + afterwards,
+                "replaced_by": at_once.get(rank, later.get(rank)),
                 **_replayed(_nearest(events, "replayed", generation), rank),
                 **_state(_nearest(events, "state", generation)),
             }
@@ -153,6 +159,11 @@ def _records_of_one_start(events: list[Event], *, told: list[Event]) -> list[dic
         if event not in told and not (event["lethal"] and event["rank"] in known):
             records.append(_shaped(event))
     return records
+
+
+def _replacements(events: Iterable[Event]) -> dict[int, int]:
+    """Which spare took the place of which rank."""
+    return {int(dead): spare for e in events for dead, spare in e.get("joined", {}).items()}
 
 
 def _shaped(record: dict[str, Any]) -> dict[str, Any]:

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 import checkpoints
+import ft
 from matex import keras_hooks, state
 from matex.agreement import check_alike, check_hashes
 from matex.data import Batches
 from matex.departure import leave
-from matex.errors import HooksError, InputError, NotShareable
+from matex.errors import HooksError, InputError, MatexError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
 from matex.fit_state import FitState, is_of_fit
 from matex.redundant import Averaging
 from matex.replicas import Replicas
+from matex.reserve import Joined, Reserve
 from matex.run import Run
 from matex.same_data import check_same_data, check_same_validation
 from matex.source import Rows, Source
@@ -61,6 +63,8 @@ class Fit:
         self._training: Training | None = None
         self._replicas = Replicas(run, model, every=run.config.check_every)
         self._updates_at_step_0 = 0
+        self._reserve = Reserve(run, model, self._state, self._replicas)
+        self._joined: Joined | None = None
 
     @property
     def is_past(self) -> bool:
@@ -155,6 +159,7 @@ class Fit:
             traced=traced,
             nonfinite=run.nonfinite,
             stepping=run.stepping,
+            refill=self._reserve.refill,
         )
 
     def _source(
@@ -174,9 +179,17 @@ class Fit:
         shuffle = bool(given["shuffle"])
         return Rows(batches, batch_size=batch_size, shuffle=shuffle, seed=self._state.seed)
 
-    def _resume(self, source: Source, saved: checkpoints.Snapshot, initial_epoch: int) -> None:
+    def _resume(
+        self,
+        source: Source,
+        saved: checkpoints.Snapshot,
+        initial_epoch: int,
+        *,
+        alone: bool = False,
+    ) -> None:
         if isinstance(source, Stream):
-            source.resume(saved.cursor["epoch"] - initial_epoch, saved.cursor.get("mark", 0))
+            epochs, mark = saved.cursor["epoch"] - initial_epoch, saved.cursor.get("mark", 0)
+            source.resume(epochs, mark, alone=alone)
             self._run.say("going through the data to where the checkpoint was made")
 
     def _traced_before(self, source: Source) -> Traced | None:
@@ -192,6 +205,8 @@ class Fit:
     def end(self) -> None:
         """After the last step, whatever ended it; local."""
         self._averaging.in_fit = False
+        if self._joined is not None:
+            keras_hooks.add_epochs(self._model, self._joined.going["history"])
         if self._training is not None:
             self._training.close()
         if self._training is not None and self._model.train_function is not None:
@@ -249,8 +264,48 @@ class Fit:
         self._updates_at_step_0 = made - self._run.step
 
     def after_begin(self) -> None:
-        """After the callbacks have begun."""
+        """After the callbacks have begun; collective, and where a spare waits.
+
+        Raises:
+            Dismissed: on a spare, when the others leave.
+        """
         self._state.restore_callbacks()
+        first = keras_hooks.first_epoch(self._model, self._arguments["initial_epoch"])
+        if self._training is not None and first < self._arguments["epochs"]:
+            self._joined = self._reserve.open()
+            if self._joined is not None:
+                self._join(self._training, self._joined)
+
+    def _join(self, training: Training, joined: Joined) -> None:
+        """Stand where the other ranks do; local. What fails here fails on this rank alone."""
+        model, cursor = self._model, joined.saved.cursor
+        try:
+            if state.reshape(model, joined.saved):
+                self.renew()
+            self._reserve.restore(joined)
+        except MatexError as error:
+            ft.die(f"a spare cannot go on from the state of the others: {error}")
+        self._count_updates()
+        training.be_tried()
+        if joined.over:
+            keras_hooks.start_at(model, self._arguments["epochs"])
+            return
+        initial_epoch = self._arguments["initial_epoch"]
+        self._resume(training.source, joined.saved, initial_epoch, alone=True)
+        keras_hooks.start_at(model, cursor["epoch"])
+        at_risk = dict(joined.going["at_risk"])
+        training.join(cursor["epoch"], cursor["samples"], at_risk)
+
+    def passed_validation(self) -> tuple[int, int] | None:
+        """What the other ranks have done with the validation data, told once.
+
+        None where this one goes with them.
+        """
+        if self._joined is None or self._joined.going["validated"] is None:
+            return None
+        passes, mark = self._joined.going["validated"]
+        self._joined.going["validated"] = None
+        return passes, mark
 
     def after_batch(self) -> None:
         """After the callbacks of a batch. One that wants to stop tells the others first.
@@ -284,8 +339,9 @@ class Fit:
         row[3] = run.is_short
         gathered = run.communicator.allgather(row)
         check_hashes(gathered.ranks, gathered.rows[:, 2].tolist(), f"after epoch {epoch}")
-        if rate is not None:  # the first row is the leader's
-            rate.assign(float(gathered.rows[0, 1].view(np.float64)))
+        if rate is not None:
+            leader_s = gathered[min(gathered.ranks)]
+            rate.assign(float(leader_s[1].view(np.float64)))
         if gathered.rows[:, 0].any():
             model.stop_training = True
             self._leave_out(epoch)
@@ -293,12 +349,14 @@ class Fit:
         run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
         run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics)
         training = self._training
+        last = model.stop_training or epoch + 1 == self._arguments["epochs"]
         if training is not None and training.epoch_is_whole:
-            last = model.stop_training or epoch + 1 == self._arguments["epochs"]
             short = bool(gathered.rows[:, 3].any())
             self._state.after_epoch(
                 epoch, mark=training.mark, logs=logs or {}, last=last, short=short
             )
+        if training is not None and last:
+            self._reserve.close(epoch, training.mark, logs or {})
 
     def _leave_out(self, epoch: int) -> None:
         """Training stops in or after *epoch*: what was still to come is not expected any more."""

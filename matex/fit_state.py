@@ -101,7 +101,7 @@ class FitState:
         self._tell_size()
 
         def take() -> checkpoints.Snapshot:
-            return self._taken(training.epoch, training.cursor, mark=training.mark)
+            return self.taken(training.epoch, training.cursor, mark=training.mark)
 
         if training.agreed.leave:
             leave(run, take)
@@ -127,7 +127,7 @@ class FitState:
         self._tell_size()
 
         def take() -> checkpoints.Snapshot:
-            return self._taken(epoch + 1, 0, mark=mark, logs=logs)
+            return self.taken(epoch + 1, 0, mark=mark, logs=logs)
 
         if last:
             run.save_for_all(take)
@@ -143,9 +143,22 @@ class FitState:
         if self._nbytes is None:
             self._nbytes = self._run.saver.nbytes = state.nbytes_of(self._model)
 
-    def _taken(
-        self, epoch: int, samples: int, *, mark: int, logs: Mapping[str, Any] | None = None
+    def taken(
+        self,
+        epoch: int,
+        samples: int,
+        *,
+        mark: int,
+        logs: Mapping[str, Any] | None = None,
+        more: Mapping[str, np.ndarray] | None = None,
     ) -> checkpoints.Snapshot:
+        """The state now, to be continued at sample *samples* of *epoch*.
+
+        Args:
+            mark: of the data up to there.
+            logs: of the epoch that has just ended.
+            more: arrays to put into ``extra``.
+        """
         if self._architecture is None:
             self._architecture = state.architecture_of(self._model)
         cursor = {
@@ -157,7 +170,7 @@ class FitState:
             "mark": mark,
         }
         memory = keras_hooks.memory_of(self._callbacks)
-        extra = {f"{_CALLBACKS}{name}": value for name, value in memory.items()}
+        extra = {f"{_CALLBACKS}{name}": value for name, value in memory.items()} | dict(more or {})
         mode, _, name = self._run.config.monitor.rpartition(":")
         if logs and name in logs:
             extra["score"] = np.array(float(logs[name]) * (-1 if mode == "max" else 1))

@@ -22,10 +22,10 @@ _PASSED = tuple(name for name in OPTIONS if name != "report")  # that one is alw
 class Launch:
     """What ``matex run`` was asked to start.
 
-    ``config`` is that of the ranks; ``nodes`` is how many hosts there are, given here or by
-    a batch system; ``max_restarts`` how often a run that was lost is started again; ``grow``
-    whether one that has lost ranks is, at a checkpoint; ``ulfm`` whether deaths are to be
-    survived in place.
+    ``ranks`` are those that work, beside the spares of ``config``, which is that of all ranks;
+    ``nodes`` is how many hosts there are, given here or by a batch system; ``max_restarts`` how
+    often a run that was lost is started again; ``grow`` whether one that has lost ranks is, at
+    a checkpoint; ``ulfm`` whether deaths are to be survived in place.
     """
 
     ranks: int
@@ -37,6 +37,11 @@ class Launch:
     max_restarts: int = 0
     grow: bool = False
     ulfm: bool = True
+
+    @property
+    def processes(self) -> int:
+        """Ranks that work, and spares."""
+        return self.ranks + self.config.spares
 
     @property
     def several(self) -> bool:
@@ -55,11 +60,11 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: str) -> list[str]:
     beyond = ["--map-by", "slot:OVERSUBSCRIBE"] if several else ["--oversubscribe"]
     survive = ["--with-ft", "ulfm"] if launch.ulfm else []
     command = [mpiexec, *survive, *beyond, *_as_root()]
-    crowded = not several and launch.ranks > len(os.sched_getaffinity(0))
+    crowded = not several and launch.processes > len(os.sched_getaffinity(0))
     if launch.hosts is not None:
         command += ["--host", launch.hosts]
     command += settings(crowded=crowded, detector=several and launch.ulfm)
-    command += ["-n", str(launch.ranks), sys.executable, "-m", "matex"]
+    command += ["-n", str(launch.processes), sys.executable, "-m", "matex"]
     command += [*rank_options(launch.config), "--report", str(report)]
     return [*command, str(launch.script), *launch.arguments]
 

@@ -20,6 +20,7 @@ __all__ = [
     "MISSING",
     "SIGNALS",
     "STATUS",
+    "Dismissed",
     "Leaving",
     "Notice",
     "described",
@@ -48,6 +49,13 @@ class Leaving(SystemExit):
 
     def __init__(self, *, resumable: bool) -> None:
         super().__init__(STATUS if resumable else 1)
+
+
+class Dismissed(SystemExit):
+    """Raised on a rank in reserve when the others leave: the script goes no further here."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
 
 
 def described(code: int) -> str:

@@ -29,7 +29,7 @@ def step_limit(step_s: Iterable[float]) -> float:
 def patience(place: int, size: int) -> float:
     """How many times as long as it may work the rank at *place* of *size* waits for others.
 
-    From 3 for the last to 6 for the leader: where all wait, for a call that never ends,
-    one gives up first, and its end lets the others repair.
+    From 3 for the last and for spares to 6 for the leader: where all wait, for a call that
+    never ends, one gives up first, and its end lets the others repair.
     """
-    return 3.0 + 3.0 * (size - 1 - place) / max(1, size - 1)
+    return 3.0 + 3.0 * max(0, size - 1 - place) / max(1, size - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -23,7 +24,11 @@ class Mender:
     """Repairs, computes what the dead left undone, and replays. One to a training.
 
     ``have`` are the spans that this rank's kept contribution is made of; ``replay`` is
-    what the running step lost and took over.
+    what the running step lost and took over, ``inherited`` what a rank that joins it does instead
+    of the dead.
+
+    Args:
+        refill: called after a recovery, before the step is made again: spares may join.
     """
 
     def __init__(
@@ -34,13 +39,16 @@ class Mender:
         *,
         faults: ft.Injector,
         nonfinite: Nonfinite,
+        refill: Callable[[ft.Recovery | None], None] = lambda recovery: None,
     ) -> None:
         self._communicator = communicator
         self._share = share
         self._source = source
         self._faults = faults
         self._nonfinite = nonfinite
-        self._anew = False
+        self._refill = refill
+        self._anew = self._doubted = False
+        self.inherited: dict[int, int] = {}
         self.have: list[Span] = []
         self.replay = Replay()
 
@@ -52,8 +60,11 @@ class Mender:
         span, pending = self._share.current.span, self._communicator.pending
         self.replay = Replay()
         self._nonfinite.begin()
-        self._anew = False
+        self._anew = self._doubted = False
         self.have = self._share.assigned(span)
+        if self.inherited:
+            self.replay.at_risk, self.inherited = self.inherited, {}
+            self.replay.recomputed = size(self.have)
         if pending.lost:
             fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
             self.replay.at_risk = {rank: share_of(rank, span, fresh) for rank in pending.lost}
@@ -95,6 +106,7 @@ class Mender:
 
         Collective; raises *error* on every rank where there is to be none.
         """
+        self._doubted = True  # which a newcomer would know nothing of
         batch = self._share.current
         verdict = self._nonfinite.judge(
             guilty=exchange.spoiled,
@@ -127,11 +139,13 @@ class Mender:
     def _recover(self) -> bool:
         """Whether somebody had finished the operation; what was at risk is noted. Collective."""
         span, pending = self._share.current.span, self._communicator.pending
-        recovery = self._communicator.recover()
+        recovery = self._communicator.recover(joinable=not self._doubted)
         for member in recovery.lost:
             # What a rank handed over before it died is in the sum that another one has.
             undone = 0 if recovery.finished else share_of(member.rank, span, pending)
             self.replay.at_risk[member.rank] = undone
+        if not recovery.finished and not self._doubted:
+            self._refill(recovery)
         return recovery.finished
 
     def _completed(self, exchange: HostExchange) -> np.ndarray:

@@ -15,7 +15,7 @@ from matex.config import Config, visible_gpus
 from matex.errors import DataError, InputError, MatexError, ToldToLeave
 from matex.events import EventLog
 from matex.host_memory import ready_segments
-from matex.leaving import Leaving, Notice
+from matex.leaving import Dismissed, Leaving, Notice
 
 if TYPE_CHECKING:
     from matex.runtime import Runtime
@@ -44,13 +44,23 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     Raises:
         ft.Unrecoverable: no MPI.
         ft.UsageError: the faults do not fit the number of ranks.
-        InputError: no TensorFlow, or it uses a GPU already.
+        InputError: no TensorFlow, or it uses a GPU already; or more spares than there can be.
     """
     notice = Notice(config.wall_time)
     notice.listen(interrupts=interrupts)
     ready_segments()
     communicator = ft.Communicator.start()
     world = communicator.world
+    if config.spares >= communicator.initial_size:
+        raise InputError(
+            "spares must be fewer than all ranks that were started. Received: "
+            f"spares={config.spares} of {communicator.initial_size} ranks"
+        )
+    if config.spares and not communicator.ulfm:
+        raise InputError(
+            "spares want an MPI with ULFM switched on (Open MPI 5 under 'mpiexec --with-ft ulfm', "
+            f"as 'matex run' does). Received: spares={config.spares} without it"
+        )
     ft.check_faults(config.faults, ranks=communicator.initial_size)
     if config.report is not None:
         config.report.mkdir(parents=True, exist_ok=True)
@@ -60,7 +70,8 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     ft.on_death(lambda reason: events.write("death", reason=reason, step=_step()))
     faulthandler.enable(2, all_threads=False)
     host = devices.neighbours(communicator, visible_gpus())
-    cores = devices.choose_cores(host, world.rank, threads=config.threads)
+    working = communicator.initial_size - config.spares
+    cores = devices.choose_cores(host, world.rank, threads=config.threads, working=working)
     devices.take_cores(cores, asked_for=config.threads > 0)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
@@ -103,6 +114,9 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
         except Leaving as leaving:
             runtime.finish()
             return int(leaving.code or 0)
+        except Dismissed:
+            runtime.finish()
+            return 0
         except DataError as error:
             _print_line(str(error))  # of this rank alone, which the others go on without
             ft.die(str(error))

@@ -88,6 +88,15 @@ class Replicas:
             self._wait = interval(rows) if self._every is None else self._every
             self._steps, self._step_s, self._busy_s = 0, 0.0, 0.0
 
+    @property
+    def pace(self) -> tuple[int, int]:
+        """Steps since the last comparison, and in how many the next one is. Equal on all ranks."""
+        return self._steps, self._wait
+
+    @pace.setter
+    def pace(self, pace: tuple[int, int]) -> None:
+        self._steps, self._wait = pace
+
     def check(self, when: str) -> list[Measured]:
         """Compare and heal, and look for slow ranks; collective. What the ranks told.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import numpy as np
@@ -82,13 +83,7 @@ def _received(
     communicator.broadcast(size, sources=[holder])
     buffer = content if has else np.zeros(int(size[0]), np.uint8)
     communicator.broadcast(buffer, sources=[holder])
-    file = os.memfd_create("matex-snapshot", os.MFD_CLOEXEC)
-    try:
-        with open(file, "wb", closefd=False) as writer:
-            buffer.tofile(writer)
-        snapshot = checkpoints.read_snapshot(f"/proc/self/fd/{file}")
-    except checkpoints.CheckpointError:
-        snapshot = None
-    finally:
-        os.close(file)
+    snapshot: checkpoints.Snapshot | None = None
+    with contextlib.suppress(checkpoints.CheckpointError):
+        snapshot = checkpoints.from_bytes(buffer)
     return snapshot if communicator.agree(snapshot is not None) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,7 +17,13 @@ from matex.config import Config
 from matex.errors import InputError
 from matex.events import EventLog, write_json, write_text
 from matex.exchange import Choice, HostExchange, Layout
-from matex.fault_events import record_fault, record_recovery, record_replay
+from matex.fault_events import (
+    record_fault,
+    record_joining,
+    record_recovery,
+    record_replay,
+    told,
+)
 from matex.fault_records import unfired
 from matex.host_memory import forsake_segments
 from matex.leaving import Notice
@@ -28,7 +35,7 @@ from matex.saving import FILES, Saver, Take
 from matex.share import Wishes
 from matex.state import state_hash
 from matex.step_report import StepReport
-from matex.summary import FAULTS, SUMMARY, Stopped, Totals, faults_csv, summarize
+from matex.summary import COUNTS, FAULTS, SUMMARY, Stopped, Totals, faults_csv, summarize
 
 __all__ = ["Run"]
 
@@ -50,7 +57,9 @@ class Run:
         self.config = config
         self.communicator = communicator
         self.events = events
-        self.totals = Totals(world_size_start=communicator.initial_size)
+        self.working = communicator.initial_size - config.spares
+        self.dismissed = False  # a spare that the others left
+        self.totals = Totals(world_size_start=self.working, spares=config.spares)
         me = communicator.world.me
         self.faults = ft.Injector(
             config.faults,
@@ -80,6 +89,8 @@ class Run:
         self._said: set[str] = set()
         self._awaiting_step = True
         self._step_limit_s: float | None = None
+        self._spares_lost: set[int] = set()
+        self._generation = 0  # of the last recovery that changed who works, 0 before the first
         self.progress = Progress()
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._tell_nonfinite)
         communicator.waiting = self.watchdog.waiting
@@ -105,8 +116,8 @@ class Run:
         """
         world = self.communicator.world
         self.events.write(
-            "start", pid=world.me.pid, host=world.me.host, world_size=world.size,
-            ulfm=self.communicator.ulfm,
+            "start", pid=world.me.pid, host=world.me.host, world_size=self._size_of(world),
+            spares=self.config.spares, ulfm=self.communicator.ulfm,
         )  # fmt: skip
         if world.size > 1 and not self.communicator.ulfm:
             self.say(
@@ -172,7 +183,11 @@ class Run:
         if self._finished:
             return
         self._finished = True
-        row = np.frombuffer(bytes.fromhex(weights_hash or "00" * 8), np.uint8)
+        self.communicator.call_back(closing=True)
+        if self.dismissed:
+            weights_hash, reason = None, reason or "was in reserve when the others left"
+        has_hash = weights_hash is not None
+        row = np.frombuffer(bytes([has_hash]) + bytes.fromhex(weights_hash or "00" * 8), np.uint8)
         self.saver.close()
         gathered = self.communicator.allgather(row)
         self.communicator.barrier()  # everybody's events and checkpoints are written
@@ -181,9 +196,9 @@ class Run:
         if self.leads and self.config.report is not None:
             self._tell_unfired()
             hashes = {
-                str(rank): bytes(digest).hex()
+                str(rank): bytes(digest[1:]).hex()
                 for rank, digest in zip(gathered.ranks, gathered.rows, strict=True)
-                if weights_hash is not None
+                if digest[0]
             }
             if reason is None and len(set(hashes.values())) > 1:
                 reason = f"ranks end with different weights: {hashes}"
@@ -198,8 +213,8 @@ class Run:
                 status=status,
                 reason=reason,
                 resumable=self.stopped is not None and self.stopped.resumable,
-                world_size_end=self.communicator.world.size,
-                weights_hash=hashes,
+                world_size_end=self._size_of(self.communicator.world),
+                weights_hash=dict(list(hashes.items())[: self.working]),
                 wall_s=time.time() - self._started,
             )
             write_text(self.config.report / FAULTS, faults_csv(summary["faults"]))
@@ -240,6 +255,7 @@ class Run:
             progress = self._progress()
             if self.leads:
                 self.events.write("progress", **progress)
+                self._tell_lost_spares(self.communicator.lost_in_reserve())
         self.faults.step += 1
         self.watchdog.progress()
         self.watchdog.together()
@@ -260,18 +276,40 @@ class Run:
         """Around the making of a step: how long it may take without progress."""
         return self.watchdog.working(timeout_s=self._step_limit_s)
 
-    @property
-    def _generation(self) -> int:
-        return self.communicator.world.generation
-
     def _progress(self) -> dict[str, Any]:
         """Where training stands; the step that is about to be counted is the newest."""
         return {
             "step": self.step,
             "samples": self.totals.samples_used,
-            "world_size": self.communicator.world.size,
+            "world_size": self._size_of(self.communicator.world),
             **self.progress.take(),
         }
+
+    def _size_of(self, world: ft.World) -> int:
+        """How many ranks work; the others are spares, also where these are members for now."""
+        return min(world.size, self.working)
+
+    def counts(self) -> dict[str, Any]:
+        """What a rank that goes on in the place of another must count from; equal on all ranks."""
+        kept = {name: getattr(self.totals, name) for name in COUNTS}
+        return {"step": self.step, **kept}
+
+    def go_on_from(self, counts: dict[str, Any]) -> None:
+        """What :meth:`counts` of another rank said is where this one stands, too."""
+        self._generation = self.communicator.world.generation
+        self.faults.step = counts["step"]
+        for name in COUNTS:
+            setattr(self.totals, name, counts[name])
+
+    def idle(self) -> None:
+        """Now and then on a spare that waits: strike it where that is planned."""
+        self.faults.at("compute")
+
+    def tell_reserve(self) -> None:
+        """The others are in reserve from here on."""
+        waiting = [member.rank for member in self.communicator.world.reserve]
+        if waiting and self.leads:
+            self.events.write("reserve", step=self.step, ranks=waiting)
 
     def say(self, line: str) -> None:
         """One line for the user from the run as a whole; the leader prints it."""
@@ -302,12 +340,24 @@ class Run:
             self.faults.at("recovery")
 
     def _record_recovery(self, recovery: ft.Recovery) -> None:
-        if not recovery.lost:  # a peer was already leaving
+        before, after = recovery.before, recovery.after
+        living = {member.rank for member in (*after.members, *after.reserve)}
+        self._tell_lost_spares(m.rank for m in before.reserve if m.rank not in living)
+        if not recovery.lost and not recovery.replaced:  # a peer was already leaving
             return
-        self._awaiting_step = True
-        record_recovery(self.events, recovery, step=self.step)
-        names = ", ".join(str(member.rank) for member in recovery.lost)
-        self.say(
-            f"lost rank {names} in step {self.step}; going on with {recovery.after.size} of "
-            f"{self.totals.world_size_start} ranks after {recovery.repair_s * 1e3:.0f} ms"
-        )
+        self._generation = after.generation
+        sizes = self._size_of(before), self._size_of(after)
+        if recovery.lost:
+            self._awaiting_step = True
+            record_recovery(self.events, recovery, step=self.step, sizes=sizes)
+        else:
+            record_joining(self.events, recovery, step=self.step, sizes=sizes)
+        self.say(told(recovery, step=self.step, size=sizes[1], of=self.totals.world_size_start))
+
+    def _tell_lost_spares(self, ranks: Iterable[int]) -> None:
+        """A spare died while it waited, which disturbs nobody."""
+        for rank in sorted(set(ranks) - self._spares_lost):
+            self._spares_lost.add(rank)
+            if self.leads:
+                self.events.write("spare-lost", step=self.step, lost=[rank])
+            self.say(f"lost rank {rank}, a spare that waited")

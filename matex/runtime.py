@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -145,7 +146,11 @@ class Runtime:
         if self._context == ["fit"] and self._fit is not None and not self._fit.begun:
             return self._fit.begin(feed, kwargs)
         if self._context in (["evaluate"], ["fit", "evaluate"], ["fit"]):
-            return self._unless_whole("evaluates", self.shares.evaluation, feed, kwargs)
+            fit = self._fit if "fit" in self._context else None
+            evaluation = functools.partial(
+                self.shares.evaluation, passed=None if fit is None else fit.passed_validation()
+            )
+            return self._unless_whole("evaluates", evaluation, feed, kwargs)
         if self._context == ["predict"]:
             return self._unless_whole("predicts", self.shares.prediction, feed, kwargs)
         return original(*args, **kwargs)

@@ -133,6 +133,17 @@ class Saver:
         """Whether there is anywhere to save to."""
         return self.files is not None or self.memory is not None
 
+    @property
+    def numbers(self) -> list[int]:
+        """How many saves each tier has had, by which ranks take turns. Equal on all ranks."""
+        return [0 if tier is None else tier.number for tier in (self.memory, self.files)]
+
+    @numbers.setter
+    def numbers(self, numbers: list[int]) -> None:
+        for tier, number in zip((self.memory, self.files), numbers, strict=True):
+            if tier is not None:
+                tier.number = number
+
     # Between steps.
 
     def due(self) -> int:

@@ -27,25 +27,38 @@ class Shares:
         self._run = run
 
     def evaluation(
-        self, model: Any, feed: MakeFeed, given: dict[str, Any]
+        self,
+        model: Any,
+        feed: MakeFeed,
+        given: dict[str, Any],
+        *,
+        passed: tuple[int, int] | None = None,
     ) -> SharedEvaluation | StreamEvaluation:
         """For evaluate and the validation of fit.
+
+        Args:
+            passed: on a rank alone that joins those who have been through the data so often,
+                and the mark of it: local, then.
 
         Raises:
             NotShareable: every rank must evaluate all of it.
         """
         run = self._run
         batches = rows_of(**{**given, "steps_per_epoch": None})
-        check_same_data(run.communicator, given["x"], batches, "evaluate")
+        if passed is None:
+            check_same_data(run.communicator, given["x"], batches, "evaluate")
         keras_hooks.refuse_to_cut(model)
         if batches is None:
-            return StreamEvaluation(
+            evaluation = StreamEvaluation(
                 run.communicator,
                 model,
                 stream_of(run, feed, given),
                 faults=run.faults,
                 progress=run.watchdog.progress,
             )
+            if passed is not None:
+                evaluation.go_on_after(*passed)
+            return evaluation
         steps = given.get("steps_per_epoch")
         # Keras spreads all rows over the steps where it is told no size.
         size = -(-batches.samples // steps) if steps else BATCH_SIZE

@@ -75,6 +75,7 @@ class Step:
         self._exchange: HostExchange | None = None
         self.form = as_data(signature)
         self.layout: Layout | None = None
+        self.tried = False  # whether all ranks found that batches can be cut
         self.contribution: Callable[[Batch, np.ndarray], Parts] = self._contribution
         self.commit: Callable[[Parts], dict[str, Any]] = self._commit
         self.fused: Callable[[Batch, np.ndarray], dict[str, Any]] = self._one_by_one

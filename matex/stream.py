@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from keras import tree
 
-from matex.errors import InputError, NotShareable
+from matex.errors import DataError, InputError, NotShareable
 from matex.partition import Span, marks
 
 __all__ = [
@@ -96,6 +96,7 @@ class Stream:
         self._cursor = 0
         self._left = 0
         self._resumed: tuple[int, int] | None = None
+        self._mismatch: type[InputError] = InputError
         self.signature = flat_signature(specification)
         self.samples: int | None = None
         self.mark = 0
@@ -111,9 +112,14 @@ class Stream:
     def reset(self) -> None:
         self._feed.reset()
 
-    def resume(self, epochs: int, mark: int) -> None:
-        """Let the first epoch come after *epochs* others, which a checkpoint made *mark* of."""
+    def resume(self, epochs: int, mark: int, *, alone: bool = False) -> None:
+        """Let the first epoch come after *epochs* others, of which *mark* was made.
+
+        Args:
+            alone: the other ranks went through them themselves, and need no resuming.
+        """
         self._resumed = epochs, mark
+        self._mismatch = DataError if alone else InputError
 
     def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
         resumed, self._resumed = self._resumed, None
@@ -169,7 +175,7 @@ class Stream:
 
     def _compare(self, mark: int) -> None:
         if self.mark != mark:
-            raise InputError(
+            raise self._mismatch(
                 "a resumed run must get the same batches in the same order as the interrupted one. "
                 "Received: others; seed every random generator of the input before it is made, "
                 "or give an empty checkpoint directory to start anew"

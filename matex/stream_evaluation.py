@@ -54,6 +54,17 @@ class StreamEvaluation:
         self._window: list[Cut] = []
         self._have: list[list[Span]] = []
         self._sums: list[np.ndarray] = []
+        self._passes = 0
+
+    @property
+    def passed(self) -> tuple[int, int]:
+        """How many passes were begun, and the mark of their data."""
+        return self._passes, self._stream.mark
+
+    def go_on_after(self, passes: int, mark: int) -> None:
+        """Let the first pass come after *passes* that the other ranks made; local."""
+        self._passes = passes
+        self._stream.resume(passes, mark, alone=True)
 
     def retrace(self) -> None:
         """The model's shapes are new, or have changed; local."""
@@ -80,6 +91,7 @@ class StreamEvaluation:
 
     def __iter__(self) -> Iterator[tuple[int, int, StreamEvaluation]]:
         self._faults.at("validation")
+        self._passes += 1
         self._window, self._sums = [], []
         for first, last in self._stream.epoch(0, 0, self._model.steps_per_execution):
             yield first, last, self

@@ -14,10 +14,16 @@ from typing import Any
 from matex.events import Event, write_json
 from matex.fault_records import FIELDS, fault_records, restarts_in
 
-__all__ = ["FAULTS", "SUMMARY", "Stopped", "Totals", "failed", "faults_csv", "summarize"]
+__all__ = ["COUNTS", "FAULTS", "SUMMARY", "Stopped", "Totals", "failed", "faults_csv", "summarize"]
 
 SUMMARY = "summary.json"
 FAULTS = "faults.csv"
+
+#: What of :class:`Totals` is equal on all ranks and counted from the start of the run.
+COUNTS = (
+    *("epochs", "steps", "samples_expected", "samples_used"),
+    *("parameters_start", "parameters_end", "metrics"),
+)
 
 # Medians are over so many steps, the last ones: a run may have millions.
 _RECENT = 10_000
@@ -36,6 +42,7 @@ class Totals:
     """What one rank counts while it trains; equal on all ranks but for the times."""
 
     world_size_start: int
+    spares: int = 0
     epochs: int = 0
     steps: int = 0
     samples_expected: int = 0
@@ -73,6 +80,11 @@ def summarize(
         "resumable": resumable,
         "world_size_start": totals.world_size_start,
         "world_size_end": world_size_end,
+        "spares": totals.spares,
+        "spares_used": len(_joined(events)),
+        "spares_lost": len(
+            {rank for e in events if e["event"] == "spare-lost" for rank in e["lost"]}
+        ),
         "restarts": len(restarts_in(events)),
         "epochs": totals.epochs,
         "steps": totals.steps,
@@ -90,6 +102,16 @@ def summarize(
         "checkpoints": _checkpoints(events),
         "faults": fault_records(events),
     }
+
+
+def _joined(events: list[Event]) -> set[tuple[int, int]]:
+    """(Start of the ranks, spare) for each spare that took another's place."""
+    found: set[tuple[int, int]] = set()
+    start = 0
+    for event in events:
+        start += event["event"] == "restart"
+        found |= {(start, spare) for spare in event.get("joined", {}).values()}
+    return found
 
 
 def faults_csv(faults: Sequence[dict[str, Any]]) -> str:

@@ -251,11 +251,12 @@ class _Supervisor:
             if not slots:
                 return None
             ranks = min(wanted.ranks, slots)
+            config = replace(config, spares=min(config.spares, slots - ranks))
             wanted = replace(wanted, ranks=ranks, hosts=hosts_text(hosts))
             if wanted.grow:  # to what there is room for
                 config = replace(config, grow_to=ranks)
         fired = {event["fault"] for event in all_events(self._report) if event["event"] == "fault"}
-        left = faults_left(config.faults, fired, ranks=wanted.ranks)
+        left = faults_left(config.faults, fired, ranks=wanted.ranks + config.spares)
         config = replace(config, inject=left, inject_file=None)
         if config.wall_time:
             left_s = config.wall_time - (time.monotonic() - self._started)

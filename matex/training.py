@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -42,6 +42,8 @@ class Training:
         traced: :attr:`traced` of an earlier fit of the same compiled model, to use again.
         nonfinite: what becomes of a step with numbers that are not finite; stops by default.
         stepping: makes a context around every step, for a watchdog.
+        refill: called with this object where a newcomer can begin, and the recovery it comes
+            after, if any; collective where a place is vacant.
         on_epoch_start: called when the first epoch's metrics have just been reset.
     """
 
@@ -61,6 +63,7 @@ class Training:
         traced: Traced | None = None,
         nonfinite: Nonfinite | None = None,
         stepping: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        refill: Callable[[Training, ft.Recovery | None], None] = lambda training, recovery: None,
     ) -> None:
         self._communicator = communicator
         self._model = model
@@ -70,13 +73,15 @@ class Training:
         self._on_epoch_start = on_epoch_start
         self._after_step = after_step
         self._stepping = stepping
+        self._refill = refill
         self._next_epoch = first_epoch
         self._step, self._exchange = traced or (self.new_step(model, source), None)
         self._wishes = wishes
         self._share = Share(communicator, model, self._step, wishes)
         self._nonfinite = nonfinite or Nonfinite("stop", communicator)
         self._mender = self._new_mender()
-        self._ready = self._tried = self._exchange is not None
+        self._ready = self._exchange is not None
+        self._mark = 0
         self.epoch = first_epoch
         self.cursor = self._start = cursor
         self._resumed = False
@@ -118,7 +123,7 @@ class Training:
         self._share.stop_wanted = stop_wanted
         self._mender = self._new_mender()
         self._ready = False
-        self._tried = True
+        self._step.tried = True
 
     def _new_mender(self) -> Mender:
         return Mender(
@@ -127,11 +132,41 @@ class Training:
             self._source,
             faults=self._faults,
             nonfinite=self._nonfinite,
+            refill=lambda recovery: self._refill(self, recovery),
         )
+
+    def join(self, epoch: int, cursor: int, at_risk: Mapping[int, int]) -> None:
+        """Before the first epoch: begin in the step at *cursor* of *epoch*, which others make.
+
+        Args:
+            at_risk: see :class:`matex.step_report.Replay`.
+        """
+        self._next_epoch, self._start = epoch, cursor
+        self._mender.inherited = dict(at_risk)
+        self.be_tried()
+
+    def be_tried(self) -> None:
+        """The other ranks have found that batches can be cut."""
+        self._step.tried = True
+
+    @property
+    def at_risk(self) -> Mapping[int, int]:
+        """What the dead left undone of the running step."""
+        return self._mender.replay.at_risk
+
+    @property
+    def point(self) -> tuple[int, int, int]:
+        """Epoch, cursor and mark of the running step: all before it is done, nothing of it."""
+        return self.epoch, self._share.current.span[0], self._mark
 
     def begin_at(self, epoch: int) -> None:
         """Before the first epoch: let it be *epoch*."""
         self._next_epoch = epoch
+
+    @property
+    def source(self) -> Source:
+        """Of the global batches."""
+        return self._source
 
     @property
     def samples_in_epoch(self) -> int | None:
@@ -200,6 +235,7 @@ class Training:
         for _ in range(self._model.steps_per_execution):
             if logs is not None and self.stop_agreed:
                 break
+            self._mark = self._source.mark
             batch = self._source.next()
             if batch is None:
                 break
@@ -245,9 +281,10 @@ class Training:
 
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
         self._share.batch = batch
-        if not self._tried:
+        if not self._step.tried:
             self._try_out(batch)  # members may be lost in it: before rows are assigned
-            self._tried = True
+            self._step.tried = True
+        self._refill(self, None)
         spans = self._mender.begin()
         try:
             if self._ready and spans:

@@ -58,7 +58,8 @@ def crash_in(log: str) -> str:
 
 
 def _lost(events: list[Event]) -> set[int]:
-    return {rank for event in events if event["event"] == "recovered" for rank in event["lost"]}
+    kinds = ("recovered", "spare-lost")
+    return {rank for event in events if event["event"] in kinds for rank in event["lost"]}
 
 
 def _errors(events: list[Event]) -> list[End]:

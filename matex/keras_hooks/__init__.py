@@ -1,7 +1,13 @@
 """Attaching to Keras: the only package that touches its private names."""
 
 from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
-from matex.keras_hooks.callbacks import memory_of, remember
+from matex.keras_hooks.callbacks import (
+    add_epochs,
+    history_of,
+    memory_of,
+    remember,
+    set_history,
+)
 from matex.keras_hooks.data import as_data, dataset_of, is_stream
 from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
 from matex.keras_hooks.graphs import (
@@ -24,6 +30,7 @@ from matex.keras_hooks.models import (
     refuse_to_cut,
     seed_variables,
     start_at,
+    validation_of,
     without_memory,
 )
 from matex.keras_hooks.optimizers import (
@@ -51,6 +58,7 @@ __all__ = [
     "GraphCall",
     "Slot",
     "TrainerHooks",
+    "add_epochs",
     "as_data",
     "attach",
     "build",
@@ -63,6 +71,7 @@ __all__ = [
     "follow_backup",
     "forget_feeds",
     "functional_of",
+    "history_of",
     "is_graph",
     "is_operation",
     "is_precise",
@@ -82,6 +91,7 @@ __all__ = [
     "scales_loss",
     "seed_variables",
     "set_batch_shape",
+    "set_history",
     "set_input_shapes",
     "set_learning_rate",
     "set_shape",
@@ -91,6 +101,7 @@ __all__ = [
     "untested",
     "updates_made",
     "updating",
+    "validation_of",
     "verify",
     "watch_feeds",
     "without_memory",

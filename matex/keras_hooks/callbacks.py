@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-__all__ = ["memory_of", "remember"]
+__all__ = ["add_epochs", "history_of", "memory_of", "remember", "set_history"]
 
 _LIST = "best_weights"
 
@@ -52,6 +52,36 @@ def remember(callbacks: Iterable[Any], memory: Mapping[str, np.ndarray]) -> None
         weights = [mine[key] for key in mine if key.startswith(f"{_LIST}/")]
         if weights:
             setattr(callback, _LIST, weights)
+
+
+def history_of(model: Any, *, ended: tuple[int, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """The logs of the running fit's epochs so far, fit for JSON; local.
+
+    Args:
+        ended: an epoch and its logs, where Keras is about to note them.
+    """
+    history = model.history
+    logs = {name: [_number(value) for value in values] for name, values in history.history.items()}
+    epochs = list(history.epoch)
+    if ended is not None:
+        epochs.append(ended[0])
+        for name, value in ended[1].items():
+            logs.setdefault(name, []).append(_number(value))
+    return {"epoch": epochs, "logs": logs}
+
+
+def set_history(model: Any, told: Mapping[str, Any]) -> None:
+    """Let the running fit have had the epochs that :func:`history_of` told; local."""
+    model.history.history = {name: list(values) for name, values in told["logs"].items()}
+
+
+def add_epochs(model: Any, told: Mapping[str, Any]) -> None:
+    """After that fit: Keras forgets the numbers of epochs when training begins; local."""
+    model.history.epoch = [*told["epoch"], *model.history.epoch]
+
+
+def _number(value: Any) -> Any:
+    return float(value) if np.ndim(value) == 0 else np.asarray(value).tolist()
 
 
 def _deciding(callbacks: Iterable[Any]) -> Iterable[tuple[str, Any, tuple[str, ...]]]:

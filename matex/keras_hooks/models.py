@@ -25,6 +25,7 @@ __all__ = [
     "refuse_to_cut",
     "seed_variables",
     "start_at",
+    "validation_of",
     "without_memory",
 ]
 
@@ -141,6 +142,11 @@ def follow_backup(callback: Any, epoch: int) -> None:
 def start_at(model: Any, epoch: int | None) -> None:
     """Make the next fit begin with *epoch* (None: with its ``initial_epoch``)."""
     model._initial_epoch = epoch
+
+
+def validation_of(model: Any) -> Any:
+    """What the running fit evaluates with, None before its first validation."""
+    return getattr(model, "_eval_epoch_iterator", None)
 
 
 @contextlib.contextmanager

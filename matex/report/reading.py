@@ -85,7 +85,7 @@ class Run:
         points = [(0.0, e["world_size"]) for e in self.events if e["event"] == "start"][:1]
         known: set[int] = set()
         for event in self.events:
-            if event["event"] == "recovered" and event["generation"] not in known:
+            if event["event"] in ("recovered", "joined") and event["generation"] not in known:
                 known.add(event["generation"])
                 points.append((event["time_s"] - self.started, event["world_size_after"]))
         points.append((self.ended, points[-1][1] if points else 0))

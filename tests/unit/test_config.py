@@ -27,6 +27,7 @@ GIVEN = {
     "memory": (Path("/dev/shm/mine"), "/dev/shm/mine"),
     "memory_every": (2.5, "2.5"),
     "seed": (11, "11"),
+    "spares": (2, "2"),
     "inject": (("kill:rank=0,step=1", "nan:rank=1,step=2"), "kill:rank=0,step=1 nan:rank=1,step=2"),
     "inject_file": (PLAN, str(PLAN)),
     "hang_timeout": (2.5, "2.5"),

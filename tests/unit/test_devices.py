@@ -40,6 +40,14 @@ def test_cores_are_shared_by_the_ranks_of_a_host(
     assert [choose_cores(here, n.rank, threads=threads) for n in here] == expected
 
 
+def test_spares_take_no_cores_from_those_who_work() -> None:
+    here = host(*[ALL] * 4)
+    working = [choose_cores(here, n.rank, working=5) for n in here[:2]]
+    assert working == [Cores(4, (0, 1, 2, 3)), Cores(4, (4, 5, 6, 7))]
+    assert [choose_cores(here, n.rank, working=5) for n in here[2:]] == [Cores(4)] * 2
+    assert choose_cores(here, 6, working=2) == Cores(8)  # on a host of their own
+
+
 def test_ranks_that_a_launcher_has_bound_keep_what_they_were_given() -> None:
     bound = host(frozenset({0, 1}), frozenset({2, 3}))
     assert [choose_cores(bound, n.rank) for n in bound] == [Cores(2), Cores(2)]

@@ -50,6 +50,14 @@ def test_more_ranks_than_cores_leave_the_core_while_they_wait() -> None:
     }  # fmt: skip
 
 
+def test_spares_are_more_processes() -> None:
+    words = command(ranks=CORES, config=Config(spares=2))
+    assert launcher_s(words)[-2:] == ["-n", str(CORES + 2)]
+    assert settings(words)["mpi_yield_when_idle"] == "1"
+    rank_s = words[words.index(sys.executable) :]
+    assert rank_s[rank_s.index("--spares") + 1] == "2"
+
+
 def test_several_hosts_have_the_detector() -> None:
     words = launcher_s(command(hosts="a:2,b:2", ranks=CORES + 1))
     assert words[words.index("--host") + 1] == "a:2,b:2"

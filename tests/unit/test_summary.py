@@ -14,7 +14,7 @@ FIELDS = {
     "status", "reason", "resumable", "world_size_start", "world_size_end", "restarts", "epochs",
     "steps", "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
     "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s",
-    "checkpoints", "faults",
+    "checkpoints", "faults", "spares", "spares_used", "spares_lost",
 }  # fmt: skip
 
 EVENTS = [
@@ -45,6 +45,26 @@ def test_the_fields_are_those_of_the_design() -> None:
     assert (one["step_s"], one["exchange_s"]) == (0.2, 0.02)
     assert [(record["kind"], record["rank"]) for record in one["faults"]] == [("nan", 1)]
     assert json.loads(json.dumps(one)) == one
+
+
+def test_spares_are_told_beside_the_ranks_that_work() -> None:
+    recovered = {
+        **{"event": "recovered", "generation": 2, "lost": [1, 0], "step": 3},
+        **{"detect_time_s": 2.0, "repaired_time_s": 2.5, "joined": {"1": 3}},
+        **{"world_size_before": 3, "world_size_after": 2},
+    }
+    later = {"event": "joined", "generation": 3, "joined": {"0": 4}, "world_size_after": 3}
+    events = [
+        {"time_s": 1.0, "rank": 2, "event": "spare-lost", "lost": [5]},
+        *({"time_s": 2.5, "rank": rank, **recovered} for rank in (0, 2)),
+        {"time_s": 2.6, "rank": 2, **later},
+    ]
+    given = {"status": "finished", "reason": None, "world_size_end": 3, "wall_s": 9.5}
+    one = summarize(Totals(world_size_start=3, spares=3), events, **given, weights_hash={})  # type: ignore[arg-type]
+    assert (one["spares"], one["spares_used"], one["spares_lost"]) == (3, 2, 1)
+    at_once, afterwards = one["faults"]
+    assert (at_once["rank"], at_once["replaced_by"], at_once["world_size_after"]) == (1, 3, 3)
+    assert (afterwards["rank"], afterwards["replaced_by"]) == (0, 4)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,161 @@
+"""Who takes whose place: what ranks meet for, and what their meeting comes to. Pure.
+
+Ranks in reserve wait beside the working ones and hear of nothing but meetings. What the
+working ranks know of the running operation travels to them as a :class:`Charter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+
+import numpy as np
+
+from ft.errors import UsageError
+
+__all__ = ["SEAL", "Charter", "Purpose", "convene"]
+
+#: What a message must end with, so that zeros in its place are not taken for one.
+SEAL = 0x6D61746578
+
+
+class Purpose(IntEnum):
+    """What a rank comes to a meeting for."""
+
+    GO_ON = 0
+    """An operation failed, or there is nothing else to meet for."""
+    FILL = 1
+    """... and before the next attempt spares may take the places of the dead."""
+    ASIDE = 2
+    """Some members are to wait in reserve from now on."""
+    RETURN = 3
+    """Those who wait are to be members again."""
+    CLOSE = 4
+    """The same, to leave together."""
+    LEAVE = 5
+    """This rank has come to its end."""
+    WAIT = 6
+    """This rank is in reserve."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charter:
+    """What a meeting came to, equal on all ranks. Ranks are original ones.
+
+    ``met`` is what all working ranks came for; GO_ON where they came for different things.
+    ``done`` counts the operations of the working ranks; ``expected`` and ``lost`` are those of
+    :class:`ft.Pending`; ``vacant`` are ranks that were lost and not replaced, ``left`` those
+    whose places ``joined`` took in this meeting.
+    """
+
+    met: Purpose
+    done: int
+    members: tuple[int, ...]
+    waiting: tuple[int, ...] = ()
+    expected: tuple[int, ...]
+    lost: tuple[int, ...] = ()
+    vacant: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
+    joined: tuple[int, ...] = ()
+
+    def pack(self, size: int) -> np.ndarray:
+        """int64, of the same shape for all charters among at most *size* ranks."""
+        packed = np.full((len(_LISTS) + 1, size + 3), -1, np.int64)
+        packed[0, :3] = self.met, self.done, SEAL
+        for row, name in zip(packed[1:], _LISTS, strict=True):
+            ranks = getattr(self, name)
+            row[0] = len(ranks)
+            row[1 : 1 + len(ranks)] = ranks
+        return packed
+
+    @staticmethod
+    def unpack(packed: np.ndarray) -> Charter:
+        """The charter that was packed.
+
+        Raises:
+            ValueError: it is not one: a rank died while it was sent.
+        """
+        if packed[0, 2] != SEAL:
+            raise ValueError("a packed charter was wanted. Received: something else")
+        lists = {
+            name: tuple(row[1 : 1 + row[0]].tolist())
+            for name, row in zip(_LISTS, packed[1:], strict=True)
+        }
+        return Charter(met=Purpose(int(packed[0, 0])), done=int(packed[0, 1]), **lists)
+
+
+_LISTS = tuple(field.name for field in fields(Charter) if field.name not in ("met", "done"))
+
+
+def convene(
+    before: Charter,
+    came: Mapping[int, Purpose],
+    *,
+    together: bool,
+    keep: int = 0,
+) -> Charter:
+    """What a meeting comes to, from what stood before it and who came what for.
+
+    Args:
+        before: as the working ranks knew it, after what was missing of the last operation
+            has been handed over.
+        came: the living ranks, those in reserve for WAIT.
+        together: whether all working ranks had completed the same operations.
+        keep: with ASIDE, how many members go on working.
+
+    Raises:
+        UsageError: no working rank came.
+    """
+    members = tuple(rank for rank in before.members if rank in came)
+    if not members:
+        raise UsageError("a meeting wants a rank that works. Received: only such in reserve")
+    gone = tuple(rank for rank in before.members if rank not in came)
+    purposes = {came[rank] for rank in members}
+    met = purposes.pop() if len(purposes) == 1 and together else Purpose.GO_ON
+    now = replace(
+        before,
+        met=met,
+        members=members,
+        waiting=tuple(rank for rank in before.waiting if rank in came),
+        lost=tuple(r for r in before.expected if r in before.lost or r in gone),
+        vacant=(*before.vacant, *gone),
+        left=(),
+        joined=(),
+    )
+    if met == Purpose.FILL:
+        return _filled(now)
+    if met in (Purpose.RETURN, Purpose.CLOSE):
+        return _anew(now, (*members, *now.waiting), ())
+    if met == Purpose.ASIDE:
+        return _anew(now, members[:keep], members[keep:])
+    return now
+
+
+def _anew(now: Charter, members: Sequence[int], waiting: Sequence[int]) -> Charter:
+    """With other members from the next operation on."""
+    members, waiting = tuple(members), tuple(waiting)
+    return replace(now, members=members, waiting=waiting, expected=members, lost=(), vacant=())
+
+
+def _filled(now: Charter) -> Charter:
+    """Each spare in the very place of one who is gone, so that nobody else's work changes.
+
+    Where that place is not part of the running operation any more, it comes last.
+    """
+    taken = dict(zip(now.vacant, now.waiting, strict=False))
+    expected = tuple(taken.get(rank, rank) for rank in now.expected)
+    expected += tuple(spare for spare in taken.values() if spare not in expected)
+    lost = tuple(rank for rank in now.lost if rank not in taken)
+    members = (*now.members, *taken.values())
+    order = (*(rank for rank in expected if rank in members), *members)
+    return replace(
+        now,
+        members=tuple(dict.fromkeys(order)),
+        waiting=now.waiting[len(taken) :],
+        expected=expected,
+        lost=lost,
+        vacant=now.vacant[len(taken) :],
+        left=tuple(taken),
+        joined=tuple(taken.values()),
+    )
