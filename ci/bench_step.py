@@ -89,7 +89,9 @@ def measure(name: str, rounds: int) -> None:
         first_epoch=0,
         cursor=0,
         on_epoch_start=lambda: None,
-        after_step=lambda done: run.step_done(samples=0, step_s=0.0, exchange_s=0.0),
+        after_step=lambda done: run.step_done(
+            samples=0, step_s=0.0, exchange_s=0.0, sent=done.sent
+        ),
     )
     iterator = iter(training)
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 import ft
 import matex
 from matex import data_cli
-from matex.config import EXCHANGES, Config, batch_job
+from matex.config import EXCHANGES, STRATEGIES, Config, batch_job
 from matex.errors import InputError
 
 __all__ = ["main"]
@@ -109,6 +109,10 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         "--exchange", choices=EXCHANGES,
         help="how gradients travel: an operation in C++, mpi4py, or auto (default): what is there",
     )  # fmt: skip
+    add(
+        "--strategy", choices=STRATEGIES,
+        help="how ranks share the work of fit: sync (default) averages gradients in every step",
+    )  # fmt: skip
     add("script", type=Path, help="a Keras script")
     add("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
 
@@ -118,7 +122,7 @@ def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> C
         name: getattr(arguments, name)
         for name in (
             "report", "checkpoint", "checkpoint_every", "keep", "seed", "hang_timeout", "threads",
-            "exchange",
+            "exchange", "strategy",
         )
         if getattr(arguments, name) is not None
     }  # fmt: skip
@@ -190,6 +194,7 @@ def _options(config: Config) -> list[str]:
         "hang_timeout",
         "threads",
         "exchange",
+        "strategy",
     ):
         value = getattr(config, name)
         if value != getattr(default, name):

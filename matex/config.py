@@ -11,9 +11,10 @@ import ft
 from matex.allocation import Allocation, allocation
 from matex.errors import InputError
 
-__all__ = ["EXCHANGES", "Config", "batch_job", "visible_gpus"]
+__all__ = ["EXCHANGES", "STRATEGIES", "Config", "batch_job", "visible_gpus"]
 
 EXCHANGES = ("auto", "native", "host")
+STRATEGIES = ("sync",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class Config:
         threads: TensorFlow threads of a rank; 0 divides the host's cores among its ranks.
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
             mpi4py), or "auto" for native where it can be had.
+        strategy: how ranks share the work of a fit, one of ``STRATEGIES``.
         cache: directory where the native exchange is kept once it is built.
     """
 
@@ -43,6 +45,7 @@ class Config:
     hang_timeout: float = 600.0
     threads: int = 0
     exchange: str = "auto"
+    strategy: str = "sync"
     cache: Path | None = None
 
     def __post_init__(self) -> None:
@@ -53,10 +56,11 @@ class Config:
                 )
         if not self.hang_timeout > 0:
             raise InputError(f"hang_timeout must be above 0 seconds. Received: {self.hang_timeout}")
-        if self.exchange not in EXCHANGES:
-            raise InputError(
-                f"exchange must be one of {', '.join(EXCHANGES)}. Received: {self.exchange!r}"
-            )
+        for name, words in (("exchange", EXCHANGES), ("strategy", STRATEGIES)):
+            if getattr(self, name) not in words:
+                raise InputError(
+                    f"{name} must be one of {', '.join(words)}. Received: {getattr(self, name)!r}"
+                )
         _ = self.faults
 
     @property
@@ -106,6 +110,7 @@ _KINDS: dict[str, Any] = {
     "hang_timeout": float,
     "threads": int,
     "exchange": str,
+    "strategy": str,
     "cache": Path,
 }
 

@@ -14,6 +14,7 @@ from matex.redundant import Averaging
 from matex.run import Run
 from matex.saving import write_checkpoint
 from matex.source import Rows, Source
+from matex.strategies import Strategy, Sync
 from matex.stream import Stream
 from matex.training import Traced, Training
 from matex.versions import TESTED
@@ -48,6 +49,7 @@ class Fit:
         saved = run.saved
         self._saved = saved if saved is not None and saved.cursor["fit"] == number else None
         self._training: Training | None = None
+        self._strategy: Strategy = Sync()
         self._updates_at_step_0 = 0
         self._seed = 0
 
@@ -118,6 +120,7 @@ class Fit:
             samples=source.samples,
             batch_size=batch_size,
             epochs=epochs,
+            strategy=self._strategy.name,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             world_size=run.communicator.world.size,
@@ -130,6 +133,7 @@ class Fit:
             make_exchange=run.make_exchange,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
+            strategy=self._strategy,
             on_epoch_start=self._on_epoch_start,
             after_step=self._after_step,
             traced=traced,
@@ -192,10 +196,14 @@ class Fit:
         if training.samples_in_epoch is None:
             run.totals.samples_expected += training.samples_taken
         run.step_done(
-            samples=training.samples, step_s=training.step_s, exchange_s=training.exchange_s
+            samples=training.samples,
+            step_s=training.step_s,
+            exchange_s=training.exchange_s,
+            sent=training.sent,
         )
         every = run.config.checkpoint_every
         if every and run.step % every == 0 and training.cursor != training.samples_in_epoch:
+            self._strategy.consensus()
             self._save(training, training.epoch, training.cursor)
 
     def after_restore(self) -> None:

@@ -18,6 +18,7 @@ import ft
 from matex import keras_hooks
 from matex.errors import TrainingError
 from matex.run import Run
+from matex.strategies import Traffic
 
 __all__ = ["Averaging"]
 
@@ -80,7 +81,8 @@ class Averaging:
         count = total[-1]
         self.stop_agreed = total[-3] > 0
         elapsed = time.perf_counter() - started
-        run.step_done(samples=0, step_s=elapsed, exchange_s=elapsed)
+        sent = Traffic(1, send.nbytes)
+        run.step_done(samples=0, step_s=elapsed, exchange_s=elapsed, sent=sent)
         cuts = np.cumsum([part.size for part in gradients])
         pieces = np.split(total[: cuts[-1]] / count, cuts[:-1])
         shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]

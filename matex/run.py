@@ -13,6 +13,7 @@ from matex.config import Config
 from matex.errors import InputError
 from matex.events import EventLog, write_json
 from matex.exchange import Choice, HostExchange, Layout
+from matex.strategies import Traffic
 from matex.summary import SUMMARY, Totals, summarize
 
 __all__ = ["Run"]
@@ -32,7 +33,7 @@ class Run:
         self.config = config
         self.communicator = communicator
         self.events = events
-        self.totals = Totals(world_size_start=communicator.initial_size)
+        self.totals = Totals(world_size_start=communicator.initial_size, strategy=config.strategy)
         me = communicator.world.me
         self.faults = ft.Injector(
             config.faults, rank=me.rank, host=me.host, before=self._record_fault
@@ -174,13 +175,15 @@ class Run:
                 self.events.write("fault-not-fired", fault=fault.text)
                 self.say(f"the injected fault {fault.text} never fired")
 
-    def step_done(self, *, samples: int, step_s: float, exchange_s: float) -> None:
+    def step_done(self, *, samples: int, step_s: float, exchange_s: float, sent: Traffic) -> None:
         """Count a finished step; local."""
         totals = self.totals
         totals.steps += 1
         totals.samples_used += samples
         totals.step_s.append(step_s)
         totals.exchange_s.append(exchange_s)
+        totals.messages += sent.messages
+        totals.bytes += sent.bytes
         if self._awaiting_step:
             self._awaiting_step = False
             generation = self.communicator.world.generation

@@ -98,7 +98,10 @@ class SingleSteps:
         totals = self._run.totals
         totals.samples_expected += training.samples_taken
         self._run.step_done(
-            samples=training.samples, step_s=training.step_s, exchange_s=training.exchange_s
+            samples=training.samples,
+            step_s=training.step_s,
+            exchange_s=training.exchange_s,
+            sent=training.sent,
         )
 
 

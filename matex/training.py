@@ -19,6 +19,7 @@ from matex.partition import Span, difference
 from matex.share import Share
 from matex.source import GlobalBatch, Source
 from matex.step import Step
+from matex.strategies import Strategy, Sync, Traffic
 from matex.trial import problem
 
 __all__ = ["Training"]
@@ -36,6 +37,7 @@ class Training:
         source: of the global batches; every rank has the whole of it and takes its rows.
         first_epoch, cursor: where training starts, ``cursor`` in samples of that epoch.
         after_step: called with this object after each step, between steps.
+        strategy: how ranks share the work; synchronous averaging without it.
         traced: :attr:`traced` of an earlier fit of the same compiled model, to use again.
         on_epoch_start: called when the first epoch's metrics have just been reset.
     """
@@ -52,6 +54,7 @@ class Training:
         cursor: int,
         on_epoch_start: Callable[[], None],
         after_step: Callable[[Training], None],
+        strategy: Strategy | None = None,
         traced: Traced | None = None,
     ) -> None:
         self._communicator = communicator
@@ -61,6 +64,7 @@ class Training:
         self._make_exchange = make_exchange
         self._on_epoch_start = on_epoch_start
         self._after_step = after_step
+        self._strategy: Strategy = strategy or Sync()
         self._next_epoch = first_epoch
         self._step, self._exchange = traced or (self.new_step(model, source), None)
         self._share = Share(communicator, model, self._step)
@@ -72,6 +76,7 @@ class Training:
         self.samples = 0
         self.step_s = 0.0
         self.exchange_s = 0.0
+        self.sent = Traffic()
 
     @staticmethod
     def new_step(model: Any, source: Source) -> Step:
@@ -145,6 +150,7 @@ class Training:
         at_once = self._model.steps_per_execution
         for first, last in self._source.epoch(self.epoch, self.cursor, at_once):
             yield first, last, self
+        self._strategy.consensus()  # before the epoch is evaluated
 
     def close(self) -> None:
         """After the last step: end what reads ahead. Local."""
@@ -172,8 +178,10 @@ class Training:
 
     def _run_step(self, batch: GlobalBatch) -> dict[str, Any]:
         started = time.perf_counter()
+        self._strategy.before_step(self._faults.step)
         self._faults.at("compute")
         logs = self._make_step(batch)
+        self._strategy.after_step(self._faults.step)
         exchange = self._exchange
         assert exchange is not None
         header = exchange.header
@@ -182,8 +190,17 @@ class Training:
         self.cursor = batch.span[1]
         self.step_s = time.perf_counter() - started
         self.exchange_s = exchange.seconds
+        self.sent = self._traffic(exchange)
+        if self.stop_agreed:
+            self._strategy.consensus()
         self._after_step(self)
         return logs
+
+    def _traffic(self, exchange: HostExchange) -> Traffic:
+        if self._communicator.world.size == 1:
+            return Traffic()
+        messages, size = self._strategy.traffic
+        return Traffic(messages + 1, size + exchange.bytes)
 
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
         self._share.batch = batch

@@ -85,6 +85,11 @@ class HostExchange:
         """The header of the newest sum."""
         return header_of(self.result[-1])
 
+    @property
+    def bytes(self) -> int:
+        """What this rank hands to MPI in one exchange."""
+        return self._send.nbytes
+
     def begin(self, *, samples: int, fingerprint: int) -> None:
         """A new step: what its samples must come to."""
         self.error = None

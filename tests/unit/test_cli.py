@@ -65,6 +65,10 @@ BAD = {
     "seed in words": (["run", "-n", "2", "--seed", "x", "train.py"], "--seed"),
     "negative seed": (["run", "-n", "2", "--seed", "-1", "train.py"], "seed must be at least 0"),
     "nothing kept": (["run", "-n", "2", "--keep", "0", "train.py"], "keep must be at least 1"),
+    "unknown strategy": (
+        ["run", "-n", "2", "--strategy", "rumour", "train.py"],
+        "invalid choice: 'rumour'",
+    ),
     "no patience": (
         ["run", "-n", "2", "--hang-timeout", "0", "train.py"],
         "hang_timeout must be above 0",

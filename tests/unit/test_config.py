@@ -22,6 +22,7 @@ GIVEN = {
     "hang_timeout": (2.5, "2.5"),
     "threads": (3, "3"),
     "exchange": ("host", "host"),
+    "strategy": ("sync", "sync"),
     "cache": (Path("kept"), "kept"),
 }
 
@@ -67,6 +68,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"hang_timeout": 0.0}, "hang_timeout must be above 0 seconds. Received: 0.0"),
     ({"hang_timeout": float("nan")}, "Received: nan"),
     ({"exchange": "smoke"}, "exchange must be one of auto, native, host. Received: 'smoke'"),
+    ({"strategy": "rumour"}, "strategy must be one of sync. Received: 'rumour'"),
     ({"inject": ("explode:rank=0,step=1",)}, "kind must be one of"),
 ]
 
