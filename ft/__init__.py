@@ -28,6 +28,7 @@ from ft.errors import (
 from ft.faults import KINDS, PHASES, Fault, Injector, check_faults, parse_fault
 from ft.launcher import Started, started_by
 from ft.mpi import die, has_mpi, has_ulfm, on_death, shield, shielded
+from ft.p2p import Swap
 from ft.records import Gathered, Pending, Recovery
 from ft.watchdog import Watchdog
 from ft.world import Member, World
@@ -48,6 +49,7 @@ __all__ = [
     "Pending",
     "Recovery",
     "Started",
+    "Swap",
     "Unrecoverable",
     "UsageError",
     "Watchdog",

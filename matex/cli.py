@@ -11,13 +11,20 @@ from typing import NoReturn
 import ft
 import matex
 from matex import data_cli
-from matex.config import EXCHANGES, STRATEGIES, Config, batch_job
+from matex.config import COMPRESSIONS, EXCHANGES, STRATEGIES, Config, batch_job
 from matex.errors import InputError
+from matex.schedules import SCALINGS
 
 __all__ = ["main"]
 
 _COMMANDS = ("run", "data", "doctor", "build", "-h", "--help", "--version")
 _USAGE_ERROR = 2
+
+# Options that the ranks are given as they came, beside the faults.
+_FORWARDED = (
+    "checkpoint", "checkpoint_every", "keep", "seed", "hang_timeout", "threads", "exchange",
+    "strategy", "batch_per_rank", "lr_scaling", "warmup_epochs", "compression",
+)  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):
@@ -111,7 +118,25 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--strategy", choices=STRATEGIES,
-        help="how ranks share the work of fit: sync (default) averages gradients in every step",
+        help="how ranks share the work of fit: sync (default) averages gradients in every step; "
+        "gossip sends the model to one other rank in every step",
+    )  # fmt: skip
+    add(
+        "--batch-per-rank", action="store_true", default=None,
+        help="batch_size in the script is that of each rank, not the global one",
+    )  # fmt: skip
+    add(
+        "--lr-scaling", choices=SCALINGS,
+        help="multiply the learning rate by the ranks (linear) or their square root (sqrt); "
+        "with --batch-per-rank",
+    )  # fmt: skip
+    add(
+        "--warmup-epochs", type=float, metavar="E",
+        help="let that factor climb from 1 in so many epochs (default: 5)",
+    )  # fmt: skip
+    add(
+        "--compression", choices=COMPRESSIONS,
+        help="send gradients in 16 bits; what rounding takes is added to the next step's",
     )  # fmt: skip
     add("script", type=Path, help="a Keras script")
     add("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
@@ -120,10 +145,7 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
 def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Config:
     given = {
         name: getattr(arguments, name)
-        for name in (
-            "report", "checkpoint", "checkpoint_every", "keep", "seed", "hang_timeout", "threads",
-            "exchange", "strategy",
-        )
+        for name in ("report", *_FORWARDED)
         if getattr(arguments, name) is not None
     }  # fmt: skip
     if arguments.inject:
@@ -186,18 +208,11 @@ def _options(config: Config) -> list[str]:
     """The command line of a rank that is to have this configuration."""
     options: list[str] = []
     default = Config()
-    for name in (
-        "checkpoint",
-        "checkpoint_every",
-        "keep",
-        "seed",
-        "hang_timeout",
-        "threads",
-        "exchange",
-        "strategy",
-    ):
+    for name in _FORWARDED:
         value = getattr(config, name)
-        if value != getattr(default, name):
+        if value is True:
+            options.append(f"--{name.replace('_', '-')}")
+        elif value != getattr(default, name):
             text = str(value.absolute() if isinstance(value, Path) else value)
             options += [f"--{name.replace('_', '-')}", text]
     for fault in config.inject:

@@ -10,11 +10,21 @@ from typing import Any
 import ft
 from matex.allocation import Allocation, allocation
 from matex.errors import InputError
+from matex.schedules import SCALINGS
 
-__all__ = ["EXCHANGES", "STRATEGIES", "Config", "batch_job", "visible_gpus"]
+__all__ = ["COMPRESSIONS", "EXCHANGES", "STRATEGIES", "Config", "batch_job", "visible_gpus"]
 
 EXCHANGES = ("auto", "native", "host")
-STRATEGIES = ("sync",)
+COMPRESSIONS = ("none", "fp16", "bf16")
+STRATEGIES = ("sync", "gossip")
+
+
+_WORDS = {
+    "exchange": EXCHANGES,
+    "strategy": STRATEGIES,
+    "lr_scaling": SCALINGS,
+    "compression": COMPRESSIONS,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +43,11 @@ class Config:
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
             mpi4py), or "auto" for native where it can be had.
         strategy: how ranks share the work of a fit, one of ``STRATEGIES``.
+        batch_per_rank: the script's batch size is that of each rank, so the global batch is
+            as many times larger as there are ranks, and shrinks when one dies.
+        lr_scaling: by what the learning rate is multiplied then, one of ``SCALINGS``.
+        warmup_epochs: in which that factor climbs from 1.
+        compression: numbers of 16 bits in which gradients travel, or "none" for 32.
         cache: directory where the native exchange is kept once it is built.
     """
 
@@ -46,6 +61,10 @@ class Config:
     threads: int = 0
     exchange: str = "auto"
     strategy: str = "sync"
+    batch_per_rank: bool = False
+    lr_scaling: str = "none"
+    warmup_epochs: float = 5.0
+    compression: str = "none"
     cache: Path | None = None
 
     def __post_init__(self) -> None:
@@ -56,11 +75,20 @@ class Config:
                 )
         if not self.hang_timeout > 0:
             raise InputError(f"hang_timeout must be above 0 seconds. Received: {self.hang_timeout}")
-        for name, words in (("exchange", EXCHANGES), ("strategy", STRATEGIES)):
+        for name, words in _WORDS.items():
             if getattr(self, name) not in words:
                 raise InputError(
                     f"{name} must be one of {', '.join(words)}. Received: {getattr(self, name)!r}"
                 )
+        if not self.warmup_epochs >= 0:
+            raise InputError(
+                f"warmup_epochs must be at least 0. Received: warmup_epochs={self.warmup_epochs}"
+            )
+        if self.lr_scaling != "none" and not self.batch_per_rank:
+            raise InputError(
+                "lr_scaling is for a batch that grows with the ranks: give batch_per_rank too. "
+                f"Received: lr_scaling={self.lr_scaling!r} with a constant global batch"
+            )
         _ = self.faults
 
     @property
@@ -111,6 +139,10 @@ _KINDS: dict[str, Any] = {
     "threads": int,
     "exchange": str,
     "strategy": str,
+    "batch_per_rank": lambda text: bool(int(text)),
+    "lr_scaling": str,
+    "warmup_epochs": float,
+    "compression": str,
     "cache": Path,
 }
 

@@ -10,11 +10,13 @@ from matex import keras_hooks, state
 from matex.agreement import check_alike, check_hashes
 from matex.errors import HooksError, InputError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
+from matex.large_batch import LargeBatch
 from matex.redundant import Averaging
+from matex.replica import Replica
 from matex.run import Run
 from matex.saving import write_checkpoint
 from matex.source import Rows, Source
-from matex.strategies import Strategy, Sync
+from matex.strategies import Strategy, Sync, make_strategy
 from matex.stream import Stream
 from matex.training import Traced, Training
 from matex.versions import TESTED
@@ -46,6 +48,7 @@ class Fit:
         self._arguments = arguments
         self._averaging = averaging
         self._begun = False
+        self._large = LargeBatch(run.config, run.communicator)
         saved = run.saved
         self._saved = saved if saved is not None and saved.cursor["fit"] == number else None
         self._training: Training | None = None
@@ -96,7 +99,19 @@ class Fit:
         keras_hooks.refuse_to_cut(model)
         source = self._source(make_feed, given)
         keras_hooks.build(model, source.as_data(source.signature))
-        traced = self._traced_before(source) or (Training.new_step(model, source), None)
+        self._strategy = make_strategy(
+            run.config.strategy, run.communicator, Replica(model), seed=run.config.seed
+        )
+        self._large.refuse(model, stream=isinstance(source, Stream))
+        traced = self._traced_before(source)
+        if traced is None:
+            step = Training.new_step(
+                model,
+                source,
+                scales_rate=self._large.scales_rate,
+                sums_gradients=self._strategy.sums_gradients,
+            )
+            traced = step, None
         batch_size = given["batch_size"] or BATCH_SIZE
         check_alike(run.communicator, model, source, batch_size, number=self._number)
         cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0, "seed": self._seed}
@@ -118,7 +133,7 @@ class Fit:
             fit=self._number,
             step=run.step,
             samples=source.samples,
-            batch_size=batch_size,
+            batch_size=batch_size * self._large.parts(),
             epochs=epochs,
             strategy=self._strategy.name,
             first_epoch=cursor["epoch"],
@@ -133,6 +148,7 @@ class Fit:
             make_exchange=run.make_exchange,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
+            rate_factor=self._large.rate_factor,
             strategy=self._strategy,
             on_epoch_start=self._on_epoch_start,
             after_step=self._after_step,
@@ -144,16 +160,22 @@ class Fit:
         if batches is None:
             return stream_of(self._run, make_feed, given)
         batch_size = given["batch_size"] or BATCH_SIZE
-        if batch_size > batches.samples:
+        if (whole := batch_size * self._large.parts()) > batches.samples:
             raise InputError(
                 f"batch_size must not exceed the number of samples, {batches.samples}. "
-                f"Received: batch_size={batch_size}"
+                f"Received: batch_size={whole}"
             )
         self._seed = self._common_seed()
         if self._saved is not None:
             self._seed = self._saved.cursor["seed"]
         shuffle = bool(given["shuffle"])
-        return Rows(batches, batch_size=batch_size, shuffle=shuffle, seed=self._seed)
+        return Rows(
+            batches,
+            batch_size=batch_size,
+            parts=self._large.parts,
+            shuffle=shuffle,
+            seed=self._seed,
+        )
 
     def _resume(self, source: Source, initial_epoch: int) -> None:
         saved = self._saved
@@ -267,7 +289,8 @@ class Fit:
             self._leave_out(epoch)
         run.totals.epochs += 1
         run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
-        run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics)
+        told = {"strategy": self._strategy.report()} if self._strategy.report() else {}
+        run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics, **told)
         training = self._training
         if training is not None and training.epoch_is_whole:
             self._save(training, epoch + 1, 0)

@@ -27,6 +27,8 @@ class LARS(keras.optimizers.Optimizer):
         options: those of ``keras.optimizers.Optimizer``.
     """
 
+    velocities_have_rate = True
+
     def __init__(
         self,
         learning_rate: Any = 1.0,

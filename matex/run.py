@@ -44,7 +44,12 @@ class Run:
             say=self.warn,
         )
         alone = "" if ft.has_mpi() else "no MPI was found, so this is one rank"
-        self.choice = Choice(config.exchange, config.cache_directory, impossible=alone)
+        self.choice = Choice(
+            config.exchange,
+            config.cache_directory,
+            compression=config.compression,
+            impossible=alone,
+        )
         self.store: checkpoints.Store | None = None
         self.saved: checkpoints.Snapshot | None = None
         self._started = time.time()

@@ -20,7 +20,8 @@ __all__ = ["Share"]
 class Share:
     """This rank's part of the running step's batch. Local.
 
-    ``batch`` is that of the running step; ``stop_wanted`` travels in the header.
+    ``batch`` is that of the running step; ``stop_wanted`` and, from the leader,
+    ``rate_factor`` travel in the header.
     """
 
     def __init__(self, communicator: ft.Communicator, model: Any, step: Step) -> None:
@@ -29,6 +30,7 @@ class Share:
         self._step = step
         self.batch: GlobalBatch | None = None
         self.stop_wanted = False
+        self.rate_factor = 1.0
 
     @property
     def current(self) -> GlobalBatch:
@@ -51,6 +53,13 @@ class Share:
             )
         return self._step.layout
 
+    @property
+    def exchanged(self) -> Layout:
+        """What of it the ranks exchange."""
+        found = self._step.exchanged if self.layout else None
+        assert found is not None
+        return found
+
     def assigned(self, span: Span) -> list[Span]:
         """What falls to this rank of *span*, given who was lost since the last step."""
         pending = self._communicator.pending
@@ -61,11 +70,13 @@ class Share:
         batch = self.current
         lo, hi = batch.span
         count = sum(end - start for start, end in spans)
+        leads = self._communicator.world.is_leader
         header = Header(
             samples=float(count),
             fingerprint=float(batch.fingerprint(spans)),
             stop=float(self.stop_wanted),
-            learning_rate=float(self._communicator.world.is_leader),
+            learning_rate=float(leads),
+            rate_factor=self.rate_factor if leads else 0.0,
         )
         control = Control(weight=count / (hi - lo), salt=float(spans[0][0] - lo), header=header)
         return batch.rows(spans), control.array()
@@ -88,5 +99,6 @@ class Share:
             stop=float(self.stop_wanted),
             nonfinite=0.0,
             learning_rate=float(rate.numpy()) if leads and rate is not None else 0.0,
+            rate_factor=self.rate_factor if leads else 0.0,
             one=1.0,
         )

@@ -37,6 +37,7 @@ class Training:
         source: of the global batches; every rank has the whole of it and takes its rows.
         first_epoch, cursor: where training starts, ``cursor`` in samples of that epoch.
         after_step: called with this object after each step, between steps.
+        rate_factor: by what the learning rate is multiplied, after so many epochs.
         strategy: how ranks share the work; synchronous averaging without it.
         traced: :attr:`traced` of an earlier fit of the same compiled model, to use again.
         on_epoch_start: called when the first epoch's metrics have just been reset.
@@ -54,6 +55,7 @@ class Training:
         cursor: int,
         on_epoch_start: Callable[[], None],
         after_step: Callable[[Training], None],
+        rate_factor: Callable[[float], float] = lambda epochs_done: 1.0,
         strategy: Strategy | None = None,
         traced: Traced | None = None,
     ) -> None:
@@ -64,9 +66,11 @@ class Training:
         self._make_exchange = make_exchange
         self._on_epoch_start = on_epoch_start
         self._after_step = after_step
+        self._rate_factor = rate_factor
         self._strategy: Strategy = strategy or Sync()
         self._next_epoch = first_epoch
         self._step, self._exchange = traced or (self.new_step(model, source), None)
+        self._sums = self._step.sums_gradients
         self._share = Share(communicator, model, self._step)
         self._have: list[Span] = []
         self._ready = self._exchange is not None
@@ -79,13 +83,13 @@ class Training:
         self.sent = Traffic()
 
     @staticmethod
-    def new_step(model: Any, source: Source) -> Step:
-        """Trace the step of *model* on batches of *source*; local.
+    def new_step(model: Any, source: Source, **options: Any) -> Step:
+        """Trace the step of *model* on batches of *source*; local. *options* are those of Step.
 
         Raises:
             NotShareable: it cannot be cut at its optimizer.
         """
-        return Step(model, source.signature, as_data=source.as_data)
+        return Step(model, source.signature, as_data=source.as_data, **options)
 
     @property
     def stop_wanted(self) -> bool:
@@ -204,6 +208,8 @@ class Training:
 
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
         self._share.batch = batch
+        if (samples := self._source.samples) is not None:
+            self._share.rate_factor = self._rate_factor(self.epoch + batch.span[0] / samples)
         if not self._ready:
             self._try_out(batch)  # members may be lost in it: before rows are assigned
         spans = self._share.assigned(batch.span)
@@ -215,12 +221,14 @@ class Training:
                 return exchange.run(lambda: self._step.fused(*inputs))
             # The first step goes by the parts that recovery needs: afterwards they are ready.
             local = self._share.contribution(spans)
-            self._begin(batch)(*local)
+            self._begin(batch)(*(local if self._sums else local[-1:]))
             self._ready = True
         except (tf.errors.OpError, ft.PeerFailure, TrainingError) as error:
             self._repair(error)
         assert self._exchange is not None
-        return self._step.commit([tf.constant(part) for part in self._exchange.result])
+        # Own gradients, where they count, are computed again: the share may have grown.
+        own = [] if self._sums else self._share.contribution(self._have)
+        return self._step.commit([tf.constant(part) for part in (*own, *self._exchange.result)])
 
     def _try_out(self, batch: GlobalBatch) -> None:
         """Before the first step: may the batch be cut at all? Collective.
@@ -241,7 +249,7 @@ class Training:
     def _begin(self, batch: GlobalBatch) -> HostExchange:
         if self._exchange is None:
             check_finite = not keras_hooks.scales_loss(self._model.optimizer)
-            self._exchange = self._make_exchange(self._share.layout, check_finite)
+            self._exchange = self._make_exchange(self._share.exchanged, check_finite)
             self._step.connect(self._exchange)
         lo, hi = batch.span
         self._exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
@@ -277,6 +285,9 @@ class Training:
         exchange = self._exchange
         assert exchange is not None
         wanted = self._share.assigned(self._share.current.span)
+        if not self._sums:  # its gradients are computed again for the update, too
+            self._have = wanted
+            return exchange.packed(self._share.contribution(wanted)[-1:])
         missing = difference(wanted, self._have)
         vector = exchange.local.copy()
         if missing is None:  # a second death moved the pieces: start over
@@ -285,7 +296,7 @@ class Training:
         if missing:
             vector += exchange.packed(self._share.contribution(missing))
         self._have = wanted
-        tail = self._share.layout.views(vector)[-1]
+        tail = exchange.layout.views(vector)[-1]
         self._share.put_header(tail, header_of(tail))
         return vector
 
@@ -295,8 +306,11 @@ class Training:
         assert exchange is not None
         step = self._faults.step
         if exchange.header.nonfinite:
-            spoiled = exchange.local if exchange.spoiled else None
-            return blame(self._communicator, self._share.layout, spoiled, step=step)
+            layout, spoiled = exchange.layout, exchange.local if exchange.spoiled else None
+            if spoiled is None and not self._sums:
+                layout = self._share.layout
+                spoiled = layout.packed(self._share.contribution(self._have))
+            return blame(self._communicator, layout, spoiled, step=step)
         return self._misfit(error)
 
     def _misfit(self, error: TrainingError) -> TrainingError:

@@ -16,6 +16,7 @@ from matex.keras_hooks.models import (
 )
 from matex.keras_hooks.optimizers import (
     learning_rate_variable,
+    rate_times,
     recording,
     scales_loss,
     set_learning_rate,
@@ -37,6 +38,7 @@ __all__ = [
     "is_stream",
     "learning_rate_variable",
     "mean_losses_only",
+    "rate_times",
     "recording",
     "refuse",
     "refuse_to_cut",

@@ -1,6 +1,20 @@
 """The ways to share the work of a training, each chosen by one word."""
 
-from matex.strategies.interface import Strategy, Traffic
+import ft
+from matex.strategies.gossip import Gossip
+from matex.strategies.interface import ReplicaLike, Strategy, Traffic
 from matex.strategies.sync import Sync
 
-__all__ = ["Strategy", "Sync", "Traffic"]
+__all__ = ["Gossip", "ReplicaLike", "Strategy", "Sync", "Traffic", "make_strategy"]
+
+
+def make_strategy(
+    name: str, communicator: ft.Communicator, replica: ReplicaLike, *, seed: int
+) -> Strategy:
+    """The strategy *name*, one of ``matex.config.STRATEGIES``, for one fit. Local.
+
+    Replicas must be equal on all ranks before the first step.
+    """
+    if name == "gossip":
+        return Gossip(communicator, replica, seed=seed)
+    return Sync()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-__all__ = ["Strategy", "Traffic"]
+import numpy as np
+
+__all__ = ["ReplicaLike", "Strategy", "Traffic"]
 
 
 class Traffic(NamedTuple):
@@ -12,6 +14,19 @@ class Traffic(NamedTuple):
 
     messages: int = 0
     bytes: int = 0
+
+
+class ReplicaLike(Protocol):
+    """A model and its optimizer's state as one flat vector: :class:`matex.replica.Replica`."""
+
+    weights: int
+    """How many elements of it, the first ones, are weights."""
+
+    def read(self) -> np.ndarray:
+        """A copy."""
+
+    def write(self, vector: np.ndarray) -> None:
+        """Let the model be *vector*."""
 
 
 class Strategy(Protocol):
@@ -47,3 +62,6 @@ class Strategy(Protocol):
 
         Recovers by itself; afterwards weights and optimizer state are equal on all members.
         """
+
+    def report(self) -> dict[str, float]:
+        """What the event of an epoch tells of the strategy. Local."""

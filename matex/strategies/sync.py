@@ -25,3 +25,6 @@ class Sync:
 
     def consensus(self) -> None:
         """Nothing: each replica is the one model."""
+
+    def report(self) -> dict[str, float]:
+        return {}

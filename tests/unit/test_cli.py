@@ -69,6 +69,10 @@ BAD = {
         ["run", "-n", "2", "--strategy", "rumour", "train.py"],
         "invalid choice: 'rumour'",
     ),
+    "a rate for a batch that stays": (
+        ["run", "-n", "2", "--lr-scaling", "linear", "train.py"],
+        "give batch_per_rank too",
+    ),
     "no patience": (
         ["run", "-n", "2", "--hang-timeout", "0", "train.py"],
         "hang_timeout must be above 0",

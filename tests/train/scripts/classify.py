@@ -15,6 +15,7 @@ parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--batch-size", type=int, default=128)
 parser.add_argument("--samples", type=int, default=2000)
 parser.add_argument("--optimizer", default="adam")
+parser.add_argument("--rate", type=float, help="train by SGD with momentum at this rate")
 parser.add_argument("--kind", nargs="+", default=["plain"])
 parser.add_argument("--fits", type=int, default=1)
 parser.add_argument("--validate", action="store_true")
@@ -84,6 +85,8 @@ def made_optimizer(kind):
     if kind == "clipped":
         return keras.optimizers.SGD(0.1, momentum=0.9, global_clipnorm=0.1)
     optimizer = keras.optimizers.get(args.optimizer)
+    if args.rate is not None:
+        optimizer = keras.optimizers.SGD(args.rate, momentum=0.9)
     return keras.mixed_precision.LossScaleOptimizer(optimizer) if kind == "mixed" else optimizer
 
 
