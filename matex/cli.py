@@ -119,7 +119,7 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--strategy", choices=STRATEGIES,
         help="how ranks share the work of fit: sync (default) averages gradients in every step; "
-        "gossip sends the model to one other rank in every step",
+        "gossip sends the model to one other rank in every step; easgd meets every four steps",
     )  # fmt: skip
     add(
         "--batch-per-rank", action="store_true", default=None,

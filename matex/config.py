@@ -16,7 +16,7 @@ __all__ = ["COMPRESSIONS", "EXCHANGES", "STRATEGIES", "Config", "batch_job", "vi
 
 EXCHANGES = ("auto", "native", "host")
 COMPRESSIONS = ("none", "fp16", "bf16")
-STRATEGIES = ("sync", "gossip")
+STRATEGIES = ("sync", "gossip", "easgd")
 
 
 _WORDS = {

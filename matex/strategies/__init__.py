@@ -1,11 +1,12 @@
 """The ways to share the work of a training, each chosen by one word."""
 
 import ft
+from matex.strategies.easgd import Elastic
 from matex.strategies.gossip import Gossip
 from matex.strategies.interface import ReplicaLike, Strategy, Traffic
 from matex.strategies.sync import Sync
 
-__all__ = ["Gossip", "ReplicaLike", "Strategy", "Sync", "Traffic", "make_strategy"]
+__all__ = ["Elastic", "Gossip", "ReplicaLike", "Strategy", "Sync", "Traffic", "make_strategy"]
 
 
 def make_strategy(
@@ -17,4 +18,6 @@ def make_strategy(
     """
     if name == "gossip":
         return Gossip(communicator, replica, seed=seed)
+    if name == "easgd":
+        return Elastic(communicator, replica)
     return Sync()

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import ft
-from matex.strategies import Gossip, ReplicaLike, Strategy
+from matex.strategies import Elastic, Gossip, ReplicaLike, Strategy
 
 Make = Callable[[ft.Communicator, ReplicaLike], Strategy]
 
 STRATEGIES: dict[str, Make] = {
     "gossip": lambda comm, replica: Gossip(comm, replica, seed=7),
+    "easgd": lambda comm, replica: Elastic(comm, replica, tau=3),
 }
 
 
@@ -77,3 +78,16 @@ def test_gossip_keeps_the_mean_and_sends_one_model(comm: ft.Communicator) -> Non
         assert strategy.traffic == ((1, 56) if comm.world.size > 1 else (0, 0))
     strategy.consensus()
     np.testing.assert_allclose(vector.value, mean, atol=1e-12)
+
+
+def test_elastic_workers_meet_every_so_many_steps(comm: ft.Communicator) -> None:
+    vector = Vector()
+    strategy = Elastic(comm, vector, tau=3)
+    sent = []
+    for step in range(6):
+        strategy.before_step(step)
+        move(vector, comm.world.rank)
+        comm.barrier()
+        strategy.after_step(step)
+        sent.append(strategy.traffic.messages)
+    assert sent == [0, 0, 1, 0, 0, 1]

@@ -72,7 +72,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"hang_timeout": 0.0}, "hang_timeout must be above 0 seconds. Received: 0.0"),
     ({"hang_timeout": float("nan")}, "Received: nan"),
     ({"exchange": "smoke"}, "exchange must be one of auto, native, host. Received: 'smoke'"),
-    ({"strategy": "rumour"}, "strategy must be one of sync, gossip. Received: 'rumour'"),
+    ({"strategy": "rumour"}, "strategy must be one of sync, gossip, easgd. Received: 'rumour'"),
     ({"compression": "zip"}, "compression must be one of none, fp16, bf16. Received: 'zip'"),
     ({"warmup_epochs": -1.0}, "warmup_epochs must be at least 0. Received: warmup_epochs=-1.0"),
     ({"lr_scaling": "linear"}, "give batch_per_rank too. Received: lr_scaling='linear'"),
