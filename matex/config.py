@@ -13,13 +13,16 @@ import ft
 from matex.allocation import Allocation, allocation
 from matex.apoptosis.schedule import MODES
 from matex.errors import InputError
+from matex.schedules import SCALINGS
 
 __all__ = [
     "APOPTOSIS",
+    "COMPRESSIONS",
     "EXCHANGES",
     "OPTIONS",
     "POLICIES",
     "STRAGGLERS",
+    "STRATEGIES",
     "Config",
     "batch_job",
     "duration_s",
@@ -32,11 +35,22 @@ EXCHANGES = ("auto", "native", "host")
 APOPTOSIS = tuple(MODES)
 POLICIES = ("stop", "skip", "recompute")
 STRAGGLERS = ("warn", "evict")
+COMPRESSIONS = ("none", "fp16", "bf16")
+STRATEGIES = ("sync", "gossip", "easgd")
 
+_WORDS = {
+    "exchange": EXCHANGES,
+    "nonfinite": POLICIES,
+    "straggler": STRAGGLERS,
+    "apoptosis": ("", *APOPTOSIS),
+    "strategy": STRATEGIES,
+    "lr_scaling": SCALINGS,
+    "compression": COMPRESSIONS,
+}
 
 _LEAST = {
     **{"checkpoint_every": 0, "checkpoint_interval": 0, "keep": 1, "keep_every": 0},
-    **{"keep_best": 0, "seed": 0, "threads": 0, "wall_time": 0},
+    **{"keep_best": 0, "seed": 0, "threads": 0, "wall_time": 0, "warmup_epochs": 0},
 }
 
 
@@ -74,6 +88,12 @@ class Config:
         apoptosis: mode in which every fit's model shrinks; "" for not at all.
         wall_time: seconds after which the run must be over: it saves and leaves a little
             before. 0 means never; written ``HH:MM:SS`` or ``D-HH:MM:SS``.
+        strategy: how ranks share the work of a fit, one of ``STRATEGIES``.
+        batch_per_rank: the script's batch size is that of each rank, so the global batch is
+            as many times larger as there are ranks, and shrinks when one dies.
+        lr_scaling: by what the learning rate is multiplied then, one of ``SCALINGS``.
+        warmup_epochs: in which that factor climbs from 1.
+        compression: numbers of 16 bits in which gradients travel, or "none" for 32.
         cache: directory where the native exchange is kept once it is built.
     """
 
@@ -98,6 +118,11 @@ class Config:
     exchange: str = "auto"
     apoptosis: str = ""
     wall_time: float = 0.0
+    strategy: str = "sync"
+    batch_per_rank: bool = False
+    lr_scaling: str = "none"
+    warmup_epochs: float = 5.0
+    compression: str = "none"
     cache: Path | None = None
 
     def __post_init__(self) -> None:
@@ -114,18 +139,26 @@ class Config:
             raise InputError(
                 f"check_every must be at least 0. Received: check_every={self.check_every}"
             )
-        for name, known in (
-            ("exchange", EXCHANGES),
-            ("nonfinite", POLICIES),
-            ("straggler", STRAGGLERS),
-        ):
-            if getattr(self, name) not in known:
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                known = ", ".join(word for word in words if word)
                 raise InputError(
-                    f"{name} must be one of {', '.join(known)}. Received: {getattr(self, name)!r}"
+                    f"{name} must be one of {known}. Received: {getattr(self, name)!r}"
                 )
-        if self.apoptosis not in ("", *APOPTOSIS):
+        if self.lr_scaling != "none" and not self.batch_per_rank:
             raise InputError(
-                f"apoptosis must be one of {', '.join(APOPTOSIS)}. Received: {self.apoptosis!r}"
+                "lr_scaling is for a batch that grows with the ranks: give batch_per_rank too. "
+                f"Received: lr_scaling={self.lr_scaling!r} with a constant global batch"
+            )
+        if self.apoptosis and self.strategy != "sync":
+            raise InputError(
+                "apoptosis wants replicas that are equal, so strategy sync. "
+                f"Received: apoptosis={self.apoptosis!r} with strategy={self.strategy!r}"
+            )
+        if self.compression != "none" and self.strategy != "sync":
+            raise InputError(
+                "compression is of gradients, which travel with strategy sync only. "
+                f"Received: compression={self.compression!r} with strategy={self.strategy!r}"
             )
         _ = self.faults
 
@@ -224,10 +257,15 @@ _KINDS: dict[str, Any] = {
     "exchange": str,
     "apoptosis": str,
     "wall_time": duration_s,
+    "strategy": str,
+    "batch_per_rank": lambda text: bool(int(text)),
+    "lr_scaling": str,
+    "warmup_epochs": float,
+    "compression": str,
     "cache": Path,
 }
 
-# What the command line takes under the same name, once and with one value.
+# What the command line takes under the same name, once; with one value, or as a flag.
 OPTIONS = tuple(name for name in _KINDS if name not in ("inject", "cache"))
 
 

@@ -14,11 +14,14 @@ from matex.departure import leave
 from matex.errors import HooksError, InputError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
 from matex.fit_state import FitState
+from matex.large_batch import LargeBatch
 from matex.redundant import Averaging
+from matex.replica import Replica
 from matex.replicas import Replicas
 from matex.run import Run
 from matex.same_data import check_same_data, check_same_validation
 from matex.source import Rows, Source
+from matex.strategies import Strategy, Sync, make_strategy
 from matex.stream import Stream
 from matex.training import Traced, Training
 from matex.versions import TESTED
@@ -50,6 +53,7 @@ class Fit:
         self._arguments = arguments
         self._averaging = averaging
         self._begun = False
+        self._large = LargeBatch(run.config, run.communicator)
         saved = run.saved
         self._state = FitState(
             run,
@@ -60,6 +64,7 @@ class Fit:
         )
         self._training: Training | None = None
         self._replicas = Replicas(run, model, every=run.config.check_every)
+        self._strategy: Strategy = Sync()
         self._updates_at_step_0 = 0
 
     @property
@@ -112,7 +117,16 @@ class Fit:
         keras_hooks.build(model, source.as_data(source.signature))
         if self._state.saved is not None:
             state.reshape(model, self._state.saved)
-        traced = self._traced_before(source) or (Training.new_step(model, source), None)
+        self._choose_strategy(source)
+        traced = self._traced_before(source)
+        if traced is None:
+            step = Training.new_step(
+                model,
+                source,
+                scales_rate=self._large.scales_rate,
+                sums_gradients=self._strategy.sums_gradients,
+            )
+            traced = step, None
         batch_size = given["batch_size"] or BATCH_SIZE
         check_alike(run.communicator, model, source, batch_size, number=self._number)
         cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0}
@@ -135,8 +149,9 @@ class Fit:
             fit=self._number,
             step=run.step,
             samples=source.samples,
-            batch_size=batch_size,
+            batch_size=batch_size * self._large.parts(),
             epochs=epochs,
+            strategy=self._strategy.name,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             world_size=run.communicator.world.size,
@@ -150,11 +165,35 @@ class Fit:
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             on_epoch_start=self._state.restore_metrics,
+            rate_factor=self._large.rate_factor,
+            strategy=self._strategy,
             after_step=self._after_step,
             wishes=run.wishes,
             traced=traced,
             nonfinite=run.nonfinite,
             stepping=run.stepping,
+        )
+
+    def _choose_strategy(self, source: Source) -> None:
+        """For a model that is built.
+
+        Raises:
+            InputError: alike on every rank.
+        """
+        run, model = self._run, self._model
+        self._large.refuse(model, stream=isinstance(source, Stream))
+        name = run.config.strategy
+        if name == "sync":
+            return
+        if keras_hooks.scales_loss(model.optimizer):
+            raise InputError(
+                f"strategy {name} wants an optimizer that makes every update. Received: "
+                "LossScaleOptimizer, which leaves some out; train in float32 or bfloat16"
+            )
+        seed = self._state.seed
+        self._strategy = make_strategy(name, run.communicator, Replica(model), seed=seed)
+        self._replicas = Replicas(
+            run, model, every=run.config.check_every, alike=self._strategy.sums_gradients
         )
 
     def _source(
@@ -163,16 +202,22 @@ class Fit:
         if batches is None:
             return stream_of(self._run, make_feed, given)
         batch_size = given["batch_size"] or BATCH_SIZE
-        if batch_size > batches.samples:
+        if (whole := batch_size * self._large.parts()) > batches.samples:
             raise InputError(
                 f"batch_size must not exceed the number of samples, {batches.samples}. "
-                f"Received: batch_size={batch_size}"
+                f"Received: batch_size={whole}"
             )
         self._state.seed = self._common_seed()
         if self._state.saved is not None:
             self._state.seed = self._state.saved.cursor["seed"]
         shuffle = bool(given["shuffle"])
-        return Rows(batches, batch_size=batch_size, shuffle=shuffle, seed=self._state.seed)
+        return Rows(
+            batches,
+            batch_size=batch_size,
+            parts=self._large.parts,
+            shuffle=shuffle,
+            seed=self._state.seed,
+        )
 
     def _resume(self, source: Source, saved: checkpoints.Snapshot, initial_epoch: int) -> None:
         if isinstance(source, Stream):
@@ -290,7 +335,8 @@ class Fit:
             self._leave_out(epoch)
         run.totals.epochs += 1
         run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
-        run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics)
+        told = {"strategy": self._strategy.report()} if self._strategy.report() else {}
+        run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics, **told)
         training = self._training
         if training is not None and training.epoch_is_whole:
             last = model.stop_training or epoch + 1 == self._arguments["epochs"]

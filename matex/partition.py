@@ -131,9 +131,12 @@ class Order:
     def steps(self) -> int:
         return -(-self.samples // self.batch_size)
 
-    def step(self, cursor: int) -> Span:
-        """The interval that the step at *cursor* (samples done in this epoch) covers."""
-        return cursor, min(cursor + self.batch_size, self.samples)
+    def step(self, cursor: int, batch_size: int | None = None) -> Span:
+        """The interval that the step at *cursor* (samples done in this epoch) covers.
+
+        *batch_size* is given where this step has fewer samples than the epoch's others.
+        """
+        return cursor, min(cursor + (batch_size or self.batch_size), self.samples)
 
     def indices(self, spans: Sequence[Span]) -> np.ndarray:
         """Row numbers (int64) of the samples in *spans*, in visiting order."""

@@ -19,6 +19,7 @@ from matex import keras_hooks
 from matex.errors import ToldToLeave, TrainingError
 from matex.run import Run
 from matex.step_report import StepReport
+from matex.strategies import Traffic
 
 __all__ = ["Averaging"]
 
@@ -103,7 +104,8 @@ class Averaging:
             )
             raise self.error
         elapsed = time.perf_counter() - started
-        run.step_done(StepReport(samples=0, step_s=elapsed, exchange_s=elapsed))
+        sent = Traffic(1, send.nbytes)
+        run.step_done(StepReport(samples=0, step_s=elapsed, exchange_s=elapsed, sent=sent))
         cuts = np.cumsum([part.size for part in gradients])
         pieces = np.split(total[: cuts[-1]] / count, cuts[:-1])
         shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]

@@ -49,7 +49,7 @@ class Run:
         self.config = config
         self.communicator = communicator
         self.events = events
-        self.totals = Totals(world_size_start=communicator.initial_size)
+        self.totals = Totals(world_size_start=communicator.initial_size, strategy=config.strategy)
         me = communicator.world.me
         self.faults = ft.Injector(
             config.faults,
@@ -67,7 +67,12 @@ class Run:
         )
         self._pulse = Pulse(config.report)
         alone = "" if ft.has_mpi() else "no MPI was found, so this is one rank"
-        self.choice = Choice(config.exchange, config.cache_directory, impossible=alone)
+        self.choice = Choice(
+            config.exchange,
+            config.cache_directory,
+            compression=config.compression,
+            impossible=alone,
+        )
         self.saved: checkpoints.Snapshot | None = None
         self.notice = notice or Notice()
         self.saver = Saver(config, communicator, events, self.notice, self.warn)
@@ -215,6 +220,8 @@ class Run:
         totals.samples_used += report.samples
         totals.step_s.append(report.step_s)
         totals.exchange_s.append(report.exchange_s)
+        totals.messages += report.sent.messages
+        totals.bytes += report.sent.bytes
         if self._awaiting_step:
             self._awaiting_step = False
             self.events.write("first-step", step=self.step, generation=self._generation)

@@ -8,6 +8,7 @@ from typing import Any
 
 import ft
 from matex.partition import Span, assigned, size
+from matex.strategies import Traffic
 
 __all__ = ["Replay", "StepReport", "share_of"]
 
@@ -36,7 +37,8 @@ class Replay:
 class StepReport:
     """``samples`` are those that the step was made of, by the ranks together.
 
-    ``logs`` are what Keras shows; ``replay`` is None in a step without a death.
+    ``logs`` are what Keras shows; ``replay`` is None in a step without a death; ``sent`` is
+    what this rank handed to MPI.
     """
 
     samples: int
@@ -44,6 +46,7 @@ class StepReport:
     exchange_s: float
     logs: Mapping[str, Any] = field(default_factory=dict)
     replay: Replay | None = None
+    sent: Traffic = field(default_factory=Traffic)
 
 
 def share_of(rank: int, span: Span, pending: ft.Pending) -> int:

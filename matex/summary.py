@@ -36,12 +36,15 @@ class Totals:
     """What one rank counts while it trains; equal on all ranks but for the times."""
 
     world_size_start: int
+    strategy: str = "sync"
     epochs: int = 0
     steps: int = 0
     samples_expected: int = 0
     samples_used: int = 0
     parameters_start: int = 0
     parameters_end: int = 0
+    messages: int = 0
+    bytes: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
     step_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     exchange_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
@@ -71,6 +74,9 @@ def summarize(
         "status": status,
         "reason": reason,
         "resumable": resumable,
+        "strategy": totals.strategy,
+        "messages_per_step": _a_step(totals.messages, totals.steps),
+        "bytes_per_step": _a_step(totals.bytes, totals.steps),
         "world_size_start": totals.world_size_start,
         "world_size_end": world_size_end,
         "restarts": len(restarts_in(events)),
@@ -126,6 +132,10 @@ def failed(report: Path, events: Iterable[Event], *, ranks: int, reason: str) ->
         wall_s=0.0,
     )
     write_json(report / SUMMARY, summary)
+
+
+def _a_step(count: int, steps: int) -> float | None:
+    return count / steps if steps else None
 
 
 def _median(times: Iterable[float]) -> float | None:
