@@ -22,8 +22,8 @@ class Swap:
     is None, and the next numbered operation finds the death.
 
     Making it is local. Every peer must make its part, with the same *number*, before
-    the members' next numbered operation, and end it by :meth:`wait` before the one
-    after that; a repair in between ends it without a result.
+    the members' next numbered operation; each ends it by :meth:`wait`, also after
+    further operations. A repair in between ends it without a result.
 
     Args:
         send: contiguous; not to be written before :meth:`wait` has returned.

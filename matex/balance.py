@@ -17,9 +17,9 @@ _MEMORY = 0.7
 _GAIN = 1.05
 
 
-def speed(samples: int, times_s: Sequence[float]) -> float:
-    """Samples a second of a rank with a share of *samples*, from its last steps."""
-    return samples / median(times_s)
+def speed(steps: Sequence[tuple[int, float]]) -> float:
+    """Samples a second of a rank: the median over *steps* of (samples, seconds of computing)."""
+    return median(samples / seconds for samples, seconds in steps)
 
 
 def smoothed(before: float | None, now: float) -> float:

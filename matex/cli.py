@@ -195,7 +195,16 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--strategy", choices=STRATEGIES,
         help="how ranks share the work of fit: sync (default) averages gradients in every step; "
-        "gossip sends the model to one other rank in every step; easgd meets every four steps",
+        "gossip sends the model to one other rank in every step; daso averages nodes in every "
+        "step and between nodes every four; easgd meets every four steps",
+    )  # fmt: skip
+    add(
+        "--ranks-per-node", type=int, metavar="K",
+        help="with --strategy daso: K ranks in a row make a node (default: those of a host)",
+    )  # fmt: skip
+    add(
+        "--balance", action="store_true", default=None,
+        help="measure the ranks, and let slow ones compute fewer samples of each batch",
     )  # fmt: skip
     add(
         "--batch-per-rank", action="store_true", default=None,

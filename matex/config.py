@@ -36,7 +36,7 @@ APOPTOSIS = tuple(MODES)
 POLICIES = ("stop", "skip", "recompute")
 STRAGGLERS = ("warn", "evict")
 COMPRESSIONS = ("none", "fp16", "bf16")
-STRATEGIES = ("sync", "gossip", "easgd")
+STRATEGIES = ("sync", "gossip", "daso", "easgd")
 
 _WORDS = {
     "exchange": EXCHANGES,
@@ -48,9 +48,17 @@ _WORDS = {
     "compression": COMPRESSIONS,
 }
 
+# What only replicas that are equal can do: option, its default, and why.
+_SYNC_ONLY = (
+    ("apoptosis", "", "all ranks must remove the same units"),
+    ("compression", "none", "elsewhere no gradients travel"),
+    ("balance", False, "elsewhere each rank's own rows make its update"),
+)
+
 _LEAST = {
     **{"checkpoint_every": 0, "checkpoint_interval": 0, "keep": 1, "keep_every": 0},
     **{"keep_best": 0, "seed": 0, "threads": 0, "wall_time": 0, "warmup_epochs": 0},
+    "ranks_per_node": 0,
 }
 
 
@@ -89,6 +97,8 @@ class Config:
         wall_time: seconds after which the run must be over: it saves and leaves a little
             before. 0 means never; written ``HH:MM:SS`` or ``D-HH:MM:SS``.
         strategy: how ranks share the work of a fit, one of ``STRATEGIES``.
+        ranks_per_node: of how many ranks a node is made for the strategy daso; 0 goes by hosts.
+        balance: measure the ranks, and give slow ones fewer samples of each batch.
         batch_per_rank: the script's batch size is that of each rank, so the global batch is
             as many times larger as there are ranks, and shrinks when one dies.
         lr_scaling: by what the learning rate is multiplied then, one of ``SCALINGS``.
@@ -119,6 +129,8 @@ class Config:
     apoptosis: str = ""
     wall_time: float = 0.0
     strategy: str = "sync"
+    ranks_per_node: int = 0
+    balance: bool = False
     batch_per_rank: bool = False
     lr_scaling: str = "none"
     warmup_epochs: float = 5.0
@@ -150,16 +162,17 @@ class Config:
                 "lr_scaling is for a batch that grows with the ranks: give batch_per_rank too. "
                 f"Received: lr_scaling={self.lr_scaling!r} with a constant global batch"
             )
-        if self.apoptosis and self.strategy != "sync":
+        if self.ranks_per_node and self.strategy != "daso":
             raise InputError(
-                "apoptosis wants replicas that are equal, so strategy sync. "
-                f"Received: apoptosis={self.apoptosis!r} with strategy={self.strategy!r}"
+                "ranks_per_node is for strategy daso. "
+                f"Received: ranks_per_node={self.ranks_per_node} with strategy={self.strategy!r}"
             )
-        if self.compression != "none" and self.strategy != "sync":
-            raise InputError(
-                "compression is of gradients, which travel with strategy sync only. "
-                f"Received: compression={self.compression!r} with strategy={self.strategy!r}"
-            )
+        for name, plain, why in _SYNC_ONLY:
+            if getattr(self, name) != plain and self.strategy != "sync":
+                raise InputError(
+                    f"{name} wants strategy sync: {why}. "
+                    f"Received: {name}={getattr(self, name)!r} with strategy={self.strategy!r}"
+                )
         _ = self.faults
 
     @cached_property
@@ -258,6 +271,8 @@ _KINDS: dict[str, Any] = {
     "apoptosis": str,
     "wall_time": duration_s,
     "strategy": str,
+    "ranks_per_node": int,
+    "balance": lambda text: bool(int(text)),
     "batch_per_rank": lambda text: bool(int(text)),
     "lr_scaling": str,
     "warmup_epochs": float,

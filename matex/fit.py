@@ -14,17 +14,14 @@ from matex.departure import leave
 from matex.errors import HooksError, InputError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
 from matex.fit_state import FitState
-from matex.large_batch import LargeBatch
 from matex.redundant import Averaging
-from matex.replica import Replica
-from matex.replicas import Replicas
 from matex.run import Run
 from matex.same_data import check_same_data, check_same_validation
 from matex.source import Rows, Source
-from matex.strategies import Strategy, Sync, make_strategy
 from matex.stream import Stream
 from matex.training import Traced, Training
 from matex.versions import TESTED
+from matex.way import Way
 
 __all__ = ["Fit"]
 
@@ -53,7 +50,7 @@ class Fit:
         self._arguments = arguments
         self._averaging = averaging
         self._begun = False
-        self._large = LargeBatch(run.config, run.communicator)
+        self._way = Way(run, model)
         saved = run.saved
         self._state = FitState(
             run,
@@ -63,8 +60,6 @@ class Fit:
             saved=saved if saved is not None and saved.cursor["fit"] == number else None,
         )
         self._training: Training | None = None
-        self._replicas = Replicas(run, model, every=run.config.check_every)
-        self._strategy: Strategy = Sync()
         self._updates_at_step_0 = 0
 
     @property
@@ -117,16 +112,10 @@ class Fit:
         keras_hooks.build(model, source.as_data(source.signature))
         if self._state.saved is not None:
             state.reshape(model, self._state.saved)
-        self._choose_strategy(source)
+        way = self._way
+        way.choose(source, seed=self._state.seed, epochs=self._arguments["epochs"])
         traced = self._traced_before(source)
-        if traced is None:
-            step = Training.new_step(
-                model,
-                source,
-                scales_rate=self._large.scales_rate,
-                sums_gradients=self._strategy.sums_gradients,
-            )
-            traced = step, None
+        traced = traced or (Training.new_step(model, source, **way.step_options), None)
         batch_size = given["batch_size"] or BATCH_SIZE
         check_alike(run.communicator, model, source, batch_size, number=self._number)
         cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0}
@@ -149,9 +138,9 @@ class Fit:
             fit=self._number,
             step=run.step,
             samples=source.samples,
-            batch_size=batch_size * self._large.parts(),
+            batch_size=batch_size * way.batches.parts(),
             epochs=epochs,
-            strategy=self._strategy.name,
+            strategy=way.strategy.name,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             world_size=run.communicator.world.size,
@@ -165,35 +154,13 @@ class Fit:
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             on_epoch_start=self._state.restore_metrics,
-            rate_factor=self._large.rate_factor,
-            strategy=self._strategy,
+            rate_factor=way.batches.rate_factor,
+            strategy=way.strategy,
             after_step=self._after_step,
             wishes=run.wishes,
             traced=traced,
             nonfinite=run.nonfinite,
             stepping=run.stepping,
-        )
-
-    def _choose_strategy(self, source: Source) -> None:
-        """For a model that is built.
-
-        Raises:
-            InputError: alike on every rank.
-        """
-        run, model = self._run, self._model
-        self._large.refuse(model, stream=isinstance(source, Stream))
-        name = run.config.strategy
-        if name == "sync":
-            return
-        if keras_hooks.scales_loss(model.optimizer):
-            raise InputError(
-                f"strategy {name} wants an optimizer that makes every update. Received: "
-                "LossScaleOptimizer, which leaves some out; train in float32 or bfloat16"
-            )
-        seed = self._state.seed
-        self._strategy = make_strategy(name, run.communicator, Replica(model), seed=seed)
-        self._replicas = Replicas(
-            run, model, every=run.config.check_every, alike=self._strategy.sums_gradients
         )
 
     def _source(
@@ -202,7 +169,7 @@ class Fit:
         if batches is None:
             return stream_of(self._run, make_feed, given)
         batch_size = given["batch_size"] or BATCH_SIZE
-        if (whole := batch_size * self._large.parts()) > batches.samples:
+        if (whole := batch_size * self._way.batches.parts()) > batches.samples:
             raise InputError(
                 f"batch_size must not exceed the number of samples, {batches.samples}. "
                 f"Received: batch_size={whole}"
@@ -214,7 +181,7 @@ class Fit:
         return Rows(
             batches,
             batch_size=batch_size,
-            parts=self._large.parts,
+            parts=self._way.batches.parts,
             shuffle=shuffle,
             seed=self._state.seed,
         )
@@ -259,8 +226,7 @@ class Fit:
         if training.samples_in_epoch is None:
             run.totals.samples_expected += training.samples_taken
         run.step_done(training.report, model=self._model)
-        last = training.cursor == training.samples_in_epoch
-        self._replicas.after_step(training.report, last=last)
+        self._way.after_step(training)
         self._state.after_step(training)
 
     def after_restore(self) -> None:
@@ -335,7 +301,7 @@ class Fit:
             self._leave_out(epoch)
         run.totals.epochs += 1
         run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
-        told = {"strategy": self._strategy.report()} if self._strategy.report() else {}
+        told = self._way.after_epoch(run.totals.metrics.get("loss"))
         run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics, **told)
         training = self._training
         if training is not None and training.epoch_is_whole:

@@ -55,9 +55,12 @@ class Mender:
         self._anew = False
         self.have = self._share.assigned(span)
         if pending.lost:
+            speeds = self._share.speeds
             fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
-            self.replay.at_risk = {rank: share_of(rank, span, fresh) for rank in pending.lost}
-            own = share_of(self._communicator.world.rank, span, fresh)
+            self.replay.at_risk = {
+                rank: share_of(rank, span, fresh, speeds) for rank in pending.lost
+            }
+            own = share_of(self._communicator.world.rank, span, fresh, speeds)
             self.replay.recomputed = size(self.have) - own
         return self.have
 
@@ -131,7 +134,9 @@ class Mender:
         recovery = self._communicator.recover()
         for member in recovery.lost:
             # What a rank handed over before it died is in the sum that another one has.
-            undone = 0 if recovery.finished else share_of(member.rank, span, pending)
+            undone = (
+                0 if recovery.finished else share_of(member.rank, span, pending, self._share.speeds)
+            )
             self.replay.at_risk[member.rank] = undone
         return recovery.finished
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,8 @@ class Share:
     """This rank's part of the running step's batch. Local.
 
     ``batch`` is that of the running step; ``stop_wanted``, from the leader ``rate_factor``,
-    and what *wishes* says travel in the header.
+    and what *wishes* says travel in the header. By ``speeds``, the same on all ranks, they
+    share a batch out; alike where it is empty.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Share:
         self.batch: GlobalBatch | None = None
         self.stop_wanted = False
         self.rate_factor = 1.0
+        self.speeds: Mapping[int, float] = {}
 
     @property
     def current(self) -> GlobalBatch:
@@ -80,7 +82,8 @@ class Share:
     def assigned(self, span: Span) -> list[Span]:
         """What falls to this rank of *span*, given who was lost since the last step."""
         pending = self._communicator.pending
-        return assigned(span, pending.expected, pending.lost, self._communicator.world.rank)
+        rank = self._communicator.world.rank
+        return assigned(span, pending.expected, pending.lost, rank, self.speeds)
 
     def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
         """The rows of *spans* and what their contribution is told."""

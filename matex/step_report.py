@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import ft
@@ -49,9 +50,14 @@ class StepReport:
     sent: Traffic = field(default_factory=Traffic)
 
 
-def share_of(rank: int, span: Span, pending: ft.Pending) -> int:
-    """How many samples of *span* fall to *rank*, one of those expected, dead by now or not."""
+def share_of(
+    rank: int, span: Span, pending: ft.Pending, speeds: Mapping[int, float] = MappingProxyType({})
+) -> int:
+    """How many samples of *span* fall to *rank*, one of those expected, dead by now or not.
+
+    By *speeds*, see :func:`matex.partition.parts_of`.
+    """
     if rank not in pending.expected:
         return 0
     lost = tuple(r for r in pending.lost if r != rank)
-    return size(assigned(span, pending.expected, lost, rank))
+    return size(assigned(span, pending.expected, lost, rank, speeds))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +16,7 @@ from matex.errors import NotShareable, TrainingError
 from matex.exchange import HostExchange, Layout
 from matex.mending import Mender
 from matex.nonfinite import Nonfinite
+from matex.partition import size
 from matex.share import Share, Wishes
 from matex.source import GlobalBatch, Source
 from matex.step import Step
@@ -119,7 +120,7 @@ class Training:
 
         The layout of what is exchanged changes with them.
         """
-        stop_wanted = self.stop_wanted
+        stop_wanted, speeds = self.stop_wanted, self._share.speeds
         before = self._step
         self._step = self.new_step(
             self._model,
@@ -129,7 +130,7 @@ class Training:
         )
         self._exchange = None
         self._share = Share(self._communicator, self._model, self._step, self._wishes)
-        self._share.stop_wanted = stop_wanted
+        self._share.stop_wanted, self._share.speeds = stop_wanted, speeds
         self._mender = self._new_mender()
         self._ready = False
         self._tried = True
@@ -165,6 +166,15 @@ class Training:
         return hi - lo
 
     @property
+    def own_samples(self) -> int:
+        """Of the running step, that this rank computed."""
+        return size(self._mender.have)
+
+    def share_by(self, speeds: Mapping[int, float]) -> None:
+        """Between two steps, alike on all ranks: share batches out by *speeds* of ranks. Local."""
+        self._share.speeds = speeds
+
+    @property
     def mark(self) -> int:
         """Of what has been trained on so far: see :class:`matex.source.Source`."""
         return self._source.mark
@@ -197,6 +207,7 @@ class Training:
         self._start = 0
         self._resumed = self.cursor > 0
         self._on_epoch_start()
+        self._strategy.epoch_begins(self.epoch)
         at_once = self._model.steps_per_execution
         if self.cursor and self.cursor == self._source.samples:
             last = (self.num_batches or 1) - 1  # only the epoch's end is still to come
@@ -236,7 +247,6 @@ class Training:
 
     def _run_step(self, batch: GlobalBatch) -> dict[str, Any]:
         started = time.perf_counter()
-        self._strategy.before_step(self._faults.step)
         with self._stepping():
             self._faults.at("compute")
             for fault in self._faults.take("bitflip"):
@@ -270,8 +280,8 @@ class Training:
     def _traffic(self, exchange: HostExchange) -> Traffic:
         if self._communicator.world.size == 1:
             return Traffic()
-        messages, size = self._strategy.traffic
-        return Traffic(messages + 1, size + exchange.bytes)
+        messages, nbytes = self._strategy.traffic
+        return Traffic(messages + 1, nbytes + exchange.bytes)
 
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
         self._share.batch = batch
@@ -280,6 +290,7 @@ class Training:
         if not self._tried:
             self._try_out(batch)  # members may be lost in it: before rows are assigned
             self._tried = True
+        self._strategy.before_step(self._faults.step)
         spans = self._mender.begin()
         try:
             if self._ready and spans:

@@ -46,6 +46,9 @@ class Elastic:
         self._distance = 0.0
         self.traffic = Traffic()
 
+    def epoch_begins(self, epoch: int) -> None:
+        """Nothing: all epochs are alike."""
+
     def before_step(self, step: int) -> None:
         self.traffic = Traffic()
         if self._centre is None:
@@ -70,6 +73,7 @@ class Elastic:
         self._meet(own[:count], middle[:count], workers)
         middle[:count] = self._centre
         self._replica.write(middle)
+        self._centre = None  # a callback may change the model before the next step
 
     def _meet(self, own: np.ndarray, middle: np.ndarray, workers: int) -> np.ndarray:
         """This worker's weights afterwards."""
@@ -80,6 +84,9 @@ class Elastic:
             own, middle, self._centre, workers=workers, beta=self._beta
         )
         return pulled
+
+    def epoch_ended(self, loss: float | None) -> None:
+        """Nothing: the loss changes nothing."""
 
     def report(self) -> dict[str, float]:
         """How far this worker was from the centre, relative to that, at the last meeting."""

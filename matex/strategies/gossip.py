@@ -10,7 +10,7 @@ import numpy as np
 
 import ft
 from matex.strategies.interface import ReplicaLike, Traffic
-from matex.strategies.mean import mean
+from matex.strategies.mean import meet
 from matex.strategies.rules.partners import mix, partners
 
 __all__ = ["Gossip"]
@@ -36,11 +36,16 @@ class Gossip:
         self._seed = seed
         self._swap: ft.Swap | None = None
         self._sent = np.empty(0, np.float32)
+        self._parted = False
         self._distance = 0.0
         self.traffic = Traffic()
 
+    def epoch_begins(self, epoch: int) -> None:
+        """Nothing: all epochs are alike."""
+
     def before_step(self, step: int) -> None:
         self._swap, self.traffic = None, Traffic()
+        self._parted = True
         world = self._communicator.world
         pair = partners(world.ranks, world.rank, step, seed=self._seed)
         # Where a death was found by the others one operation later, they still wait for
@@ -60,14 +65,12 @@ class Gossip:
 
     def consensus(self) -> None:
         """Every replica becomes their mean."""
-        if self._communicator.world.size == 1:
-            self._distance = 0.0
-            return
-        own = self._replica.read()
-        middle, _ = mean(self._communicator, own)
-        norm = float(np.linalg.norm(middle))
-        self._distance = float(np.linalg.norm(own - middle)) / norm if norm else 0.0
-        self._replica.write(middle)
+        if self._parted:
+            self._parted = False
+            self._distance = meet(self._communicator, self._replica)
+
+    def epoch_ended(self, loss: float | None) -> None:
+        """Nothing: the loss changes nothing."""
 
     def report(self) -> dict[str, float]:
         """How far this replica was from the mean, relative to that, at the last consensus."""

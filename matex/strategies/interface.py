@@ -51,6 +51,9 @@ class Strategy(Protocol):
     traffic: Traffic
     """Of the newest step, from :meth:`before_step` to :meth:`after_step`. Local."""
 
+    def epoch_begins(self, epoch: int) -> None:
+        """Before the first step of *epoch*, counted from 0, that is still to be made. Local."""
+
     def before_step(self, step: int) -> None:
         """Before the rows of *step* are computed; every member calls it with the same number."""
 
@@ -62,6 +65,9 @@ class Strategy(Protocol):
 
         Recovers by itself; afterwards weights and optimizer state are equal on all members.
         """
+
+    def epoch_ended(self, loss: float | None) -> None:
+        """After the consensus of an epoch with this *loss*, equal on all members. Local."""
 
     def report(self) -> dict[str, float]:
         """What the event of an epoch tells of the strategy. Local."""

@@ -1,12 +1,13 @@
-"""The mean over the living members of something that each holds whole."""
+"""The mean over the living members of something that each holds whole, models first of all."""
 
 from __future__ import annotations
 
 import numpy as np
 
 import ft
+from matex.strategies.interface import ReplicaLike
 
-__all__ = ["mean"]
+__all__ = ["mean", "meet"]
 
 
 def mean(communicator: ft.Communicator, vector: np.ndarray) -> tuple[np.ndarray, int]:
@@ -24,3 +25,15 @@ def mean(communicator: ft.Communicator, vector: np.ndarray) -> tuple[np.ndarray,
             if communicator.recover().finished:
                 break
     return total[:-1] / total[-1], int(total[-1])
+
+
+def meet(communicator: ft.Communicator, replica: ReplicaLike) -> float:
+    """Let every replica be their mean; collective, and recovers by itself.
+
+    How far this one was from it, relative to that.
+    """
+    own = replica.read()
+    middle, _ = mean(communicator, own)
+    replica.write(middle)
+    norm = float(np.linalg.norm(middle))
+    return float(np.linalg.norm(own - middle)) / norm if norm else 0.0

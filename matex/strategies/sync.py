@@ -17,6 +17,9 @@ class Sync:
     sums_gradients = True
     traffic = Traffic()
 
+    def epoch_begins(self, epoch: int) -> None:
+        """Nothing: all epochs are alike."""
+
     def before_step(self, step: int) -> None:
         """Nothing: replicas are equal."""
 
@@ -25,6 +28,9 @@ class Sync:
 
     def consensus(self) -> None:
         """Nothing: each replica is the one model."""
+
+    def epoch_ended(self, loss: float | None) -> None:
+        """Nothing: the loss changes nothing."""
 
     def report(self) -> dict[str, float]:
         return {}

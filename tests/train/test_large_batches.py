@@ -1,4 +1,4 @@
-"""Batches that grow with the ranks, and gradients that travel in 16 bits."""
+"""Batches that grow with the ranks, shares by speed, and gradients that travel in 16 bits."""
 
 from __future__ import annotations
 
@@ -25,23 +25,37 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return run(folder, "--batch-size", "100", "--rate", "0.04", ranks=1)
 
 
+# It is in effect for all steps.
+SLOW = "slow:rank=1,step=0,factor=10,steps=99"
+
+
+def last_shares(outcome: Outcome) -> dict[str, int]:
+    (*_, last) = [event["shares"] for event in outcome.events if event["event"] == "balance"]
+    return dict(last)
+
+
 def test_a_batch_for_each_rank_is_that_of_a_larger_batch_and_rate(
     plain: Outcome, tmp_path: Path
 ) -> None:
-    options = ("--batch-per-rank", "--lr-scaling", "linear", "--warmup-epochs", "0")
+    """Also when one rank is slow and computes less of it."""
+    scaled = ("--batch-per-rank", "--lr-scaling", "linear", "--warmup-epochs", "0")
+    options = (*scaled, "--balance", *faults(SLOW))
     outcome = run(tmp_path, "--batch-size", "50", "--rate", "0.02", ranks=2, options=options)
     assert outcome.summary["steps"] == plain.summary["steps"] == 40
     assert max(relative_differences(outcome.losses, plain.losses)) < 1e-4
+    shares = last_shares(outcome)
+    assert shares["0"] + shares["1"] == 100
+    assert shares["1"] < 30
 
 
 def test_a_death_shrinks_the_batch_and_16_bits_do(plain: Outcome, tmp_path: Path) -> None:
-    """Three ranks become two in step 3, which is still made of three shares."""
+    """Three ranks become two in step 11, which is still made of three shares, unequal ones."""
     options = (
         "--batch-per-rank", "--lr-scaling", "sqrt", "--warmup-epochs", "0.5",
-        "--compression", "bf16", *faults("kill:rank=0,step=3,at=in-exchange"),
+        "--compression", "bf16", "--balance", *faults(SLOW, "kill:rank=0,step=11,at=in-exchange"),
     )  # fmt: skip
     outcome = run(tmp_path, "--batch-size", "50", "--rate", "0.03", ranks=3, options=options)
-    first = 4 + (2000 - 4 * 150) // 100  # steps of the first epoch
+    first = 12 + (2000 - 12 * 150) // 100  # steps of the first epoch
     assert outcome.summary["steps"] == first + 20
     assert outcome.summary["world_size_end"] == 2
     assert outcome.losses[1] < outcome.losses[0]

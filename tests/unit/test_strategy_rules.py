@@ -100,8 +100,10 @@ def test_what_is_too_stale_is_dropped() -> None:
 
 
 def test_the_phases_of_daso() -> None:
-    blocking = [daso.blocking(epoch, 12) for epoch in range(12)]
-    assert blocking == [True] * 4 + [False] * 4 + [True] * 4
+    blocking = [daso.blocking(epoch, 22) for epoch in range(22)]
+    assert blocking == [True] * 4 + [False] * 14 + [True] * 4
+    assert [daso.blocking(epoch, 6) for epoch in range(6)] == [True, *[False] * 4, True]
+    assert not any(daso.blocking(epoch, 3) for epoch in range(3))
 
 
 def test_a_plateau_makes_daso_average_more_often_and_then_starts_over() -> None:
@@ -123,6 +125,12 @@ def test_a_late_average_is_merged_as_published() -> None:
 def test_the_active_rank_of_each_node_rotates_over_those_alive() -> None:
     nodes = [(0, 1, 2), (3, 4), (), (5,)]
     assert [daso.active(nodes, turn) for turn in range(3)] == [(0, 3, 5), (1, 4, 5), (2, 3, 5)]
+
+
+def test_nodes_are_the_ranks_of_a_host_or_so_many_in_a_row() -> None:
+    members = [(0, "a"), (2, "b"), (3, "a"), (4, "b"), (7, "c")]
+    assert daso.nodes_of(members) == [[0, 3], [2, 4], [7]]
+    assert daso.nodes_of(members, ranks_per_node=4) == [[0, 2, 3], [4, 7]]
 
 
 speeds = st.lists(st.floats(0.1, 100), min_size=1, max_size=9)
@@ -151,7 +159,7 @@ def test_a_rank_that_slows_down_is_given_less_and_small_gains_are_left() -> None
     smooth, given_out = [8.0, 8.0, 8.0], [32, 32, 32]
     for _ in range(8):
         true = [9.0, 9.0, 3.0]
-        measured = [balance.speed(b, [b / s]) for b, s in zip(given_out, true, strict=True)]
+        measured = [balance.speed([(b, b / s)]) for b, s in zip(given_out, true, strict=True)]
         smooth = [balance.smoothed(old, new) for old, new in zip(smooth, measured, strict=True)]
         wanted = balance.shares(96, smooth)
         if balance.adopted(given_out, wanted, smooth):

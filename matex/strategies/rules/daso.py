@@ -12,7 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["COOL_DOWN", "FIRST", "WARM_UP", "Pace", "Plateau", "active", "blocking", "merge"]
+__all__ = [
+    "COOL_DOWN",
+    "FIRST",
+    "WARM_UP",
+    "Pace",
+    "Plateau",
+    "active",
+    "blocking",
+    "merge",
+    "nodes_of",
+]
 
 WARM_UP = COOL_DOWN = 4
 _PATIENCE = 2
@@ -37,11 +47,25 @@ FIRST = Pace(4, 1, 1)
 _LEAST = Pace(8, 2, 2)
 
 
-def blocking(
-    epoch: int, epochs: int, *, warm_up: int = WARM_UP, cool_down: int = COOL_DOWN
-) -> bool:
-    """Whether *epoch* (from 0) of *epochs* averages everything in every step."""
-    return epoch < warm_up or epoch >= epochs - cool_down
+def blocking(epoch: int, epochs: int) -> bool:
+    """Whether *epoch* (from 0) of *epochs* averages everything in every step.
+
+    Warm-up and cool-down are four epochs each, fewer where they would be more than a fifth.
+    """
+    most = epochs // 5
+    return epoch < min(WARM_UP, most) or epoch >= epochs - min(COOL_DOWN, most)
+
+
+def nodes_of(members: Sequence[tuple[int, str]], ranks_per_node: int = 0) -> list[list[int]]:
+    """The ranks of each node, of the living *members* (original rank, host).
+
+    Args:
+        ranks_per_node: how many there were on each at the start; 0 goes by hosts.
+    """
+    groups: dict[int | str, list[int]] = {}
+    for rank, host in members:
+        groups.setdefault(rank // ranks_per_node if ranks_per_node else host, []).append(rank)
+    return list(groups.values())
 
 
 def active(nodes: Sequence[Sequence[int]], turn: int) -> tuple[int, ...]:
