@@ -30,6 +30,7 @@ from ft.faults import EVENTS, KINDS, PHASES, Fault, check_faults, parse_fault
 from ft.injector import Injector
 from ft.launcher import Started, started_by
 from ft.mpi import die, has_mpi, has_ulfm, on_death, shield, shielded
+from ft.p2p import Swap
 from ft.plans import read_plan, write_plan
 from ft.records import Gathered, Pending, Recovery
 from ft.spares import Purpose
@@ -55,6 +56,7 @@ __all__ = [
     "Purpose",
     "Recovery",
     "Started",
+    "Swap",
     "Unrecoverable",
     "UsageError",
     "Watchdog",

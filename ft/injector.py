@@ -97,6 +97,11 @@ class Injector:
         time.sleep(busy_s * (self._slow.factor - 1))
 
     @property
+    def strikes(self) -> bool:
+        """Whether something was planned for this rank that is not over."""
+        return bool(self._waiting) or self._slow is not None
+
+    @property
     def unfired(self) -> tuple[Fault, ...]:
         """Faults meant for this rank that have not fired."""
         return tuple(self._waiting)

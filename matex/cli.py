@@ -13,16 +13,19 @@ import matex
 from matex import checkpoint_cli, data_cli, faults_cli, prune_cli
 from matex.config import (
     APOPTOSIS,
+    COMPRESSIONS,
     EXCHANGES,
     OPTIONS,
     POLICIES,
     STRAGGLERS,
+    STRATEGIES,
     Config,
     batch_job,
     duration_s,
     wants_ulfm,
 )
 from matex.errors import InputError
+from matex.schedules import SCALINGS
 
 __all__ = ["main"]
 
@@ -204,6 +207,37 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--wall-time", type=_duration, metavar="HH:MM:SS",
         help="save and leave before so much time is over, with status 75",
+    )  # fmt: skip
+    add(
+        "--strategy", choices=STRATEGIES,
+        help="how ranks share the work of fit: sync (default) averages gradients in every step; "
+        "gossip sends the model to one other rank in every step; daso averages nodes in every "
+        "step and between nodes every four; easgd meets every four steps",
+    )  # fmt: skip
+    add(
+        "--ranks-per-node", type=int, metavar="K",
+        help="with --strategy daso: K ranks in a row make a node (default: those of a host)",
+    )  # fmt: skip
+    add(
+        "--balance", action="store_true", default=None,
+        help="measure the ranks, and let slow ones compute fewer samples of each batch",
+    )  # fmt: skip
+    add(
+        "--batch-per-rank", action="store_true", default=None,
+        help="batch_size in the script is that of each rank, not the global one",
+    )  # fmt: skip
+    add(
+        "--lr-scaling", choices=SCALINGS,
+        help="multiply the learning rate by the ranks (linear) or their square root (sqrt); "
+        "with --batch-per-rank",
+    )  # fmt: skip
+    add(
+        "--warmup-epochs", type=float, metavar="E",
+        help="let that factor climb from 1 in so many epochs (default: 5)",
+    )  # fmt: skip
+    add(
+        "--compression", choices=COMPRESSIONS,
+        help="send gradients in 16 bits; what rounding takes is added to the next step's",
     )  # fmt: skip
     add("script", type=Path, help="a Keras script")
     add("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")

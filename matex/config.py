@@ -13,14 +13,17 @@ import ft
 from matex.allocation import Allocation, allocation
 from matex.apoptosis.schedule import MODES
 from matex.errors import InputError
+from matex.schedules import SCALINGS
 
 __all__ = [
     "APOPTOSIS",
+    "COMPRESSIONS",
     "EXCHANGES",
     "OPTIONS",
     "POLICIES",
     "SEGMENTS",
     "STRAGGLERS",
+    "STRATEGIES",
     "Config",
     "batch_job",
     "duration_s",
@@ -35,14 +38,34 @@ EXCHANGES = ("auto", "native", "host")
 APOPTOSIS = tuple(MODES)
 POLICIES = ("stop", "skip", "recompute")
 STRAGGLERS = ("warn", "evict")
+COMPRESSIONS = ("none", "fp16", "bf16")
+STRATEGIES = ("sync", "gossip", "daso", "easgd")
 
 #: The variable that names the directory in which Open MPI puts its segments of shared memory.
 SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
 
+_WORDS = {
+    "exchange": EXCHANGES,
+    "nonfinite": POLICIES,
+    "straggler": STRAGGLERS,
+    "apoptosis": ("", *APOPTOSIS),
+    "strategy": STRATEGIES,
+    "lr_scaling": SCALINGS,
+    "compression": COMPRESSIONS,
+}
+
+# What only replicas that are equal can do: option, its default, and why.
+_SYNC_ONLY = (
+    ("apoptosis", "", "all ranks must remove the same units"),
+    ("compression", "none", "elsewhere no gradients travel"),
+    ("balance", False, "elsewhere each rank's own rows make its update"),
+    ("spares", 0, "a spare takes over a state that all ranks share"),
+)
 
 _LEAST = {
     **{"checkpoint_every": 0, "checkpoint_interval": 0, "keep": 1, "keep_every": 0},
     **{"keep_best": 0, "seed": 0, "spares": 0, "threads": 0, "wall_time": 0, "grow_to": 0},
+    **{"warmup_epochs": 0, "ranks_per_node": 0},
 }
 
 
@@ -86,6 +109,14 @@ class Config:
             to be started again with the others; ``matex run --grow`` gives it. 0: never.
         wall_time: seconds after which the run must be over: it saves and leaves a little
             before. 0 means never; written ``HH:MM:SS`` or ``D-HH:MM:SS``.
+        strategy: how ranks share the work of a fit, one of ``STRATEGIES``.
+        ranks_per_node: of how many ranks a node is made for the strategy daso; 0 goes by hosts.
+        balance: measure the ranks, and give slow ones fewer samples of each batch.
+        batch_per_rank: the script's batch size is that of each rank, so the global batch is
+            as many times larger as there are ranks, and shrinks when one dies.
+        lr_scaling: by what the learning rate is multiplied then, one of ``SCALINGS``.
+        warmup_epochs: in which that factor climbs from 1.
+        compression: numbers of 16 bits in which gradients travel, or "none" for 32.
         cache: directory where the native exchange is kept once it is built.
     """
 
@@ -113,6 +144,13 @@ class Config:
     apoptosis: str = ""
     grow_to: int = 0
     wall_time: float = 0.0
+    strategy: str = "sync"
+    ranks_per_node: int = 0
+    balance: bool = False
+    batch_per_rank: bool = False
+    lr_scaling: str = "none"
+    warmup_epochs: float = 5.0
+    compression: str = "none"
     cache: Path | None = None
 
     def __post_init__(self) -> None:
@@ -129,18 +167,32 @@ class Config:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InputError(f"{name} must be at least 0. Received: {name}={value}")
-        for name, known in (
-            ("exchange", EXCHANGES),
-            ("nonfinite", POLICIES),
-            ("straggler", STRAGGLERS),
-        ):
-            if getattr(self, name) not in known:
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                known = ", ".join(word for word in words if word)
                 raise InputError(
-                    f"{name} must be one of {', '.join(known)}. Received: {getattr(self, name)!r}"
+                    f"{name} must be one of {known}. Received: {getattr(self, name)!r}"
                 )
-        if self.apoptosis not in ("", *APOPTOSIS):
+        if self.lr_scaling != "none" and not self.batch_per_rank:
             raise InputError(
-                f"apoptosis must be one of {', '.join(APOPTOSIS)}. Received: {self.apoptosis!r}"
+                "lr_scaling is for a batch that grows with the ranks: give batch_per_rank too. "
+                f"Received: lr_scaling={self.lr_scaling!r} with a constant global batch"
+            )
+        if self.ranks_per_node and self.strategy != "daso":
+            raise InputError(
+                "ranks_per_node is for strategy daso. "
+                f"Received: ranks_per_node={self.ranks_per_node} with strategy={self.strategy!r}"
+            )
+        for name, plain, why in _SYNC_ONLY:
+            if getattr(self, name) != plain and self.strategy != "sync":
+                raise InputError(
+                    f"{name} wants strategy sync: {why}. "
+                    f"Received: {name}={getattr(self, name)!r} with strategy={self.strategy!r}"
+                )
+        if self.spares and (self.balance or self.batch_per_rank):
+            raise InputError(
+                "spares want a constant global batch in equal shares. Received: "
+                f"balance={self.balance}, batch_per_rank={self.batch_per_rank}"
             )
         _ = self.faults
 
@@ -253,10 +305,17 @@ _KINDS: dict[str, Any] = {
     "apoptosis": str,
     "grow_to": int,
     "wall_time": duration_s,
+    "strategy": str,
+    "ranks_per_node": int,
+    "balance": lambda text: bool(int(text)),
+    "batch_per_rank": lambda text: bool(int(text)),
+    "lr_scaling": str,
+    "warmup_epochs": float,
+    "compression": str,
     "cache": Path,
 }
 
-# What the command line takes under the same name, once and with one value.
+# What the command line takes under the same name, once; with one value, or as a flag.
 OPTIONS = tuple(name for name in _KINDS if name not in ("inject", "cache"))
 
 

@@ -16,7 +16,6 @@ from matex.errors import HooksError, InputError, MatexError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
 from matex.fit_state import FitState, is_of_fit
 from matex.redundant import Averaging
-from matex.replicas import Replicas
 from matex.reserve import Joined, Reserve
 from matex.run import Run
 from matex.same_data import check_same_data, check_same_validation
@@ -24,6 +23,7 @@ from matex.source import Rows, Source
 from matex.stream import Stream
 from matex.training import Traced, Training
 from matex.versions import TESTED
+from matex.way import Way
 
 __all__ = ["Fit"]
 
@@ -52,6 +52,7 @@ class Fit:
         self._arguments = arguments
         self._averaging = averaging
         self._begun = False
+        self._way = Way(run, model)
         saved = run.saved
         self._state = FitState(
             run,
@@ -61,9 +62,8 @@ class Fit:
             saved=saved if is_of_fit(saved, number) else None,
         )
         self._training: Training | None = None
-        self._replicas = Replicas(run, model, every=run.config.check_every)
         self._updates_at_step_0 = 0
-        self._reserve = Reserve(run, model, self._state, self._replicas)
+        self._reserve = Reserve(run, model, self._state, self._way.replicas)
         self._joined: Joined | None = None
 
     @property
@@ -116,7 +116,10 @@ class Fit:
         keras_hooks.build(model, source.as_data(source.signature))
         if self._state.saved is not None:
             state.reshape(model, self._state.saved)
-        traced = self._traced_before(source) or (Training.new_step(model, source), None)
+        way = self._way
+        way.choose(source, seed=self._state.seed, epochs=self._arguments["epochs"])
+        traced = self._traced_before(source)
+        traced = traced or (Training.new_step(model, source, **way.step_options), None)
         batch_size = given["batch_size"] or BATCH_SIZE
         check_alike(run.communicator, model, source, batch_size, number=self._number)
         cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0}
@@ -139,8 +142,9 @@ class Fit:
             fit=self._number,
             step=run.step,
             samples=source.samples,
-            batch_size=batch_size,
+            batch_size=batch_size * way.batches.parts(),
             epochs=epochs,
+            strategy=way.strategy.name,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             world_size=run.communicator.world.size,
@@ -154,6 +158,8 @@ class Fit:
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             on_epoch_start=self._state.restore_metrics,
+            rate_factor=way.batches.rate_factor,
+            strategy=way.strategy,
             after_step=self._after_step,
             wishes=run.wishes,
             traced=traced,
@@ -168,16 +174,22 @@ class Fit:
         if batches is None:
             return stream_of(self._run, make_feed, given)
         batch_size = given["batch_size"] or BATCH_SIZE
-        if batch_size > batches.samples:
+        if (whole := batch_size * self._way.batches.parts()) > batches.samples:
             raise InputError(
                 f"batch_size must not exceed the number of samples, {batches.samples}. "
-                f"Received: batch_size={batch_size}"
+                f"Received: batch_size={whole}"
             )
         self._state.seed = self._common_seed()
         if self._state.saved is not None:
             self._state.seed = self._state.saved.cursor["seed"]
         shuffle = bool(given["shuffle"])
-        return Rows(batches, batch_size=batch_size, shuffle=shuffle, seed=self._state.seed)
+        return Rows(
+            batches,
+            batch_size=batch_size,
+            parts=self._way.batches.parts,
+            shuffle=shuffle,
+            seed=self._state.seed,
+        )
 
     def _resume(
         self,
@@ -229,8 +241,7 @@ class Fit:
         if training.samples_in_epoch is None:
             run.totals.samples_expected += training.samples_taken
         run.step_done(training.report, model=self._model)
-        last = training.cursor == training.samples_in_epoch
-        self._replicas.after_step(training.report, last=last)
+        self._way.after_step(training)
         self._state.after_step(training)
 
     def after_restore(self) -> None:
@@ -347,7 +358,8 @@ class Fit:
             self._leave_out(epoch)
         run.totals.epochs += 1
         run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
-        run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics)
+        told = self._way.after_epoch(run.totals.metrics.get("loss"))
+        run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics, **told)
         training = self._training
         last = model.stop_training or epoch + 1 == self._arguments["epochs"]
         if training is not None and training.epoch_is_whole:

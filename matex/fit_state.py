@@ -104,11 +104,13 @@ class FitState:
             return self.taken(training.epoch, training.cursor, mark=training.mark)
 
         if training.agreed.leave:
+            training.consensus()
             leave(run, take)
         every = run.config.checkpoint_every
         due = every and run.step % every == 0 and training.cursor != training.samples_in_epoch
         bits = training.agreed.save | (FILES if due else 0)
         if bits:
+            training.consensus()
             run.faults.at("checkpoint")
             run.saver.save(bits, take, patient=bool(due))
 

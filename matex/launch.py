@@ -84,7 +84,9 @@ def rank_options(config: Config) -> list[str]:
     default = Config()
     for name in _PASSED:
         value = getattr(config, name)
-        if value != getattr(default, name):
+        if value is True:
+            options.append(f"--{name.replace('_', '-')}")
+        elif value != getattr(default, name):
             text = str(value.absolute() if isinstance(value, Path) else value)
             if name == "wall_time":
                 text = duration_text(value)

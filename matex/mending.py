@@ -66,9 +66,12 @@ class Mender:
             self.replay.at_risk, self.inherited = self.inherited, {}
             self.replay.recomputed = size(self.have)
         if pending.lost:
+            speeds = self._share.speeds
             fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
-            self.replay.at_risk = {rank: share_of(rank, span, fresh) for rank in pending.lost}
-            own = share_of(self._communicator.world.rank, span, fresh)
+            self.replay.at_risk = {
+                rank: share_of(rank, span, fresh, speeds) for rank in pending.lost
+            }
+            own = share_of(self._communicator.world.rank, span, fresh, speeds)
             self.replay.recomputed = size(self.have) - own
         return self.have
 
@@ -109,7 +112,7 @@ class Mender:
         self._doubted = True  # which a newcomer would know nothing of
         batch = self._share.current
         verdict = self._nonfinite.judge(
-            guilty=exchange.spoiled,
+            guilty=_is_guilty(exchange),
             samples=size(self.have),
             fingerprint=batch.fingerprint(self.have) if self.have else 0,
             header=exchange.header,
@@ -121,14 +124,15 @@ class Mender:
             return self._completed(exchange)
         # Should somebody die in it, pieces of this attempt are of no use for the next.
         self._anew = True
-        layout = self._share.layout
+        layout = self._share.exchanged
         lo, hi = batch.span
         total, marks = hi - lo, batch.fingerprint([batch.span])
         exchange.expected = (total - verdict.samples, marks - verdict.fingerprint)
-        if exchange.spoiled and verdict.samples:
-            vector = exchange.packed(self._share.contribution([]))
-        elif exchange.spoiled:
-            vector = exchange.packed(self._share.contribution(self.have))
+        if _is_guilty(exchange) and verdict.samples:
+            self.have = []
+            vector = exchange.packed(self._share.sent([]))
+        elif _is_guilty(exchange):
+            vector = exchange.packed(self._share.sent(self.have))
         else:
             vector = exchange.local.copy()
             layout.averaged(vector)[:] *= total / (total - verdict.samples)
@@ -142,7 +146,9 @@ class Mender:
         recovery = self._communicator.recover(joinable=not self._doubted)
         for member in recovery.lost:
             # What a rank handed over before it died is in the sum that another one has.
-            undone = 0 if recovery.finished else share_of(member.rank, span, pending)
+            undone = (
+                0 if recovery.finished else share_of(member.rank, span, pending, self._share.speeds)
+            )
             self.replay.at_risk[member.rank] = undone
         if not recovery.finished and not self._doubted:
             self._refill(recovery)
@@ -161,10 +167,10 @@ class Mender:
             vector[:] = 0
             missing = wanted
         if missing:
-            vector += exchange.packed(self._share.contribution(missing))
+            vector += exchange.packed(self._share.sent(missing))
             self.replay.recomputed += size(missing)
         self.have = wanted
-        tail = self._share.layout.views(vector)[-1]
+        tail = exchange.layout.views(vector)[-1]
         self._share.put_header(tail, header_of(tail))
         return vector
 
@@ -176,9 +182,15 @@ class Mender:
             return error
         step = self._faults.step
         if exchange.header.nonfinite:
-            spoiled = exchange.local if exchange.spoiled else None
-            return blame(self._communicator, self._share.layout, spoiled, step=step)
+            return self._blamed(exchange, step)
         return self._misfit(error)
+
+    def _blamed(self, exchange: HostExchange, step: int) -> TrainingError:
+        layout, spoiled = exchange.layout, exchange.local if exchange.spoiled else None
+        if spoiled is None and _is_guilty(exchange):  # by gradients, which were not sent
+            layout = self._share.layout
+            spoiled = layout.packed(self._share.contribution(self.have))
+        return blame(self._communicator, layout, spoiled, step=step)
 
     def _misfit(self, error: TrainingError) -> TrainingError:
         """The sum is not of the step's samples; on every rank that had some alike."""
@@ -187,3 +199,8 @@ class Mender:
             # The others may be of one mind, and go on: this rank has no part in their sum.
             ft.die(f"step {self._faults.step}: {reason}")
         return TrainingError(f"step {self._faults.step}: {reason}") if reason else error
+
+
+def _is_guilty(exchange: HostExchange) -> bool:
+    """Whether what this rank computed is not finite, of what was sent or of its own gradients."""
+    return exchange.spoiled or bool(header_of(exchange.layout.views(exchange.local)[-1]).nonfinite)

@@ -10,17 +10,23 @@ is computed exactly once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
-__all__ = ["Order", "Span", "assigned", "difference", "marks", "size", "split"]
+from matex.balance import shares
+
+__all__ = ["Order", "Span", "assigned", "difference", "marks", "parts_of", "size", "split"]
 
 Span = tuple[int, int]
 
 # Sums of fingerprints travel as float32, which counts exactly up to here.
 _EXACT = 1 << 24
+
+# Kernels like multiples of it; shares by speed are such, where batches are large enough.
+_QUANTUM = 8
 
 
 def split(span: Span, parts: int) -> list[Span]:
@@ -35,7 +41,32 @@ def size(spans: Sequence[Span]) -> int:
     return sum(hi - lo for lo, hi in spans)
 
 
-def assigned(span: Span, expected: Sequence[int], lost: Sequence[int], rank: int) -> list[Span]:
+def parts_of(
+    span: Span, ranks: Sequence[int], speeds: Mapping[int, float] = MappingProxyType({})
+) -> dict[int, Span]:
+    """The adjacent spans into which [lo, hi) is divided among *ranks*, in their order.
+
+    Args:
+        speeds: to which the lengths are proportional, by rank; a rank that is not in it has
+            the mean of the others. All alike without it.
+    """
+    lo, hi = span
+    known = [speeds[rank] for rank in ranks if rank in speeds]
+    if not known or hi - lo < len(ranks):
+        return dict(zip(ranks, split(span, len(ranks)), strict=True))
+    typical = sum(known) / len(known)
+    lengths = shares(hi - lo, [speeds.get(rank, typical) for rank in ranks], quantum=_QUANTUM)
+    cuts = list(itertools.accumulate(lengths, initial=lo))
+    return dict(zip(ranks, itertools.pairwise(cuts), strict=True))
+
+
+def assigned(
+    span: Span,
+    expected: Sequence[int],
+    lost: Sequence[int],
+    rank: int,
+    speeds: Mapping[int, float] = MappingProxyType({}),
+) -> list[Span]:
     """What *rank* computes of [lo, hi): its own part, then its piece of each lost rank's part.
 
     Over all ranks in *expected* but not in *lost* the results are disjoint and
@@ -46,8 +77,9 @@ def assigned(span: Span, expected: Sequence[int], lost: Sequence[int], rank: int
         expected: ranks among which the interval is shared out, in order.
         lost: those of them that died since; their parts are divided among the rest.
         rank: whose spans are wanted; in *expected*, not in *lost*.
+        speeds: see :func:`parts_of`.
     """
-    parts = dict(zip(expected, split(span, len(expected)), strict=True))
+    parts = parts_of(span, expected, speeds)
     alive = [r for r in expected if r not in lost]
     spans = [parts[rank]]
     place = alive.index(rank)
@@ -131,9 +163,12 @@ class Order:
     def steps(self) -> int:
         return -(-self.samples // self.batch_size)
 
-    def step(self, cursor: int) -> Span:
-        """The interval that the step at *cursor* (samples done in this epoch) covers."""
-        return cursor, min(cursor + self.batch_size, self.samples)
+    def step(self, cursor: int, batch_size: int | None = None) -> Span:
+        """The interval that the step at *cursor* (samples done in this epoch) covers.
+
+        *batch_size* is given where this step has fewer samples than the epoch's others.
+        """
+        return cursor, min(cursor + (batch_size or self.batch_size), self.samples)
 
     def indices(self, spans: Sequence[Span]) -> np.ndarray:
         """Row numbers (int64) of the samples in *spans*, in visiting order."""

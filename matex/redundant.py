@@ -20,6 +20,7 @@ from matex.errors import TrainingError
 from matex.leaving import told_in_own_loop
 from matex.run import Run
 from matex.step_report import StepReport
+from matex.strategies import Traffic
 
 __all__ = ["Averaging"]
 
@@ -102,7 +103,8 @@ class Averaging:
             self.error = told_in_own_loop()
             raise self.error
         elapsed = time.perf_counter() - started
-        run.step_done(StepReport(samples=0, step_s=elapsed, exchange_s=elapsed))
+        sent = Traffic(1, send.nbytes)
+        run.step_done(StepReport(samples=0, step_s=elapsed, exchange_s=elapsed, sent=sent))
         cuts = np.cumsum([part.size for part in gradients])
         pieces = np.split(total[: cuts[-1]] / count, cuts[:-1])
         shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]

@@ -59,12 +59,15 @@ class Replicas:
 
     Args:
         every: steps between two checks; 0 for never, None for as many as make them cheap.
+        alike: whether the replicas should be equal between steps; else only slow ranks
+            are looked for.
     """
 
-    def __init__(self, run: Run, model: Any, *, every: int | None) -> None:
+    def __init__(self, run: Run, model: Any, *, every: int | None, alike: bool = True) -> None:
         self._run = run
         self._model = model
         self._every = every
+        self._alike = alike
         self._wait = _FIRST if every is None else every
         self._check_s = 0.0
         self._steps = 0
@@ -105,7 +108,7 @@ class Replicas:
         """
         communicator = self._run.communicator
         started = time.perf_counter()
-        mine = int(state.state_hash(self._model), 16)
+        mine = int(state.state_hash(self._model), 16) if self._alike else 0
         told = Measured(
             check_us=int(1e6 * self._check_s),
             step_us=int(1e6 * self._step_s / self._steps),

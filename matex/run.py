@@ -59,7 +59,9 @@ class Run:
         self.events = events
         self.working = communicator.initial_size - config.spares
         self.dismissed = False  # a spare that the others left
-        self.totals = Totals(world_size_start=self.working, spares=config.spares)
+        self.totals = Totals(
+            world_size_start=self.working, spares=config.spares, strategy=config.strategy
+        )
         me = communicator.world.me
         self.faults = ft.Injector(
             config.faults,
@@ -77,7 +79,12 @@ class Run:
         )
         self._pulse = Pulse(config.report)
         alone = "" if ft.has_mpi() else "no MPI was found, so this is one rank"
-        self.choice = Choice(config.exchange, config.cache_directory, impossible=alone)
+        self.choice = Choice(
+            config.exchange,
+            config.cache_directory,
+            compression=config.compression,
+            impossible=alone,
+        )
         self.saved: checkpoints.Snapshot | None = None
         self.notice = notice or Notice()
         self.saver = Saver(config, communicator, events, self.notice, self.warn)
@@ -242,6 +249,8 @@ class Run:
         totals.samples_used += report.samples
         totals.step_s.append(report.step_s)
         totals.exchange_s.append(report.exchange_s)
+        totals.messages += report.sent.messages
+        totals.bytes += report.sent.bytes
         if self._awaiting_step:
             self._awaiting_step = False
             self.events.write("first-step", step=self.step, generation=self._generation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,8 +30,9 @@ class Wishes(NamedTuple):
 class Share:
     """This rank's part of the running step's batch. Local.
 
-    ``batch`` is that of the running step; ``stop_wanted`` travels in the header, and so
-    does what *wishes* says.
+    ``batch`` is that of the running step; ``stop_wanted``, from the leader ``rate_factor``,
+    and what *wishes* says travel in the header. By ``speeds``, the same on all ranks, they
+    share a batch out; alike where it is empty.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class Share:
         self._wishes = wishes
         self.batch: GlobalBatch | None = None
         self.stop_wanted = False
+        self.rate_factor = 1.0
+        self.speeds: Mapping[int, float] = {}
 
     @property
     def current(self) -> GlobalBatch:
@@ -69,20 +72,30 @@ class Share:
             )
         return self._step.layout
 
+    @property
+    def exchanged(self) -> Layout:
+        """What of it the ranks exchange."""
+        found = self._step.exchanged if self.layout else None
+        assert found is not None
+        return found
+
     def assigned(self, span: Span) -> list[Span]:
         """What falls to this rank of *span*, given who was lost since the last step."""
         pending = self._communicator.pending
-        return assigned(span, pending.expected, pending.lost, self._communicator.world.rank)
+        rank = self._communicator.world.rank
+        return assigned(span, pending.expected, pending.lost, rank, self.speeds)
 
     def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
         """The rows of *spans* and what their contribution is told."""
         batch = self.current
         lo, hi = batch.span
         count = sum(end - start for start, end in spans)
+        leads = self._communicator.world.is_leader
         header = Header(
             samples=float(count),
             fingerprint=float(batch.fingerprint(spans)),
-            learning_rate=float(self._communicator.world.is_leader),
+            learning_rate=float(leads),
+            rate_factor=self.rate_factor if leads else 0.0,
             **self._asked(),
         )
         control = Control(weight=count / (hi - lo), salt=float(spans[0][0] - lo), header=header)
@@ -108,13 +121,23 @@ class Share:
         self.put_header(parts[-1], Header())
         return parts
 
+    def sent(self, spans: list[Span]) -> list[np.ndarray]:
+        """Those of them that the ranks exchange."""
+        parts = self.contribution(spans)
+        return parts if self._step.sums_gradients else parts[-1:]
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether gradients are among what is exchanged."""
+        return self._step.sums_gradients
+
     def put_header(self, tail: np.ndarray, header: Header) -> None:
         """Make *tail* one contribution of this rank, whatever it was added up from."""
         rate = keras_hooks.learning_rate_variable(self._model.optimizer)
         leads = self._communicator.world.is_leader
         tail[-len(Header._fields) :] = header._replace(
-            nonfinite=0.0,
             learning_rate=float(rate.numpy()) if leads and rate is not None else 0.0,
+            rate_factor=self.rate_factor if leads else 0.0,
             one=1.0,
             **self._asked(),
         )

@@ -8,7 +8,7 @@ hand until its step is complete, so that a survivor can compute the rows of the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -97,14 +97,29 @@ class _RowBatch:
 
 
 class Rows:
-    """Rows known by number: each rank reads its own only, in the seeded order of the epoch."""
+    """Rows known by number: each rank reads its own only, in the seeded order of the epoch.
+
+    Args:
+        batch_size: of a step, or of each of *parts* of it.
+        parts: how many a step has; asked anew for each, and never more than at an
+            epoch's beginning.
+    """
 
     explanation = ""
 
-    def __init__(self, batches: Batches, *, batch_size: int, shuffle: bool, seed: int) -> None:
+    def __init__(
+        self,
+        batches: Batches,
+        *,
+        batch_size: int,
+        shuffle: bool,
+        seed: int,
+        parts: Callable[[], int] = lambda: 1,
+    ) -> None:
         self._batches = batches
         self._reader = Prefetch(batches)
-        self._batch_size = batch_size
+        self._part_size = batch_size
+        self._parts = parts
         self._shuffle = shuffle
         self._seed = seed
         self._order: Order | None = None
@@ -112,6 +127,10 @@ class Rows:
         self.signature = batches.signature
         self.samples: int | None = batches.samples
         self.mark = 0
+
+    @property
+    def _batch_size(self) -> int:
+        return self._part_size * self._parts()
 
     @property
     def num_batches(self) -> int:
@@ -132,9 +151,11 @@ class Rows:
             epoch=epoch,
         )
         self._cursor = cursor
+        first = self._cursor // self._batch_size
         while self._cursor < self._order.samples:
-            first = self._cursor // self._batch_size
-            yield first, min(first + at_once, self.num_batches) - 1
+            last = max(first, min(first + at_once, self.num_batches) - 1)
+            yield first, last
+            first = last + 1
 
     @contextlib.contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:
@@ -144,7 +165,7 @@ class Rows:
         order = self._order
         if order is None or self._cursor >= order.samples:
             return None
-        span = order.step(self._cursor)
+        span = order.step(self._cursor, self._batch_size)
         self._cursor = span[1]
         return _RowBatch(self._reader, order, span)
 

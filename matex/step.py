@@ -10,6 +10,7 @@ so TensorFlow itself keeps the commit from running.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,11 +49,16 @@ class Step:
     batch dimension, so a share of another size, after a death, is no retrace.
 
     ``contribution(batch, control) -> parts`` is local and changes nothing;
-    ``commit(parts) -> logs`` is local, and changes the model alike on all ranks;
+    ``commit(parts) -> logs`` is local, and changes the model by what was exchanged,
+    which is the sum of all parts. Where gradients are not summed it is that of the
+    last part alone, and comes behind this rank's own parts in *parts*.
     ``fused(batch, control) -> logs`` is collective. Parts are those of :class:`Layout`.
 
     Args:
         signature: ``(x[, y[, sample_weight]])``, structures of ``tf.TensorSpec``.
+        sums_gradients: whether gradients are exchanged; else an update is made by the mean
+            gradient over this rank's own rows.
+        scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
         as_data: makes of a batch of that signature what ``train_step`` gets.
 
     Raises:
@@ -64,10 +70,14 @@ class Step:
         model: Any,
         signature: Batch,
         *,
+        sums_gradients: bool = True,
+        scales_rate: bool = False,
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
     ) -> None:
         self._model = model
         self._as_data = as_data
+        self.scales_rate = scales_rate
+        self.sums_gradients = sums_gradients
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
         self._log_names: list[str] = []
@@ -92,6 +102,13 @@ class Step:
         """How far rounding may take a contribution, relative to it."""
         return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
 
+    @property
+    def exchanged(self) -> Layout | None:
+        """What of the layout the ranks exchange."""
+        if self.layout is None or self.sums_gradients:
+            return self.layout
+        return replace(self.layout, gradients=())
+
     def connect(self, exchange: HostExchange) -> None:
         """Say which collective :attr:`fused` makes; before its first call, and for good."""
         self._exchange = exchange
@@ -106,13 +123,18 @@ class Step:
         )
         contribution.get_concrete_function()  # the layout is known from here on
         assert self.layout is not None
-        shapes, dtype = self.layout.shapes, self.layout.dtype
-        parts = [tf.TensorSpec(shape, dtype) for shape in shapes]
+        assert self.exchanged is not None
+        layouts = [self.exchanged] if self.sums_gradients else [self.layout, self.exchanged]
+        parts = [tf.TensorSpec(s, layout.dtype) for layout in layouts for s in layout.shapes]
         commit = tf.function(self._commit, input_signature=(parts,), autograph=False)
 
         def fused(batch: Batch, control: Any) -> dict[str, Any]:
             assert self._exchange is not None, "connect() comes before the first fused step"
-            return commit(self._exchange.in_graph(contribution(batch, control)))
+            own = contribution(batch, control)
+            if self.sums_gradients:
+                return commit(self._exchange.in_graph(own))
+            tail = tf.cast(own[-1], self._exchange.layout.dtype)
+            return commit([*own, *self._exchange.in_graph([tail])])
 
         self.contribution = contribution
         self.commit = commit
@@ -129,8 +151,10 @@ class Step:
 
     def _one_by_one(self, batch: Batch, control: np.ndarray) -> dict[str, Any]:
         assert self._exchange is not None, "connect() comes before the first fused step"
-        local = self.contribution(batch, control)
-        return self.commit([tf.constant(p) for p in self._exchange(*(p.numpy() for p in local))])
+        own = [part.numpy() for part in self.contribution(batch, control)]
+        if self.sums_gradients:
+            return self.commit([tf.constant(part) for part in self._exchange(*own)])
+        return self.commit([tf.constant(part) for part in (*own, *self._exchange(own[-1]))])
 
     def _contribution(self, batch: Batch, control: Any) -> Parts:
         """What these samples add to the step."""
@@ -150,6 +174,8 @@ class Step:
         gradients = [tf.cast(g, dtype) for g in recorder.gradients]
         if not recorder.scaled:
             gradients = [g * weight for g in gradients]
+        if not self.sums_gradients and not keras_hooks.scales_loss(self._model.optimizer):
+            header = _with_nonfinite(header, gradients)
         means = [_flat(m, dtype) * weight for m in (*averaged, *extra.values())]
         tail = [*means, *(_flat(s, dtype) for s in sums), tf.cast(header, dtype)]
         # The first fence: the tail, and so the exchange, comes after every side effect.
@@ -168,11 +194,15 @@ class Step:
         layout, model = self.layout, self._model
         assert layout is not None
         *gradients, tail = parts
+        if not self.sums_gradients:
+            *gradients, own = gradients
+            gradients = _mean_of_own(gradients, own, tail)
         *rest, header = tf.split(tail, layout.tail_sizes)
         means, sums = rest[: len(layout.means)], rest[len(layout.means) :]
-        rate = Header(*tf.unstack(header)).learning_rate
-        keras_hooks.set_learning_rate(model.optimizer, rate)
-        with keras_hooks.updating():
+        told = Header(*tf.unstack(header))
+        keras_hooks.set_learning_rate(model.optimizer, told.learning_rate)
+        factor = told.rate_factor if self.scales_rate else None
+        with keras_hooks.updating(), keras_hooks.rate_times(model.optimizer, factor):
             self._recorder.apply(
                 [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
             )
@@ -210,6 +240,20 @@ class Step:
             sums=sums,
         )
         return self.layout
+
+
+def _mean_of_own(gradients: Parts, own: Any, total: Any) -> Parts:
+    """Gradients weighted by own samples / samples of the step, weighted by 1."""
+    samples = Header._fields.index("samples") - len(Header._fields)
+    scale = tf.math.divide_no_nan(tf.cast(total[samples], own.dtype), own[samples])
+    return [gradient * tf.cast(scale, gradient.dtype) for gradient in gradients]
+
+
+def _with_nonfinite(header: Any, gradients: Parts) -> Any:
+    """The exchange sees the header only: tell it whether all gradients are finite."""
+    finite = [tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients]
+    is_flag = [name == "nonfinite" for name in Header._fields]
+    return header + tf.where(tf.reduce_all(finite) | tf.logical_not(is_flag), 0.0, 1.0)
 
 
 def _flat(tensor: Any, dtype: Any) -> Any:

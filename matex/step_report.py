@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import ft
 from matex.partition import Span, assigned, size
+from matex.strategies import Traffic
 
 __all__ = ["Replay", "StepReport", "share_of"]
 
@@ -36,7 +38,8 @@ class Replay:
 class StepReport:
     """``samples`` are those that the step was made of, by the ranks together.
 
-    ``logs`` are what Keras shows; ``replay`` is None in a step without a death.
+    ``logs`` are what Keras shows; ``replay`` is None in a step without a death; ``sent`` is
+    what this rank handed to MPI.
     """
 
     samples: int
@@ -44,11 +47,17 @@ class StepReport:
     exchange_s: float
     logs: Mapping[str, Any] = field(default_factory=dict)
     replay: Replay | None = None
+    sent: Traffic = field(default_factory=Traffic)
 
 
-def share_of(rank: int, span: Span, pending: ft.Pending) -> int:
-    """How many samples of *span* fall to *rank*, one of those expected, dead by now or not."""
+def share_of(
+    rank: int, span: Span, pending: ft.Pending, speeds: Mapping[int, float] = MappingProxyType({})
+) -> int:
+    """How many samples of *span* fall to *rank*, one of those expected, dead by now or not.
+
+    By *speeds*, see :func:`matex.partition.parts_of`.
+    """
     if rank not in pending.expected:
         return 0
     lost = tuple(r for r in pending.lost if r != rank)
-    return size(assigned(span, pending.expected, lost, rank))
+    return size(assigned(span, pending.expected, lost, rank, speeds))

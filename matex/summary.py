@@ -43,12 +43,15 @@ class Totals:
 
     world_size_start: int
     spares: int = 0
+    strategy: str = "sync"
     epochs: int = 0
     steps: int = 0
     samples_expected: int = 0
     samples_used: int = 0
     parameters_start: int = 0
     parameters_end: int = 0
+    messages: int = 0
+    bytes: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
     step_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     exchange_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
@@ -78,6 +81,9 @@ def summarize(
         "status": status,
         "reason": reason,
         "resumable": resumable,
+        "strategy": totals.strategy,
+        "messages_per_step": _a_step(totals.messages, totals.steps),
+        "bytes_per_step": _a_step(totals.bytes, totals.steps),
         "world_size_start": totals.world_size_start,
         "world_size_end": world_size_end,
         "spares": totals.spares,
@@ -148,6 +154,10 @@ def failed(report: Path, events: Iterable[Event], *, ranks: int, reason: str) ->
         wall_s=0.0,
     )
     write_json(report / SUMMARY, summary)
+
+
+def _a_step(count: int, steps: int) -> float | None:
+    return count / steps if steps else None
 
 
 def _median(times: Iterable[float]) -> float | None:

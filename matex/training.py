@@ -16,10 +16,12 @@ from matex.errors import NotShareable, TrainingError
 from matex.exchange import HostExchange, Layout
 from matex.mending import Mender
 from matex.nonfinite import Nonfinite
+from matex.partition import size
 from matex.share import Share, Wishes
 from matex.source import GlobalBatch, Source
 from matex.step import Step
 from matex.step_report import Replay, StepReport
+from matex.strategies import Strategy, Sync, Traffic
 from matex.trial import problem
 
 __all__ = ["Training"]
@@ -39,6 +41,8 @@ class Training:
         after_step: called with this object after each step, between steps; ``report`` is then
             that step's.
         wishes: what this rank asks for with the step that comes next.
+        rate_factor: by what the learning rate is multiplied, after so many epochs.
+        strategy: how ranks share the work; synchronous averaging without it.
         traced: :attr:`traced` of an earlier fit of the same compiled model, to use again.
         nonfinite: what becomes of a step with numbers that are not finite; stops by default.
         stepping: makes a context around every step, for a watchdog.
@@ -60,6 +64,8 @@ class Training:
         on_epoch_start: Callable[[], None],
         after_step: Callable[[Training], None],
         wishes: Callable[[], Wishes] = Wishes,
+        rate_factor: Callable[[float], float] = lambda epochs_done: 1.0,
+        strategy: Strategy | None = None,
         traced: Traced | None = None,
         nonfinite: Nonfinite | None = None,
         stepping: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
@@ -74,6 +80,8 @@ class Training:
         self._after_step = after_step
         self._stepping = stepping
         self._refill = refill
+        self._rate_factor = rate_factor
+        self._strategy: Strategy = strategy or Sync()
         self._next_epoch = first_epoch
         self._step, self._exchange = traced or (self.new_step(model, source), None)
         self._wishes = wishes
@@ -90,13 +98,13 @@ class Training:
         self.report = StepReport(samples=0, step_s=0.0, exchange_s=0.0)
 
     @staticmethod
-    def new_step(model: Any, source: Source) -> Step:
-        """Trace the step of *model* on batches of *source*; local.
+    def new_step(model: Any, source: Source, **options: Any) -> Step:
+        """Trace the step of *model* on batches of *source*; local. *options* are those of Step.
 
         Raises:
             NotShareable: it cannot be cut at its optimizer.
         """
-        return Step(model, source.signature, as_data=source.as_data)
+        return Step(model, source.signature, as_data=source.as_data, **options)
 
     @property
     def stop_wanted(self) -> bool:
@@ -117,10 +125,17 @@ class Training:
 
         The layout of what is exchanged changes with them.
         """
-        stop_wanted = self.stop_wanted
-        self._step, self._exchange = self.new_step(self._model, self._source), None
+        stop_wanted, speeds = self.stop_wanted, self._share.speeds
+        before = self._step
+        self._step = self.new_step(
+            self._model,
+            self._source,
+            sums_gradients=before.sums_gradients,
+            scales_rate=before.scales_rate,
+        )
+        self._exchange = None
         self._share = Share(self._communicator, self._model, self._step, self._wishes)
-        self._share.stop_wanted = stop_wanted
+        self._share.stop_wanted, self._share.speeds = stop_wanted, speeds
         self._mender = self._new_mender()
         self._ready = False
         self._step.tried = True
@@ -186,6 +201,15 @@ class Training:
         return hi - lo
 
     @property
+    def own_samples(self) -> int:
+        """Of the running step, that this rank computed."""
+        return size(self._mender.have)
+
+    def share_by(self, speeds: Mapping[int, float]) -> None:
+        """Between two steps, alike on all ranks: share batches out by *speeds* of ranks. Local."""
+        self._share.speeds = speeds
+
+    @property
     def mark(self) -> int:
         """Of what has been trained on so far: see :class:`matex.source.Source`."""
         return self._source.mark
@@ -201,9 +225,16 @@ class Training:
         """Keras calls it before the first epoch."""
         self._source.reset()
 
-    def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
-        """Around an epoch."""
-        return self._source.catch_stop_iteration()
+    @contextlib.contextmanager
+    def catch_stop_iteration(self) -> Iterator[None]:
+        """Around an epoch, after which all replicas are the one model; collective."""
+        with self._source.catch_stop_iteration():
+            yield
+        self.consensus()
+
+    def consensus(self) -> None:
+        """Make every replica the model that is evaluated and saved; collective."""
+        self._strategy.consensus()
 
     def __iter__(self) -> Iterator[tuple[int, int, Training]]:
         self.epoch, self.cursor = self._next_epoch, self._start
@@ -211,6 +242,7 @@ class Training:
         self._start = 0
         self._resumed = self.cursor > 0
         self._on_epoch_start()
+        self._strategy.epoch_begins(self.epoch)
         at_once = self._model.steps_per_execution
         if self.cursor and self.cursor == self._source.samples:
             last = (self.num_batches or 1) - 1  # only the epoch's end is still to come
@@ -256,6 +288,7 @@ class Training:
             for fault in self._faults.take("bitflip"):
                 flip(self._model, fault, step=self._faults.step)
             logs = self._make_step(batch)
+        self._strategy.after_step(self._faults.step)
         exchange = self._exchange
         assert exchange is not None
         header = exchange.header
@@ -268,6 +301,7 @@ class Training:
             exchange_s=exchange.seconds,
             logs=logs,
             replay=self._replay(round(header.samples)),
+            sent=self._traffic(exchange),
         )
         self._after_step(self)
         return logs
@@ -279,12 +313,21 @@ class Training:
         replay.samples_repeated = max(0, samples - self.samples_taken)
         return replay if replay else None
 
+    def _traffic(self, exchange: HostExchange) -> Traffic:
+        if self._communicator.world.size == 1:
+            return Traffic()
+        messages, nbytes = self._strategy.traffic
+        return Traffic(messages + 1, nbytes + exchange.bytes)
+
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
         self._share.batch = batch
         if not self._step.tried:
             self._try_out(batch)  # members may be lost in it: before rows are assigned
             self._step.tried = True
         self._refill(self, None)
+        if (samples := self._source.samples) is not None:
+            self._share.rate_factor = self._rate_factor(self.epoch + batch.span[0] / samples)
+        self._strategy.before_step(self._faults.step)
         spans = self._mender.begin()
         try:
             if self._ready and spans:
@@ -292,13 +335,15 @@ class Training:
                 inputs = self._share.inputs(spans)
                 return exchange.run(lambda: self._step.fused(*inputs))
             # The first step goes by the parts that recovery needs: afterwards they are ready.
-            local = self._share.contribution(spans)
+            local = self._share.sent(spans)
             self._begin(batch)(*local)
             self._ready = True
         except (tf.errors.OpError, ft.PeerFailure, TrainingError) as error:
             self._mender.mend(self._exchange, error)
         assert self._exchange is not None
-        return self._step.commit([tf.constant(part) for part in self._exchange.result])
+        # Own gradients, where they count, are computed again: the share may have grown.
+        own = [] if self._share.sums_gradients else self._share.contribution(self._mender.have)
+        return self._step.commit([tf.constant(part) for part in (*own, *self._exchange.result)])
 
     def _try_out(self, batch: GlobalBatch) -> None:
         """Before the first step: may the batch be cut at all? Collective.
@@ -319,7 +364,7 @@ class Training:
     def _begin(self, batch: GlobalBatch) -> HostExchange:
         if self._exchange is None:
             check_finite = not keras_hooks.scales_loss(self._model.optimizer)
-            self._exchange = self._make_exchange(self._share.layout, check_finite)
+            self._exchange = self._make_exchange(self._share.exchanged, check_finite)
             self._step.connect(self._exchange)
         lo, hi = batch.span
         self._exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))

@@ -251,6 +251,11 @@ def _peers() -> Peers:
     runtime = process.runtime
     if runtime is None:
         return Alone()
+    strategy = runtime.run.config.strategy
+    if strategy != "sync":
+        raise InputError(
+            f"apoptosis wants replicas that are equal, so strategy sync. Received: {strategy!r}"
+        )
     return Together(runtime.run, runtime.model_changed)
 
 

@@ -85,6 +85,11 @@ class HostExchange:
         """The header of the newest sum."""
         return header_of(self.result[-1])
 
+    @property
+    def bytes(self) -> int:
+        """What this rank hands to MPI in one exchange."""
+        return self._send.nbytes
+
     def begin(self, *, samples: int, fingerprint: int) -> None:
         """A new step: what its samples must come to."""
         self.error = None
@@ -112,10 +117,7 @@ class HostExchange:
 
     def packed(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """A vector of its own with *parts* in their places."""
-        vector = np.zeros(self.layout.size, self.layout.dtype)
-        for view, part in zip(self.layout.views(vector), parts, strict=True):
-            np.copyto(view, part)
-        return vector
+        return self.layout.packed(parts)
 
     def __call__(self, *parts: np.ndarray) -> list[np.ndarray]:
         """Sum *parts* over the ranks; collective.
@@ -165,6 +167,13 @@ class HostExchange:
             self._send[self.layout.header_at("nonfinite")] = 1.0
         result = self._next_result()
         started = time.perf_counter()
+        self._reduce(result)
+        self.seconds = time.perf_counter() - started
+        self._after()
+        self.check()
+        return self.result
+
+    def _reduce(self, result: np.ndarray) -> None:
         self._communicator.allreduce(
             self._send,
             result,
@@ -172,10 +181,6 @@ class HostExchange:
             fence=self._has_one_result,
             stretch=self._stretch,
         )
-        self.seconds = time.perf_counter() - started
-        self._after()
-        self.check()
-        return self.result
 
     @property
     def _stretch(self) -> int:

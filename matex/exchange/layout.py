@@ -13,6 +13,7 @@ be handed to TensorFlow without a copy; the gaps hold zeros.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -43,6 +44,8 @@ class Header(NamedTuple):
     """How many ranks computed something that is not finite."""
     learning_rate: float = 0.0
     """The leader's; everybody else adds 0."""
+    rate_factor: float = 0.0
+    """By what the leader multiplies the learning rate in this step; everybody else adds 0."""
     one: float = 1.0
     """Must come to the number of ranks."""
 
@@ -107,6 +110,13 @@ class Layout:
     def averaged(self, vector: np.ndarray) -> np.ndarray:
         """The part of *vector* that is weighted by samples, gradients and means, as a view."""
         return vector[: self.offsets[-2] + sum(segment.size for segment in self.means)]
+
+    def packed(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """A vector of its own with *parts* in their places."""
+        vector = np.zeros(self.size, self.dtype)
+        for view, part in zip(self.views(vector), parts, strict=True):
+            np.copyto(view, part, casting="same_kind")
+        return vector
 
     def blame(self, vector: np.ndarray) -> list[str]:
         """What in *vector* holds a NaN or an infinity, and how many."""

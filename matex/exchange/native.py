@@ -82,7 +82,7 @@ class NativeExchange(HostExchange):
             setattr(plan, field, ctypes.cast(function, ctypes.c_void_p).value)
         for field in ("samples", "fingerprint", "nonfinite", "one"):
             setattr(plan, f"{field}_at", layout.header_at(field))
-        if faults.unfired:
+        if faults.strikes:
             plan.hook = self._hook = _HOOK(self._strike)
         self._mpi_error, self._op_error = MPI.Exception, tf.errors.OpError
 

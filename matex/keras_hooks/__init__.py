@@ -36,6 +36,7 @@ from matex.keras_hooks.models import (
 from matex.keras_hooks.optimizers import (
     is_recording,
     learning_rate_variable,
+    rate_times,
     recording,
     scales_loss,
     set_learning_rate,
@@ -81,6 +82,7 @@ __all__ = [
     "mean_losses_only",
     "memory_of",
     "optimizer_keys",
+    "rate_times",
     "recording",
     "refuse",
     "refuse_to_cut",

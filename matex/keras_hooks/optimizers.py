@@ -12,6 +12,7 @@ __all__ = [
     "is_recording",
     "is_updating",
     "learning_rate_variable",
+    "rate_times",
     "recording",
     "scales_loss",
     "set_learning_rate",
@@ -73,6 +74,37 @@ def set_learning_rate(optimizer: Any, rate: Any) -> None:
     if variable is not None:
         # "+ 0 * old" is arithmetic: a plain assign would alias the exchange's buffer.
         variable.assign(keras.ops.cast(rate, variable.dtype) + 0 * variable)
+
+
+@contextlib.contextmanager
+def rate_times(optimizer: Any, factor: Any | None) -> Iterator[None]:
+    """Around an update at *factor* (a float scalar tensor) times the learning rate.
+
+    Before and after it rate and velocities are those of factor 1. The velocity of
+    SGD contains the rate: kept so, it needs no correction when the factor changes.
+    None changes nothing.
+    """
+    rate = learning_rate_variable(optimizer)
+    if factor is None or rate is None:
+        yield
+        return
+    velocities = _velocities_with_rate(optimizer)
+    before = rate + keras.ops.zeros_like(rate)
+    for variable in (rate, *velocities):
+        variable.assign(variable * keras.ops.cast(factor, variable.dtype))
+    yield
+    rate.assign(before)
+    for variable in velocities:
+        variable.assign(variable / keras.ops.cast(factor, variable.dtype))
+
+
+def _velocities_with_rate(optimizer: Any) -> list[Any]:
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    if isinstance(inner, keras.optimizers.SGD) or getattr(inner, "velocities_have_rate", False):
+        return [v for v in inner.momentums if v is not None]
+    if isinstance(inner, keras.optimizers.RMSprop) and inner.momentum > 0:
+        return list(inner._momentums)
+    return []
 
 
 def state_of(optimizer: Any) -> list[Any]:

@@ -82,6 +82,14 @@ BAD = {
     "seed in words": (["run", "-n", "2", "--seed", "x", "train.py"], "--seed"),
     "negative seed": (["run", "-n", "2", "--seed", "-1", "train.py"], "seed must be at least 0"),
     "nothing kept": (["run", "-n", "2", "--keep", "0", "train.py"], "keep must be at least 1"),
+    "unknown strategy": (
+        ["run", "-n", "2", "--strategy", "rumour", "train.py"],
+        "invalid choice: 'rumour'",
+    ),
+    "a rate for a batch that stays": (
+        ["run", "-n", "2", "--lr-scaling", "linear", "train.py"],
+        "give batch_per_rank too",
+    ),
     "no patience": (
         ["run", "-n", "2", "--hang-timeout", "0", "train.py"],
         "hang_timeout must be above 0",

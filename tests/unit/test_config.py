@@ -39,6 +39,13 @@ GIVEN = {
     "apoptosis": ("natural", "natural"),
     "grow_to": (4, "4"),
     "wall_time": (5400.0, "01:30:00"),
+    "strategy": ("gossip", "gossip"),
+    "ranks_per_node": (0, "0"),
+    "balance": (True, "1"),
+    "batch_per_rank": (True, "1"),
+    "lr_scaling": ("none", "none"),
+    "warmup_epochs": (1.5, "1.5"),
+    "compression": ("bf16", "bf16"),
     "cache": (Path("kept"), "kept"),
 }
 
@@ -93,6 +100,21 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"check_every": -1}, "check_every must be at least 0. Received: check_every=-1"),
     ({"inject_file": Path("none.csv")}, "Received: none.csv: No such file or directory"),
     ({"inject_file": Path(__file__)}, "test_config.py, line 1: "),
+    ({"strategy": "rumour"}, "one of sync, gossip, daso, easgd. Received: 'rumour'"),
+    ({"compression": "zip"}, "compression must be one of none, fp16, bf16. Received: 'zip'"),
+    ({"warmup_epochs": -1.0}, "warmup_epochs must be at least 0. Received: warmup_epochs=-1.0"),
+    ({"lr_scaling": "linear"}, "give batch_per_rank too. Received: lr_scaling='linear'"),
+    (
+        {"apoptosis": "natural", "strategy": "easgd"},
+        "apoptosis wants strategy sync: all ranks must remove the same units. "
+        "Received: apoptosis='natural' with strategy='easgd'",
+    ),
+    (
+        {"compression": "bf16", "strategy": "gossip"},
+        "travel. Received: compression='bf16' with strategy='gossip'",
+    ),
+    ({"balance": True, "strategy": "daso"}, "balance wants strategy sync"),
+    ({"ranks_per_node": 2}, "for strategy daso. Received: ranks_per_node=2 with strategy='sync'"),
     ({"inject": ("explode:rank=0,step=1",)}, "kind must be one of"),
 ]
 

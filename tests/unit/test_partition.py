@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.partition import Span, assigned, difference, split
+from matex.partition import Span, assigned, difference, parts_of, size, split
 
 spans = st.tuples(st.integers(0, 1000), st.integers(0, 200)).map(lambda s: (s[0], s[0] + s[1]))
 some_spans = st.lists(spans, max_size=6)
@@ -118,3 +118,28 @@ def test_difference_of_known_spans() -> None:
     assert difference([(0, 10)], [(3, 5)]) == [(0, 3), (5, 10)]
     assert difference([(0, 10)], [(8, 12)]) is None
     assert difference([(0, 4), (4, 8)], [(2, 6)]) == [(0, 2), (6, 8)]
+
+
+@given(
+    st.integers(0, 400),
+    st.lists(st.floats(0.1, 50), min_size=1, max_size=6),
+    st.sets(st.integers(0, 5)),
+    st.sets(st.integers(0, 5)),
+)
+def test_parts_by_speed_cover_the_interval_once_whoever_dies(
+    length: int, measured: list[float], unknown: set[int], lost: set[int]
+) -> None:
+    span, ranks = (7, 7 + length), list(range(len(measured)))
+    speeds = {rank: speed for rank, speed in enumerate(measured) if rank not in unknown}
+    alive = [rank for rank in ranks if rank not in lost]
+    if alive:
+        gone = [rank for rank in ranks if rank in lost]
+        spans = [s for rank in alive for s in assigned(span, ranks, gone, rank, speeds)]
+        assert difference([span], spans) == []
+        assert size(spans) == length
+
+
+def test_a_rank_of_unknown_speed_counts_as_the_others_on_average() -> None:
+    parts = parts_of((0, 96), (0, 2, 5), {0: 10.0, 5: 30.0})
+    assert parts == {0: (0, 16), 2: (16, 48), 5: (48, 96)}
+    assert parts_of((0, 2), (0, 1, 2), {0: 1.0}) == {0: (0, 0), 1: (0, 1), 2: (1, 2)}

@@ -11,7 +11,8 @@ import pytest
 from matex.summary import SUMMARY, Totals, failed, faults_csv, summarize
 
 FIELDS = {
-    "status", "reason", "resumable", "world_size_start", "world_size_end", "restarts", "epochs",
+    "status", "reason", "resumable", "strategy", "messages_per_step", "bytes_per_step",
+    "world_size_start", "world_size_end", "restarts", "epochs",
     "steps", "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
     "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s",
     "checkpoints", "faults", "spares", "spares_used", "spares_lost",
@@ -33,7 +34,7 @@ def test_the_fields_are_those_of_the_design() -> None:
         Totals(
             world_size_start=4, epochs=2, steps=20, samples_expected=640, samples_used=640,
             parameters_start=50, parameters_end=40, metrics={"loss": 0.5},
-            step_s=deque([0.3, 0.1, 0.2]), exchange_s=deque([0.01, 0.03]),
+            messages=20, bytes=1000, step_s=deque([0.3, 0.1, 0.2]), exchange_s=deque([0.01, 0.03]),
         )
     )  # fmt: skip
     assert set(one) == FIELDS
@@ -43,6 +44,7 @@ def test_the_fields_are_those_of_the_design() -> None:
     assert (one["parameters_start"], one["parameters_end"]) == (50, 40)
     assert (one["metrics"], one["weights_hash"]) == ({"loss": 0.5}, {"0": "ab"})
     assert (one["step_s"], one["exchange_s"]) == (0.2, 0.02)
+    assert (one["strategy"], one["messages_per_step"], one["bytes_per_step"]) == ("sync", 1, 50)
     assert [(record["kind"], record["rank"]) for record in one["faults"]] == [("nan", 1)]
     assert json.loads(json.dumps(one)) == one
 
@@ -79,6 +81,7 @@ def test_lost_and_repeated_samples(expected: int, used: int, lost: int, repeated
 def test_without_a_step_there_is_no_median() -> None:
     one = summary(Totals(world_size_start=1))
     assert (one["step_s"], one["exchange_s"]) == (None, None)
+    assert (one["messages_per_step"], one["bytes_per_step"]) == (None, None)
 
 
 def test_a_run_that_could_not_say_so_itself_failed(tmp_path: Path) -> None:

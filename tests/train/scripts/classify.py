@@ -15,6 +15,7 @@ parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--batch-size", type=int, default=128)
 parser.add_argument("--samples", type=int, default=2000)
 parser.add_argument("--optimizer", default="adam")
+parser.add_argument("--rate", type=float, help="train by SGD with momentum at this rate")
 parser.add_argument("--kind", nargs="+", default=["plain"])
 parser.add_argument("--fits", type=int, default=1)
 parser.add_argument("--validate", action="store_true")
@@ -79,8 +80,9 @@ def train(kind, path):
         extra["shuffle"] = False
     if args.validate:
         extra["validation_data"] = (x[:700], y[:700])
+    by_rate = args.rate is not None
     model.compile(
-        args.optimizer,
+        keras.optimizers.SGD(args.rate, momentum=0.9) if by_rate else args.optimizer,
         "binary_crossentropy",
         metrics=["accuracy", keras.metrics.AUC(name="auc")],
         weighted_metrics=[],

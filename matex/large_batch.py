@@ -1,0 +1,58 @@
+"""A batch that grows with the ranks: how large it is now, and at which learning rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ft
+from matex.config import Config
+from matex.errors import InputError
+from matex.schedules import rate_factor
+
+__all__ = ["LargeBatch"]
+
+
+class LargeBatch:
+    """What ``--batch-per-rank`` and ``--lr-scaling`` come to in each step. Local.
+
+    Everything follows from who was expected in the step, which is equal on all
+    ranks: one that died in it still counts in it, for the others compute its share.
+    """
+
+    def __init__(self, config: Config, communicator: ft.Communicator) -> None:
+        self._config = config
+        self._communicator = communicator
+
+    @property
+    def scales_rate(self) -> bool:
+        return self._config.lr_scaling != "none"
+
+    def parts(self) -> int:
+        """How many times the script's batch size a step has."""
+        return len(self._communicator.pending.expected) if self._config.batch_per_rank else 1
+
+    def rate_factor(self, epochs_done: float) -> float:
+        """By what the learning rate of a step is multiplied."""
+        config = self._config
+        return rate_factor(
+            config.lr_scaling, self.parts(), epochs_done=epochs_done, warm_up=config.warmup_epochs
+        )
+
+    def refuse(self, model: Any, *, stream: bool) -> None:
+        """Raise for what cannot grow.
+
+        Raises:
+            InputError: alike on every rank.
+        """
+        from matex import keras_hooks
+
+        if stream and self._config.batch_per_rank:
+            raise InputError(
+                "batch_per_rank wants arrays or matex.data.open, whose batches fit makes. "
+                "Received: batches that the script has made; make them as large as they should be"
+            )
+        if self.scales_rate and keras_hooks.learning_rate_variable(model.optimizer) is None:
+            raise InputError(
+                "lr_scaling wants an optimizer whose learning rate is a number. Received: a "
+                "schedule; scale it in the script, or use the LearningRateScheduler callback"
+            )

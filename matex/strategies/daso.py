@@ -1,0 +1,186 @@
+"""DASO: nodes average themselves in every step, and one another now and then, without waiting.
+
+Coquelin et al., arXiv:2104.05588; when what is averaged: :mod:`matex.strategies.rules.daso`.
+What is corrected of the published code: momenta are averaged too, inside nodes and at the end
+of an epoch; nodes may have different numbers of ranks, count by them, and lose some.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+import ft
+from matex.exchange.rounding import FORMATS
+from matex.strategies.interface import ReplicaLike, Traffic
+from matex.strategies.mean import mean, meet
+from matex.strategies.ring import ring_mean, ring_traffic
+from matex.strategies.rules.daso import Plateau, active, blocking, merge, nodes_of
+
+__all__ = ["Daso"]
+
+_FORMAT = FORMATS["bf16"]
+
+
+class _Flight(NamedTuple):
+    """An average between nodes that is on its way."""
+
+    swaps: list[tuple[ft.Swap, int]]
+    """With how many ranks the node of each has."""
+    ranks: int
+    """Of this node."""
+    sent: np.ndarray
+    """Weights as they were; not those of the message, which are rounded."""
+    waited: int
+    """Steps between sending and merging."""
+    due: int
+    """The step after which it is merged."""
+
+
+class Daso:
+    """One message to each other node every few steps, by one rank of each node in turn.
+
+    It holds the distance of the weights from the last consensus, in 16 bits; only these
+    come from other nodes late. Inside a node weights and momenta are averaged around
+    a ring after each step. In the first and last epochs all ranks average all they have
+    after each step, in one collective.
+
+    A step in which somebody dies, and what is on its way then, is left out: nodes and
+    pairs are formed anew, and the next averages bring their members together again.
+
+    Args:
+        replica: of this rank; equal on all when training starts.
+        epochs: of the training, for its first and last ones.
+        ranks_per_node: how many original ranks make a node; 0 goes by their hosts.
+    """
+
+    name = "daso"
+    sums_gradients = False
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        replica: ReplicaLike,
+        *,
+        epochs: int,
+        ranks_per_node: int = 0,
+    ) -> None:
+        self._communicator = communicator
+        self._replica = replica
+        self._epochs = epochs
+        self._ranks_per_node = ranks_per_node
+        self._plateau = Plateau()
+        self._blocking = False
+        self._count = 0
+        self._reference: np.ndarray | None = None
+        self._flight: _Flight | None = None
+        self._distance = 0.0
+        self.traffic = Traffic()
+
+    def epoch_begins(self, epoch: int) -> None:
+        """Whether it is one of the first or last ones decides about it."""
+        self._blocking = blocking(epoch, self._epochs)
+        self._count = 0
+
+    def before_step(self, step: int) -> None:
+        self.traffic = Traffic()
+        if self._reference is None:
+            self._reference = self._replica.read()[: self._replica.weights]
+
+    def after_step(self, step: int) -> None:
+        self._count += 1
+        vector = self._replica.read()
+        if self._blocking:
+            self._add(1, vector.nbytes)
+            self._replica.write(mean(self._communicator, vector)[0])
+            return
+        pace, count = self._plateau.pace, self._count
+        arrived = self._arrived(vector[: self._replica.weights])
+        merging = count > pace.wait and (count - pace.wait) % pace.skip == 0
+        # Who notices a death one operation later waits for partners among those of before.
+        if not self._communicator.pending.lost:
+            if merging or count % pace.local == 0:
+                self._average_node(step, vector, arrived)
+            if count % pace.skip == 0:
+                self._send(step)
+
+    def _average_node(self, step: int, vector: np.ndarray, arrived: np.ndarray | None) -> None:
+        """Average *vector* over this node; what *arrived* on one rank moves all of it."""
+        node = next(n for n in self._nodes() if self._communicator.world.rank in n)
+        if len(node) == 1 and arrived is None:
+            return
+        own = vector.copy()
+        if arrived is not None:
+            own[: arrived.size] += arrived * own.dtype.type(len(node))
+        middle = ring_mean(self._communicator, node, own, number=step)
+        self._add(*ring_traffic(len(node), own))
+        if middle is None and arrived is not None:
+            vector[: arrived.size] += arrived
+        self._replica.write(vector if middle is None else middle)
+
+    def _send(self, step: int) -> None:
+        """Begin an average between nodes, where this rank is the one of its own."""
+        rank, pace = self._communicator.world.rank, self._plateau.pace
+        nodes = self._nodes()
+        group = active(nodes, self._count // pace.skip)
+        if rank not in group or len(group) == 1:
+            return
+        assert self._reference is not None
+        sent = self._replica.read()[: self._replica.weights]
+        message = _FORMAT.encode(sent.astype(np.float32) - self._reference.astype(np.float32))
+        place, count = group.index(rank), len(group)
+        swaps = []
+        for shift in range(1, count):
+            to, source = group[(place + shift) % count], group[place - shift]
+            swap = ft.Swap(self._communicator, message, to=to, source=source, number=step)
+            swaps.append((swap, len(nodes[place - shift])))
+        self._add(len(swaps), len(swaps) * message.nbytes)
+        due = self._count + pace.wait
+        self._flight = _Flight(swaps, len(nodes[place]), sent, pace.wait, due)
+
+    def _arrived(self, weights: np.ndarray) -> np.ndarray | None:
+        """By what the *weights* change for the average that is due, if one is and has come."""
+        flight = self._flight
+        if flight is None or flight.due > self._count:
+            return None
+        self._flight = None
+        assert self._reference is not None
+        models, ranks = [flight.sent], [flight.ranks]
+        for swap, size in flight.swaps:
+            if (got := swap.wait()) is not None:
+                models.append(self._reference + _FORMAT.decode(got))
+                ranks.append(size)
+        # A node counts by its ranks, so that the mean over ranks stays where it is.
+        total = len(ranks) * np.average(models, axis=0, weights=ranks)
+        merged = merge(weights, total, waited=flight.waited, members=len(ranks))
+        return np.asarray(merged - weights, weights.dtype)
+
+    def consensus(self) -> None:
+        """Every replica becomes their mean, which leaves nothing to what is on its way."""
+        if self._reference is None:  # no step was made
+            return
+        if self._flight is not None:
+            for swap, _ in self._flight.swaps:
+                swap.wait()
+            self._flight = None
+        self._distance = meet(self._communicator, self._replica)
+        self._reference = None  # a callback may change the model before the next step
+        self._count = 0
+
+    def epoch_ended(self, loss: float | None) -> None:
+        """Nodes meet oftener when the *loss* no longer falls."""
+        if loss is not None and not self._blocking:
+            self._plateau.epoch_ended(loss)
+
+    def report(self) -> dict[str, float]:
+        """How far this replica was from the mean at the last consensus, and the steps between
+        averages over nodes in the next epoch that does not average everything."""
+        return {"disagreement": self._distance, "skip": self._plateau.pace.skip}
+
+    def _nodes(self) -> list[list[int]]:
+        members = self._communicator.world.members
+        return nodes_of([(m.rank, m.host) for m in members], self._ranks_per_node)
+
+    def _add(self, messages: int, size: int) -> None:
+        self.traffic = Traffic(self.traffic.messages + messages, self.traffic.bytes + size)

@@ -1,0 +1,77 @@
+"""GossipGraD: each rank averages its model with one other's in every step.
+
+Daily et al., arXiv:1803.05880, with the update corrected: see
+:mod:`matex.strategies.rules.partners`. The models travel while the step is computed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import ft
+from matex.strategies.interface import ReplicaLike, Traffic
+from matex.strategies.mean import meet
+from matex.strategies.rules.partners import mix, partners
+
+__all__ = ["Gossip"]
+
+
+class Gossip:
+    """One model sent and one received a step, whatever the number of ranks.
+
+    Weights and momenta are mixed. A step in which a peer dies, and the next one
+    after a peer's repair, is made alone; from then on the survivors are paired anew.
+
+    Args:
+        replica: of this rank; equal on all when training starts.
+        seed: of the order in which partners change; the same on all ranks.
+    """
+
+    name = "gossip"
+    sums_gradients = False
+
+    def __init__(self, communicator: ft.Communicator, replica: ReplicaLike, *, seed: int) -> None:
+        self._communicator = communicator
+        self._replica = replica
+        self._seed = seed
+        self._swap: ft.Swap | None = None
+        self._sent = np.empty(0, np.float32)
+        self._parted = False
+        self._distance = 0.0
+        self.traffic = Traffic()
+
+    def epoch_begins(self, epoch: int) -> None:
+        """Nothing: all epochs are alike."""
+
+    def before_step(self, step: int) -> None:
+        self._swap, self.traffic = None, Traffic()
+        self._parted = True
+        world = self._communicator.world
+        pair = partners(world.ranks, world.rank, step, seed=self._seed)
+        # Where a death was found by the others one operation later, they still wait for
+        # partners among the members of before.
+        if pair is None or self._communicator.pending.lost:
+            return
+        self._sent = self._replica.read()
+        self._swap = ft.Swap(
+            self._communicator, self._sent, to=pair.to, source=pair.source, number=step
+        )
+        self.traffic = Traffic(1, self._sent.nbytes)
+
+    def after_step(self, step: int) -> None:
+        got = None if self._swap is None else self._swap.wait()
+        if got is not None:
+            self._replica.write(mix(self._replica.read(), self._sent, got))
+
+    def consensus(self) -> None:
+        """Every replica becomes their mean."""
+        if self._parted:
+            self._parted = False
+            self._distance = meet(self._communicator, self._replica)
+
+    def epoch_ended(self, loss: float | None) -> None:
+        """Nothing: the loss changes nothing."""
+
+    def report(self) -> dict[str, float]:
+        """How far this replica was from the mean, relative to that, at the last consensus."""
+        return {"disagreement": self._distance}

@@ -1,0 +1,1 @@
+"""The published rules as pure functions over NumPy arrays: no communication, no TensorFlow."""

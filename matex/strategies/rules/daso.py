@@ -1,0 +1,109 @@
+"""When DASO averages what (arXiv:2104.05588), and how a late average is merged.
+
+Ranks of a node average gradients every ``local`` steps. Between nodes, parameters
+are averaged every ``skip`` steps by one rank of each node in turn, and merged
+``wait`` steps later. Warm-up and cool-down average everything in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "COOL_DOWN",
+    "FIRST",
+    "WARM_UP",
+    "Pace",
+    "Plateau",
+    "active",
+    "blocking",
+    "merge",
+    "nodes_of",
+]
+
+WARM_UP = COOL_DOWN = 4
+_PATIENCE = 2
+_THRESHOLD = 0.05
+
+
+class Pace(NamedTuple):
+    """In steps: between averages over nodes, inside a node, and from an average to its merge."""
+
+    skip: int
+    local: int
+    wait: int
+
+    def faster(self) -> Pace:
+        """After a plateau: average more often; from the most often back to the least."""
+        if self.skip == 1:
+            return _LEAST
+        return Pace(max(1, self.skip // 2), max(1, self.local // 2), max(1, self.wait - 1))
+
+
+FIRST = Pace(4, 1, 1)
+_LEAST = Pace(8, 2, 2)
+
+
+def blocking(epoch: int, epochs: int) -> bool:
+    """Whether *epoch* (from 0) of *epochs* averages everything in every step.
+
+    Warm-up and cool-down are four epochs each, fewer where they would be more than a fifth.
+    """
+    most = epochs // 5
+    return epoch < min(WARM_UP, most) or epoch >= epochs - min(COOL_DOWN, most)
+
+
+def nodes_of(members: Sequence[tuple[int, str]], ranks_per_node: int = 0) -> list[list[int]]:
+    """The ranks of each node, of the living *members* (original rank, host).
+
+    Args:
+        ranks_per_node: how many there were on each at the start; 0 goes by hosts.
+    """
+    groups: dict[int | str, list[int]] = {}
+    for rank, host in members:
+        groups.setdefault(rank // ranks_per_node if ranks_per_node else host, []).append(rank)
+    return list(groups.values())
+
+
+def active(nodes: Sequence[Sequence[int]], turn: int) -> tuple[int, ...]:
+    """The rank of each node that takes part in the average number *turn* over nodes.
+
+    Nodes may have different numbers of ranks, and lose some.
+    """
+    return tuple(node[turn % len(node)] for node in nodes if node)
+
+
+def merge(own: np.ndarray, total: np.ndarray, *, waited: int, members: int) -> np.ndarray:
+    """Parameters after a late average.
+
+    Args:
+        own: the parameters now, *waited* steps after they were sent.
+        total: the sum of what the living *members* sent, this one's included.
+    """
+    return np.asarray((2 * waited * own + total) / (2 * waited + members))
+
+
+class Plateau:
+    """Follows the loss of each epoch, and the pace that goes with it. Local.
+
+    Every rank sees the same losses, so all have the same pace.
+    """
+
+    def __init__(self, pace: Pace = FIRST) -> None:
+        self.pace = pace
+        self._best = np.inf
+        self._bad = 0
+
+    def epoch_ended(self, loss: float) -> Pace:
+        """The pace of the next epoch: faster when *loss* no longer falls by 5 %."""
+        if loss < self._best * (1 - _THRESHOLD):
+            self._best, self._bad = loss, 0
+            return self.pace
+        self._bad += 1
+        if self._bad > _PATIENCE:
+            self._bad = 0
+            self.pace = self.pace.faster()
+        return self.pace

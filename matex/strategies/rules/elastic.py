@@ -1,0 +1,48 @@
+"""Elastic averaging: EASGD and EAMSGD (arXiv:1412.6651).
+
+Workers explore around a centre that follows them. Every ``tau`` steps a spring of
+force ``alpha = beta / workers`` pulls worker and centre towards each other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["BETA", "MOMENTUM", "TAU", "force", "nesterov", "pull", "pull_together"]
+
+BETA = 0.9
+TAU = 4
+MOMENTUM = 0.99
+
+
+def force(workers: int, beta: float = BETA) -> float:
+    """alpha for so many *living* workers: to be computed anew when one dies."""
+    return beta / workers
+
+
+def pull(worker: np.ndarray, centre: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+    """Asynchronous: one worker meets the centre; both after it. Their sum stays."""
+    distance = alpha * (worker - centre)
+    return worker - distance, centre + distance
+
+
+def pull_together(
+    worker: np.ndarray, mean: np.ndarray, centre: np.ndarray, *, workers: int, beta: float = BETA
+) -> tuple[np.ndarray, np.ndarray]:
+    """Synchronous: all workers, whose *mean* is known, meet the centre at once.
+
+    One worker and the centre after it. ``centre + alpha * sum(worker - centre)`` is
+    ``(1 - beta) centre + beta mean``: each worker can hold a copy of the centre, and
+    there is no master to lose.
+    """
+    alpha = force(workers, beta)
+    return worker - alpha * (worker - centre), centre + beta * (mean - centre)
+
+
+def nesterov(
+    worker: np.ndarray, velocity: np.ndarray, gradient: np.ndarray, *, rate: float,
+    momentum: float = MOMENTUM,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """EAMSGD's own step; *gradient* is that at ``worker + momentum * velocity``."""
+    velocity = momentum * velocity - rate * gradient
+    return worker + velocity, velocity

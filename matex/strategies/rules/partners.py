@@ -1,0 +1,76 @@
+"""Who gossips with whom, and what comes of it (GossipGraD, arXiv:1803.05880).
+
+Partners are a function of the members, the step and a seed, so every member knows
+all pairs without talking. With dissemination each member sends to the place 2^k
+ahead and receives from the one 2^k behind, k counting the rounds of a cycle: after
+one cycle everybody has heard of everybody. For 2^n members that is the exact mean.
+After each cycle the members change places by the next of *size* permutations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["PATTERNS", "Partners", "mix", "partners", "rounds"]
+
+PATTERNS = ("dissemination", "hypercube")
+
+
+class Partners(NamedTuple):
+    """Original ranks."""
+
+    to: int
+    source: int
+
+
+def rounds(size: int) -> int:
+    """Steps of one cycle: log2 of *size*, rounded up; 0 for one member."""
+    return (size - 1).bit_length()
+
+
+def partners(
+    ranks: Sequence[int], rank: int, step: int, *, seed: int, pattern: str = "dissemination"
+) -> Partners | None:
+    """With whom *rank* exchanges models in *step*; None where it pauses.
+
+    The pairs of a step are a permutation: each member sends to one and receives
+    from one. In an incomplete hypercube those without a partner pause.
+
+    Args:
+        ranks: the living members, in the same order on each.
+        rank: one of them.
+    """
+    size = len(ranks)
+    if size < 2:
+        return None
+    cycle, k = divmod(step, rounds(size))
+    places = _places(size, cycle % size, seed)
+    place = int(np.flatnonzero(places == list(ranks).index(rank))[0])
+    if pattern == "hypercube":
+        other = place ^ (1 << k)
+        if other >= size:
+            return None
+        to = source = other
+    else:
+        to, source = (place + (1 << k)) % size, (place - (1 << k)) % size
+    return Partners(ranks[places[to]], ranks[places[source]])
+
+
+def _places(size: int, number: int, seed: int) -> np.ndarray:
+    """Who stands at each place; number 0 is the order of the members."""
+    if number == 0:
+        return np.arange(size)
+    return np.random.Generator(np.random.PCG64([seed, size, number])).permutation(size)
+
+
+def mix(now: np.ndarray, sent: np.ndarray, got: np.ndarray) -> np.ndarray:
+    """What a replica becomes, which was *sent* before its step and has moved to *now*.
+
+    ``w = (sent + got) / 2 + (now - sent)``: the models are averaged as they were
+    before the step, and the step's own change is kept whole. Averaging after it
+    would halve it. The mean over the members moves by the mean change.
+    """
+    return np.asarray(now + (got - sent) / 2)

@@ -1,0 +1,29 @@
+"""Vectors exchanged with single peers, between numbered operations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ft
+
+
+@pytest.mark.parametrize("size", [0, 3, 300_000], ids=["empty", "eager", "rendezvous"])
+def test_each_gets_what_its_source_sent(comm: ft.Communicator, size: int) -> None:
+    ranks, place = comm.world.ranks, comm.world.place
+    if len(ranks) == 1:
+        pytest.skip("there is nobody to swap with")
+    for number, shift in enumerate(s for s in (1, 2, 3) if s < len(ranks)):
+        to, source = ranks[(place + shift) % len(ranks)], ranks[place - shift]
+        send = np.full(size, 10 * number + comm.world.rank, np.float32)
+        swap = ft.Swap(comm, send, to=to, source=source, number=number)
+        comm.barrier()  # a numbered operation may come between
+        got = swap.wait()
+        assert got is not None
+        np.testing.assert_array_equal(got, np.full(size, 10 * number + source))
+
+
+def test_only_with_living_others(comm: ft.Communicator) -> None:
+    rank = comm.world.rank
+    with pytest.raises(ft.UsageError, match=f"Received: {rank} and {rank}"):
+        ft.Swap(comm, np.zeros(1), to=rank, source=rank, number=0)

@@ -1,0 +1,86 @@
+"""One contract for the strategies that let replicas part: whole runs whose ranks die."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.runs import Outcome, faults, matex_run
+
+ARGUMENTS = ("--epochs", "3", "--validate", "--optimizer", "sgd")
+STEPS = 48
+# Each leaves one of four ranks.
+PLANS = {
+    "gossip": (
+        "kill:rank=0,step=13,at=before-exchange",
+        "kill:rank=2,step=21,at=in-exchange",
+        "kill:rank=1,step=30,at=after-exchange",
+    ),
+    "easgd": (
+        "kill:rank=0,step=10,at=checkpoint",
+        "kill:rank=3,step=23,at=after-exchange",
+        "kill:rank=1,step=32,at=validation",
+    ),
+    "daso": (
+        "kill:rank=0,step=8,at=in-exchange",
+        "kill:rank=3,step=8,at=recovery",
+        "kill:rank=1,step=24",
+    ),
+}
+# How far apart replicas may be at an epoch's end, relative to their norm.
+APART = 0.1
+
+
+def run(
+    folder: Path, strategy: str, *, ranks: int, options: tuple[Any, ...] = (), plan: Any = ()
+) -> Outcome:
+    outcome = matex_run(
+        folder, "classify.py", *ARGUMENTS,
+        ranks=ranks, options=["--strategy", strategy, *options, *faults(*plan)],
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.stderr
+    summary = outcome.summary
+    assert summary["strategy"] == strategy
+    assert summary["samples_used"] == summary["samples_expected"] > 0
+    assert len(summary["weights_hash"]) == summary["world_size_end"]
+    assert len(set(summary["weights_hash"].values())) == 1  # the end is a consensus
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """Of one rank, which every strategy but for its partings follows."""
+    return run(tmp_path_factory.mktemp("sync"), "sync", ranks=1).losses
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [("gossip", ()), ("easgd", ()), ("daso", ("--ranks-per-node", "2"))],
+    ids=["gossip", "easgd", "daso"],
+)
+def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
+    strategy: str, options: tuple[str, ...], losses: list[float], tmp_path: Path
+) -> None:
+    """Checkpoints, each after a consensus, are made between the deaths."""
+    saved = ("--checkpoint", tmp_path / "saved", "--checkpoint-every", "10", "--keep-every", "10")
+    outcome = run(
+        tmp_path / "four", strategy, ranks=4, options=(*options, *saved), plan=PLANS[strategy]
+    )
+    summary = outcome.summary
+    assert (summary["steps"], summary["world_size_end"]) == (STEPS, 1)
+    assert len(summary["faults"]) == len(PLANS[strategy])
+    assert outcome.losses == pytest.approx(losses, rel=0.05)
+    epochs = [event["strategy"] for event in outcome.events if event["event"] == "epoch"]
+    assert 0 < max(told["disagreement"] for told in epochs) < APART
+    assert summary["messages_per_step"] > 0
+    if strategy != "easgd":  # in which the one model is more than a mean
+        return
+    for path in sorted((tmp_path / "saved").glob("step-*.h5")):
+        if int(path.stem.split("-")[1]) > 20:
+            path.unlink()  # what is left was made inside the second epoch, by three ranks
+    again = run(tmp_path / "two", strategy, ranks=2, options=saved)
+    assert again.summary["steps"] == STEPS - 20
+    assert again.losses[-1] == pytest.approx(outcome.losses[-1], rel=0.02)
+    assert again.summary["messages_per_step"] == 1.25  # the step's, and the centre in each fourth

@@ -1,0 +1,44 @@
+"""A batch for each rank: whose count it follows, and which samples the steps then have."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import ft
+from matex.config import Config
+from matex.large_batch import LargeBatch
+from matex.partition import Order
+
+
+@pytest.mark.parametrize("cut", [0, 1, 4])
+def test_steps_that_shrink_still_cover_the_epoch_once(cut: int) -> None:
+    order = Order(samples=1000, batch_size=90, shuffle=True, seed=1, epoch=0)
+    cursor, spans = 0, []
+    while cursor < order.samples:
+        span = order.step(cursor, 30 * (3 if len(spans) < cut else 2))
+        spans.append(span)
+        cursor = span[1]
+    assert sorted(order.indices(spans).tolist()) == list(range(1000))
+    assert sum(order.fingerprint([span]) for span in spans) == order.fingerprint([(0, 1000)])
+    assert [hi - lo for lo, hi in spans[:-1]] == [90] * cut + [60] * (len(spans) - 1 - cut)
+
+
+def large(**options: Any) -> tuple[Any, Any]:
+    pending = ft.Pending(operation=5, expected=(0, 2, 3, 5), lost=(3,))
+    communicator: Any = SimpleNamespace(pending=pending)
+    return LargeBatch(Config(**options), communicator), communicator
+
+
+def test_one_that_died_in_a_step_counts_in_it_and_not_in_the_next() -> None:
+    batch, communicator = large(batch_per_rank=True, lr_scaling="linear", warmup_epochs=2)
+    assert (batch.parts(), batch.rate_factor(1.0), batch.rate_factor(7.5)) == (4, 2.5, 4)
+    communicator.pending = ft.Pending(operation=6, expected=(0, 2, 5), lost=())
+    assert (batch.parts(), batch.rate_factor(1.0), batch.rate_factor(7.5)) == (3, 2, 3)
+
+
+def test_without_it_nothing_depends_on_the_ranks() -> None:
+    batch, _ = large()
+    assert (batch.parts(), batch.rate_factor(3.0), batch.scales_rate) == (1, 1.0, False)
