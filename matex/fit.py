@@ -14,9 +14,10 @@ from matex.data import Batches
 from matex.departure import leave
 from matex.errors import HooksError, InputError, MatexError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
-from matex.fit_state import FitState, is_of_fit
+from matex.fit_state import FitState
+from matex.joining import Joined
 from matex.redundant import Averaging
-from matex.reserve import Joined, Reserve
+from matex.reserve import Reserve
 from matex.run import Run
 from matex.same_data import check_same_data, check_same_validation
 from matex.source import Rows, Source
@@ -147,7 +148,7 @@ class Fit:
             strategy=way.strategy.name,
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
-            world_size=run.communicator.world.size,
+            world_size=run.size_of(run.communicator.world),
         )
         return Training(
             run.communicator,
@@ -191,17 +192,9 @@ class Fit:
             seed=self._state.seed,
         )
 
-    def _resume(
-        self,
-        source: Source,
-        saved: checkpoints.Snapshot,
-        initial_epoch: int,
-        *,
-        alone: bool = False,
-    ) -> None:
+    def _resume(self, source: Source, saved: checkpoints.Snapshot, initial_epoch: int) -> None:
         if isinstance(source, Stream):
-            epochs, mark = saved.cursor["epoch"] - initial_epoch, saved.cursor.get("mark", 0)
-            source.resume(epochs, mark, alone=alone)
+            source.resume(saved.cursor["epoch"] - initial_epoch, saved.cursor.get("mark", 0))
             self._run.say("going through the data to where the checkpoint was made")
 
     def _traced_before(self, source: Source) -> Traced | None:
@@ -218,7 +211,7 @@ class Fit:
         """After the last step, whatever ended it; local."""
         self._averaging.in_fit = False
         if self._joined is not None:
-            keras_hooks.add_epochs(self._model, self._joined.going["history"])
+            self._joined.end(self._model)
         if self._training is not None:
             self._training.close()
         if self._training is not None and self._model.train_function is not None:
@@ -285,38 +278,26 @@ class Fit:
         if self._training is not None and first < self._arguments["epochs"]:
             self._joined = self._reserve.open()
             if self._joined is not None:
-                self._join(self._training, self._joined)
+                self._join(self._joined)
 
-    def _join(self, training: Training, joined: Joined) -> None:
-        """Stand where the other ranks do; local. What fails here fails on this rank alone."""
-        model, cursor = self._model, joined.saved.cursor
+    def _join(self, joined: Joined) -> None:
+        """Stand where the other ranks do. Local: what fails here fails on this rank alone."""
         try:
-            if state.reshape(model, joined.saved):
+            if state.reshape(self._model, joined.saved):
                 self.renew()
-            self._reserve.restore(joined)
+            joined.restore(self._model, self._state, self._arguments["callbacks"])
         except MatexError as error:
             ft.die(f"a spare cannot go on from the state of the others: {error}")
         self._count_updates()
-        training.be_tried()
-        if joined.over:
-            keras_hooks.start_at(model, self._arguments["epochs"])
-            return
-        initial_epoch = self._arguments["initial_epoch"]
-        self._resume(training.source, joined.saved, initial_epoch, alone=True)
-        keras_hooks.start_at(model, cursor["epoch"])
-        at_risk = dict(joined.going["at_risk"])
-        training.join(cursor["epoch"], cursor["samples"], at_risk)
+        assert self._training is not None
+        joined.begin(self._model, self._training, self._arguments)
 
     def passed_validation(self) -> tuple[int, int] | None:
         """What the other ranks have done with the validation data, told once.
 
         None where this one goes with them.
         """
-        if self._joined is None or self._joined.going["validated"] is None:
-            return None
-        passes, mark = self._joined.going["validated"]
-        self._joined.going["validated"] = None
-        return passes, mark
+        return None if self._joined is None else self._joined.passed_validation()
 
     def after_batch(self) -> None:
         """After the callbacks of a batch. One that wants to stop tells the others first.

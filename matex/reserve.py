@@ -10,33 +10,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import checkpoints
 import ft
-from matex import keras_hooks, state
+from matex import keras_hooks
 from matex.fit_state import FitState
+from matex.joining import GOING, Joined
 from matex.leaving import Dismissed
 from matex.replicas import Replicas
 from matex.run import Run
 from matex.training import Training
 
-__all__ = ["Joined", "Reserve"]
-
-_GOING = "going"
-
-
-class Joined(NamedTuple):
-    """What a spare was told when it became a member again.
-
-    ``over`` says that the fit is; ``going`` is what the others count and know.
-    """
-
-    saved: checkpoints.Snapshot
-    over: bool
-    going: dict[str, Any]
+__all__ = ["Reserve"]
 
 
 def _validated(model: Any) -> list[int] | None:
@@ -138,7 +126,7 @@ class Reserve:
             "at_risk": list((at_risk or {}).items()),
         }
         content = np.frombuffer(json.dumps(going).encode(), np.uint8)
-        return self._state.taken(epoch, samples, mark=mark, more={_GOING: content})
+        return self._state.taken(epoch, samples, mark=mark, more={GOING: content})
 
     def _send(self, to: Collection[int], take: Callable[[], checkpoints.Snapshot]) -> None:
         """Give *to* the state; collective. All others hold the same, so any of them can."""
@@ -159,19 +147,8 @@ class Reserve:
             saved = checkpoints.from_bytes(content)
         except checkpoints.CheckpointError as error:
             ft.die(f"a spare wants the state of the others. Received: {error}")
-        going = json.loads(saved.extra[_GOING].tobytes())
-        self._run.go_on_from(going["run"])
-        self._replicas.pace = going["replicas"]
-        self._run.saver.numbers = going["saver"]
-        return Joined(saved=saved, over=over, going=going)
-
-    def restore(self, joined: Joined) -> None:
-        """Put the state back, but for what the first epoch does; local."""
-        state.restore(self._model, joined.saved)
-        self._state.saved = joined.saved
-        self._state.seed = joined.saved.cursor["seed"]
-        self._state.restore_callbacks()
-        keras_hooks.set_history(self._model, joined.going["history"])
-        if joined.over:
-            state.restore_metrics(self._model, joined.saved)
-            self._state.saved = None
+        joined = Joined(saved, over=over)
+        self._run.go_on_from(joined.going["run"])
+        self._replicas.pace = joined.going["replicas"]
+        self._run.saver.numbers = joined.going["saver"]
+        return joined

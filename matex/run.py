@@ -123,7 +123,7 @@ class Run:
         """
         world = self.communicator.world
         self.events.write(
-            "start", pid=world.me.pid, host=world.me.host, world_size=self._size_of(world),
+            "start", pid=world.me.pid, host=world.me.host, world_size=self.size_of(world),
             spares=self.config.spares, ulfm=self.communicator.ulfm,
         )  # fmt: skip
         if world.size > 1 and not self.communicator.ulfm:
@@ -220,7 +220,7 @@ class Run:
                 status=status,
                 reason=reason,
                 resumable=self.stopped is not None and self.stopped.resumable,
-                world_size_end=self._size_of(self.communicator.world),
+                world_size_end=self.size_of(self.communicator.world),
                 weights_hash=dict(list(hashes.items())[: self.working]),
                 wall_s=time.time() - self._started,
             )
@@ -290,11 +290,11 @@ class Run:
         return {
             "step": self.step,
             "samples": self.totals.samples_used,
-            "world_size": self._size_of(self.communicator.world),
+            "world_size": self.size_of(self.communicator.world),
             **self.progress.take(),
         }
 
-    def _size_of(self, world: ft.World) -> int:
+    def size_of(self, world: ft.World) -> int:
         """How many ranks work; the others are spares, also where these are members for now."""
         return min(world.size, self.working)
 
@@ -355,7 +355,7 @@ class Run:
         if not recovery.lost and not recovery.replaced:  # a peer was already leaving
             return
         self._generation = after.generation
-        sizes = self._size_of(before), self._size_of(after)
+        sizes = self.size_of(before), self.size_of(after)
         if recovery.lost:
             self._awaiting_step = True
             record_recovery(self.events, recovery, step=self.step, sizes=sizes)

@@ -116,16 +116,25 @@ class Apoptosis(keras.callbacks.Callback):
         self._training = training
         self._scoring = sample_of(training, self._count)
         self._held_out: Sample | None = None
-        notes = rebuild.notes_of(self.model)
-        if notes:  # of a run that this one continues
-            self._thresholds = replace(self._thresholds, taus=notes["taus"])
-            self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
-        self._size_at_start = notes.get("size") or self._size()
-        self._loss_at_start = notes.get("loss")
+        self._size_at_start = self._size()
+        self._loss_at_start: float | None = None
+        self.read_notes()
         if self._loss_at_start is None and self._options.delta is not None:
             judge = Judge(held_out_of(training, self._given[1], self._count)[0])
             self._loss_at_start = judge.loss(self.model, self._peers)
         self._note()
+
+    def read_notes(self) -> None:
+        """Go on from what is noted with the model by the run, or the rank, that this one continues.
+
+        Local.
+        """
+        notes = rebuild.notes_of(self.model)
+        if notes:
+            self._thresholds = replace(self._thresholds, taus=notes["taus"])
+            self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
+            self._size_at_start = notes["size"] or self._size_at_start
+            self._loss_at_start = notes["loss"]
 
     def _note(self) -> None:
         """What goes into a checkpoint beside the smaller model."""
