@@ -14,7 +14,7 @@ from matex.data import Batches
 from matex.departure import leave
 from matex.errors import HooksError, InputError, MatexError, NotShareable
 from matex.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
-from matex.fit_state import FitState
+from matex.fit_state import FitState, is_of_fit
 from matex.joining import Joined
 from matex.redundant import Averaging
 from matex.reserve import Reserve
