@@ -23,8 +23,9 @@ class Launch:
     """What ``matex run`` was asked to start.
 
     ``config`` is that of the ranks; ``nodes`` is how many hosts there are, given here or by
-    a batch system; ``max_restarts`` how often a run that was lost is started again;
-    ``ulfm`` whether deaths are to be survived in place.
+    a batch system; ``max_restarts`` how often a run that was lost is started again; ``grow``
+    whether one that has lost ranks is, at a checkpoint; ``ulfm`` whether deaths are to be survived
+    in place.
     """
 
     ranks: int
@@ -35,6 +36,7 @@ class Launch:
     nodes: int = 1
     max_restarts: int = 0
     ulfm: bool = True
+    grow: bool = False
 
     @property
     def several(self) -> bool:

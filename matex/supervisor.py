@@ -68,6 +68,8 @@ def supervise(wanted: Launch) -> int:
                 environment |= places.settings
             if places is not None and wanted.max_restarts:
                 config = replace(config, memory=places.snapshots)
+            if wanted.grow:
+                config = replace(config, grow_to=wanted.ranks)
             started = replace(wanted, config=config)
             supervisor = _Supervisor(started, report, environment, mpiexec, places)
             with supervisor.listening():
@@ -131,7 +133,11 @@ class _Supervisor:
         while True:
             reason = self._attempt(wanted)
             if (self._report / summaries.SUMMARY).exists():
-                return ""
+                whole = self._whole_again()
+                if whole is None:
+                    return ""
+                wanted = whole
+                continue
             if self._told:
                 return f"{reason}, told to leave ({signal.Signals(self._told[0]).name})"
             self._attempts.append(self._lost(reason))
@@ -223,6 +229,20 @@ class _Supervisor:
         if reason or any(event["event"] in untidy for event in all_events(self._report)):
             self._hosts.run(self._all_hosts(), ["rm", "-rf", *map(str, self._places)])
 
+    def _whole_again(self) -> Launch | None:
+        """The next start where the ranks left because some are missing; else None."""
+        short = [e for e in last_start(all_events(self._report)) if e["event"] == "short"]
+        if not short or self._told:
+            return None
+        hosts = self._hosts_left()
+        again = self._again(hosts)
+        if again is not None:
+            size, ranks = short[-1]["world_size"], again.ranks
+            self._log.write("grow", step=short[-1]["step"], world_size=size, ranks=ranks)
+            print(f"matex: {size} ranks are left: starting {ranks} again", flush=True)
+            (self._report / summaries.SUMMARY).unlink()
+        return again
+
     def _again(self, hosts: dict[str, int] | None) -> Launch | None:
         """The next start, on *hosts*; None where none is left."""
         wanted, config = self._wanted, self._wanted.config
@@ -232,6 +252,8 @@ class _Supervisor:
                 return None
             ranks = min(wanted.ranks, slots)
             wanted = replace(wanted, ranks=ranks, hosts=hosts_text(hosts))
+            if wanted.grow:  # to what there is room for
+                config = replace(config, grow_to=ranks)
         fired = {event["fault"] for event in all_events(self._report) if event["event"] == "fault"}
         left = faults_left(config.faults, fired, ranks=wanted.ranks)
         config = replace(config, inject=left, inject_file=None)
