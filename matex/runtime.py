@@ -247,7 +247,7 @@ class Runtime:
             ToldToLeave: it was told before.
         """
         self._tell_unsaved("a loop of one's own")
-        if self.run.notice.code:
+        if self.run.notice.told:
             raise told_in_own_loop()
         self.run.notice.at_once = True
 

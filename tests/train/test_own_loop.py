@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import matex
+from checkpoints import Snapshot
 from matex.errors import InputError
+from matex.fit_state import LOOP, is_of_fit
 
 
 def model() -> Any:
@@ -42,3 +45,13 @@ def test_a_compiled_model_brings_its_optimizer() -> None:
         matex.Checkpoint(compiled)
     compiled.optimizer.build(compiled.trainable_variables)
     assert matex.Checkpoint(compiled).done == 0
+
+
+def test_a_loop_s_checkpoint_is_no_fit_s() -> None:
+    def saved(**cursor: int) -> Snapshot:
+        return Snapshot(weights={"x": np.zeros(1)}, cursor={"step": 5, **cursor})
+
+    assert is_of_fit(saved(fit=1), 1)
+    assert not is_of_fit(saved(fit=1), 0)
+    assert not is_of_fit(saved(**{"fit": 1, LOOP: 5}), 1)
+    assert not is_of_fit(None, 0)

@@ -15,10 +15,10 @@ import psutil
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=6)
 parser.add_argument("--endless", action="store_true")
-parser.add_argument("--at", nargs="+", default=[], help="EPOCH:BATCH at which it happens")
+parser.add_argument("--at", nargs="*", default=[], help="EPOCH:BATCH at which it happens")
 parser.add_argument(
     "--what",
-    nargs="+",
+    nargs="*",
     default=[],
     help="one for each: a signal and whom it goes to (SIGUSR1:last-rank), VANISH:DIR, FILL:DISK or "
     "EMPTY:DISK",
