@@ -23,7 +23,8 @@ class Launch:
     """What ``matex run`` was asked to start.
 
     ``config`` is that of the ranks; ``nodes`` is how many hosts there are, given here or by
-    a batch system; ``max_restarts`` how often a run that was lost is started again.
+    a batch system; ``max_restarts`` how often a run that was lost is started again; ``grow``
+    whether one that has lost ranks is, at a checkpoint.
     """
 
     ranks: int
@@ -33,6 +34,7 @@ class Launch:
     hosts: str | None = None
     nodes: int = 1
     max_restarts: int = 0
+    grow: bool = False
 
     @property
     def several(self) -> bool:

@@ -35,6 +35,7 @@ GIVEN = {
     "threads": (3, "3"),
     "exchange": ("host", "host"),
     "apoptosis": ("natural", "natural"),
+    "grow_to": (4, "4"),
     "wall_time": (5400.0, "01:30:00"),
     "strategy": ("gossip", "gossip"),
     "ranks_per_node": (0, "0"),
