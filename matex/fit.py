@@ -105,6 +105,8 @@ class Fit:
         run = self._run
         self._averaging.begin_fit()
         kept = "" if not run.saver.is_on else "; no checkpoint is made of this fit"
+        if run.config.strategy != "sync":
+            kept += f", and strategy {run.config.strategy} is not used"
         run.say(f"every rank computes the whole batch, exact but no faster: {reason}{kept}")
         run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.train.runs import Outcome, faults, matex_run
+from tests.train.runs import Outcome, execute, faults, matex_run
 
 ARGUMENTS = ("--epochs", "3", "--validate", "--optimizer", "sgd")
 STEPS = 48
-# Each leaves one of four ranks.
+# Each leaves one rank.
 PLANS = {
     "gossip": (
         "kill:rank=0,step=13,at=before-exchange",
-        "kill:rank=2,step=21,at=in-exchange",
         "kill:rank=1,step=30,at=after-exchange",
     ),
     "easgd": (
@@ -65,12 +65,12 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
 ) -> None:
     """Checkpoints, each after a consensus, are made between the deaths."""
     saved = ("--checkpoint", tmp_path / "saved", "--checkpoint-every", "10", "--keep-every", "10")
-    outcome = run(
-        tmp_path / "four", strategy, ranks=4, options=(*options, *saved), plan=PLANS[strategy]
-    )
+    plan = PLANS[strategy]
+    ranks = len(plan) + 1
+    outcome = run(tmp_path / "all", strategy, ranks=ranks, options=(*options, *saved), plan=plan)
     summary = outcome.summary
     assert (summary["steps"], summary["world_size_end"]) == (STEPS, 1)
-    assert len(summary["faults"]) == len(PLANS[strategy])
+    assert len(summary["faults"]) == len(plan)
     assert outcome.losses == pytest.approx(losses, rel=0.05)
     epochs = [event["strategy"] for event in outcome.events if event["event"] == "epoch"]
     assert 0 < max(told["disagreement"] for told in epochs) < APART
@@ -84,3 +84,40 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
     assert again.summary["steps"] == STEPS - 20
     assert again.losses[-1] == pytest.approx(outcome.losses[-1], rel=0.02)
     assert again.summary["messages_per_step"] == 1.25  # the step's, and the centre in each fourth
+
+
+REFUSED = """
+import keras, matex, numpy as np, tensorflow as tf
+
+def fit(x, optimizer, *callbacks, **options):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer, "mse")
+    try:
+        model.fit(x, callbacks=list(callbacks), verbose=0, epochs=4, **options)
+    except matex.errors.InputError as error:
+        print("refused:", error)
+
+x, y = np.zeros((64, 2)), np.zeros((64, 1))
+fit(x, "sgd", matex.Apoptosis(), y=y)
+fit(x, keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD()), y=y)
+fit(x, keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 9)), y=y)
+fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(8), "sgd")
+"""
+
+
+def test_what_cannot_go_together_is_refused_in_one_line(tmp_path: Path) -> None:
+    script = tmp_path / "refused.py"
+    script.write_text(REFUSED)
+    options = ["--strategy", "gossip", "--batch-per-rank", "--lr-scaling", "sqrt", script]
+    done = execute([sys.executable, "-m", "matex", *options], directory=tmp_path)
+    said = [line for line in done.stdout.splitlines() if line.startswith("refused: ")]
+    wanted = (
+        "apoptosis wants",
+        "makes every update",
+        "rate is a number",
+        "whose batches fit makes",
+    )
+    assert len(said) == len(wanted), done.stdout + done.stderr
+    for line, words in zip(said, wanted, strict=True):
+        assert words in line
+        assert "Received: " in line
