@@ -316,11 +316,21 @@ class Training:
                 "3 and 5 of them; train with a loop of your own, which runs whole on every rank"
             )
 
-    def _begin(self, batch: GlobalBatch) -> HostExchange:
+    def prepare(self) -> None:
+        """Trace now what the first steps would have others wait for. Local; changes nothing."""
+        if self._step.layout is not None:
+            self._connected()
+            self._step.trace()
+
+    def _connected(self) -> HostExchange:
         if self._exchange is None:
             check_finite = not keras_hooks.scales_loss(self._model.optimizer)
             self._exchange = self._make_exchange(self._share.layout, check_finite)
             self._step.connect(self._exchange)
-        lo, hi = batch.span
-        self._exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
         return self._exchange
+
+    def _begin(self, batch: GlobalBatch) -> HostExchange:
+        exchange = self._connected()
+        lo, hi = batch.span
+        exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
+        return exchange
