@@ -13,12 +13,12 @@ import ft
 from matex import keras_hooks
 from matex.bitflips import flip
 from matex.errors import NotShareable, TrainingError
-from matex.exchange import HostExchange, Layout
+from matex.exchange import Header, HostExchange, Layout
 from matex.mending import Mender
 from matex.nonfinite import Nonfinite
 from matex.share import Share, Wishes
 from matex.source import GlobalBatch, Source
-from matex.step import Step
+from matex.step import Control, Step
 from matex.step_report import Replay, StepReport
 from matex.trial import problem
 
@@ -318,9 +318,13 @@ class Training:
 
     def prepare(self) -> None:
         """Trace now what the first steps would have others wait for. Local; changes nothing."""
-        if self._step.layout is not None:
-            self._connected()
-            self._step.trace()
+        if self._step.layout is None:
+            return
+        self._connected()
+        self._step.trace()
+        sample = self._source.sample()
+        if sample is not None:
+            self._step.contribution(sample, Control(1.0, 0.0, Header()).array())
 
     def _connected(self) -> HostExchange:
         if self._exchange is None:
