@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import ft
-from matex.events import EventLog
+from matex.events import Event, EventLog
 from matex.step_report import Replay
 
-__all__ = ["record_fault", "record_recovery", "record_replay"]
+__all__ = [
+    "lost_spares",
+    "record_fault",
+    "record_joining",
+    "record_recovery",
+    "record_replay",
+    "told",
+]
 
 
 def record_fault(events: EventLog, fault: ft.Fault, *, step: int) -> None:
@@ -60,6 +69,17 @@ def record_joining(
         world_size_before=sizes[0],
         world_size_after=sizes[1],
     )
+
+
+def lost_spares(events: Iterable[Event]) -> set[int]:
+    """The spares that died while they waited, since the ranks were started last. Pure."""
+    found: set[int] = set()
+    for event in events:
+        if event["event"] == "restart":
+            found.clear()
+        elif event["event"] == "spare-lost":
+            found.update(event["lost"])
+    return found
 
 
 def told(recovery: ft.Recovery, *, step: int, size: int, of: int) -> str:

@@ -278,7 +278,7 @@ class Fit:
         self._state.restore_callbacks()
         first = keras_hooks.first_epoch(self._model, self._arguments["initial_epoch"])
         if self._training is not None and first < self._arguments["epochs"]:
-            self._joined = self._reserve.open()
+            self._joined = self._reserve.open(self._training)
             if self._joined is not None:
                 self._join(self._joined)
 

@@ -47,8 +47,8 @@ class Reserve:
         self._replicas = replicas
         self._open = False
 
-    def open(self) -> Joined | None:
-        """Before the first step: those beyond the ranks that work wait; collective.
+    def open(self, training: Training) -> Joined | None:
+        """Before the first step of *training*: those beyond the ranks that work wait; collective.
 
         Returns at once on the ranks that work, with None; on a spare when it is a member again.
 
@@ -64,6 +64,7 @@ class Reserve:
             return None
         run.events.write("waits", step=run.step)
         with run.watchdog.working(False):
+            training.prepare()
             called = communicator.wait(idle=run.idle)
         if called.met == ft.Purpose.CLOSE:
             run.dismissed = True

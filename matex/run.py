@@ -18,6 +18,7 @@ from matex.errors import InputError
 from matex.events import EventLog, write_json, write_text
 from matex.exchange import Choice, HostExchange, Layout
 from matex.fault_events import (
+    lost_spares,
     record_fault,
     record_joining,
     record_recovery,
@@ -365,8 +366,12 @@ class Run:
 
     def _tell_lost_spares(self, ranks: Iterable[int]) -> None:
         """A spare died while it waited, which disturbs nobody."""
-        for rank in sorted(set(ranks) - self._spares_lost):
-            self._spares_lost.add(rank)
-            if self.leads:
+        unknown = sorted(set(ranks) - self._spares_lost)
+        self._spares_lost.update(unknown)
+        if not unknown or not self.leads:
+            return
+        told_before = lost_spares(self.events.all())  # by a leader that is gone
+        for rank in unknown:
+            if rank not in told_before:
                 self.events.write("spare-lost", step=self.step, lost=[rank])
-            self.say(f"lost rank {rank}, a spare that waited")
+                self.say(f"lost rank {rank}, a spare that waited")

@@ -53,6 +53,9 @@ class _Given:
     def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
+    def sample(self) -> None:
+        """None: nobody joins these steps."""
+
     def close(self) -> None:
         """Nothing: nothing is read ahead."""
 

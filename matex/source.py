@@ -70,6 +70,9 @@ class Source(Protocol):
     def next(self) -> GlobalBatch | None:
         """The next batch of the running execution, None at its or the data's end."""
 
+    def sample(self) -> Any:
+        """A row in the form of ``signature``; None where there is none before its turn."""
+
     def close(self) -> None:
         """After the last step."""
 
@@ -168,6 +171,9 @@ class Rows:
         span = order.step(self._cursor, self._batch_size)
         self._cursor = span[1]
         return _RowBatch(self._reader, order, span)
+
+    def sample(self) -> Any:
+        return self._batches.rows(np.arange(1))
 
     def close(self) -> None:
         """End the thread that reads ahead, if there is one."""

@@ -52,7 +52,8 @@ class Step:
     ``commit(parts) -> logs`` is local, and changes the model by what was exchanged,
     which is the sum of all parts. Where gradients are not summed it is that of the
     last part alone, and comes behind this rank's own parts in *parts*.
-    ``fused(batch, control) -> logs`` is collective. Parts are those of :class:`Layout`.
+    ``fused(batch, control) -> logs`` is collective; ``trace()``, after :meth:`connect`, makes its
+    graph beforehand. Parts are those of :class:`Layout`.
 
     Args:
         signature: ``(x[, y[, sample_weight]])``, structures of ``tf.TensorSpec``.
@@ -89,6 +90,7 @@ class Step:
         self.contribution: Callable[[Batch, np.ndarray], Parts] = self._contribution
         self.commit: Callable[[Parts], dict[str, Any]] = self._commit
         self.fused: Callable[[Batch, np.ndarray], dict[str, Any]] = self._one_by_one
+        self.trace: Callable[[], object] = lambda: None
         if not model.run_eagerly:
             self._make_graphs(signature)
 
@@ -141,13 +143,16 @@ class Step:
         traced = tf.function(fused, input_signature=(signature, control), autograph=False)
         concrete: Callable[..., dict[str, Any]] | None = None
 
-        def call(batch: Batch, told: np.ndarray) -> dict[str, Any]:
-            # The concrete function: without its search among traces, a tenth of a small step.
+        def concretely() -> Callable[..., dict[str, Any]]:
             nonlocal concrete
             concrete = concrete or traced.get_concrete_function()
-            return concrete(batch, tf.constant(told))
+            return concrete
 
-        self.fused = call
+        def call(batch: Batch, told: np.ndarray) -> dict[str, Any]:
+            # The concrete function: without its search among traces, a tenth of a small step.
+            return concretely()(batch, tf.constant(told))
+
+        self.fused, self.trace = call, concretely
 
     def _one_by_one(self, batch: Batch, control: np.ndarray) -> dict[str, Any]:
         assert self._exchange is not None, "connect() comes before the first fused step"

@@ -143,6 +143,9 @@ class Stream:
         context: contextlib.AbstractContextManager[None] = self._feed.catch_stop_iteration()
         return context
 
+    def sample(self) -> None:
+        """None: a batch that is read is gone."""
+
     def close(self) -> None:
         """Nothing: what is read ahead is the data's end, or of the next epoch."""
 

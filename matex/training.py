@@ -13,13 +13,13 @@ import ft
 from matex import keras_hooks
 from matex.bitflips import flip
 from matex.errors import NotShareable, TrainingError
-from matex.exchange import HostExchange, Layout
+from matex.exchange import Header, HostExchange, Layout
 from matex.mending import Mender
 from matex.nonfinite import Nonfinite
 from matex.partition import size
 from matex.share import Share, Wishes
 from matex.source import GlobalBatch, Source
-from matex.step import Step
+from matex.step import Control, Step
 from matex.step_report import Replay, StepReport
 from matex.strategies import Strategy, Sync, Traffic
 from matex.trial import problem
@@ -361,11 +361,25 @@ class Training:
                 "3 and 5 of them; train with a loop of your own, which runs whole on every rank"
             )
 
-    def _begin(self, batch: GlobalBatch) -> HostExchange:
+    def prepare(self) -> None:
+        """Trace now what the first steps would have others wait for. Local; changes nothing."""
+        if self._step.layout is None:
+            return
+        self._connected()
+        self._step.trace()
+        sample = self._source.sample()
+        if sample is not None:
+            self._step.contribution(sample, Control(1.0, 0.0, Header()).array())
+
+    def _connected(self) -> HostExchange:
         if self._exchange is None:
             check_finite = not keras_hooks.scales_loss(self._model.optimizer)
             self._exchange = self._make_exchange(self._share.exchanged, check_finite)
             self._step.connect(self._exchange)
-        lo, hi = batch.span
-        self._exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
         return self._exchange
+
+    def _begin(self, batch: GlobalBatch) -> HostExchange:
+        exchange = self._connected()
+        lo, hi = batch.span
+        exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
+        return exchange

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.train.runs import Outcome, assert_whole, faults, matex_run, relative_differences
+from tests.train.runs import assert_whole, faults, matex_run, relative_differences
 
 STEPS = 60  # in two fits of three epochs each
 
@@ -21,13 +21,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], Told]:
     folder = tmp_path_factory.mktemp("alone")
     outcome = matex_run(folder, "reserve.py", folder, ranks=1)
     return outcome.losses, json.loads((folder / "told-0.json").read_text())
-
-
-def with_spares(folder: Path, spares: int, *plan: str, ranks: int, exchange: str) -> Outcome:
-    options = ["--spares", str(spares), *faults(*plan), "--exchange", exchange]
-    return matex_run(
-        folder, "reserve.py", folder, ranks=ranks, options=[*options, "--check-every", "7"]
-    )
 
 
 def assert_told_alike(folder: Path, rank: int, wanted: Told) -> None:
@@ -43,44 +36,36 @@ def assert_told_alike(folder: Path, rank: int, wanted: Told) -> None:
     assert told["predicted"] == pytest.approx(wanted["predicted"], rel=1e-4)
 
 
-def test_one_dies_waiting_one_is_needed_in_the_second_fit_and_then_the_world_shrinks(
+def test_spares_take_the_places_of_the_dead_until_they_run_out(
     alone: tuple[list[float], Told], tmp_path: Path
 ) -> None:
-    """At last a spare is alone: it leads, writes the summary, and knows all that was."""
-    losses, wanted = alone
-    plan = ["kill:rank=2,step=0", "kill:rank=1,step=47", "kill:rank=0,step=55"]
-    outcome = with_spares(tmp_path, 2, *plan, ranks=2, exchange="native")
-    assert_whole(outcome, world_size_end=1, losses=losses[-2:])
-    assert_told_alike(tmp_path, 3, wanted)
-    summary = outcome.summary
-    assert (summary["spares"], summary["spares_used"], summary["spares_lost"]) == (2, 1, 1)
-    assert (summary["world_size_start"], summary["steps"], summary["epochs"]) == (2, STEPS, 6)
-    assert outcome.stdout.count("lost rank 2, a spare that waited") == 1
-    found = {record["rank"]: record for record in summary["faults"]}
-    replaced, lost = found[1], found[0]
-    assert (replaced["world_size_before"], replaced["world_size_after"]) == (2, 2)
-    assert (replaced["step"], replaced["replaced_by"]) == (47, 3)
-    assert replaced["samples_recomputed"] == replaced["samples_at_risk"] == 30
-    assert replaced["replicas_equal"] and lost["replicas_equal"]
-    assert (lost["world_size_before"], lost["world_size_after"]) == (2, 1)
-    assert lost["replaced_by"] is None
-    firsts = [e for e in outcome.events if e["event"] == "first-step" and e["step"] == 47]
-    assert {e["rank"] for e in firsts} == {0, 3}  # the step of the death has as many ranks
+    """One launch, for a launch is dear. Of six, three are spares, and spares alone are left.
 
-
-def test_the_leader_and_another_are_replaced_in_and_after_the_exchange(
-    alone: tuple[list[float], Told], tmp_path: Path
-) -> None:
-    """The second one when validation is under way, and perhaps a step later: others have it."""
+    Rank 3 dies waiting. 4 takes the leader's place in the first fit; 5 comes back from it unneeded
+    and is needed in the second, with validation under way. Then nobody is left to replace rank 2.
+    """
     losses, wanted = alone
-    plan = ["kill:rank=0,step=7,at=in-exchange", "kill:rank=1,step=25,at=after-exchange"]
-    outcome = with_spares(tmp_path, 2, *plan, ranks=3, exchange="host")
-    assert_whole(outcome, world_size_end=3, losses=losses)
-    for rank in (2, 3, 4):
+    plan = [
+        "kill:rank=3,step=0",
+        "kill:rank=0,step=7",
+        "kill:rank=1,step=47,at=after-exchange",  # others may have the result: then a step later
+        "kill:rank=2,step=55,at=in-exchange",
+    ]
+    options = ["--spares", "3", *faults(*plan), "--check-every", "7"]
+    outcome = matex_run(tmp_path, "reserve.py", tmp_path, ranks=3, options=options)
+    assert_whole(outcome, world_size_end=2, losses=losses)
+    for rank in (4, 5):
         assert_told_alike(tmp_path, rank, wanted)
-    found = {record["rank"]: record for record in outcome.summary["faults"]}
-    assert found.keys() == {0, 1}
-    for record in found.values():
-        assert (record["world_size_before"], record["world_size_after"]) == (3, 3)
-        assert record["replicas_equal"]
-    assert {record["replaced_by"] for record in found.values()} == {3, 4}
+    summary = outcome.summary
+    assert (summary["spares"], summary["spares_used"], summary["spares_lost"]) == (3, 2, 1)
+    assert (summary["world_size_start"], summary["steps"], summary["epochs"]) == (3, STEPS, 6)
+    assert outcome.stdout.count("lost rank 3, a spare that waited") == 1
+    found = {record["rank"]: record for record in summary["faults"]}
+    sizes = {r: (f["world_size_before"], f["world_size_after"]) for r, f in found.items()}
+    assert sizes == {0: (3, 3), 1: (3, 3), 2: (3, 2), 3: (None, None)}
+    replaced = {rank: record["replaced_by"] for rank, record in found.items()}
+    assert replaced == {0: 4, 1: 5, 2: None, 3: None}
+    assert found[0]["samples_recomputed"] == found[0]["samples_at_risk"] == 20
+    assert all(found[rank]["replicas_equal"] for rank in (0, 1, 2))
+    firsts = [e for e in outcome.events if e["event"] == "first-step" and e["step"] == 7]
+    assert {e["rank"] for e in firsts} == {1, 2, 4}  # the step of the death has as many ranks
