@@ -56,8 +56,11 @@ class Reserve:
             Dismissed: on a spare, when the others leave.
         """
         run, communicator = self._run, self._run.communicator
-        if not run.config.spares or communicator.world.reserve:
-            return None  # of an earlier fit, which ended in an error: they know nothing of this one
+        if not run.config.spares:
+            return None
+        if communicator.world.reserve:  # they know nothing of this fit
+            run.say("no spares for this fit: they wait in an earlier one, which ended in an error")
+            return None
         self._open = True
         if communicator.set_aside(run.working):
             run.tell_reserve()
