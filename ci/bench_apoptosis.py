@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--mode", default="adaptive")
     parser.add_argument("--criteria", default="gram", help="some, with commas between")
     parser.add_argument("more", nargs="*", help="options of the example, after --")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     common = list(arguments.more)
     if arguments.data is not None:
         common += ["--data", str(arguments.data.absolute())]

@@ -118,8 +118,10 @@ def main() -> None:
     keras.utils.set_random_seed(args.seed)
     make = {"cnn": cnn, "resnet": resnet, "resnet50": resnet50}[args.model]
     model = make(x_train.shape[1:], int(y_train.max()) + 1)
+    steps = args.epochs * -(-len(x_train) // args.batch_size)
+    rate = keras.optimizers.schedules.CosineDecay(args.learning_rate, steps)
     model.compile(
-        keras.optimizers.Adam(args.learning_rate),
+        keras.optimizers.Adam(rate),
         "sparse_categorical_crossentropy",
         metrics=["accuracy"],
     )

@@ -68,6 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="start again, on the hosts that are left, when all ranks, the launcher or a host "
         "are lost: at most R times (default: 0)",
     )  # fmt: skip
+    run.add_argument(
+        "--grow", action="store_true",
+        help="with --checkpoint: when ranks were lost, start all of them again at the next "
+        "checkpoint",
+    )  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="only print the mpiexec command")
     _add_rank_options(run)
     data_cli.add_commands(commands, _Parser)
@@ -143,6 +148,7 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         help="what makes an epoch the best: lowest, or with max: highest (default: val_loss)",
     )  # fmt: skip
     add("--memory", type=Path, metavar="DIR", help=argparse.SUPPRESS)  # from --max-restarts
+    add("--grow-to", type=int, metavar="N", help=argparse.SUPPRESS)  # from --grow
     add(
         "--memory-every", type=float, metavar="SECONDS",
         help="with --max-restarts: how often to save in the memory of each host (default: 5)",
@@ -238,6 +244,8 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         parser.error("-n N, the number of ranks, is wanted outside a batch job. Received: none")
     if ranks < 1:
         parser.error(f"--spares must leave a rank that works. Received: spares={config.spares}")
+    if arguments.grow and config.checkpoint is None:
+        parser.error("--grow wants --checkpoint DIR, from which all ranks go on. Received: none")
     try:
         ft.check_faults(config.faults, ranks=ranks + config.spares)
     except ft.UsageError as error:
@@ -250,6 +258,7 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         hosts=arguments.hosts or (job.hosts if job else None),
         nodes=job.nodes if job else 1,
         max_restarts=arguments.max_restarts,
+        grow=arguments.grow,
     )
     if arguments.dry_run:
         print(*mpiexec_command(wanted, report=config.report or Path("REPORT"), mpiexec="mpiexec"))

@@ -36,7 +36,7 @@ STRAGGLERS = ("warn", "evict")
 
 _LEAST = {
     **{"checkpoint_every": 0, "checkpoint_interval": 0, "keep": 1, "keep_every": 0},
-    **{"keep_best": 0, "seed": 0, "spares": 0, "threads": 0, "wall_time": 0},
+    **{"keep_best": 0, "seed": 0, "spares": 0, "threads": 0, "wall_time": 0, "grow_to": 0},
 }
 
 
@@ -73,6 +73,8 @@ class Config:
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
             mpi4py), or "auto" for native where it can be had.
         apoptosis: mode in which every fit's model shrinks; "" for not at all.
+        grow_to: how many ranks there should be: where fewer are left, they leave at a checkpoint
+            to be started again with the others; ``matex run --grow`` gives it. 0: never.
         wall_time: seconds after which the run must be over: it saves and leaves a little
             before. 0 means never; written ``HH:MM:SS`` or ``D-HH:MM:SS``.
         cache: directory where the native exchange is kept once it is built.
@@ -99,6 +101,7 @@ class Config:
     check_every: int | None = None
     exchange: str = "auto"
     apoptosis: str = ""
+    grow_to: int = 0
     wall_time: float = 0.0
     cache: Path | None = None
 
@@ -226,6 +229,7 @@ _KINDS: dict[str, Any] = {
     "check_every": int,
     "exchange": str,
     "apoptosis": str,
+    "grow_to": int,
     "wall_time": duration_s,
     "cache": Path,
 }

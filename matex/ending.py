@@ -10,6 +10,7 @@ from pathlib import Path
 from matex import summary as summaries
 from matex.console import log_name
 from matex.events import Event, read_events
+from matex.fault_records import AGAIN
 from matex.leaving import STATUS
 from matex.process import EVENTS
 from matex.verdict import End, crash_in, root_cause, survived
@@ -28,8 +29,8 @@ def all_events(report: Path) -> list[Event]:
 
 def last_start(events: Sequence[Event]) -> list[Event]:
     """The events since the ranks were started for the last time. Pure."""
-    restarts = [n for n, event in enumerate(events) if event["event"] == "restart"]
-    return list(events[restarts[-1] + 1 :] if restarts else events)
+    begun = [n for n, event in enumerate(events) if event["event"] in AGAIN]
+    return list(events[begun[-1] + 1 :] if begun else events)
 
 
 def reason_of(report: Path) -> str:

@@ -9,7 +9,11 @@ from typing import Any
 import ft
 from matex.events import Event
 
-__all__ = ["FIELDS", "fault_records", "restarts_in", "unfired"]
+__all__ = ["AGAIN", "FIELDS", "fault_records", "restarts_in", "unfired"]
+
+#: The events with which all ranks are started again: after a loss, or for the sake of those
+#: that are missing.
+AGAIN = ("restart", "grow")
 
 
 def unfired(
@@ -73,19 +77,21 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
     """
     records: list[dict[str, Any]] = []
     starts = _split(events)
-    for number, (restart, mine) in enumerate(starts):
-        if restart is not None:
-            records.append(_shaped(_restarted(restart, starts[number - 1][1], mine)))
-        with_all = [] if number + 1 == len(starts) else _lethal(mine)[-1:]
+    for number, (begun, mine) in enumerate(starts):
+        if begun is not None and begun["event"] == "restart":
+            records.append(_shaped(_restarted(begun, starts[number - 1][1], mine)))
+        following = starts[number + 1][0] if number + 1 < len(starts) else None
+        was_lost = following is not None and following["event"] == "restart"
+        with_all = _lethal(mine)[-1:] if was_lost else []
         records += _records_of_one_start(mine, told=with_all)
     return sorted(records, key=lambda record: float(record["time_s"]))
 
 
 def _split(events: Iterable[Event]) -> list[tuple[Event | None, list[Event]]]:
-    """The events of each start of the ranks, with the restart that began it."""
+    """The events of each start of the ranks, with what began it."""
     starts: list[tuple[Event | None, list[Event]]] = [(None, [])]
     for event in events:
-        if event["event"] == "restart":
+        if event["event"] in AGAIN:
             starts.append((event, []))
         else:
             starts[-1][1].append(event)

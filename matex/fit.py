@@ -312,10 +312,11 @@ class Fit:
         flags = self._training or self._averaging
         self._check_updates()
         rate = keras_hooks.learning_rate_variable(model.optimizer)
-        row = np.zeros(3, np.uint64)
+        row = np.zeros(4, np.uint64)
         row[0] = bool(model.stop_training or flags.stop_wanted)
         row[1] = np.float64(0.0 if rate is None else rate.numpy()).view(np.uint64)
         row[2] = int(state.weights_hash(state.weights_of(model)), 16)
+        row[3] = run.is_short
         gathered = run.communicator.allgather(row)
         check_hashes(gathered.ranks, gathered.rows[:, 2].tolist(), f"after epoch {epoch}")
         if rate is not None:
@@ -330,7 +331,10 @@ class Fit:
         training = self._training
         last = model.stop_training or epoch + 1 == self._arguments["epochs"]
         if training is not None and training.epoch_is_whole:
-            self._state.after_epoch(epoch, mark=training.mark, logs=logs or {}, last=last)
+            short = bool(gathered.rows[:, 3].any())
+            self._state.after_epoch(
+                epoch, mark=training.mark, logs=logs or {}, last=last, short=short
+            )
         if training is not None and last:
             self._reserve.close(epoch, training.mark, logs or {})
 

@@ -100,8 +100,17 @@ class FitState:
             run.faults.at("checkpoint")
             run.saver.save(bits, take, patient=bool(due))
 
-    def after_epoch(self, epoch: int, *, mark: int, logs: Mapping[str, Any], last: bool) -> None:
-        """Save the end of an epoch; collective, after a fit's *last* until it is written."""
+    def after_epoch(
+        self, epoch: int, *, mark: int, logs: Mapping[str, Any], last: bool, short: bool = False
+    ) -> None:
+        """Save the end of an epoch; collective, after a fit's *last* until it is written.
+
+        Args:
+            short: ranks are missing, so this is the moment to start all of them again.
+
+        Raises:
+            Leaving: on every rank, where *short*.
+        """
         run = self._run
 
         def take() -> checkpoints.Snapshot:
@@ -109,6 +118,10 @@ class FitState:
 
         if last:
             run.save_for_all(take)
+            return
+        if short:
+            run.notice.missing = True
+            leave(run, take)
             return
         run.faults.at("checkpoint")
         run.saver.save(FILES, take)

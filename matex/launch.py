@@ -23,8 +23,9 @@ class Launch:
     """What ``matex run`` was asked to start.
 
     ``ranks`` are those that work, beside the spares of ``config``, which is that of all ranks;
-    ``nodes`` is how many hosts there are, given here or by
-    a batch system; ``max_restarts`` how often a run that was lost is started again.
+    ``nodes`` is how many hosts there are, given here or by a batch system; ``max_restarts`` how
+    often a run that was lost is started again; ``grow`` whether one that has lost ranks is, at a
+    checkpoint.
     """
 
     ranks: int
@@ -34,6 +35,7 @@ class Launch:
     hosts: str | None = None
     nodes: int = 1
     max_restarts: int = 0
+    grow: bool = False
 
     @property
     def processes(self) -> int:

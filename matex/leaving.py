@@ -14,13 +14,26 @@ from typing import Any
 
 import ft
 
-__all__ = ["CLOCK", "SIGNALS", "STATUS", "Dismissed", "Leaving", "Notice", "described", "margin_s"]
+__all__ = [
+    "CLOCK",
+    "MISSING",
+    "SIGNALS",
+    "STATUS",
+    "Dismissed",
+    "Leaving",
+    "Notice",
+    "described",
+    "margin_s",
+]
 
 STATUS = 75
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 #: In place of a signal's number where the wall time is what tells.
 CLOCK = 1000
+
+#: Where nobody told anything: ranks were lost, and all are to be started again.
+MISSING = 1001
 
 
 class Leaving(SystemExit):
@@ -41,8 +54,9 @@ class Dismissed(SystemExit):
 
 
 def described(code: int) -> str:
-    """What *code* (a signal's number, or `CLOCK`) stands for."""
-    return "the wall time is over" if code == CLOCK else signal.Signals(code).name
+    """What *code* (a signal's number, `CLOCK` or `MISSING`) stands for."""
+    said = {CLOCK: "the wall time is over", MISSING: "ranks are missing"}
+    return said.get(code) or signal.Signals(code).name
 
 
 def margin_s(wall_time_s: float, save_s: float) -> float:
@@ -66,15 +80,22 @@ class Notice:
         self._signal = 0
         self.save_s = 0.0
         """How long the longest checkpoint took."""
+        self.missing = False
+        """Whether this rank wants all to leave, so that those that are missing can come back."""
 
     @property
     def code(self) -> int:
-        """0, the number of the signal that came, or `CLOCK`."""
+        """0, the number of the signal that came, `CLOCK`, or `MISSING`."""
         if not self._signal and self._wall_time_s:
             left_s = self._wall_time_s - (time.monotonic() - self._started)
             if left_s <= margin_s(self._wall_time_s, self.save_s):
                 return CLOCK
-        return self._signal
+        return self._signal or (MISSING if self.missing else 0)
+
+    @property
+    def told(self) -> bool:
+        """Whether somebody told this rank to, a signal or the clock."""
+        return self.code not in (0, MISSING)
 
     def listen(self, *, interrupts: bool = True) -> None:
         """Take the signals over, where nobody else has done so; on the main thread alone.

@@ -116,7 +116,7 @@ class Averaging:
         square = 0.0 if spoiled else _square(flat)
         self._rate = float(rate)
         leads = run.communicator.world.is_leader
-        leave = run.wishes().leave
+        leave = run.notice.told
         tail = [square, spoiled, self.stop_wanted, leave, self._rate if leads else 0.0, 1.0]
         return np.concatenate([flat, np.array(tail, flat.dtype)])
 

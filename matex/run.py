@@ -31,7 +31,7 @@ from matex.limits import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
 from matex.nonfinite import Nonfinite
 from matex.pace import Progress
 from matex.pulse import Pulse
-from matex.saving import Saver, Take
+from matex.saving import FILES, Saver, Take
 from matex.share import Wishes
 from matex.state import state_hash
 from matex.step_report import StepReport
@@ -82,6 +82,7 @@ class Run:
         self.notice = notice or Notice()
         self.saver = Saver(config, communicator, events, self.notice, self.warn)
         self.stopped: Stopped | None = None  # see matex.departure
+        self.can_grow = config.grow_to > 0
         self._started = time.time()
         self._finished = False
         self._said: set[str] = set()
@@ -157,7 +158,15 @@ class Run:
 
     def wishes(self) -> Wishes:
         """What this rank asks for with the next step; local."""
-        return Wishes(leave=self.notice.code != 0, save=self.saver.due() if self.leads else 0)
+        save = self.saver.due() if self.leads else 0
+        if save & FILES and self.is_short:
+            self.notice.missing = True
+        return Wishes(leave=self.notice.code != 0, save=save)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether ranks are missing that could be started again. Local."""
+        return self.can_grow and self.communicator.world.size < self.config.grow_to
 
     def save_for_all(self, take: Take) -> bool:
         """Save into a file and wait for it; collective. Whether it is there."""

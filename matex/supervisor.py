@@ -70,6 +70,8 @@ def supervise(wanted: Launch) -> int:
             config = wanted.config
             if memory is not None and wanted.max_restarts:
                 config = replace(config, memory=memory)
+            if wanted.grow:
+                config = replace(config, grow_to=wanted.ranks)
             started = replace(wanted, config=config)
             supervisor = _Supervisor(started, report, environment, mpiexec)
             with supervisor.listening():
@@ -128,7 +130,11 @@ class _Supervisor:
         while True:
             reason = self._attempt(wanted)
             if (self._report / summaries.SUMMARY).exists():
-                return ""
+                whole = self._whole_again()
+                if whole is None:
+                    return ""
+                wanted = whole
+                continue
             if self._told:
                 return f"{reason}, told to leave ({signal.Signals(self._told[0]).name})"
             self._attempts.append(self._lost(reason))
@@ -198,6 +204,20 @@ class _Supervisor:
         starts = [e for e in all_events(self._report) if e["event"] == "start"]
         return dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
 
+    def _whole_again(self) -> Launch | None:
+        """The next start where the ranks left because some are missing; else None."""
+        short = [e for e in last_start(all_events(self._report)) if e["event"] == "short"]
+        if not short or self._told:
+            return None
+        hosts = self._hosts_left()
+        again = self._again(hosts)
+        if again is not None:
+            size, ranks = short[-1]["world_size"], again.ranks
+            self._log.write("grow", step=short[-1]["step"], world_size=size, ranks=ranks)
+            print(f"matex: {size} ranks are left: starting {ranks} again", flush=True)
+            (self._report / summaries.SUMMARY).unlink()
+        return again
+
     def clear_memory(self) -> None:
         """Remove what the ranks of a run that did not end well left in the memory of hosts."""
         memory = self._wanted.config.memory
@@ -214,6 +234,8 @@ class _Supervisor:
             ranks = min(wanted.ranks, slots)
             config = replace(config, spares=min(config.spares, slots - ranks))
             wanted = replace(wanted, ranks=ranks, hosts=hosts_text(hosts))
+            if wanted.grow:  # to what there is room for
+                config = replace(config, grow_to=ranks)
         fired = {event["fault"] for event in all_events(self._report) if event["event"] == "fault"}
         left = faults_left(config.faults, fired, ranks=wanted.ranks + config.spares)
         config = replace(config, inject=left, inject_file=None)

@@ -126,6 +126,27 @@ def test_the_supervisor_starts_a_lost_run_again(whole: list[float], tmp_path: Pa
     assert all(Path(f"/proc/{name[2]}").exists() for name in left)  # those of other runs
 
 
+def test_ranks_that_died_are_started_again_at_a_checkpoint(
+    whole: list[float], tmp_path: Path
+) -> None:
+    """--grow: one of two is killed in the first epoch, at whose end both are there again."""
+    options = ["--grow", "--checkpoint", tmp_path / "saved", "--inject", "kill:rank=1,step=4"]
+    outcome = interrupted(tmp_path, ranks=2, at="", what="", options=options)
+    assert outcome.status == 0, outcome.stderr
+    summary = outcome.summary
+    sizes = summary["world_size_start"], summary["world_size_end"]
+    assert (summary["status"], sizes, summary["restarts"]) == ("finished", (2, 2), 0)
+    (record,) = summary["faults"]
+    assert (record["overcome"], record["world_size_after"]) == ("in-place", 1)
+    (grown,) = (e for e in outcome.events if e["event"] == "grow")
+    assert (grown["step"], grown["world_size"], grown["ranks"]) == (STEPS_PER_EPOCH, 1, 2)
+    (resumed,) = {e["step"] for e in outcome.events if e["event"] == "resumed"}
+    assert resumed == STEPS_PER_EPOCH
+    losses = epoch_losses(outcome)
+    assert max(relative_differences([losses[e] for e in range(4)], whole)) < 1e-4
+    assert len(set(summary["weights_hash"].values())) == 1
+
+
 def test_a_run_that_gives_no_sign_of_life_is_started_again(tmp_path: Path) -> None:
     options = ["--max-restarts", "1", "--hang-timeout", "4"]
     options += ["--checkpoint", str(tmp_path / "saved"), "--checkpoint-every", "3"]

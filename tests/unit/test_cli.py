@@ -90,6 +90,10 @@ BAD = {
         ["run", "-n", "2", "--max-restarts", "some", "train.py"],
         "a whole number from 0 was wanted. Received: some",
     ),
+    "growing from nowhere": (
+        ["run", "-n", "2", "--grow", "train.py"],
+        "--grow wants --checkpoint DIR",
+    ),
     "a wall time of no form": (
         ["run", "-n", "2", "--wall-time", "90", "train.py"],
         "a time HH:MM:SS above zero was wanted. Received: '90'",

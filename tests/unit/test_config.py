@@ -36,6 +36,7 @@ GIVEN = {
     "threads": (3, "3"),
     "exchange": ("host", "host"),
     "apoptosis": ("natural", "natural"),
+    "grow_to": (4, "4"),
     "wall_time": (5400.0, "01:30:00"),
     "cache": (Path("kept"), "kept"),
 }
