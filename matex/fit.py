@@ -168,7 +168,6 @@ class Fit:
             traced=traced,
             nonfinite=run.nonfinite,
             stepping=run.stepping,
-            refill=self._reserve.refill,
         )
 
     def _source(

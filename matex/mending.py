@@ -28,7 +28,8 @@ class Mender:
     of the dead.
 
     Args:
-        refill: called after a recovery, before the step is made again: spares may join.
+        refill: called after a recovery, before the step is made again: spares may join. None
+            where they may not.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Mender:
         *,
         faults: ft.Injector,
         nonfinite: Nonfinite,
-        refill: Callable[[ft.Recovery | None], None] = lambda recovery: None,
+        refill: Callable[[ft.Recovery | None], None] | None = None,
     ) -> None:
         self._communicator = communicator
         self._share = share
@@ -143,14 +144,15 @@ class Mender:
     def _recover(self) -> bool:
         """Whether somebody had finished the operation; what was at risk is noted. Collective."""
         span, pending = self._share.current.span, self._communicator.pending
-        recovery = self._communicator.recover(joinable=not self._doubted)
+        joinable = self._refill is not None and not self._doubted
+        recovery = self._communicator.recover(joinable=joinable)
         for member in recovery.lost:
             # What a rank handed over before it died is in the sum that another one has.
             undone = (
                 0 if recovery.finished else share_of(member.rank, span, pending, self._share.speeds)
             )
             self.replay.at_risk[member.rank] = undone
-        if not recovery.finished and not self._doubted:
+        if self._refill is not None and joinable and not recovery.finished:
             self._refill(recovery)
         return recovery.finished
 

@@ -56,9 +56,13 @@ class Reserve:
             Dismissed: on a spare, when the others leave.
         """
         run, communicator = self._run, self._run.communicator
-        if not run.config.spares or communicator.world.reserve:
-            return None  # of an earlier fit, which ended in an error: they know nothing of this one
+        if not run.config.spares:
+            return None
+        if communicator.world.reserve:  # they know nothing of this fit
+            run.say("no spares for this fit: they wait in an earlier one, which ended in an error")
+            return None
         self._open = True
+        training.admit(lambda recovery: self._refill(training, recovery))
         if communicator.set_aside(run.working):
             run.tell_reserve()
             return None
@@ -74,7 +78,7 @@ class Reserve:
             [rank for rank in after if rank in before], over=called.met == ft.Purpose.RETURN
         )
 
-    def refill(self, training: Training, recovery: ft.Recovery | None) -> None:
+    def _refill(self, training: Training, recovery: ft.Recovery | None) -> None:
         """Let spares begin in the running step of *training*; collective over those who work.
 
         Local where no place is vacant. Until each newcomer has what it needs, or is lost.
@@ -83,8 +87,6 @@ class Reserve:
             recovery: what the step was interrupted by, which may have brought some.
         """
         communicator = self._run.communicator
-        if not self._open:
-            return
         replaced = () if recovery is None else recovery.replaced
         at_risk = {} if recovery is None else dict(training.at_risk)
         while replaced or communicator.vacancies:

@@ -191,6 +191,7 @@ class Run:
         if self._finished:
             return
         self._finished = True
+        waiting = {member.rank for member in self.communicator.world.reserve}
         self.communicator.call_back(closing=True)
         if self.dismissed:
             weights_hash, reason = None, reason or "was in reserve when the others left"
@@ -221,7 +222,7 @@ class Run:
                 status=status,
                 reason=reason,
                 resumable=self.stopped is not None and self.stopped.resumable,
-                world_size_end=self.size_of(self.communicator.world),
+                world_size_end=min(self.working, len(set(self.communicator.world.ranks) - waiting)),
                 weights_hash=dict(list(hashes.items())[: self.working]),
                 wall_s=time.time() - self._started,
             )

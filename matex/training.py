@@ -46,8 +46,6 @@ class Training:
         traced: :attr:`traced` of an earlier fit of the same compiled model, to use again.
         nonfinite: what becomes of a step with numbers that are not finite; stops by default.
         stepping: makes a context around every step, for a watchdog.
-        refill: called with this object where a newcomer can begin, and the recovery it comes
-            after, if any; collective where a place is vacant.
         on_epoch_start: called when the first epoch's metrics have just been reset.
     """
 
@@ -69,7 +67,6 @@ class Training:
         traced: Traced | None = None,
         nonfinite: Nonfinite | None = None,
         stepping: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        refill: Callable[[Training, ft.Recovery | None], None] = lambda training, recovery: None,
     ) -> None:
         self._communicator = communicator
         self._model = model
@@ -79,7 +76,7 @@ class Training:
         self._on_epoch_start = on_epoch_start
         self._after_step = after_step
         self._stepping = stepping
-        self._refill = refill
+        self._refill: Callable[[ft.Recovery | None], None] | None = None
         self._rate_factor = rate_factor
         self._strategy: Strategy = strategy or Sync()
         self._next_epoch = first_epoch
@@ -147,8 +144,18 @@ class Training:
             self._source,
             faults=self._faults,
             nonfinite=self._nonfinite,
-            refill=lambda recovery: self._refill(self, recovery),
+            refill=self._refill,
         )
+
+    def admit(self, refill: Callable[[ft.Recovery | None], None]) -> None:
+        """Spares may join from now on; before the first step, on all ranks alike.
+
+        Args:
+            refill: called where one can begin, with the recovery that it comes after, if any;
+                collective where a place is vacant.
+        """
+        self._refill = refill
+        self._mender = self._new_mender()
 
     def join(self, epoch: int, cursor: int, at_risk: Mapping[int, int]) -> None:
         """Before the first epoch: begin in the step at *cursor* of *epoch*, which others make.
@@ -324,7 +331,8 @@ class Training:
         if not self._step.tried:
             self._try_out(batch)  # members may be lost in it: before rows are assigned
             self._step.tried = True
-        self._refill(self, None)
+        if self._refill is not None:
+            self._refill(None)
         if (samples := self._source.samples) is not None:
             self._share.rate_factor = self._rate_factor(self.epoch + batch.span[0] / samples)
         self._strategy.before_step(self._faults.step)

@@ -133,8 +133,8 @@ class Apoptosis(keras.callbacks.Callback):
         if notes:
             self._thresholds = replace(self._thresholds, taus=notes["taus"])
             self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
-            self._size_at_start = notes["size"] or self._size_at_start
-            self._loss_at_start = notes["loss"]
+            self._size_at_start = notes.get("size") or self._size_at_start
+            self._loss_at_start = notes.get("loss")
 
     def _note(self) -> None:
         """What goes into a checkpoint beside the smaller model."""
