@@ -127,5 +127,8 @@ def test_a_stopped_rank_that_is_woken_ends_itself() -> None:
     assert job["dying"] == {2: "stopped"}
     # Not the marks of the end: with the detector on, MPI_Finalize may not come back.
     assert job["sums"] == {rank: [total(step) for step in range(STEPS)] for rank in (0, 1)}
+    if not job["death"]:  # Open MPI can be the first to see it
+        assert "I have been reported dead by someone else" in job.output
+        return
     assert set(job["death"]) == {2}, job.output
     assert job["death"][2].startswith("was stopped for ")
