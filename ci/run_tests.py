@@ -54,7 +54,7 @@ PARTS = {
     "unit": pytest_part("unit", timeout_s=300, workers=2),
     "mpi": Part([[sys.executable, "ci/run_mpi_tests.py"]], 1300, "mpi-*/rank-*.xml"),
     "fault": pytest_part("fault", timeout_s=1200, workers=2),
-    "train": pytest_part("train", timeout_s=1200, workers=3),
+    "train": pytest_part("train", timeout_s=1200, workers=2),
 }
 
 
