@@ -54,7 +54,7 @@ def work(data: Path | None, images: int, epochs: int, batch_size: int) -> None:
         ]
     )
     model.compile(
-        keras.optimizers.SGD(0.05, momentum=0.9),
+        keras.optimizers.SGD(0.01, momentum=0.9),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
@@ -86,7 +86,8 @@ def run(words: list[str], link: Link, script: list[str]) -> dict[str, Any]:
         sent = sum(network.switch.sent)
         dropped = network.switch.dropped
     began = min(e["time_s"] for e in events if e["event"] == "first-step")
-    epochs = [e for e in events if e["event"] == "epoch"]
+    leader = min(e["rank"] for e in events if e["event"] == "epoch")
+    epochs = [e for e in events if e["event"] == "epoch" and e["rank"] == leader]
     return {
         "strategy": " ".join(words),
         "step_ms": 1e3 * summary["step_s"],
