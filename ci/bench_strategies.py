@@ -26,7 +26,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from emulated_network import Link, emulated
+from emulated_network import Link, emulated, end_tidily
 
 ROOT = Path(__file__).resolve().parent.parent
 HOSTS, SLOTS = 2, 2
@@ -126,6 +126,7 @@ def main() -> None:
     if arguments.role == "rank":
         work(arguments.data, arguments.images, arguments.epochs, arguments.batch_size)
         return
+    end_tidily()
     script = [str(Path(__file__).resolve()), "--as", "rank", "--images", str(arguments.images)]
     script += ["--epochs", str(arguments.epochs), "--batch-size", str(arguments.batch_size)]
     if arguments.data is not None:

@@ -23,6 +23,7 @@ import json
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -186,7 +187,7 @@ def emulated(hosts: int, link: Link) -> Iterator[Emulated]:
         taps: list[int] = []
         for space, address, mac in zip(spaces, addresses, macs, strict=True):
             _ip("netns", "add", space)
-            undo.callback(_ip, "netns", "del", space)
+            undo.callback(_remove, space)
             taps.append(_tap(space, address, mac))
         switch = Switch(taps, macs, link)
         undo.callback(switch.close)
@@ -230,8 +231,22 @@ def _tap(space: str, address: str, mac: bytes) -> int:
     return file
 
 
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
+def _ip(*words: str) -> str:
+    done = subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30, text=True)
+    return done.stdout
+
+
+def _remove(space: str) -> None:
+    """The namespace, and what still runs in it."""
+    for pid in _ip("netns", "pids", space).split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    _ip("netns", "del", space)
+
+
+def end_tidily() -> None:
+    """From now on SIGTERM ends this program as an exception does: networks are removed."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def main() -> int:
@@ -244,6 +259,7 @@ def main() -> int:
     words = arguments.command[arguments.command[:1] == ["--"] :]
     if not words:
         parser.error("a command is wanted, after --")
+    end_tidily()
     link = Link(rate_bit_s=1e6 * arguments.rate, delay_s=1e-3 * arguments.delay)
     with emulated(arguments.hosts, link) as network:
 

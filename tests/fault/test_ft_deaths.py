@@ -271,6 +271,6 @@ def chance(seed: int, *, ranks: int = 4, operations: int = 12) -> tuple[list[str
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_chance(seed: int) -> None:
+def test_random_deaths_leave_right_sums(seed: int) -> None:
     kinds, plan = chance(seed)
     lose_some(kinds, plan)
