@@ -38,11 +38,11 @@ class Blocks:
     """Times the steps of blocks that take turns, and switches the tiers on at their start."""
 
     def __init__(self, count: int) -> None:
-        from matex import process
+        from matex import current
 
-        assert process.runtime is not None
-        self._saver = process.runtime.run.saver
-        self._leads = process.runtime.run.communicator.world.is_leader
+        assert current.runtime is not None
+        self._saver = current.runtime.run.saver
+        self._leads = current.runtime.run.communicator.world.is_leader
         self._left = 2 * count
         self._begun = 0.0
         self._steps: list[float] = []
@@ -81,11 +81,11 @@ def work(blocks: int, out: Path) -> None:
     import bench_step
     import keras
 
-    from matex import process
+    from matex import current
 
     model, x, y, batch = bench_step.build("cnn")
-    assert process.runtime is not None
-    run = process.runtime.run
+    assert current.runtime is not None
+    run = current.runtime.run
     batch *= run.communicator.world.size
 
     class Switch(keras.callbacks.Callback):

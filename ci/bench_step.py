@@ -71,14 +71,14 @@ def measure(name: str, rounds: int) -> None:
     """On every rank; the leader prints."""
     import tensorflow as tf
 
-    from matex import keras_hooks, process, state
+    from matex import current, keras_hooks, state
     from matex.data import Batches
-    from matex.replicas import Replicas
-    from matex.source import Rows
-    from matex.training import Training
+    from matex.feeds.source import Rows
+    from matex.fitting.replicas import Replicas
+    from matex.steps.training import Training
 
-    assert process.runtime is not None
-    run = process.runtime.run
+    assert current.runtime is not None
+    run = current.runtime.run
     communicator = run.communicator
     ranks = communicator.world.size
     run.watchdog.stop()

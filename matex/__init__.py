@@ -63,7 +63,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Found when they are asked for, because they need Keras.
-_LATER = {"Apoptosis": "matex.apoptosis.callback", "Checkpoint": "matex.own_loop"}
+_LATER = {"Apoptosis": "matex.apoptosis.callback", "Checkpoint": "matex.fitting.own_loop"}
 
 
 def init(**options: Any) -> None:
@@ -81,10 +81,10 @@ def init(**options: Any) -> None:
         HooksError: Keras could not be attached to.
         ft.Unrecoverable: MPI is missing.
     """
-    from matex import process
+    from matex import current, process
     from matex.config import Config
 
-    if process.runtime is None:
+    if current.runtime is None:
         process.meet(Config.from_environment(**options)).start()
 
 
@@ -95,8 +95,8 @@ def __getattr__(name: str) -> Any:
 
 
 def load(path: Any, **options: Any) -> Any:
-    """The Keras model in the checkpoint *path*: see :func:`matex.export.load`. Local."""
-    from matex import export
+    """The Keras model in the checkpoint *path*: see `matex.persistence.export`. Local."""
+    from matex.persistence import export
 
     return export.load(path, **options)
 
@@ -104,48 +104,48 @@ def load(path: Any, **options: Any) -> Any:
 def load_weights(model: Any, path: Any) -> None:
     """Put the weights of the checkpoint *path* into *model*. Local.
 
-    See :func:`matex.export.load_weights`.
+    See :func:`matex.persistence.export.load_weights`.
     """
-    from matex import export
+    from matex.persistence import export
 
     export.load_weights(model, path)
 
 
 def is_initialized() -> bool:
     """Whether this process takes part in a run. Local."""
-    from matex import process
+    from matex import current
 
-    return process.runtime is not None
+    return current.runtime is not None
 
 
 def rank() -> int:
     """This process's original rank, which never changes. Local; 0 outside a run."""
-    from matex import process
+    from matex import current
 
-    return 0 if process.runtime is None else process.runtime.run.communicator.world.rank
+    return 0 if current.runtime is None else current.runtime.run.communicator.world.rank
 
 
 def size() -> int:
     """How many ranks are alive. Local; 1 outside a run."""
-    from matex import process
+    from matex import current
 
-    return 1 if process.runtime is None else process.runtime.run.communicator.world.size
+    return 1 if current.runtime is None else current.runtime.run.communicator.world.size
 
 
 def local_rank() -> int:
     """This process's place among the living ranks of its host. Local; 0 outside a run."""
-    from matex import process
+    from matex import current
 
-    if process.runtime is None:
+    if current.runtime is None:
         return 0
-    world = process.runtime.run.communicator.world
+    world = current.runtime.run.communicator.world
     return sum(member.rank < world.rank for member in world.neighbours)
 
 
 def local_size() -> int:
     """How many ranks are alive on this host. Local; 1 outside a run."""
-    from matex import process
+    from matex import current
 
     return (
-        1 if process.runtime is None else 1 + len(process.runtime.run.communicator.world.neighbours)
+        1 if current.runtime is None else 1 + len(current.runtime.run.communicator.world.neighbours)
     )

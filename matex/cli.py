@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import ft
 import matex
-from matex import checkpoint_cli, data_cli, faults_cli, prune_cli
+from matex.commands import checkpoint_cli, data_cli, faults_cli, prune_cli
 from matex.config import (
     APOPTOSIS,
     COMPRESSIONS,
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command == "checkpoint":
         return checkpoint_cli.run(arguments)
     if arguments.command != "run":
-        from matex import doctor
+        from matex.commands import doctor
 
         return doctor.report() if arguments.command == "doctor" else doctor.build()
     return _run(run, arguments)
@@ -274,8 +274,8 @@ def _rank(argv: list[str]) -> int:
 
 
 def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    from matex.launch import Launch, mpiexec_command
-    from matex.supervisor import supervise
+    from matex.launcher.launch import Launch, mpiexec_command
+    from matex.launcher.supervisor import supervise
 
     config = _config(parser, arguments)
     job = batch_job()

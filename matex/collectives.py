@@ -110,16 +110,16 @@ def _communicator() -> ft.Communicator | None:
     Raises:
         Unsupported: in a callback that only one rank runs.
     """
-    from matex import process
+    from matex import current
 
-    if process.runtime is None:
+    if current.runtime is None:
         return None
-    if process.runtime.is_alone:
+    if current.runtime.is_alone:
         raise Unsupported(
             "a collective must be called by all ranks. Received: a call from a callback that one "
             "rank runs; give its class the attribute on_every_rank = True"
         )
-    return process.runtime.run.communicator
+    return current.runtime.run.communicator
 
 
 def _sum(flat: np.ndarray) -> tuple[np.ndarray, int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from matex.leaving import MISSING, Leaving, described
+from matex.persistence.leaving import MISSING, Leaving, described
+from matex.persistence.saving import Take
+from matex.records.summary import Stopped
 from matex.run import Run
-from matex.saving import Take
-from matex.summary import Stopped
 
 __all__ = ["leave", "stop"]
 

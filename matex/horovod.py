@@ -68,10 +68,10 @@ def DistributedOptimizer(optimizer: Any, **options: Any) -> Any:
             f"Received: {type(optimizer).__module__}.{type(optimizer).__qualname__}"
         )
     _refuse("DistributedOptimizer", options)
-    from matex import process
+    from matex import current
 
-    if process.runtime is not None:
-        process.runtime.run.say_once(
+    if current.runtime is not None:
+        current.runtime.run.say_once(
             "DistributedOptimizer has nothing to do: batch_size is that of all ranks together; "
             "delete factors of size() from the learning rate and from the number of steps"
         )
@@ -130,12 +130,12 @@ class DistributedGradientTape:
         """
         import tensorflow as tf
 
-        from matex import process
+        from matex import current
 
         gradients = self._tape.gradient(target, sources, *args, **kwargs)
-        if process.runtime is None:
+        if current.runtime is None:
             return gradients
-        flat = process.runtime.taped(tf.nest.flatten(gradients), tf.nest.flatten(sources))
+        flat = current.runtime.taped(tf.nest.flatten(gradients), tf.nest.flatten(sources))
         return tf.nest.pack_sequence_as(gradients, flat)
 
 

@@ -10,26 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ft
-from matex import console, devices
+from matex import console, current, devices
 from matex.config import Config, visible_gpus
 from matex.errors import DataError, InputError, MatexError, ToldToLeave
-from matex.events import EventLog
-from matex.host_memory import ready_segments
-from matex.leaving import Dismissed, Leaving, Notice
+from matex.persistence.host_memory import ready_segments
+from matex.persistence.leaving import Dismissed, Leaving, Notice
+from matex.records.events import EVENTS, EventLog
 
 if TYPE_CHECKING:
     from matex.runtime import Runtime
 
 __all__ = ["meet", "run_script"]
 
-EVENTS = "events.jsonl"
 _INSTALL = (
     "TensorFlow with Keras 3 was not found: install it with pip install 'matex[cpu]' "
     "or 'matex[gpu]'. Received: {error}"
 )
-
-
-runtime: Runtime | None = None
 
 
 def meet(config: Config, *, interrupts: bool = False) -> Runtime:
@@ -88,8 +84,7 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     from matex.run import Run
     from matex.runtime import Runtime
 
-    global runtime  # noqa: PLW0603 - a process takes part in one run
-    runtime = Runtime(Run(config, communicator, events, notice))
+    runtime = current.runtime = Runtime(Run(config, communicator, events, notice))
     ft.shield(runtime.finish)
     if gpu.note:
         runtime.run.say(gpu.note)
@@ -146,6 +141,7 @@ def _failed(runtime: Runtime, error: MatexError) -> int:
 
 def _step() -> int | None:
     """In which training step this rank is, if it has made one."""
+    runtime = current.runtime
     return None if runtime is None or not runtime.run.step else runtime.run.step
 
 

@@ -15,9 +15,12 @@ import checkpoints
 import ft
 from matex.config import Config
 from matex.errors import InputError
-from matex.events import EventLog, write_json, write_text
 from matex.exchange import Choice, HostExchange, Layout
-from matex.fault_events import (
+from matex.persistence.host_memory import forsake_segments
+from matex.persistence.leaving import Notice
+from matex.persistence.saving import FILES, Saver, Take
+from matex.records.events import EventLog, write_json, write_text
+from matex.records.fault_events import (
     lost_spares,
     record_fault,
     record_joining,
@@ -25,18 +28,15 @@ from matex.fault_events import (
     record_replay,
     told,
 )
-from matex.fault_records import unfired
-from matex.host_memory import forsake_segments
-from matex.leaving import Notice
-from matex.limits import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
-from matex.nonfinite import Nonfinite
-from matex.pace import Progress
-from matex.pulse import Pulse
-from matex.saving import FILES, Saver, Take
-from matex.share import Wishes
+from matex.records.fault_records import unfired
+from matex.records.step_report import StepReport
+from matex.records.summary import COUNTS, FAULTS, SUMMARY, Stopped, Totals, faults_csv, summarize
 from matex.state import state_hash
-from matex.step_report import StepReport
-from matex.summary import COUNTS, FAULTS, SUMMARY, Stopped, Totals, faults_csv, summarize
+from matex.steps.nonfinite import Nonfinite
+from matex.steps.share import Wishes
+from matex.watch.limits import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
+from matex.watch.pace import Progress
+from matex.watch.pulse import Pulse
 
 __all__ = ["Run"]
 
@@ -91,7 +91,7 @@ class Run:
         self.saver = Saver(config, communicator, events, self.notice, self.warn)
         self.stopped: Stopped | None = None  # see matex.departure
         self.can_grow = config.grow_to > 0
-        self.script_leaves = False  # between its own steps: see matex.own_loop
+        self.script_leaves = False  # between its own steps: see matex.fitting.own_loop
         self._started = time.time()
         self._finished = False
         self._said: set[str] = set()

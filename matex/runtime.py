@@ -11,20 +11,20 @@ import keras
 import tensorflow as tf
 
 from matex import keras_hooks, state
-from matex.agreement import check_equal
 from matex.callbacks import EverySide, share_out
 from matex.errors import InputError, NotShareable, Unsupported
-from matex.evaluation import SharedEvaluation
-from matex.feeding import MakeFeed, once
-from matex.fit import Fit
-from matex.leaving import told_in_own_loop
-from matex.prediction import Predicted, joined
-from matex.redundant import Averaging
+from matex.evaluating.evaluation import SharedEvaluation
+from matex.evaluating.prediction import Predicted, joined
+from matex.evaluating.shares import Shares
+from matex.evaluating.stream_evaluation import StreamEvaluation
+from matex.feeds.feeding import MakeFeed, once
+from matex.fitting.fit import Fit
+from matex.fitting.redundant import Averaging
+from matex.fitting.single import SingleSteps, form_of, tensors_of
+from matex.persistence.leaving import told_in_own_loop
 from matex.run import Run
-from matex.shares import Shares
-from matex.single import SingleSteps, form_of, tensors_of
-from matex.stream_evaluation import StreamEvaluation
-from matex.training import Training
+from matex.steps.training import Training
+from matex.watch.agreement import check_equal
 
 __all__ = ["Runtime"]
 

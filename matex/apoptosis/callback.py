@@ -255,9 +255,9 @@ def line_of(outcome: Outcome) -> str:
 
 
 def _peers() -> Peers:
-    from matex import process
+    from matex import current
 
-    runtime = process.runtime
+    runtime = current.runtime
     if runtime is None:
         return Alone()
     strategy = runtime.run.config.strategy

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from matex.events import write_text
+from matex.records.events import write_text
 from matex.report.plots import pictures
 from matex.report.reading import Run
 

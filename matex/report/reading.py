@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from matex.errors import InputError
-from matex.events import Event, read_events
-from matex.fault_records import fault_records
-from matex.summary import SUMMARY
+from matex.records.events import EVENTS, Event, read_events
+from matex.records.fault_records import fault_records
+from matex.records.summary import SUMMARY
 
 __all__ = ["Curve", "Life", "Run", "read_run"]
-
-EVENTS = "events.jsonl"
 
 
 class Curve(NamedTuple):
@@ -54,7 +52,7 @@ class Run:
 
     @property
     def faults(self) -> list[dict[str, Any]]:
-        """The fault records: see :func:`matex.fault_records.fault_records`."""
+        """The fault records: see :func:`matex.records.fault_records.fault_records`."""
         return fault_records(self.events)
 
     def epochs(self) -> list[dict[str, float]]:

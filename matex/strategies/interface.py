@@ -17,7 +17,7 @@ class Traffic(NamedTuple):
 
 
 class ReplicaLike(Protocol):
-    """A model and its optimizer's state as one flat vector: :class:`matex.replica.Replica`."""
+    """A model and its optimizer's state as one flat vector: `matex.watch.replica`."""
 
     weights: int
     """How many elements of it, the first ones, are weights."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from matex.doctor import Finding, survival
-from matex.launch import find_mpiexec
+from matex.commands.doctor import Finding, survival
+from matex.launcher.launch import find_mpiexec
 from tests.train.runs import execute
 
 

@@ -10,7 +10,7 @@ import pytest
 import ft
 from checkpoints import Snapshot, Store
 from matex.errors import InputError
-from matex.resuming import newest_of_all
+from matex.persistence.resuming import newest_of_all
 
 
 def snapshot(step: int, size: int = 1000) -> Snapshot:

@@ -14,9 +14,10 @@ import pytest
 
 import checkpoints
 import matex
-from matex import export, state
+from matex import state
 from matex.cli import main
 from matex.errors import InputError
+from matex.persistence import export
 
 layers = keras.layers
 X = np.random.default_rng(0).normal(size=(5, 6, 6, 2)).astype("float32")

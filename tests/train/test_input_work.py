@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from matex.errors import NotShareable
-from matex.input_work import turned_round
+from matex.feeds.input_work import turned_round
 
 
 def squares() -> tf.data.Dataset:

@@ -12,7 +12,7 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.exchange import Header, header_of
 from matex.optimizers import LARS
-from matex.step import Control, Step
+from matex.steps.step import Control, Step
 from tests.train.test_step import contribution, control
 
 CUTS = [(0, 30), (30, 61), (61, 96)]

@@ -13,7 +13,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.data import Batches
 from matex.exchange import Header, HostExchange
-from matex.step import Control, Step
+from matex.steps.step import Control, Step
 
 
 def make_model(*, dropout: float = 0.0) -> Any:

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import matex
-from matex import data, data_cli
+from matex import data
 from matex.cli import main
+from matex.commands import data_cli
 from matex.data.convert import convert
 from matex.data.formats import FORMATS
 from matex.errors import InputError

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from matex.events import Event, EventLog, read_events, write_json
-from matex.fault_records import FIELDS, fault_records, restarts_in
+from matex.records.events import Event, EventLog, read_events, write_json
+from matex.records.fault_records import FIELDS, fault_records, restarts_in
 
 
 def fault(time_s: float, rank: int, kind: str = "kill", **more: Any) -> Event:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ft
-from matex.fault_records import unfired
+from matex.records.fault_records import unfired
 
 
 def fired(text: str, rank: int) -> dict[str, object]:

@@ -45,8 +45,14 @@ print(json.dumps({"before": before, "after": state(), "heavy": sorted(heavy & se
         ["matex"],
         ["matex.cli"],
         ["matex.partition"],
-        ["ft", "checkpoints", "matex", "matex.cli", "matex.partition", "matex.launch"],
-        ["matex.config", "matex.events", "matex.summary", "matex.exchange.layout", "ft.watchdog"],
+        ["ft", "checkpoints", "matex", "matex.cli", "matex.partition", "matex.launcher.launch"],
+        [
+            "matex.config",
+            "matex.records.events",
+            "matex.records.summary",
+            "matex.exchange.layout",
+            "ft.watchdog",
+        ],
     ],
     ids=" ".join,
 )

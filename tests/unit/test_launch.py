@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from matex.config import Config
-from matex.launch import Launch, mpiexec_command, probe_command
+from matex.launcher.launch import Launch, mpiexec_command, probe_command
 
 CORES = len(os.sched_getaffinity(0))
 

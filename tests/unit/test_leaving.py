@@ -14,15 +14,15 @@ import pytest
 
 import matex
 from matex.errors import ToldToLeave
-from matex.job import Job
-from matex.leaving import CLOCK, STATUS, Leaving, Notice, described, margin_s
-from matex.pulse import FILE, Pulse, Sign, read_sign
+from matex.launcher.job import Job
+from matex.persistence.leaving import CLOCK, STATUS, Leaving, Notice, described, margin_s
+from matex.watch.pulse import FILE, Pulse, Sign, read_sign
 
 ROOT = Path(matex.__file__).parents[1]
 
 LISTENER = """
 import os, signal, sys
-from matex.leaving import Notice
+from matex.persistence.leaving import Notice
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
 notice = Notice()
 notice.listen()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from matex.limits import patience, step_limit
-from matex.stragglers import Stragglers
+from matex.watch.limits import patience, step_limit
+from matex.watch.stragglers import Stragglers
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from matex.cli import main
-from matex.comparison import compare
 from matex.errors import InputError
-from matex.events import Event
+from matex.records.events import Event
+from matex.report.comparison import compare
 from matex.report.page import page
 from matex.report.reading import Run, read_run
 

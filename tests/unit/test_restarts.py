@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ft
-from matex.restarts import (
+from matex.launcher.restarts import (
     SAME_STEP,
     Attempt,
     GiveUp,

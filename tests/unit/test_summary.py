@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from matex.summary import SUMMARY, Totals, failed, faults_csv, summarize
+from matex.records.summary import SUMMARY, Totals, failed, faults_csv, summarize
 
 FIELDS = {
     "status", "reason", "resumable", "strategy", "messages_per_step", "bytes_per_step",

@@ -1,0 +1,70 @@
+"""The command line of ``matex checkpoint``; what it needs is imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from matex.errors import InputError
+
+__all__ = ["add_commands", "run"]
+
+
+def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> None:
+    """Add ``checkpoint`` with its actions to the subparsers *commands*."""
+    about = "Look into checkpoints, verify them, and make files of them that plain Keras reads."
+    parser = commands.add_parser("checkpoint", help="look into and export them", description=about)
+    actions = parser.add_subparsers(dest="action", required=True, parser_class=parser_class)
+    made: list[argparse.ArgumentParser] = []
+
+    def action(name: str, text: str, *files: str) -> argparse.ArgumentParser:
+        sub: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
+        for file in files:
+            sub.add_argument(file.lower(), type=Path, metavar=file)
+        made.append(sub)
+        return sub
+
+    action("list", "Say what a directory holds, and whether each file is whole.", "DIR")
+    action("show", "Say what a checkpoint, or the newest valid one of a directory, holds.", "PATH")
+    action(
+        "verify",
+        "Read every byte of a checkpoint, or of all in a directory. Status 1: one is damaged.",
+        "PATH",
+    )
+    action("diff", "Say in what two checkpoints differ. Status 1: they do.", "A", "B")
+    export = action(
+        "export",
+        "Write a checkpoint's model for plain Keras: OUT is NAME.keras (the model) or "
+        "NAME.weights.h5 (its weights, for model.load_weights).",
+        "PATH",
+        "OUT",
+    )
+    archive = action(
+        "archive",
+        "Write only the weights, float32 as bfloat16, to a checkpoint half as large that no run "
+        "continues from.",
+        "PATH",
+        "OUT",
+    )
+    export.add_argument(
+        "--allow-lambda", action="append", default=[], metavar="NAME",
+        help="let this Lambda layer's code be loaded, and run when the model is used",
+    )  # fmt: skip
+    for sub in (export, archive):
+        sub.add_argument("--force", action="store_true", help="replace OUT")
+    for sub in made:
+        sub.set_defaults(parser=sub)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the action that was parsed; its exit status, 1 after one line where it fails."""
+    import checkpoints
+    from matex.persistence import checkpoint_tools
+
+    try:
+        return checkpoint_tools.run(arguments)
+    except (checkpoints.CheckpointError, InputError) as error:
+        print(f"{arguments.parser.prog}: {error}", file=sys.stderr)
+        return 1

@@ -1,0 +1,1 @@
+"""Where a training gets its global batches, and which of their rows a rank needs."""

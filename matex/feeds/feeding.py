@@ -1,0 +1,111 @@
+"""Which kind of source the data of a fit or an evaluation are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+import ft
+from matex import keras_hooks
+from matex.data import Batches
+from matex.errors import NotShareable, Unsupported
+from matex.feeds.input_work import turned_round
+from matex.feeds.mapped_stream import MappedStream, place_variable
+from matex.feeds.stream import Stream, specification
+
+__all__ = ["BATCH_SIZE", "MakeFeed", "once", "rows_of", "stream_of"]
+
+BATCH_SIZE = 32  # Keras's own default
+
+MakeFeed = Callable[[Any], Any]
+"""Makes Keras's own epoch iterator over what is given as ``x``."""
+
+
+def once(make_feed: MakeFeed) -> MakeFeed:
+    """*make_feed* that makes one iterator of each *x*: a generator has only one to give."""
+    made: list[tuple[Any, Any]] = []
+
+    def make(x: Any) -> Any:
+        for known, feed in made:
+            if known is x:
+                return feed
+        made.append((x, make_feed(x)))
+        return made[-1][1]
+
+    return make
+
+
+def rows_of(
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    class_weight: dict[int, float] | None = None,
+    steps_per_epoch: int | None = None,
+    **_: Any,
+) -> Batches | None:
+    """The data as rows by number, None where they can only be taken as they come. Local.
+
+    Raises:
+        InputError: arrays that do not fit together.
+    """
+    if steps_per_epoch or keras_hooks.is_stream(x):
+        return None
+    try:
+        return Batches(x, y, sample_weight, class_weight=class_weight)
+    except Unsupported:
+        return None
+
+
+def stream_of(
+    communicator: ft.Communicator,
+    make_feed: MakeFeed,
+    given: dict[str, Any],
+    *,
+    say: Callable[[str], None],
+) -> Stream:
+    """The data as they come out of Keras's own pipeline, its work shared where it can be. Local.
+
+    Args:
+        say: tells the user one line, once.
+
+    Raises:
+        NotShareable: batches that cannot be cut into rows.
+    """
+    x = given["x"]
+    if isinstance(x, tf.data.Dataset):
+        stream = _mapped(communicator, make_feed, given, say)
+        if stream is not None:
+            return stream
+        options = tf.data.Options()
+        options.deterministic = True  # all ranks must see one order
+        x = x.with_options(options)
+    feed = make_feed(x)
+    return Stream(feed, specification(keras_hooks.dataset_of(feed)))
+
+
+def _mapped(
+    communicator: ft.Communicator,
+    make_feed: MakeFeed,
+    given: dict[str, Any],
+    say: Callable[[str], None],
+) -> MappedStream | None:
+    """The data of a tf.data pipeline whose maps each rank runs on its own rows only."""
+    if communicator.initial_size == 1:
+        return None
+    try:
+        pipeline = turned_round(given["x"])
+        if pipeline is not None and given.get("class_weight"):
+            raise NotShareable("class_weight is mapped over whole batches")
+    except NotShareable as reason:
+        say(
+            f"every rank runs the whole tf.data pipeline and takes its rows, because {reason}; "
+            "deterministic maps right before the batch are shared"
+        )
+        return None
+    if pipeline is None:
+        return None
+    place = place_variable(communicator)
+    feed = make_feed(pipeline.ahead(place))
+    return MappedStream(feed, pipeline, place, communicator)

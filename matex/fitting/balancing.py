@@ -1,0 +1,80 @@
+"""Shares of the batch that follow the measured speed of the ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import ft
+from matex.balance import EVERY, adopted, smoothed, speed
+from matex.partition import parts_of
+from matex.records.events import EventLog
+from matex.steps.training import Training
+
+__all__ = ["Balancer"]
+
+# In the first steps of a training its functions are traced.
+_TRACED = 2
+
+
+class Balancer:
+    """Measures every rank, and lets the slow ones compute fewer samples of each step.
+
+    The gradient stays that of the whole batch: contributions are weighted by samples.
+
+    Args:
+        events: learn of every change.
+    """
+
+    def __init__(self, communicator: ft.Communicator, events: EventLog) -> None:
+        self._communicator = communicator
+        self._events = events
+        self._own: list[tuple[int, float]] = []
+        self._measured: dict[int, float] = {}
+        self._adopted: dict[int, float] = {}
+        self._steps = 0
+        self._batch = 0
+
+    def after_step(self, training: Training, *, step: int) -> None:
+        """Between two steps; collective in each tenth. All ranks decide alike.
+
+        Args:
+            step: of the run, for the event.
+        """
+        self._steps += 1
+        self._batch = max(self._batch, training.samples_taken)
+        report = training.report
+        if self._steps > _TRACED and report.replay is None and training.own_samples:
+            # What a rank waits for the others, it waits in the exchange.
+            busy_s = max(1e-9, report.step_s - report.exchange_s)
+            self._own.append((training.own_samples, busy_s))
+        if self._steps % EVERY or self._communicator.initial_size == 1:
+            return
+        mine = np.array([speed(self._own) if self._own else 0.0])
+        gathered = self._communicator.allgather(mine)
+        self._own = []
+        found = zip(gathered.ranks, gathered.rows[:, 0].tolist(), strict=True)
+        known = self._measured
+        self._measured = {
+            rank: smoothed(known.get(rank), now) for rank, now in found if now or rank in known
+        }
+        if set(self._measured) == set(gathered.ranks) and self._adopt():
+            training.share_by(self._adopted)
+            if self._communicator.world.is_leader:
+                self._events.write("balance", step=step, shares=self._shares(self._adopted))
+
+    def _adopt(self) -> bool:
+        """Whether the speeds have changed enough for other shares."""
+        ranks = sorted(self._measured)
+        speeds = [self._measured[rank] for rank in ranks]
+        now, wanted = self._shares(self._adopted), self._shares(self._measured)
+        if self._batch < len(ranks):
+            return False
+        if not adopted([now[r] for r in ranks], [wanted[r] for r in ranks], speeds):
+            return False
+        self._adopted = dict(self._measured)
+        return True
+
+    def _shares(self, speeds: dict[int, float]) -> dict[int, int]:
+        """Samples of a whole batch, by original rank."""
+        parts = parts_of((0, self._batch), sorted(self._measured), speeds)
+        return {rank: hi - lo for rank, (lo, hi) in parts.items()}

@@ -1,0 +1,375 @@
+"""One call of ``model.fit``: what comes before its first step and between its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import checkpoints
+import ft
+from matex import keras_hooks, state
+from matex.data import Batches
+from matex.departure import leave
+from matex.errors import HooksError, InputError, MatexError, NotShareable
+from matex.feeds.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
+from matex.feeds.same_data import check_same_data, check_same_validation
+from matex.feeds.source import Rows, Source
+from matex.feeds.stream import Stream
+from matex.fitting.fit_state import FitState, is_of_fit
+from matex.fitting.joining import Joined
+from matex.fitting.redundant import Averaging
+from matex.fitting.reserve import Reserve
+from matex.fitting.way import Way
+from matex.run import Run
+from matex.steps.training import Traced, Training
+from matex.versions import TESTED
+from matex.watch.agreement import check_alike, check_hashes
+
+__all__ = ["Fit"]
+
+
+class Fit:
+    """Collective from beginning to end: every rank makes the same fit.
+
+    Args:
+        number: which fit of the script, from 0.
+        arguments: of ``model.fit``, all of them, by name.
+        averaging: of gradients, where the steps cannot be shared.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        model: Any,
+        *,
+        number: int,
+        arguments: dict[str, Any],
+        averaging: Averaging,
+    ) -> None:
+        self._run = run
+        self._model = model
+        self._number = number
+        self._arguments = arguments
+        self._averaging = averaging
+        self._begun = False
+        self._way = Way(run, model)
+        saved = run.saved
+        self._state = FitState(
+            run,
+            model,
+            number=number,
+            callbacks=arguments["callbacks"],
+            saved=saved if is_of_fit(saved, number) else None,
+        )
+        self._training: Training | None = None
+        self._updates_at_step_0 = 0
+        self._reserve = Reserve(run, model, self._state, self._way.replicas)
+        self._joined: Joined | None = None
+
+    @property
+    def is_past(self) -> bool:
+        """Whether the checkpoint that the run continues from was made after this fit."""
+        saved = self._run.saved
+        return saved is not None and saved.cursor["fit"] > self._number
+
+    @property
+    def begun(self) -> bool:
+        return self._begun
+
+    def begin(self, make_feed: MakeFeed, given: dict[str, Any]) -> Any:
+        """What Keras is to iterate over: shared steps, or its own iterator; collective.
+
+        Args:
+            make_feed: makes Keras's own iterator.
+            given: what Keras would make it from.
+
+        Raises:
+            InputError, Unsupported: alike on every rank.
+        """
+        self._begun = True
+        keras_hooks.verify(type(self._model))
+        keras_hooks.refuse(self._model)
+        make_feed = once(make_feed)
+        batches = rows_of(**given)
+        check_same_data(self._run.communicator, given["x"], batches, "fit")
+        check_same_validation(self._run.communicator, self._arguments["validation_data"])
+        try:
+            self._training = self._begin_shared(make_feed, given, batches)
+        except NotShareable as reason:
+            self._begin_whole(reason)
+            return make_feed(given["x"])
+        return self._training
+
+    def _begin_whole(self, reason: NotShareable) -> None:
+        run = self._run
+        self._averaging.begin_fit()
+        kept = "" if not run.saver.is_on else "; no checkpoint is made of this fit"
+        if run.config.strategy != "sync":
+            kept += f", and strategy {run.config.strategy} is not used"
+        run.say(f"every rank computes the whole batch, exact but no faster: {reason}{kept}")
+        run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
+
+    def _begin_shared(
+        self, make_feed: MakeFeed, given: dict[str, Any], batches: Batches | None
+    ) -> Training:
+        run, model = self._run, self._model
+        keras_hooks.refuse_to_cut(model)
+        source = self._source(make_feed, given, batches)
+        keras_hooks.build(model, source.as_data(source.signature))
+        if self._state.saved is not None:
+            state.reshape(model, self._state.saved)
+        way = self._way
+        way.choose(source, seed=self._state.seed, epochs=self._arguments["epochs"])
+        traced = self._traced_before(source)
+        traced = traced or (Training.new_step(model, source, **way.step_options), None)
+        batch_size = given["batch_size"] or BATCH_SIZE
+        check_alike(run.communicator, model, source, batch_size, number=self._number)
+        cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0}
+        saved = self._state.saved
+        if saved is not None:
+            self._state.restore()
+            self._resume(source, saved, cursor["epoch"])
+            cursor |= saved.cursor
+            keras_hooks.start_at(model, cursor["epoch"])
+        state.broadcast(run.communicator, model)
+        epochs: int = self._arguments["epochs"]
+        if source.samples is not None:  # a stream's are counted as they come
+            expected = (epochs - cursor["epoch"]) * source.samples - cursor["samples"]
+            run.totals.samples_expected += max(0, expected)
+        run.totals.parameters_start = run.totals.parameters_start or model.count_params()
+        run.totals.parameters_end = model.count_params()
+        self._count_updates()
+        run.events.write(
+            "fit",
+            fit=self._number,
+            step=run.step,
+            samples=source.samples,
+            batch_size=batch_size * way.batches.parts(),
+            epochs=epochs,
+            strategy=way.strategy.name,
+            first_epoch=cursor["epoch"],
+            cursor=cursor["samples"],
+            world_size=run.size_of(run.communicator.world),
+        )
+        return Training(
+            run.communicator,
+            model,
+            source,
+            faults=run.faults,
+            make_exchange=run.make_exchange,
+            first_epoch=cursor["epoch"],
+            cursor=cursor["samples"],
+            on_epoch_start=self._state.restore_metrics,
+            rate_factor=way.batches.rate_factor,
+            strategy=way.strategy,
+            after_step=self._after_step,
+            wishes=run.wishes,
+            traced=traced,
+            nonfinite=run.nonfinite,
+            stepping=run.stepping,
+        )
+
+    def _source(
+        self, make_feed: MakeFeed, given: dict[str, Any], batches: Batches | None
+    ) -> Source:
+        if batches is None:
+            run = self._run
+            return stream_of(run.communicator, make_feed, given, say=run.say_once)
+        batch_size = given["batch_size"] or BATCH_SIZE
+        if (whole := batch_size * self._way.batches.parts()) > batches.samples:
+            raise InputError(
+                f"batch_size must not exceed the number of samples, {batches.samples}. "
+                f"Received: batch_size={whole}"
+            )
+        self._state.seed = self._common_seed()
+        if self._state.saved is not None:
+            self._state.seed = self._state.saved.cursor["seed"]
+        shuffle = bool(given["shuffle"])
+        return Rows(
+            batches,
+            batch_size=batch_size,
+            parts=self._way.batches.parts,
+            shuffle=shuffle,
+            seed=self._state.seed,
+        )
+
+    def _resume(self, source: Source, saved: checkpoints.Snapshot, initial_epoch: int) -> None:
+        if isinstance(source, Stream):
+            source.resume(saved.cursor["epoch"] - initial_epoch, saved.cursor.get("mark", 0))
+            self._run.say("going through the data to where the checkpoint was made")
+
+    def _traced_before(self, source: Source) -> Traced | None:
+        """What the last fit traced, where Keras too would use its own again.
+
+        Keras drops a model's train function when the model is compiled anew.
+        """
+        traced: Traced | None = getattr(self._model.train_function, "traced", None)
+        if traced is None or traced[0].form != source.as_data(source.signature):
+            return None
+        return traced
+
+    def end(self) -> None:
+        """After the last step, whatever ended it; local."""
+        self._averaging.in_fit = False
+        if self._joined is not None:
+            self._joined.end(self._model)
+        if self._training is not None:
+            self._training.close()
+        if self._training is not None and self._model.train_function is not None:
+            self._model.train_function.traced = self._training.traced
+
+    def renew(self) -> None:
+        """Between two steps: the model's shapes have changed; local."""
+        self._state.renew()
+        if self._training is not None:
+            self._training.renew()
+
+    def _common_seed(self) -> int:
+        """One seed for the orders of samples, from the script's own random state; collective."""
+        seed = np.random.randint(0, 2**31, size=1, dtype=np.int64)  # noqa: NPY002 - the script's own
+        self._run.communicator.broadcast(seed)
+        return int(seed[0])
+
+    def _after_step(self, training: Training) -> None:
+        run = self._run
+        if training.samples_in_epoch is None:
+            run.totals.samples_expected += training.samples_taken
+        run.step_done(training.report, model=self._model)
+        self._way.after_step(training)
+        self._state.after_step(training)
+
+    def after_restore(self) -> None:
+        """BackupAndRestore may have put the leader's model back: bring all there; collective.
+
+        A checkpoint of the run's own is newer and counts instead.
+        """
+        model, training = self._model, self._training
+        saved = self._state.saved
+        if saved is not None:
+            self._state.restore()
+            keras_hooks.start_at(model, saved.cursor["epoch"])
+            return
+        if not model.optimizer.built:  # reading a file has built the leader's
+            model.optimizer.build(model.trainable_variables)
+        state.broadcast(self._run.communicator, model)
+        given = self._arguments["initial_epoch"]
+        epoch = np.array([keras_hooks.first_epoch(model, given)], np.int64)
+        self._run.communicator.broadcast(epoch)
+        keras_hooks.start_at(model, int(epoch[0]))
+        if training is None:
+            return
+        training.begin_at(int(epoch[0]))
+        if training.samples_in_epoch is not None:
+            done = min(int(epoch[0]), self._arguments["epochs"]) - given
+            self._run.totals.samples_expected -= done * training.samples_in_epoch
+        self._count_updates()
+
+    def _count_updates(self) -> None:
+        made = keras_hooks.updates_made(self._model.optimizer) or 0
+        self._updates_at_step_0 = made - self._run.step
+
+    def after_begin(self) -> None:
+        """After the callbacks have begun; collective, and where a spare waits.
+
+        Raises:
+            Dismissed: on a spare, when the others leave.
+        """
+        self._state.restore_callbacks()
+        first = keras_hooks.first_epoch(self._model, self._arguments["initial_epoch"])
+        if self._training is not None and first < self._arguments["epochs"]:
+            self._joined = self._reserve.open(self._training)
+            if self._joined is not None:
+                self._join(self._joined)
+
+    def _join(self, joined: Joined) -> None:
+        """Stand where the other ranks do. Local: what fails here fails on this rank alone."""
+        try:
+            if state.reshape(self._model, joined.saved):
+                self.renew()
+            joined.restore(self._model, self._state, self._arguments["callbacks"])
+        except MatexError as error:
+            ft.die(f"a spare cannot go on from the state of the others: {error}")
+        self._count_updates()
+        assert self._training is not None
+        joined.begin(self._model, self._training, self._arguments)
+
+    def passed_validation(self) -> tuple[int, int] | None:
+        """What the other ranks have done with the validation data, told once.
+
+        None where this one goes with them.
+        """
+        return None if self._joined is None else self._joined.passed_validation()
+
+    def after_batch(self) -> None:
+        """After the callbacks of a batch. One that wants to stop tells the others first.
+
+        Raises:
+            Leaving: every batch is computed whole on every rank, and it was agreed to leave.
+        """
+        if self._training is None and self._averaging.leave_agreed:
+            leave(self._run, None)
+        flags = self._training or self._averaging
+        if flags.stop_agreed:
+            self._model.stop_training = True
+        elif self._model.stop_training:
+            flags.stop_wanted = True
+            self._model.stop_training = False
+
+    def after_epoch(self, epoch: int, logs: Any) -> None:
+        """After the callbacks of an epoch: decide together, compare replicas; collective.
+
+        Raises:
+            ReplicasDiverged, HooksError: on every rank.
+        """
+        run, model = self._run, self._model
+        flags = self._training or self._averaging
+        self._check_updates()
+        rate = keras_hooks.learning_rate_variable(model.optimizer)
+        row = np.zeros(4, np.uint64)
+        row[0] = bool(model.stop_training or flags.stop_wanted)
+        row[1] = np.float64(0.0 if rate is None else rate.numpy()).view(np.uint64)
+        row[2] = int(state.weights_hash(state.weights_of(model)), 16)
+        row[3] = run.is_short
+        gathered = run.communicator.allgather(row)
+        check_hashes(gathered.ranks, gathered.rows[:, 2].tolist(), f"after epoch {epoch}")
+        if rate is not None:
+            leader_s = gathered[min(gathered.ranks)]
+            rate.assign(float(leader_s[1].view(np.float64)))
+        if gathered.rows[:, 0].any():
+            model.stop_training = True
+            self._leave_out(epoch)
+        run.totals.epochs += 1
+        run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
+        told = self._way.after_epoch(run.totals.metrics.get("loss"))
+        run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics, **told)
+        training = self._training
+        last = model.stop_training or epoch + 1 == self._arguments["epochs"]
+        if training is not None and training.epoch_is_whole:
+            short = bool(gathered.rows[:, 3].any())
+            self._state.after_epoch(
+                epoch, mark=training.mark, logs=logs or {}, last=last, short=short
+            )
+        if training is not None and last:
+            self._reserve.close(epoch, training.mark, logs or {})
+
+    def _leave_out(self, epoch: int) -> None:
+        """Training stops in or after *epoch*: what was still to come is not expected any more."""
+        training = self._training
+        samples = None if training is None else training.samples_in_epoch
+        if training is not None and samples is not None:
+            left = samples - training.cursor
+            left += samples * (self._arguments["epochs"] - 1 - epoch)
+            self._run.totals.samples_expected -= left
+
+    def _check_updates(self) -> None:
+        """Whether each step so far was one update, no more and no less, failures or not."""
+        if self._training is None:
+            return
+        made = keras_hooks.updates_made(self._model.optimizer)
+        wanted = self._run.step + self._updates_at_step_0
+        if made is not None and made != wanted:
+            raise HooksError(
+                f"{wanted} steps must make {wanted} updates. Received: {made} updates; "
+                f"is this another Keras than {TESTED}?"
+            )

@@ -1,0 +1,173 @@
+"""What cannot be cut into rows: every rank computes all of it, and the gradients are averaged.
+
+For loops of one's own, several optimizers in a step, and losses that are no mean over
+rows. The result is that of one process, because each rank does what that process would
+do; the average only keeps the ranks equal to the last bit, whatever their rounding. A
+rank that dies takes nothing along: the others average what they have.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import ft
+from matex import keras_hooks
+from matex.errors import TrainingError
+from matex.persistence.leaving import told_in_own_loop
+from matex.records.step_report import StepReport
+from matex.run import Run
+from matex.strategies import Traffic
+
+__all__ = ["Averaging"]
+
+# Relative excess of the mean square over the square of the mean: ranks that computed the
+# same differ by rounding, far below it; in data that differ, by far more.
+_TOLERANCE = 1e-5
+
+_BLOCK = 1 << 16
+
+_MEAN = "_matex_mean"  # attribute of a gradient that is the ranks' mean
+
+_TAIL = 6  # square, not finite, stop, leave, learning rate, one
+
+
+class Averaging:
+    """Averages gradients at every optimizer step, in a graph or outside. One to a process.
+
+    ``stop_wanted`` is this rank's wish and ``stop_agreed`` whether any rank had it;
+    ``leave_agreed`` whether any was told to leave. A loop of the script's own is left
+    before the update, by an error on every rank. ``error`` is why the last average failed;
+    an exception loses its type on the way through TensorFlow.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._results: list[np.ndarray] = []
+        self._rate = 0.0
+        self.stop_wanted = False
+        self.stop_agreed = False
+        self.leave_agreed = False
+        self.in_fit = False
+        self.error: TrainingError | None = None
+
+    def begin_fit(self) -> None:
+        """What comes next is a fit, which itself sees to what is agreed. Local."""
+        self.stop_wanted = self.stop_agreed = self.leave_agreed = False
+        self.in_fit = True
+
+    def average(self, optimizer: Any | None, gradients: list[Any]) -> list[Any]:
+        """The ranks' mean of each gradient, None where there is none; collective when it runs.
+
+        Gradients that are such means already are given back, and nothing is exchanged.
+
+        Args:
+            optimizer: whose learning rate the ranks take from the leader; None for a tape.
+
+        Raises:
+            TrainingError: the ranks did not compute the same; on all of them.
+        """
+        if all(g is None or hasattr(g, _MEAN) for g in gradients):
+            return gradients
+        rate = keras_hooks.learning_rate_variable(optimizer)
+        dense = [tf.convert_to_tensor(g) for g in gradients if g is not None]
+        wide = any(g.dtype == tf.float64 for g in dense)
+        dtype = tf.float64 if wide else tf.float32
+        given = [tf.cast(g, dtype) for g in dense]
+        given.append(tf.cast(0.0 if rate is None else rate, dtype))
+        if tf.executing_eagerly():
+            means = [tf.constant(part) for part in self._exchange(*(g.numpy() for g in given))]
+        else:
+            means = tf.numpy_function(self._exchange, given, [dtype] * len(given))
+        if rate is not None:
+            keras_hooks.set_learning_rate(optimizer, tf.reshape(means[-1], ()))
+        averaged = iter(zip(means, dense, strict=False))
+        return [None if g is None else _like(*next(averaged)) for g in gradients]
+
+    def _exchange(self, *parts: np.ndarray) -> list[np.ndarray]:
+        run = self._run
+        started = time.perf_counter()
+        run.faults.at("compute")
+        *gradients, rate = parts
+        send = self._packed(gradients, rate)
+        run.faults.at("before-exchange")
+        total = self._sum(send)
+        run.faults.at("after-exchange")
+        self._check(total)
+        count = total[-1]
+        self.stop_agreed, self.leave_agreed = total[-4] > 0, total[-3] > 0
+        if self.leave_agreed and not self.in_fit and not run.script_leaves:
+            self.error = told_in_own_loop()
+            raise self.error
+        elapsed = time.perf_counter() - started
+        sent = Traffic(1, send.nbytes)
+        run.step_done(StepReport(samples=0, step_s=elapsed, exchange_s=elapsed, sent=sent))
+        cuts = np.cumsum([part.size for part in gradients])
+        pieces = np.split(total[: cuts[-1]] / count, cuts[:-1])
+        shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]
+        return [*shaped, np.array(total[-2])]
+
+    def _packed(self, gradients: list[np.ndarray], rate: np.ndarray) -> np.ndarray:
+        run = self._run
+        flat = np.concatenate([part.reshape(-1) for part in gradients])
+        spoiled = bool(run.faults.take("nan")) or not np.isfinite(flat).all()
+        square = 0.0 if spoiled else _square(flat)
+        self._rate = float(rate)
+        leads = run.communicator.world.is_leader
+        leave = run.notice.told
+        tail = [square, spoiled, self.stop_wanted, leave, self._rate if leads else 0.0, 1.0]
+        return np.concatenate([flat, np.array(tail, flat.dtype)])
+
+    def _sum(self, send: np.ndarray) -> np.ndarray:
+        """Over the ranks; recovers by itself, because every rank holds the whole work."""
+        communicator, leader = self._run.communicator, self._run.communicator.world.is_leader
+        total = np.empty_like(send)
+        self._results = [*self._results[-1:], total]  # a peer may still need the last one
+        while True:
+            try:
+                self._run.faults.during("in-exchange")
+                communicator.allreduce(
+                    send, total, valid=lambda: total[-1] == communicator.world.size
+                )
+                return total
+            except ft.PeerFailure:
+                if communicator.recover().finished:
+                    return total
+                if communicator.world.is_leader and not leader:
+                    leader = True
+                    send[-2] = self._rate
+
+    def _check(self, total: np.ndarray) -> None:
+        count, spoiled = float(total[-1]), float(total[-5])
+        self.error = None
+        if spoiled not in (0.0, count):
+            self.error = TrainingError("some ranks computed gradients that are not finite")
+        elif not spoiled:
+            mean = total[:-_TAIL] / count
+            square = float(total[-_TAIL]) / count
+            excess = square - _square(mean)
+            if abs(excess) > _TOLERANCE * square + 1e-30:
+                self.error = TrainingError(
+                    "outside of fit's shared steps every rank must compute the same. Received: "
+                    "gradients that differ; give all ranks the same whole data, so delete what "
+                    "shards them by rank, such as dataset.shard(size, rank), and seed every "
+                    "random generator of the script and its input"
+                )
+        if self.error is not None:
+            raise self.error
+
+
+def _like(mean: Any, gradient: Any) -> Any:
+    if not tf.executing_eagerly():
+        mean.set_shape(gradient.shape)
+    mean = tf.cast(mean, gradient.dtype)
+    setattr(mean, _MEAN, True)
+    return mean
+
+
+def _square(vector: np.ndarray) -> float:
+    blocks = range(0, vector.size, _BLOCK)
+    return sum(float(np.dot(b, b)) for b in (vector[i : i + _BLOCK] for i in blocks))

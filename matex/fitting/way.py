@@ -1,0 +1,88 @@
+"""How the ranks share the work of one fit: by which strategy, batches, and shares of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matex import keras_hooks
+from matex.errors import InputError
+from matex.feeds.source import Source
+from matex.feeds.stream import Stream
+from matex.fitting.balancing import Balancer
+from matex.fitting.replicas import Replicas
+from matex.large_batch import LargeBatch
+from matex.run import Run
+from matex.steps.training import Training
+from matex.strategies import Strategy, Sync, make_strategy
+from matex.watch.replica import Replica
+
+__all__ = ["Way"]
+
+
+class Way:
+    """What the configuration comes to for one model; one to a fit.
+
+    ``strategy`` is synchronous averaging until :meth:`choose` was called; ``batches`` says how
+    large a batch is, ``replicas`` compares those of the ranks.
+    """
+
+    def __init__(self, run: Run, model: Any) -> None:
+        self._run = run
+        self._model = model
+        self._balancer: Balancer | None = None
+        self.replicas = Replicas(run, model, every=run.config.check_every)
+        self.batches = LargeBatch(run.config, run.communicator)
+        self.strategy: Strategy = Sync()
+
+    def choose(self, source: Source, *, seed: int, epochs: int) -> None:
+        """For the built model, whose replicas become equal before the first step. Local.
+
+        Raises:
+            InputError: alike on every rank.
+        """
+        run, model, config = self._run, self._model, self._run.config
+        self.batches.refuse(model, stream=isinstance(source, Stream))
+        if config.balance:
+            self._balancer = Balancer(run.communicator, run.events)
+        if config.strategy == "sync":
+            return
+        if keras_hooks.scales_loss(model.optimizer):
+            raise InputError(
+                f"strategy {config.strategy} wants an optimizer that makes every update. "
+                "Received: LossScaleOptimizer, which leaves some out; train in float32 or bfloat16"
+            )
+        self.strategy = make_strategy(
+            config.strategy,
+            run.communicator,
+            Replica(model),
+            seed=seed,
+            epochs=epochs,
+            ranks_per_node=config.ranks_per_node,
+        )
+        alike = self.strategy.sums_gradients
+        self.replicas = Replicas(run, model, every=config.check_every, alike=alike)
+
+    @property
+    def step_options(self) -> dict[str, bool]:
+        """Of :class:`matex.steps.step.Step`."""
+        return {
+            "sums_gradients": self.strategy.sums_gradients,
+            "scales_rate": self.batches.scales_rate,
+        }
+
+    def after_step(self, training: Training) -> None:
+        """Compare replicas, and balance ranks, where it is time; every rank calls it alike.
+
+        Raises:
+            ReplicasDiverged: on every rank.
+        """
+        last = training.cursor == training.samples_in_epoch
+        self.replicas.after_step(training.report, last=last)
+        if self._balancer is not None:
+            self._balancer.after_step(training, step=self._run.step - 1)
+
+    def after_epoch(self, loss: float | None) -> dict[str, Any]:
+        """An epoch has ended with this *loss*; what its event tells of the strategy. Local."""
+        self.strategy.epoch_ended(loss)
+        told = self.strategy.report()
+        return {"strategy": told} if told else {}

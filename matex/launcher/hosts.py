@@ -1,0 +1,40 @@
+"""The other hosts of a run, reached in the way that ranks are started on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from matex.launcher.job import Job
+from matex.launcher.launch import probe_command
+
+__all__ = ["Hosts"]
+
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosts:
+    """Commands on hosts, started with *mpiexec* in *environment*."""
+
+    mpiexec: str
+    environment: Mapping[str, str]
+
+    def run(self, hosts: Iterable[str], words: Sequence[str]) -> list[str]:
+        """Run *words* on each of *hosts*, at the same time; those on which it succeeded, in order.
+
+        With ``true`` those on which a program can be started.
+        """
+        names = list(hosts)
+        with ThreadPoolExecutor(max(1, len(names))) as pool:
+            succeeded = list(pool.map(lambda host: self._succeeds(host, words), names))
+        return [name for name, there in zip(names, succeeded, strict=True) if there]
+
+    def _succeeds(self, host: str, words: Sequence[str]) -> bool:
+        command = probe_command(host, words, mpiexec=self.mpiexec)
+        job = Job(command, self.environment, quiet=True)
+        try:
+            return job.wait(_TIMEOUT_S) and job.status == 0
+        finally:
+            job.end()

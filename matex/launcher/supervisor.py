@@ -1,0 +1,309 @@
+"""``matex run``: starts the ranks, watches over them, and starts them again when all is lost.
+
+What the survivors cannot cover comes here: the launcher died, a host was lost, all ranks
+were, or nobody gives a sign of life. Without ULFM that is every death.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from matex.errors import InputError
+from matex.launcher.ending import all_events, judge, last_start, reason_of
+from matex.launcher.hosts import Hosts
+from matex.launcher.job import Job
+from matex.launcher.launch import Launch, find_mpiexec, mpiexec_command
+from matex.launcher.restarts import (
+    Attempt,
+    GiveUp,
+    decide,
+    faults_left,
+    hosts_text,
+    read_hosts,
+)
+from matex.persistence.host_memory import Places, reserved
+from matex.records import summary as summaries
+from matex.records.events import EVENTS, EventLog
+from matex.watch.limits import WORK_S
+from matex.watch.pulse import FILE, Sign, read_sign
+
+__all__ = ["supervise"]
+
+_LOOK_S = 0.5
+# Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
+_START_S = 600.0
+_TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+
+
+def supervise(wanted: Launch) -> int:
+    """Run it to its end; the exit status of ``matex run``.
+
+    0 exactly when the summary says finished, 75 when it stopped early and can be
+    continued: mpiexec's own status proves nothing.
+
+    Raises:
+        InputError: no mpiexec, or the report directory cannot be written.
+    """
+    mpiexec = find_mpiexec()
+    with _scratch_directory() as scratch:
+        kept = wanted.config.report
+        report = scratch / "report" if kept is None else kept
+        _prepare(report)
+        with reserved() as places:
+            # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
+            environment = {**os.environ, "TMPDIR": str(scratch)}
+            config = wanted.config
+            if wanted.grow:
+                config = replace(config, grow_to=wanted.ranks)
+            if places is not None:
+                environment |= places.settings
+            if places is not None and wanted.max_restarts:
+                config = replace(config, memory=places.snapshots)
+            started = replace(wanted, config=config)
+            supervisor = _Supervisor(started, report, environment, mpiexec, places)
+            with supervisor.listening():
+                reason = supervisor.run()
+                supervisor.tidy(reason)
+        return judge(report, reason, ranks=wanted.ranks, kept=kept is not None)
+
+
+class _Supervisor:
+    def __init__(
+        self,
+        wanted: Launch,
+        report: Path,
+        environment: dict[str, str],
+        mpiexec: str,
+        places: Places | None,
+    ) -> None:
+        self._wanted = wanted
+        self._places = places
+        self._report = report
+        self._log = EventLog(report / EVENTS, -1)
+        self._mpiexec = mpiexec
+        self._environment = environment
+        self._hosts = Hosts(mpiexec=mpiexec, environment=environment)
+        self._job: Job | None = None
+        self._told: list[int] = []
+        self._started = time.monotonic()
+        self._attempts: list[Attempt] = []
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Inside, signals to this program are answered: see :meth:`_answer`."""
+        heard = [n for n in _TOLD if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
+        before = {number: signal.signal(number, self._answer) for number in heard}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if self._job is not None:
+                self._job.end()
+
+    def _answer(self, number: int, frame: Any) -> None:
+        """The first tells the ranks to save and to leave, a second ends them at once.
+
+        They are told by SIGUSR1, which mpiexec forwards, as it does with no other without
+        ending the job itself.
+        """
+        self._told.append(number)
+        name = signal.Signals(number).name
+        self._log.write("told", signal=name)
+        if len(self._told) == 1:  # not print(), which what this interrupts may be doing
+            line = f"matex: {name}: leaving after the next step; a second signal ends at once\n"
+            os.write(1, line.encode())
+        if self._job is not None:
+            self._job.tell(signal.SIGUSR1 if len(self._told) == 1 else signal.SIGTERM)
+
+    def run(self) -> str:
+        """Start ranks until some have written a summary; else why there is none."""
+        wanted = self._wanted
+        while True:
+            reason = self._attempt(wanted)
+            if (self._report / summaries.SUMMARY).exists():
+                whole = self._whole_again()
+                if whole is None:
+                    return ""
+                wanted = whole
+                continue
+            if self._told:
+                return f"{reason}, told to leave ({signal.Signals(self._told[0]).name})"
+            self._attempts.append(self._lost(reason))
+            decision = decide(self._attempts, limit=wanted.max_restarts)
+            if isinstance(decision, GiveUp):
+                return f"{reason}; {decision.reason}" if decision.reason else reason
+            hosts = self._hosts_left()
+            again = self._again(hosts)
+            if again is None:
+                return f"{reason}; no host answers any more"
+            self._tell(reason, again.ranks, hosts)
+            if not self._rest(decision.delay_s):
+                return f"{reason}, told to leave ({signal.Signals(self._told[0]).name})"
+            wanted = again
+
+    def _attempt(self, wanted: Launch) -> str:
+        """Start the ranks and wait for their end; why there was no more, should that be asked."""
+        command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
+        (self._report / FILE).unlink(missing_ok=True)
+        self._job = job = Job(command, self._environment)
+        if self._told:  # while it was being started
+            job.tell(signal.SIGUSR1)
+        silent = self._silence(job)
+        job.end(ask=not silent)
+        self._job = None
+        if silent:
+            return f"no sign of life for {self._patience_s:.0f} s"
+        return reason_of(self._report)
+
+    @property
+    def _patience_s(self) -> float:
+        return self._wanted.config.hang_timeout or WORK_S
+
+    def _silence(self, job: Job) -> bool:
+        """Wait for the job's end; True when instead nobody gave a sign of life for too long."""
+        limit_s = max(self._patience_s, _START_S)
+        seen, since = Sign(), time.monotonic()
+        while not job.wait(_LOOK_S):
+            sign = read_sign(self._report)
+            if sign != seen:
+                seen, since = sign, time.monotonic()
+                limit_s = self._patience_s
+            if time.monotonic() - since > limit_s:
+                return True
+        return False
+
+    def _lost(self, reason: str) -> Attempt:
+        step = read_sign(self._report).step
+        return Attempt(step=step, started=self._has_started(), reason=reason)
+
+    def _has_started(self) -> bool:
+        return any(event["event"] == "start" for event in last_start(all_events(self._report)))
+
+    def _hosts_left(self) -> dict[str, int] | None:
+        """The hosts that still answer, and their slots; None where this one is the only one.
+
+        What the ranks of the lost start left of MPI's in their memory is removed.
+        """
+        hosts = self._all_hosts()
+        if self._places is None:
+            clear = ["true"]
+        else:
+            shutil.rmtree(self._places.segments, ignore_errors=True)
+            clear = ["rm", "-rf", str(self._places.segments)]
+        return {host: hosts[host] for host in self._hosts.run(hosts, clear)} if hosts else None
+
+    def _all_hosts(self) -> dict[str, int]:
+        """All hosts and their slots; empty where this one is the only one."""
+        wanted = self._wanted
+        if not wanted.several:
+            return {}
+        if wanted.hosts is not None:
+            return read_hosts(wanted.hosts)
+        # The batch system's: those that ranks have met on.
+        starts = [e for e in all_events(self._report) if e["event"] == "start"]
+        return dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
+
+    def _whole_again(self) -> Launch | None:
+        """The next start where the ranks left because some are missing; else None."""
+        short = [e for e in last_start(all_events(self._report)) if e["event"] == "short"]
+        if not short or self._told:
+            return None
+        hosts = self._hosts_left()
+        again = self._again(hosts)
+        if again is not None:
+            size, ranks = short[-1]["world_size"], again.ranks
+            self._log.write("grow", step=short[-1]["step"], world_size=size, ranks=ranks)
+            print(f"matex: {size} ranks are left: starting {ranks} again", flush=True)
+            (self._report / summaries.SUMMARY).unlink()
+        return again
+
+    def tidy(self, reason: str) -> None:
+        """Remove what is left in the memory of other hosts, where a rank died or all left early.
+
+        Ranks that all came to the end have done so themselves.
+
+        Args:
+            reason: what `run` gave.
+        """
+        if self._places is None or not self._wanted.several:
+            return
+        untidy = {"recovered", "restart", "stopped", "failed"}
+        if reason or any(event["event"] in untidy for event in all_events(self._report)):
+            self._hosts.run(self._all_hosts(), ["rm", "-rf", *map(str, self._places)])
+
+    def _again(self, hosts: dict[str, int] | None) -> Launch | None:
+        """The next start, on *hosts*; None where none is left."""
+        wanted, config = self._wanted, self._wanted.config
+        if hosts is not None:
+            slots = sum(hosts.values())
+            if not slots:
+                return None
+            ranks = min(wanted.ranks, slots)
+            config = replace(config, spares=min(config.spares, slots - ranks))
+            wanted = replace(wanted, ranks=ranks, hosts=hosts_text(hosts))
+            if wanted.grow:  # to what there is room for
+                config = replace(config, grow_to=ranks)
+        fired = {event["fault"] for event in all_events(self._report) if event["event"] == "fault"}
+        left = faults_left(config.faults, fired, ranks=wanted.ranks + config.spares)
+        config = replace(config, inject=left, inject_file=None)
+        if config.wall_time:
+            left_s = config.wall_time - (time.monotonic() - self._started)
+            config = replace(config, wall_time=max(left_s, 1.0))
+        return replace(wanted, config=config)
+
+    def _tell(self, reason: str, ranks: int, hosts: dict[str, int] | None) -> None:
+        step = self._attempts[-1].step
+        self._log.write(
+            "restart", number=len(self._attempts), step=step, reason=reason, ranks=ranks,
+            hosts=hosts,
+        )  # fmt: skip
+        where = f" on {', '.join(hosts)}" if hosts else ""
+        print(
+            f"matex: {reason}: starting {ranks} ranks again{where} "
+            f"({len(self._attempts)} of at most {self._wanted.max_restarts} restarts)",
+            flush=True,
+        )
+
+    def _rest(self, delay_s: float) -> bool:
+        """Wait before the next start; False where this program was told to leave meanwhile."""
+        end = time.monotonic() + delay_s
+        while not self._told and time.monotonic() < end:
+            time.sleep(min(0.1, delay_s))
+        return not self._told
+
+
+@contextlib.contextmanager
+def _scratch_directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="matex-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _prepare(report: Path) -> None:
+    """An empty place for this run's files; those of an earlier run are removed."""
+    try:
+        report.mkdir(parents=True, exist_ok=True)
+        for old in (
+            report / summaries.SUMMARY,
+            report / EVENTS,
+            report / FILE,
+            *report.glob("rank-[0-9]*.log"),
+        ):
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"the report directory must be writable. Received: {report}: {error.strerror}"
+        ) from None

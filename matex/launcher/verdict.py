@@ -1,0 +1,75 @@
+"""Why a run ended as it did, from what its ranks wrote: pure functions of events and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from matex.records.events import Event
+
+__all__ = ["End", "crash_in", "root_cause", "survived"]
+
+# With this Python begins what it writes about a process that a signal ends, and this tells how.
+_FATAL = "Fatal Python error: "
+_CRASH_LINES = 15
+
+
+class End(NamedTuple):
+    """How a rank ended: *step* is None where no training step had been made."""
+
+    rank: int
+    reason: str
+    step: int | None = None
+
+    def __str__(self) -> str:
+        place = f" at step {self.step}" if self.step is not None else ""
+        return f"rank {self.rank}{place}: {self.reason}"
+
+
+def survived(events: Iterable[Event], logs: Mapping[int, str]) -> list[End]:
+    """Ranks that ended in error while the others went on without them."""
+    events = list(events)
+    lost = _lost(events)
+    return [end for end in [*_errors(events), *_crashes(logs)] if end.rank in lost]
+
+
+def root_cause(events: Iterable[Event], logs: Mapping[int, str]) -> End | None:
+    """What ended the run: the first error that no other rank survived; None where none is known.
+
+    Args:
+        events: of all ranks, in order of time.
+        logs: the end of each rank's log.
+    """
+    events = list(events)
+    lost = _lost(events)
+    injected = [
+        End(event["rank"], f"the injected fault {event['fault']}", event["step"])
+        for event in events
+        if event["event"] == "fault" and event["lethal"]
+    ]
+    known = [*_errors(events), *_crashes(logs), *injected]
+    return next((end for end in known if end.rank not in lost), None)
+
+
+def crash_in(log: str) -> str:
+    """What Python wrote into *log* when a signal ended its process, and where that was; else ""."""
+    _, found, crash = log.rpartition(_FATAL)
+    return "\n".join(crash.splitlines()[:_CRASH_LINES]) if found else ""
+
+
+def _lost(events: list[Event]) -> set[int]:
+    kinds = ("recovered", "spare-lost")
+    return {rank for event in events if event["event"] in kinds for rank in event["lost"]}
+
+
+def _errors(events: list[Event]) -> list[End]:
+    return [
+        End(event["rank"], event["reason"], event.get("step"))
+        for event in events
+        if event["event"] == "death"
+    ]
+
+
+def _crashes(logs: Mapping[int, str]) -> list[End]:
+    crashes = ((rank, crash_in(log)) for rank, log in sorted(logs.items()))
+    return [End(rank, crash.partition("\n")[0]) for rank, crash in crashes if crash]

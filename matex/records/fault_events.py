@@ -1,0 +1,109 @@
+"""What a rank writes about faults while they happen; `fault_records` makes records of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import ft
+from matex.records.events import Event, EventLog
+from matex.records.step_report import Replay
+
+__all__ = [
+    "lost_spares",
+    "record_fault",
+    "record_joining",
+    "record_recovery",
+    "record_replay",
+    "told",
+]
+
+
+def record_fault(events: EventLog, fault: ft.Fault, *, step: int) -> None:
+    """*fault* is about to strike this rank, in *step*."""
+    events.write(
+        "fault",
+        fault=fault.text,
+        kind=fault.kind,
+        step=step if fault.step is None else fault.step,
+        at=fault.at or f"event {fault.event}",
+        lethal=fault.lethal,
+    )
+
+
+def record_recovery(
+    events: EventLog, recovery: ft.Recovery, *, step: int, sizes: tuple[int, int]
+) -> None:
+    """The communicator is whole again, without the ranks that were lost.
+
+    Args:
+        sizes: how many ranks worked before, and do now.
+    """
+    events.write(
+        "recovered",
+        step=step,
+        operation=recovery.operation,
+        finished_by_peer=recovery.finished,
+        generation=recovery.after.generation,
+        lost=[member.rank for member in recovery.lost],
+        detect_time_s=recovery.detect_time_s,
+        repaired_time_s=recovery.repaired_time_s,
+        joined=dict(recovery.replaced),
+        world_size_before=sizes[0],
+        world_size_after=sizes[1],
+    )
+
+
+def record_joining(
+    events: EventLog, recovery: ft.Recovery, *, step: int, sizes: tuple[int, int]
+) -> None:
+    """Spares have the places of ranks that were lost in an earlier recovery.
+
+    Args:
+        sizes: how many ranks worked before, and do now.
+    """
+    events.write(
+        "joined",
+        step=step,
+        generation=recovery.after.generation,
+        joined=dict(recovery.replaced),
+        world_size_before=sizes[0],
+        world_size_after=sizes[1],
+    )
+
+
+def lost_spares(events: Iterable[Event]) -> set[int]:
+    """The spares that died while they waited, since the ranks were started last. Pure."""
+    found: set[int] = set()
+    for event in events:
+        if event["event"] == "restart":
+            found.clear()
+        elif event["event"] == "spare-lost":
+            found.update(event["lost"])
+    return found
+
+
+def told(recovery: ft.Recovery, *, step: int, size: int, of: int) -> str:
+    """One line about *recovery* for the user. Pure."""
+    parts = []
+    if recovery.lost:
+        names = ", ".join(str(member.rank) for member in recovery.lost)
+        parts.append(f"lost rank {names} in step {step}")
+    if recovery.replaced:
+        spares = ", ".join(f"rank {spare} for rank {dead}" for dead, spare in recovery.replaced)
+        parts.append(f"{spares} from the reserve")
+    going_on = f"going on with {size} of {of} ranks after {recovery.repair_s * 1e3:.0f} ms"
+    return f"{', '.join(parts)}; {going_on}"
+
+
+def record_replay(events: EventLog, replay: Replay, *, step: int, generation: int) -> None:
+    """The step that deaths interrupted is done."""
+    events.write(
+        "replayed",
+        step=step,
+        generation=generation,
+        at_risk={str(rank): samples for rank, samples in replay.at_risk.items()},
+        recomputed=replay.recomputed,
+        seconds=replay.seconds,
+        samples_lost=replay.samples_lost,
+        samples_repeated=replay.samples_repeated,
+    )

@@ -1,0 +1,200 @@
+"""What each fault was and did, put together from the events of all ranks. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import ft
+from matex.records.events import Event
+
+__all__ = ["AGAIN", "FIELDS", "fault_records", "restarts_in", "unfired"]
+
+#: The events with which all ranks are started again: after a loss, or for the sake of those
+#: that are missing.
+AGAIN = ("restart", "grow")
+
+
+def unfired(
+    faults: Iterable[ft.Fault], events: Iterable[Event]
+) -> list[tuple[ft.Fault, list[int]]]:
+    """The faults that were planned and never set off, each with the ranks it never struck.
+
+    Those ranks may have died before, or the run did not come to the step, time or event.
+    Of a ``node`` fault the ranks are not known, so it counts as fired when any rank was hit.
+    """
+    fired = Counter((e["fault"], e["rank"]) for e in events if e["event"] == "fault")
+    texts = {text for text, _ in fired}
+    left: list[tuple[ft.Fault, list[int]]] = []
+    for fault in faults:
+        spared = []
+        for rank in fault.ranks:
+            if fired[fault.text, rank]:
+                fired[fault.text, rank] -= 1
+            else:
+                spared.append(rank)
+        if spared or (not fault.ranks and fault.text not in texts):
+            left.append((fault, spared))
+    return left
+
+
+# Of a record, in the order of faults.csv.
+FIELDS = (
+    *("kind", "rank", "step", "at", "overcome", "time_s", "detect_s", "repair_s", "replay_s"),
+    *("to_next_step_s", "samples_at_risk", "samples_recomputed", "samples_lost"),
+    *("samples_repeated", "world_size_before", "world_size_after", "replaced_by"),
+    *("state_hash", "replicas_equal"),
+)
+
+
+def restarts_in(events: Iterable[Event]) -> list[Event]:
+    """The events of starts that followed one that was lost."""
+    return [event for event in events if event["event"] == "restart"]
+
+
+def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """One record for each rank lost, restart, and injected fault that took nobody: pure.
+
+    ``overcome`` tells apart deaths whose survivors went on "in-place" and losses after
+    which all ranks were started again, by a "restart". A restart counts from the last
+    lethal fault before it, else from its own beginning.
+
+    ``detect_s`` and ``to_next_step_s`` count from the moment the fault was set
+    off, which the rank recorded just before; for a death from outside, unknown
+    here, they count from its detection. ``repair_s`` is from the first detection,
+    or from the fault where it struck a repair under way, to the last survivor's
+    repair. The times are differences between events.
+
+    ``samples_at_risk`` are the samples of the step that the rank had to compute and
+    had not handed over. What follows is of the step as a whole, and equal for all
+    ranks lost in it: ``replay_s``, from the repair to the step's result on the slowest rank,
+    ``samples_recomputed`` by the survivors, ``samples_lost`` and ``samples_repeated`` as the step's
+    own sum says. ``state_hash`` is of weights and optimizer after that step, where
+    ``replicas_equal``. ``replaced_by`` is the spare that took the rank's place, at once or before
+    the next step, and counts in ``world_size_after``. What was not measured, as outside of
+    training steps, is None.
+    """
+    records: list[dict[str, Any]] = []
+    starts = _split(events)
+    for number, (begun, mine) in enumerate(starts):
+        if begun is not None and begun["event"] == "restart":
+            records.append(_shaped(_restarted(begun, starts[number - 1][1], mine)))
+        following = starts[number + 1][0] if number + 1 < len(starts) else None
+        was_lost = following is not None and following["event"] == "restart"
+        with_all = _lethal(mine)[-1:] if was_lost else []
+        records += _records_of_one_start(mine, told=with_all)
+    return sorted(records, key=lambda record: float(record["time_s"]))
+
+
+def _split(events: Iterable[Event]) -> list[tuple[Event | None, list[Event]]]:
+    """The events of each start of the ranks, with what began it."""
+    starts: list[tuple[Event | None, list[Event]]] = [(None, [])]
+    for event in events:
+        if event["event"] in AGAIN:
+            starts.append((event, []))
+        else:
+            starts[-1][1].append(event)
+    return starts
+
+
+def _lethal(events: Iterable[Event]) -> list[Event]:
+    return [e for e in events if e["event"] == "fault" and e["lethal"]]
+
+
+def _restarted(restart: Event, before: list[Event], after: list[Event]) -> dict[str, Any]:
+    cause = next(reversed(_lethal(before)), None)
+    since = restart["time_s"] if cause is None else cause["time_s"]
+    steps = [e["time_s"] for e in after if e["event"] == "first-step" and not e["generation"]]
+    sizes = [e["world_size"] for e in before if e["event"] == "start"]
+    return {
+        "kind": "loss" if cause is None else cause["kind"],
+        "rank": None if cause is None else cause["rank"],
+        "step": restart["step"] if cause is None else cause["step"],
+        "at": None if cause is None else cause["at"],
+        "overcome": "restart",
+        "time_s": since,
+        "detect_s": restart["time_s"] - since,
+        "to_next_step_s": max(steps) - since if steps else None,
+        "world_size_before": sizes[0] if sizes else None,
+        "world_size_after": restart["ranks"],
+    }
+
+
+def _records_of_one_start(events: list[Event], *, told: list[Event]) -> list[dict[str, Any]]:
+    fired = [e for e in events if e["event"] == "fault"]
+    recoveries = [e for e in events if e["event"] == "recovered"]
+    later = _replacements(e for e in events if e["event"] == "joined")
+    records: list[dict[str, Any]] = []
+    for generation in sorted({e["generation"] for e in recoveries}):
+        mine = [e for e in recoveries if e["generation"] == generation]
+        detected = min(e["detect_time_s"] for e in mine)
+        repaired = max(e["repaired_time_s"] for e in mine)
+        steps = _nearest(events, "first-step", generation)
+        finished = max((e["time_s"] for e in steps), default=None)
+        at_once = _replacements(mine)
+        afterwards = sum(rank in later for rank in mine[0]["lost"])
+        for rank in mine[0]["lost"]:
+            cause = next((e for e in reversed(fired) if e["rank"] == rank and e["lethal"]), None)
+            since = detected if cause is None else cause["time_s"]
+            record = {
+                "kind": "death" if cause is None else cause["kind"],
+                "rank": rank,
+                "step": mine[0]["step"] if cause is None else cause["step"],
+                "at": None if cause is None else cause["at"],
+                "overcome": "in-place",
+                "time_s": since,
+                "detect_s": max(0.0, detected - since),
+                "repair_s": repaired - max(detected, since),
+                "to_next_step_s": None if finished is None else finished - since,
+                "world_size_before": mine[0]["world_size_before"],
+                "world_size_after": mine[0]["world_size_after"] + afterwards,
+                "replaced_by": at_once.get(rank, later.get(rank)),
+                **_replayed(_nearest(events, "replayed", generation), rank),
+                **_state(_nearest(events, "state", generation)),
+            }
+            records.append(_shaped(record))
+    known = {record["rank"] for record in records}
+    for event in fired:
+        if event not in told and not (event["lethal"] and event["rank"] in known):
+            records.append(_shaped(event))
+    return records
+
+
+def _replacements(events: Iterable[Event]) -> dict[int, int]:
+    """Which spare took the place of which rank."""
+    return {int(dead): spare for e in events for dead, spare in e.get("joined", {}).items()}
+
+
+def _shaped(record: dict[str, Any]) -> dict[str, Any]:
+    return {field: record.get(field) for field in FIELDS}
+
+
+def _nearest(events: list[Event], name: str, generation: int) -> list[Event]:
+    """The events of this name of the first generation from this one on that has any."""
+    after = [e for e in events if e["event"] == name and e["generation"] >= generation]
+    nearest = min((e["generation"] for e in after), default=None)
+    return [e for e in after if e["generation"] == nearest]
+
+
+def _replayed(steps: list[Event], rank: int) -> dict[str, Any]:
+    mine = [e for e in steps if str(rank) in e["at_risk"]]
+    if not mine:
+        return {}
+    return {
+        "replay_s": max(e["seconds"] for e in mine),
+        "samples_at_risk": max(e["at_risk"][str(rank)] for e in mine),
+        "samples_recomputed": sum(e["recomputed"] for e in mine),
+        "samples_lost": max(e["samples_lost"] for e in mine),
+        "samples_repeated": max(e["samples_repeated"] for e in mine),
+    }
+
+
+def _state(states: list[Event]) -> dict[str, Any]:
+    hashes = {e["hash"] for e in states}
+    if not hashes:
+        return {}
+    return {
+        "state_hash": next(iter(hashes)) if len(hashes) == 1 else None,
+        "replicas_equal": len(hashes) == 1,
+    }

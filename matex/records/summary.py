@@ -1,0 +1,165 @@
+"""``summary.json``: what a run did, in the words other programs rely on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matex.records.events import Event, write_json
+from matex.records.fault_records import FIELDS, fault_records, restarts_in
+
+__all__ = ["COUNTS", "FAULTS", "SUMMARY", "Stopped", "Totals", "failed", "faults_csv", "summarize"]
+
+SUMMARY = "summary.json"
+FAULTS = "faults.csv"
+
+#: What of :class:`Totals` is equal on all ranks and counted from the start of the run.
+COUNTS = (
+    *("epochs", "steps", "samples_expected", "samples_used"),
+    *("parameters_start", "parameters_end", "metrics"),
+)
+
+# Medians are over so many steps, the last ones: a run may have millions.
+_RECENT = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """Why a run ended before its end, and whether a checkpoint of that very step is there."""
+
+    reason: str
+    resumable: bool
+
+
+@dataclass
+class Totals:
+    """What one rank counts while it trains; equal on all ranks but for the times."""
+
+    world_size_start: int
+    spares: int = 0
+    strategy: str = "sync"
+    epochs: int = 0
+    steps: int = 0
+    samples_expected: int = 0
+    samples_used: int = 0
+    parameters_start: int = 0
+    parameters_end: int = 0
+    messages: int = 0
+    bytes: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    step_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    exchange_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+
+def summarize(
+    totals: Totals,
+    events: Iterable[Event],
+    *,
+    status: str,
+    reason: str | None,
+    resumable: bool = False,
+    world_size_end: int,
+    weights_hash: dict[str, str],
+    wall_s: float,
+) -> dict[str, Any]:
+    """The content of ``summary.json``. Pure.
+
+    Steps and samples are those of the last start; ``faults`` and ``restarts`` of all.
+
+    Every step's sum of sample counts and fingerprints was checked before its
+    update, so no sample counted in ``samples_used`` was used twice; what was
+    expected and is not used was lost.
+    """
+    events = list(events)
+    return {
+        "status": status,
+        "reason": reason,
+        "resumable": resumable,
+        "strategy": totals.strategy,
+        "messages_per_step": _a_step(totals.messages, totals.steps),
+        "bytes_per_step": _a_step(totals.bytes, totals.steps),
+        "world_size_start": totals.world_size_start,
+        "world_size_end": world_size_end,
+        "spares": totals.spares,
+        "spares_used": len(_joined(events)),
+        "spares_lost": len(
+            {rank for e in events if e["event"] == "spare-lost" for rank in e["lost"]}
+        ),
+        "restarts": len(restarts_in(events)),
+        "epochs": totals.epochs,
+        "steps": totals.steps,
+        "samples_expected": totals.samples_expected,
+        "samples_used": totals.samples_used,
+        "samples_repeated": max(0, totals.samples_used - totals.samples_expected),
+        "samples_lost": max(0, totals.samples_expected - totals.samples_used),
+        "weights_hash": weights_hash,
+        "parameters_start": totals.parameters_start,
+        "parameters_end": totals.parameters_end,
+        "metrics": totals.metrics,
+        "wall_s": wall_s,
+        "step_s": _median(totals.step_s),
+        "exchange_s": _median(totals.exchange_s),
+        "checkpoints": _checkpoints(events),
+        "faults": fault_records(events),
+    }
+
+
+def _joined(events: list[Event]) -> set[tuple[int, int]]:
+    """(Start of the ranks, spare) for each spare that took another's place."""
+    found: set[tuple[int, int]] = set()
+    start = 0
+    for event in events:
+        start += event["event"] == "restart"
+        found |= {(start, spare) for spare in event.get("joined", {}).values()}
+    return found
+
+
+def faults_csv(faults: Sequence[dict[str, Any]]) -> str:
+    """The fault records of a summary, one line each below the names of the fields. Pure."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(faults)
+    return text.getvalue()
+
+
+def _checkpoints(events: list[Event]) -> dict[str, Any]:
+    """How many were written in each tier, the newest step, how many attempts failed and why."""
+    written = [event for event in events if event["event"] == "checkpoint"]
+    failures = [event for event in events if event["event"] == "checkpoint-failed"]
+    return {
+        "files": sum(event["tier"] == "files" for event in written),
+        "memory": sum(event["tier"] == "memory" for event in written),
+        "newest_step": max((event["step"] for event in written), default=None),
+        "failed": len(failures),
+        "last_failure": failures[-1]["reason"] if failures else None,
+    }
+
+
+def failed(report: Path, events: Iterable[Event], *, ranks: int, reason: str) -> None:
+    """Write a summary for a run that could not write its own."""
+    summary = summarize(
+        Totals(world_size_start=ranks),
+        events,
+        status="failed",
+        reason=reason,
+        world_size_end=0,
+        weights_hash={},
+        wall_s=0.0,
+    )
+    write_json(report / SUMMARY, summary)
+
+
+def _a_step(count: int, steps: int) -> float | None:
+    return count / steps if steps else None
+
+
+def _median(times: Iterable[float]) -> float | None:
+    known = list(times)
+    return statistics.median(known) if known else None

@@ -1,0 +1,143 @@
+"""What this rank contributes to a step: which rows, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ft
+from matex import keras_hooks
+from matex.errors import TrainingError
+from matex.exchange import Header, Layout
+from matex.feeds.source import GlobalBatch
+from matex.partition import Span, assigned
+from matex.steps.step import Control, Step
+
+__all__ = ["Share", "Wishes"]
+
+
+class Wishes(NamedTuple):
+    """What a rank asks for with a step; what is done is what the sum of all says."""
+
+    leave: bool = False
+    """To save and to leave after it."""
+    save: int = 0
+    """Which tiers to save after it, bits; only the leader's word counts."""
+
+
+class Share:
+    """This rank's part of the running step's batch. Local.
+
+    ``batch`` is that of the running step; ``stop_wanted``, from the leader ``rate_factor``,
+    and what *wishes* says travel in the header. By ``speeds``, the same on all ranks, they
+    share a batch out; alike where it is empty.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        model: Any,
+        step: Step,
+        wishes: Callable[[], Wishes] = Wishes,
+    ) -> None:
+        self._communicator = communicator
+        self._model = model
+        self._step = step
+        self._wishes = wishes
+        self.batch: GlobalBatch | None = None
+        self.stop_wanted = False
+        self.rate_factor = 1.0
+        self.speeds: Mapping[int, float] = {}
+
+    @property
+    def current(self) -> GlobalBatch:
+        """The batch of the running step."""
+        assert self.batch is not None
+        return self.batch
+
+    @property
+    def layout(self) -> Layout:
+        """Of the step.
+
+        Raises:
+            TrainingError: with run_eagerly, where this rank had no sample yet.
+        """
+        if self._step.layout is None:
+            lo, hi = self.current.span
+            raise TrainingError(
+                "with run_eagerly every rank needs at least one sample of the first step; "
+                f"received a batch of {hi - lo} for {self._communicator.world.size} ranks"
+            )
+        return self._step.layout
+
+    @property
+    def exchanged(self) -> Layout:
+        """What of it the ranks exchange."""
+        found = self._step.exchanged if self.layout else None
+        assert found is not None
+        return found
+
+    def assigned(self, span: Span) -> list[Span]:
+        """What falls to this rank of *span*, given who was lost since the last step."""
+        pending = self._communicator.pending
+        rank = self._communicator.world.rank
+        return assigned(span, pending.expected, pending.lost, rank, self.speeds)
+
+    def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
+        """The rows of *spans* and what their contribution is told."""
+        batch = self.current
+        lo, hi = batch.span
+        count = sum(end - start for start, end in spans)
+        leads = self._communicator.world.is_leader
+        header = Header(
+            samples=float(count),
+            fingerprint=float(batch.fingerprint(spans)),
+            learning_rate=float(leads),
+            rate_factor=self.rate_factor if leads else 0.0,
+            **self._asked(),
+        )
+        control = Control(weight=count / (hi - lo), salt=float(spans[0][0] - lo), header=header)
+        return batch.rows(spans), control.array()
+
+    def _asked(self) -> dict[str, float]:
+        """The fields of the header by which ranks agree on what comes after the step."""
+        wishes = self._wishes()
+        leads = self._communicator.world.is_leader
+        return {
+            "stop": float(self.stop_wanted),
+            "leave": float(wishes.leave),
+            "save": float(wishes.save) if leads else 0.0,
+        }
+
+    def contribution(self, spans: list[Span]) -> list[np.ndarray]:
+        """The parts that *spans* add to the step, computed outside the fused graph."""
+        if spans:
+            parts = self._step.contribution(*self.inputs(spans))
+            return [np.asarray(part) for part in parts]
+        layout = self.layout
+        parts = [np.zeros(shape, layout.dtype) for shape in layout.shapes]
+        self.put_header(parts[-1], Header())
+        return parts
+
+    def sent(self, spans: list[Span]) -> list[np.ndarray]:
+        """Those of them that the ranks exchange."""
+        parts = self.contribution(spans)
+        return parts if self._step.sums_gradients else parts[-1:]
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether gradients are among what is exchanged."""
+        return self._step.sums_gradients
+
+    def put_header(self, tail: np.ndarray, header: Header) -> None:
+        """Make *tail* one contribution of this rank, whatever it was added up from."""
+        rate = keras_hooks.learning_rate_variable(self._model.optimizer)
+        leads = self._communicator.world.is_leader
+        tail[-len(Header._fields) :] = header._replace(
+            learning_rate=float(rate.numpy()) if leads and rate is not None else 0.0,
+            rate_factor=self.rate_factor if leads else 0.0,
+            one=1.0,
+            **self._asked(),
+        )

@@ -1,0 +1,265 @@
+"""A training step as three functions: contribution, exchange, commit.
+
+*contribution* computes what this rank has to share for some samples, and leaves
+every variable as it was; *commit* applies the exchanged vector, and is all that
+changes anything; *fused* is both around the exchange in one graph, which is what
+runs as long as nobody dies. An exchange that fails is an operation that fails,
+so TensorFlow itself keeps the commit from running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.exchange import HostExchange
+from matex.exchange.layout import Header, Layout, Segment, segment_of
+from matex.steps.forward_state import ForwardState
+from matex.steps.recorder import Recorder
+
+__all__ = ["Batch", "Control", "Step"]
+
+Batch = tuple[Any, ...]
+Parts = list[Any]
+
+
+class Control(NamedTuple):
+    """What a contribution is told about its samples, beside the samples."""
+
+    weight: float
+    """Local samples / samples of the step."""
+    salt: float
+    """Place of the first sample in the step."""
+    header: Header
+
+    def array(self) -> np.ndarray:
+        """float32, shape (2 + header,)."""
+        return np.array([self.weight, self.salt, *self.header], np.float32)
+
+
+class Step:
+    """The step of one model, traced for one structure of batches. Local to build.
+
+    The model, its metrics and its optimizer must be built. Signatures have a free
+    batch dimension, so a share of another size, after a death, is no retrace.
+
+    ``contribution(batch, control) -> parts`` is local and changes nothing;
+    ``commit(parts) -> logs`` is local, and changes the model by what was exchanged,
+    which is the sum of all parts. Where gradients are not summed it is that of the
+    last part alone, and comes behind this rank's own parts in *parts*.
+    ``fused(batch, control) -> logs`` is collective; ``trace()``, after :meth:`connect`, makes its
+    graph beforehand. Parts are those of :class:`Layout`.
+
+    Args:
+        signature: ``(x[, y[, sample_weight]])``, structures of ``tf.TensorSpec``.
+        sums_gradients: whether gradients are exchanged; else an update is made by the mean
+            gradient over this rank's own rows.
+        scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
+        as_data: makes of a batch of that signature what ``train_step`` gets.
+
+    Raises:
+        Unsupported: the train step cannot be cut at its optimizer.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        signature: Batch,
+        *,
+        sums_gradients: bool = True,
+        scales_rate: bool = False,
+        as_data: Callable[[Batch], Any] = keras_hooks.as_data,
+    ) -> None:
+        self._model = model
+        self._as_data = as_data
+        self.scales_rate = scales_rate
+        self.sums_gradients = sums_gradients
+        self._state = ForwardState(model)
+        self._recorder = Recorder(model.optimizer)
+        self._log_names: list[str] = []
+        self._extra_names: list[str] = []
+        self._exchange: HostExchange | None = None
+        self.form = as_data(signature)
+        self.layout: Layout | None = None
+        self.tried = False  # whether all ranks found that batches can be cut
+        self.contribution: Callable[[Batch, np.ndarray], Parts] = self._contribution
+        self.commit: Callable[[Parts], dict[str, Any]] = self._commit
+        self.fused: Callable[[Batch, np.ndarray], dict[str, Any]] = self._one_by_one
+        self.trace: Callable[[], object] = lambda: None
+        if not model.run_eagerly:
+            self._make_graphs(signature)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether parts of a batch differ from the whole by nature: masks, batch statistics."""
+        return self._state.varies
+
+    @property
+    def tolerance(self) -> float:
+        """How far rounding may take a contribution, relative to it."""
+        return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
+
+    @property
+    def exchanged(self) -> Layout | None:
+        """What of the layout the ranks exchange."""
+        if self.layout is None or self.sums_gradients:
+            return self.layout
+        return replace(self.layout, gradients=())
+
+    def connect(self, exchange: HostExchange) -> None:
+        """Say which collective :attr:`fused` makes; before its first call, and for good."""
+        self._exchange = exchange
+
+    def _make_graphs(self, signature: Batch) -> None:
+        control = tf.TensorSpec((2 + len(Header._fields),), tf.float32)
+        contribution = tf.function(
+            self._contribution,
+            input_signature=(signature, control),
+            jit_compile=bool(self._model.jit_compile),
+            autograph=False,
+        )
+        contribution.get_concrete_function()  # the layout is known from here on
+        assert self.layout is not None
+        assert self.exchanged is not None
+        layouts = [self.exchanged] if self.sums_gradients else [self.layout, self.exchanged]
+        parts = [tf.TensorSpec(s, layout.dtype) for layout in layouts for s in layout.shapes]
+        commit = tf.function(self._commit, input_signature=(parts,), autograph=False)
+
+        def fused(batch: Batch, control: Any) -> dict[str, Any]:
+            assert self._exchange is not None, "connect() comes before the first fused step"
+            own = contribution(batch, control)
+            if self.sums_gradients:
+                return commit(self._exchange.in_graph(own))
+            tail = tf.cast(own[-1], self._exchange.layout.dtype)
+            return commit([*own, *self._exchange.in_graph([tail])])
+
+        self.contribution = contribution
+        self.commit = commit
+        traced = tf.function(fused, input_signature=(signature, control), autograph=False)
+        concrete: Callable[..., dict[str, Any]] | None = None
+
+        def concretely() -> Callable[..., dict[str, Any]]:
+            nonlocal concrete
+            concrete = concrete or traced.get_concrete_function()
+            return concrete
+
+        def call(batch: Batch, told: np.ndarray) -> dict[str, Any]:
+            # The concrete function: without its search among traces, a tenth of a small step.
+            return concretely()(batch, tf.constant(told))
+
+        self.fused, self.trace = call, concretely
+
+    def _one_by_one(self, batch: Batch, control: np.ndarray) -> dict[str, Any]:
+        assert self._exchange is not None, "connect() comes before the first fused step"
+        own = [part.numpy() for part in self.contribution(batch, control)]
+        if self.sums_gradients:
+            return self.commit([tf.constant(part) for part in self._exchange(*own)])
+        return self.commit([tf.constant(part) for part in (*own, *self._exchange(own[-1]))])
+
+    def _contribution(self, batch: Batch, control: Any) -> Parts:
+        """What these samples add to the step."""
+        control = tf.convert_to_tensor(control)
+        weight, salt = control[0], control[1]
+        header = self._with_learning_rate(control[2:])
+        state, recorder = self._state, self._recorder
+        saved = state.save()
+        state.prepare(salt)
+        with recorder.recording(weight), keras_hooks.mean_losses_only(self._model):
+            logs = self._model.train_step(self._as_data(batch))
+        averaged, sums = state.changes(saved, salt)
+        extra = self._extra_logs(logs)
+        restored = state.restore(saved)
+        dtype = self._lay_out(list(extra)).dtype
+        weight = tf.cast(weight, dtype)
+        gradients = [tf.cast(g, dtype) for g in recorder.gradients]
+        if not recorder.scaled:
+            gradients = [g * weight for g in gradients]
+        if not self.sums_gradients and not keras_hooks.scales_loss(self._model.optimizer):
+            header = _with_nonfinite(header, gradients)
+        means = [_flat(m, dtype) * weight for m in (*averaged, *extra.values())]
+        tail = [*means, *(_flat(s, dtype) for s in sums), tf.cast(header, dtype)]
+        # The first fence: the tail, and so the exchange, comes after every side effect.
+        with tf.control_dependencies([r.op for r in restored if not tf.executing_eagerly()]):
+            return [*gradients, tf.concat(tail, 0)]
+
+    def _commit(self, parts: Parts) -> dict[str, Any]:
+        """Apply the exchanged parts; the step's logs."""
+        # The second fence: nothing runs before the exchange has succeeded. It must be in here.
+        # Around the call it goes once TensorFlow has inlined it, and operations without data
+        # from the parts (the optimizer's counter) would run beside the exchange.
+        with tf.control_dependencies(parts[-1:]):
+            return self._apply(parts)
+
+    def _apply(self, parts: Parts) -> dict[str, Any]:
+        layout, model = self.layout, self._model
+        assert layout is not None
+        *gradients, tail = parts
+        if not self.sums_gradients:
+            *gradients, own = gradients
+            gradients = _mean_of_own(gradients, own, tail)
+        *rest, header = tf.split(tail, layout.tail_sizes)
+        means, sums = rest[: len(layout.means)], rest[len(layout.means) :]
+        told = Header(*tf.unstack(header))
+        keras_hooks.set_learning_rate(model.optimizer, told.learning_rate)
+        factor = told.rate_factor if self.scales_rate else None
+        with keras_hooks.updating(), keras_hooks.rate_times(model.optimizer, factor):
+            self._recorder.apply(
+                [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
+            )
+        extra = [means.pop() for _ in self._extra_names][::-1]
+        self._state.add(means, sums)
+        logs = model.get_metrics_result()
+        logs.update((n, tf.reshape(e, ())) for n, e in zip(self._extra_names, extra, strict=True))
+        return {name: logs[name] for name in self._log_names}
+
+    def _with_learning_rate(self, header: Any) -> Any:
+        """The leader says 1 for its learning rate, the others 0: put the number in its place."""
+        rate = keras_hooks.learning_rate_variable(self._model.optimizer)
+        if rate is None:
+            return header
+        is_rate = [name == "learning_rate" for name in Header._fields]
+        return header * tf.where(is_rate, tf.cast(rate, tf.float32), 1.0)
+
+    def _extra_logs(self, logs: dict[str, Any]) -> dict[str, Any]:
+        """Scalars that a custom train step returns beside metrics: averaged like the loss."""
+        known = self._model.get_metrics_result()
+        self._log_names = list(logs)
+        extra = {name: value for name, value in logs.items() if name not in known}
+        self._extra_names = list(extra)
+        return extra
+
+    def _lay_out(self, extra: list[str]) -> Layout:
+        means, sums = self._state.segments()
+        recorder = self._recorder
+        self.layout = Layout(
+            gradients=tuple(
+                segment_of("gradient of", gradient, name)
+                for gradient, name in zip(recorder.gradients, recorder.names, strict=True)
+            ),
+            means=(*means, *(Segment(f"value of {name}", (), "float32") for name in extra)),
+            sums=sums,
+        )
+        return self.layout
+
+
+def _mean_of_own(gradients: Parts, own: Any, total: Any) -> Parts:
+    """Gradients weighted by own samples / samples of the step, weighted by 1."""
+    samples = Header._fields.index("samples") - len(Header._fields)
+    scale = tf.math.divide_no_nan(tf.cast(total[samples], own.dtype), own[samples])
+    return [gradient * tf.cast(scale, gradient.dtype) for gradient in gradients]
+
+
+def _with_nonfinite(header: Any, gradients: Parts) -> Any:
+    """The exchange sees the header only: tell it whether all gradients are finite."""
+    finite = [tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients]
+    is_flag = [name == "nonfinite" for name in Header._fields]
+    return header + tf.where(tf.reduce_all(finite) | tf.logical_not(is_flag), 0.0, 1.0)
+
+
+def _flat(tensor: Any, dtype: Any) -> Any:
+    return tf.reshape(tf.cast(tensor, dtype), [-1])

@@ -1,0 +1,1 @@
+"""Whether ranks do the same, hold the same, live, and are as quick as the others."""

@@ -1,0 +1,57 @@
+"""When to note how far training has come: often at first, and never a burden."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from matex.records.step_report import StepReport
+
+__all__ = ["Progress"]
+
+_LEAST_S = 0.1
+_PART = 1e-3
+
+
+class Progress:
+    """Collects steps between two notes. Local.
+
+    Notes are 0.1 s apart, later a thousandth of the time that has passed: a run of a
+    minute has some 600, one of a day 8000.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started = self._last = clock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._steps = 0
+        self._step_s = self._exchange_s = 0.0
+        self._logs: Mapping[str, Any] = {}
+
+    def step(self, report: StepReport) -> None:
+        """A step is done."""
+        self._steps += 1
+        self._step_s += report.step_s
+        self._exchange_s += report.exchange_s
+        self._logs = report.logs
+
+    def is_due(self) -> bool:
+        """Whether a note should be made now."""
+        now = self._clock()
+        return now - self._last >= max(_LEAST_S, _PART * (now - self._started))
+
+    def take(self) -> dict[str, Any]:
+        """The means of the steps since the last note (at least one), and Keras's loss."""
+        loss = self._logs.get("loss")
+        note = {
+            "steps": self._steps,
+            "step_s": self._step_s / self._steps,
+            "exchange_s": self._exchange_s / self._steps,
+            "loss": None if loss is None else float(loss),
+        }
+        self._last = self._clock()
+        self._clear()
+        return note
