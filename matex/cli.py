@@ -191,7 +191,7 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--check-every", type=int, metavar="STEPS",
         help="compare the replicas' state and heal a minority; 0: never (default: as often as it "
-        "costs less than half a percent)",
+        "costs a quarter of a percent)",
     )  # fmt: skip
     add(
         "--threads", type=int, metavar="T", help="TensorFlow threads of a rank (default: its share)"

@@ -101,7 +101,7 @@ class Config:
         straggler: what becomes of a rank that computes twice as long as the others: "warn" or
             "evict".
         check_every: steps between comparisons of the replicas' state; 0 for none, None for as
-            many as make them cost less than half a percent.
+            many as make them cost a quarter of a percent.
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
             mpi4py), or "auto" for native where it can be had.
         apoptosis: mode in which every fit's model shrinks; "" for not at all.

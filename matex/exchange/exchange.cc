@@ -98,10 +98,15 @@ bool Infinite(double value) {
   return (bits & 0x7ff0000000000000u) == 0x7ff0000000000000u;
 }
 
-// Copies and looks for what is not finite in one pass; true when all is.
+// Copies and, where `check` says so, looks for what is not finite in the same pass; true when all
+// is, or nobody asked.
 template <typename To, typename From, typename Convert>
-bool Copy(const void* source, To* __restrict target, int64_t count, Convert convert) {
+bool Copy(const void* source, To* __restrict target, int64_t count, bool check, Convert convert) {
   const From* __restrict from = static_cast<const From*>(source);
+  if (!check) {
+    for (int64_t i = 0; i < count; ++i) target[i] = static_cast<To>(convert(from[i]));
+    return true;
+  }
   uint32_t bad = 0;
   for (int64_t i = 0; i < count; ++i) {
     const To value = static_cast<To>(convert(from[i]));
@@ -112,13 +117,14 @@ bool Copy(const void* source, To* __restrict target, int64_t count, Convert conv
 }
 
 template <typename To>
-bool CopyAs(TF_DataType type, const void* data, int64_t first, To* target, int64_t count) {
+bool CopyAs(TF_DataType type, const void* data, int64_t first, To* target, int64_t count,
+            bool check) {
   const char* from = static_cast<const char*>(data) + first * TF_DataTypeSize(type);
   switch (type) {
-    case TF_FLOAT: return Copy<To, float>(from, target, count, [](float v) { return v; });
-    case TF_DOUBLE: return Copy<To, double>(from, target, count, [](double v) { return v; });
-    case TF_HALF: return Copy<To, uint16_t>(from, target, count, HalfToFloat);
-    default: return Copy<To, uint16_t>(from, target, count, Bfloat16ToFloat);
+    case TF_FLOAT: return Copy<To, float>(from, target, count, check, [](float v) { return v; });
+    case TF_DOUBLE: return Copy<To, double>(from, target, count, check, [](double v) { return v; });
+    case TF_HALF: return Copy<To, uint16_t>(from, target, count, check, HalfToFloat);
+    default: return Copy<To, uint16_t>(from, target, count, check, Bfloat16ToFloat);
   }
 }
 
@@ -231,7 +237,8 @@ struct Call {
       const int64_t stop = start + part.count;
       const int64_t from = start > at ? start : at, to = stop < end ? stop : end;
       if (from < to)
-        finite &= CopyAs<T>(part.type, part.data, from - start, send + from, to - from);
+        finite &= CopyAs<T>(part.type, part.data, from - start, send + from, to - from,
+                            plan->check_finite);
       if (stop > end) break;
       ++parts->next;
     }

@@ -56,7 +56,7 @@ class HostExchange:
         self.layout = layout
         self._communicator = communicator
         self._faults = faults
-        self._check_finite = check_finite
+        self.check_finite = check_finite
         self._given_stretch = stretch
         self._send = _aligned(layout)
         self._send_views = layout.views(self._send)
@@ -163,7 +163,7 @@ class HostExchange:
         if self._ready():
             self._send[0], finite = np.nan, False
         self.spoiled = not finite
-        if self._check_finite and self.spoiled:  # tells the others, who get it in their sums
+        if self.check_finite and self.spoiled:  # tells the others, who get it in their sums
             self._send[self.layout.header_at("nonfinite")] = 1.0
         result = self._next_result()
         started = time.perf_counter()

@@ -75,7 +75,6 @@ class NativeExchange(HostExchange):
             offsets=self._offsets.ctypes.data,
             parts=len(layout.shapes),
             fence=self._has_one_result,
-            check_finite=self._check_finite,
         )
         for field in ("allreduce", "barrier", "error_string"):
             function = getattr(functions, f"MPI_{field.capitalize()}")
@@ -100,6 +99,7 @@ class NativeExchange(HostExchange):
         plan = self._plan
         plan.samples, plan.fingerprint = self.expected
         plan.stage = plan.code = plan.spoiled = 0
+        plan.check_finite = self.check_finite
         result = self._next_result()
         plan.result = result.ctypes.data
         output: Any = None

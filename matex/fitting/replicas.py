@@ -28,7 +28,7 @@ from matex.watch.stragglers import Stragglers
 __all__ = ["Replicas", "interval", "majority"]
 
 # Of the time of a step, for hashing and gathering.
-_PART = 0.004
+_PART = 0.002
 _FIRST, _LEAST, _MOST = 64, 16, 100_000
 
 
@@ -41,7 +41,7 @@ class Measured(NamedTuple):
 
 
 def interval(rows: Sequence[Measured]) -> int:
-    """In how many steps to compare again, so that it costs 0.4 % of their time. Pure."""
+    """In how many steps to compare again, so that it costs 0.2 % of their time. Pure."""
     cost, step = max(row.check_us for row in rows), min(row.step_us for row in rows)
     return min(_MOST, max(_LEAST, math.ceil(cost / (_PART * max(1, step)))))
 

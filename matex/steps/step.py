@@ -21,6 +21,7 @@ from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout, Segment, segment_of
 from matex.steps.forward_state import ForwardState
 from matex.steps.recorder import Recorder
+from matex.steps.traces import Traces
 
 __all__ = ["Batch", "Control", "Step"]
 
@@ -140,19 +141,8 @@ class Step:
 
         self.contribution = contribution
         self.commit = commit
-        traced = tf.function(fused, input_signature=(signature, control), autograph=False)
-        concrete: Callable[..., dict[str, Any]] | None = None
-
-        def concretely() -> Callable[..., dict[str, Any]]:
-            nonlocal concrete
-            concrete = concrete or traced.get_concrete_function()
-            return concrete
-
-        def call(batch: Batch, told: np.ndarray) -> dict[str, Any]:
-            # The concrete function: without its search among traces, a tenth of a small step.
-            return concretely()(batch, tf.constant(told))
-
-        self.fused, self.trace = call, concretely
+        traces = Traces(fused, signature, control)
+        self.fused, self.trace = traces, traces.trace
 
     def _one_by_one(self, batch: Batch, control: np.ndarray) -> dict[str, Any]:
         assert self._exchange is not None, "connect() comes before the first fused step"

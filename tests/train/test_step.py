@@ -13,7 +13,9 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.data import Batches
 from matex.exchange import Header, HostExchange
+from matex.steps import traces
 from matex.steps.step import Control, Step
+from matex.steps.usual import Usual
 
 
 def make_model(*, dropout: float = 0.0) -> Any:
@@ -112,8 +114,12 @@ def test_one_step_equals_keras_own(batches: Batches) -> None:
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_a_failed_exchange_leaves_everything_as_it_was(batches: Batches) -> None:
+@pytest.mark.parametrize("after", [1, 1000], ids=["graph-of-its-size", "graph-of-any-size"])
+def test_a_failed_exchange_leaves_everything_as_it_was(
+    batches: Batches, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Weights, slots, the update counter, statistics, seeds and metrics, in many failed steps."""
+    monkeypatch.setattr(traces, "Usual", lambda: Usual(after=after))
     model = make_model(dropout=0.4)
     step = make_step(model, batches)
     failing = True
@@ -159,6 +165,22 @@ def test_other_batch_sizes_trace_nothing_new(batches: Batches) -> None:
     for function in (step.contribution, step.commit):
         assert function.experimental_get_tracing_count() == 1
     assert exchange.traced == 1
+
+
+def test_the_usual_size_gets_a_graph_and_equal_results(
+    batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces, "Usual", lambda: Usual(after=3, short_s=60.0))
+    ours, theirs = make_model(), make_model()
+    step = make_step(ours, batches)
+    exchange = InGraph(step, lambda *parts: list(parts))
+    step.connect(exchange)
+    for size in (96, 96, 96, 96, 31, 96):
+        step.fused(batches.rows(np.arange(size)), control(0, size, size))
+        theirs.train_on_batch(*batches.rows(np.arange(size)))
+    assert exchange.traced == 2  # for any size, and for 96
+    for a, b in zip(ours.weights, theirs.weights, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_random_masks_depend_on_the_place_in_the_step(batches: Batches) -> None:

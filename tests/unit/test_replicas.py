@@ -42,6 +42,6 @@ def test_the_slowest_check_and_the_quickest_step_count() -> None:
         Measured(check_us=1000, step_us=6000, busy_us=0),
         Measured(check_us=2000, step_us=5000, busy_us=0),
     ]
-    assert interval(rows) == 100  # 2 ms in 500 ms
+    assert interval(rows) == 200  # 2 ms in a second
     assert interval([Measured(check_us=0, step_us=5000, busy_us=0)]) == 16
     assert interval([Measured(check_us=10**9, step_us=0, busy_us=0)]) == 100_000
