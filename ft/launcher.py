@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["Started", "started_by"]
+__all__ = ["Started", "started_by", "transports"]
 
 
 class Started(NamedTuple):
@@ -36,3 +36,16 @@ def started_by(environment: Mapping[str, str]) -> Started | None:
             text = environment.get(size, "")
             return Started(name, int(text) if text.isdecimal() else 0)
     return None
+
+
+def transports(environment: Mapping[str, str]) -> str:
+    """Which of Open MPI's transports (``btl``) to use; "" where that is left to it.
+
+    A process that no launcher started needs none: Open MPI 5.0 would give it a segment in
+    /dev/shm, and leave it there. On one host the one for libfabric finds nobody to talk to,
+    and where it finds no network either it sleeps a second before it says so.
+    """
+    if started_by(environment) is None:
+        return "self"
+    ranks = environment.get("OMPI_COMM_WORLD_SIZE", "")
+    return "^ofi" if ranks and environment.get("OMPI_COMM_WORLD_LOCAL_SIZE") == ranks else ""

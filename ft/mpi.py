@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from ft.alone import ALONE
 from ft.errors import Unrecoverable
-from ft.launcher import started_by
+from ft.launcher import started_by, transports
 
 __all__ = ["die", "finalize", "has_mpi", "has_ulfm", "load", "on_death", "shield", "shielded"]
 
@@ -74,7 +74,7 @@ def load() -> Any:
         said = "" if isinstance(error, ModuleNotFoundError) else str(error).partition("\n")[0]
         raise Unrecoverable(f"{_INSTALL} Received: {said}" if said else _INSTALL) from None
     if not MPI.Is_initialized():
-        with _without_shared_memory_when_alone():
+        with _transports():
             MPI.Init_thread(MPI.THREAD_SERIALIZED)
         if started is not None and started.processes > 1 == MPI.COMM_WORLD.Get_size():
             raise Unrecoverable(_SEPARATE.format_map(started._asdict()))
@@ -87,16 +87,16 @@ def has_mpi() -> bool:
 
 
 @contextlib.contextmanager
-def _without_shared_memory_when_alone() -> Iterator[None]:
-    """A process that no launcher started has no peers to share memory with.
+def _transports() -> Iterator[None]:
+    """Only those that this process may need, where the user did not name them.
 
-    Open MPI 5.0 gives it a segment in /dev/shm all the same, and leaves it there.
     The setting is taken back at once: a launcher started from here would inherit it.
     """
-    if started_by(os.environ) is not None or _TRANSPORTS in os.environ:
+    wanted = transports(os.environ)
+    if not wanted or _TRANSPORTS in os.environ:
         yield
         return
-    os.environ[_TRANSPORTS] = "self"
+    os.environ[_TRANSPORTS] = wanted
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ft
+from ft.launcher import transports
 
 ROOT = Path(ft.__file__).parents[1]
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_RANK": "1"}
@@ -39,9 +40,25 @@ def test_the_launcher_is_told(case: str) -> None:
     assert ft.started_by(environment) == expected
 
 
+ONE_HOST = OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": OPEN_MPI["OMPI_COMM_WORLD_SIZE"]}
+TRANSPORTS = {
+    "nobody to talk to": ({}, "self"),
+    "all on this host": (ONE_HOST, "^ofi"),
+    "some on others": (ONE_HOST | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, ""),
+    "another launcher": ({"PMI_RANK": "0", "PMI_SIZE": "2"}, ""),
+}
+
+
+@pytest.mark.parametrize("case", TRANSPORTS)
+def test_only_transports_that_may_be_needed(case: str) -> None:
+    environment, expected = TRANSPORTS[case]
+    assert transports(environment) == expected
+
+
 COLLECTIVES = """
 import numpy as np
 import ft
+from ft.launcher import transports
 
 comm = ft.Communicator.start()
 ft.shield(comm.leave)
