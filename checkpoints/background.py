@@ -1,4 +1,7 @@
-"""Saving from a thread of its own, so that whoever computes waits for a copy at most."""
+"""Saving from a thread of its own, so that whoever computes waits for a copy at most.
+
+Or not even that, where something is held that the thread can make a snapshot of.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from checkpoints.together import Team
 __all__ = ["BackgroundWriter", "Saved"]
 
 _LONGEST_RETRY_S = 60.0
+
+Given = Snapshot | Callable[[], Snapshot]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +66,7 @@ class BackgroundWriter:
         self._retry_s = retry_s
         self._changed = threading.Condition()
         self._storing = threading.Lock()
-        self._waiting: tuple[Snapshot, Team | None] | None = None
+        self._waiting: tuple[Given, Team | None] | None = None
         self._writing = False
         self._closing = False
         self._superseded = False
@@ -73,8 +78,12 @@ class BackgroundWriter:
         with self._changed:
             return self._writing or self._waiting is not None
 
-    def save(self, snapshot: Snapshot, team: Team | None = None) -> None:
+    def save(self, snapshot: Given, team: Team | None = None) -> None:
         """Hand over a snapshot; it takes the place of one that still waits.
+
+        Args:
+            snapshot: or what makes it, once, when its turn comes, in the thread. What that raises
+                ends the thread.
 
         Raises:
             ValueError: after `close`.
@@ -124,11 +133,15 @@ class BackgroundWriter:
                 self._writing = True
                 self._changed.notify_all()
             self._save(*given)
+            given = None  # and with it a whole state
             with self._changed:
                 self._writing = False
                 self._changed.notify_all()
 
-    def _save(self, snapshot: Snapshot, team: Team | None) -> None:
+    def _save(self, given: Given, team: Team | None) -> None:
+        began_s = time.thread_time()
+        snapshot = given() if callable(given) else given
+        making_s = time.thread_time() - began_s
         delay_s = self._retry_s
         last = False
         if team is not None:
@@ -136,7 +149,8 @@ class BackgroundWriter:
             known = team.over
             team = replace(team, over=lambda: known() or self._is_superseded())
         while True:
-            saved = self._attempt(snapshot, team)
+            saved = self._attempt(snapshot, team, making_s)
+            making_s = 0.0
             if saved.error is None or saved.place or last:
                 return
             team = None
@@ -147,7 +161,7 @@ class BackgroundWriter:
                 last = self._closing
             delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
 
-    def _attempt(self, snapshot: Snapshot, team: Team | None) -> Saved:
+    def _attempt(self, snapshot: Snapshot, team: Team | None, making_s: float = 0.0) -> Saved:
         with self._storing:
             began, busy = time.monotonic(), time.thread_time()
             path, error, parts = None, None, 1
@@ -161,7 +175,7 @@ class BackgroundWriter:
             saved = Saved(
                 step=snapshot.step,
                 seconds=time.monotonic() - began,
-                busy_s=time.thread_time() - busy,
+                busy_s=time.thread_time() - busy + making_s,
                 path=path,
                 error=error,
                 place=0 if team is None else team.place,

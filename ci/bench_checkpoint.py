@@ -7,13 +7,15 @@
   ``cost`` is the part by which the steps of the former take longer than those of their
   neighbours, with quartiles; ``account`` the same by adding up, which a busy machine does not
   blur: the pauses between two steps and what a processor works for the thread that writes.
-  ``pause_ms`` is over ``copy_ms``, a bare copy of the state.
+  ``pause_ms`` is what a snapshot takes between two steps; ``copy_ms`` a bare copy of the state
+  in the same place, at the start of blocks without.
 * ``disk``: a state of 300 MB written by a Store, taking turns with dd and fsync.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -21,13 +23,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import checkpoints
+
+if TYPE_CHECKING:
+    from matex.held import Held
 
 BLOCK_S = 5.0
 FILE_EVERY = 12  # blocks with snapshots
@@ -37,16 +43,19 @@ NEVER = float("inf")
 class Blocks:
     """Times the steps of blocks that take turns, and switches the tiers on at their start."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, held: Callable[[], Held]) -> None:
         from matex import current
 
         assert current.runtime is not None
+        self._held = held
+        self._kept: list[np.ndarray] = []
         self._saver = current.runtime.run.saver
         self._leads = current.runtime.run.communicator.world.is_leader
         self._left = 2 * count
         self._begun = 0.0
         self._steps: list[float] = []
         self._last = 0.0
+        self.copies: list[float] = []
         self.steps: dict[bool, list[list[float]]] = {True: [], False: []}
         self._switch(memory=False, files=False)
 
@@ -54,6 +63,17 @@ class Blocks:
         for tier, due in ((self._saver.memory, memory), (self._saver.files, files)):
             assert tier is not None
             tier.last_s = -NEVER if due else NEVER
+
+    def _copy(self) -> None:
+        """Time a bare copy of the state into memory that is there."""
+        source = self._held().snapshot()
+        arrays = [*source.weights.values(), *source.optimizer.values(), *source.extra.values()]
+        if not self._kept:
+            self._kept = [array.copy() for array in arrays]
+        began = time.perf_counter()
+        for target, array in zip(self._kept, arrays, strict=True):
+            np.copyto(target, array)
+        self.copies.append(time.perf_counter() - began)
 
     def step(self) -> bool:
         """After each step; whether there are steps still to make."""
@@ -73,6 +93,8 @@ class Blocks:
         self._steps, self._begun = [], now
         number = self._left // 2
         self._switch(memory=on, files=on and number % FILE_EVERY == 1)
+        if not on:
+            self._copy()
         return self._left > 0
 
 
@@ -81,7 +103,7 @@ def work(blocks: int, out: Path) -> None:
     import bench_step
     import keras
 
-    from matex import current
+    from matex import current, state
 
     model, x, y, batch = bench_step.build("cnn")
     assert current.runtime is not None
@@ -94,7 +116,8 @@ def work(blocks: int, out: Path) -> None:
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             if self.timed is None:  # the first step traces
-                self.timed = Blocks(blocks)
+                held = functools.partial(state.hold, model, {"step": 0}, architecture="", extra={})
+                self.timed = Blocks(blocks, held)
             if not self.timed.step():
                 self.model.stop_training = True
 
@@ -112,12 +135,6 @@ def work(blocks: int, out: Path) -> None:
     x, y = (np.broadcast_to(array[:1], (4_000_000, *array.shape[1:])) for array in (x, y))
     model.fit(x, y, batch_size=batch, shuffle=False, verbose=0, callbacks=[switch])
     if run.leads:
-        state = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
-        copies = []
-        for _ in range(20):
-            began = time.perf_counter()
-            _ = [np.array(array, copy=True) for array in state]
-            copies.append(time.perf_counter() - began)
         assert switch.timed is not None
         out.write_text(
             json.dumps(
@@ -125,8 +142,8 @@ def work(blocks: int, out: Path) -> None:
                     "with": switch.timed.steps[True],
                     "without": switch.timed.steps[False],
                     "pauses": pauses,
-                    "copy": statistics.median(copies),
-                    "nbytes": sum(array.nbytes for array in state),
+                    "copy": statistics.median(switch.timed.copies),
+                    "nbytes": state.nbytes_of(model),
                 }
             )
         )

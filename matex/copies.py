@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Mapping
 
@@ -15,7 +16,7 @@ _KEPT_BYTES = 256 << 20
 
 
 class Copies:
-    """Memory for the copies of one state after the other. Local; for one thread at a time.
+    """Memory for the copies of one state after the other. Local, for any thread.
 
     What was lent comes back when its borrower is gone, in whichever thread that happens, so
     arrays must not be kept longer than it.
@@ -44,8 +45,9 @@ class Copies:
             weakref.finalize(borrower, self._free.append, memory).atexit = False
 
     def _memory(self, nbytes: int) -> np.ndarray:
-        while self._free:
-            memory = self._free.pop()
-            if memory.nbytes == nbytes:
-                return memory
+        with contextlib.suppress(IndexError):  # of an empty list
+            while True:
+                memory = self._free.pop()
+                if memory.nbytes == nbytes:
+                    return memory
         return np.empty(nbytes, np.uint8)

@@ -19,7 +19,7 @@ def leave(run: Run, take: Take | None) -> None:
     missing, and nothing could be saved: then the others go on without them.
 
     Args:
-        take: makes the snapshot of the step; None where none can be made.
+        take: holds the state after the step; None where none can be made.
 
     Raises:
         Leaving: on every rank.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 import checkpoints
 import ft
@@ -16,20 +15,20 @@ from matex import keras_hooks
 from matex.apoptosis import rebuild
 from matex.copies import Copies
 from matex.errors import InputError
+from matex.held import Held
 
 __all__ = [
     "ARCHIVE",
     "architecture_of",
     "broadcast",
     "broadcast_all",
-    "collected",
+    "hold",
     "matched",
     "nbytes_of",
     "reshape",
     "restore",
     "restore_metrics",
     "size_of",
-    "snapshot",
     "state_hash",
     "weights_hash",
     "weights_of",
@@ -101,67 +100,30 @@ def state_hash(model: Any) -> str:
     return weights_hash((*weights_of(model), *model.optimizer.variables))
 
 
-def snapshot(
+def hold(
     model: Any,
     cursor: dict[str, int],
     *,
     architecture: str,
     extra: dict[str, np.ndarray],
     copies: Copies | None = None,
-) -> checkpoints.Snapshot:
-    """What a checkpoint holds; local. Arrays are copies, so training may go on.
+) -> Held:
+    """What a checkpoint of *model* is made of; local.
 
     Args:
         cursor: seed, fit, epoch, samples (of the epoch), step.
         architecture: see `architecture_of`.
         extra: what else decides, beside the states of metrics.
-        copies: in whose memory the copies are as long as the snapshot is there; None for their own.
+        copies: see `Held`.
     """
     weights = weights_of(model)
-    return collected(
-        {
-            "weights": weights,
-            "optimizer": model.optimizer.variables,
-            "metrics": model.metrics_variables,
-        },
-        cursor,
-        architecture=architecture,
-        extra={**rebuild.history_of(model, weights), **extra},
-        copies=copies,
-    )
-
-
-def collected(
-    parts: Mapping[str, Iterable[Any]],
-    cursor: dict[str, int],
-    *,
-    architecture: str,
-    extra: dict[str, np.ndarray],
-    copies: Copies | None = None,
-) -> checkpoints.Snapshot:
-    """The snapshot of variables: of "weights", "optimizer" and "metrics"; local."""
-    copies = copies or Copies()
-    values: dict[str, np.ndarray] = {}
-    for part, variables in parts.items():
-        values.update((f"{part}/{name}", value) for name, value in _named(variables).items())
-    arrays, memory = copies.of(values)
-    taken = checkpoints.Snapshot(
-        weights=_under("weights", arrays),
-        optimizer=_under("optimizer", arrays),
-        cursor=cursor,
-        architecture=architecture,
-        extra={
-            **{name: value for name, value in arrays.items() if name.startswith("metrics/")},
-            **extra,
-        },
-    )
-    copies.lend(memory, taken)
-    return taken
-
-
-def _under(part: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    start = f"{part}/"
-    return {name[len(start) :]: a for name, a in arrays.items() if name.startswith(start)}
+    parts = {
+        "weights": weights,
+        "optimizer": model.optimizer.variables,
+        "metrics": model.metrics_variables,
+    }
+    extra = {**rebuild.history_of(model, weights), **extra}
+    return Held(parts, cursor, architecture=architecture, extra=extra, copies=copies)
 
 
 def reshape(model: Any, saved: checkpoints.Snapshot) -> bool:
@@ -204,29 +166,6 @@ def restore_metrics(model: Any, saved: checkpoints.Snapshot) -> None:
     values = {n: v for n, v in saved.extra.items() if n.startswith("metrics/")}
     for variable, value in matched("metrics", model.metrics_variables, values):
         variable.assign(value)
-
-
-def _named(variables: Iterable[Any]) -> dict[str, np.ndarray]:
-    """The values by name, where possible not copied: they hold until the next step."""
-    result: dict[str, np.ndarray] = {}
-    for variable in variables:
-        name = variable.path
-        again = 1
-        while name in result:
-            again += 1
-            name = f"{variable.path}~{again}"
-        result[name] = _seen(variable)
-    return result
-
-
-def _seen(variable: Any) -> np.ndarray:
-    value = variable.value
-    # Three times as quick as its read_value(), which adds an identity.
-    tensor = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
-    try:
-        return np.asarray(memoryview(tensor))
-    except (BufferError, TypeError, ValueError):  # of a type that Python does not know
-        return np.asarray(tensor.numpy())
 
 
 def matched(part: str, variables: Iterable[Any], values: Any) -> list[tuple[Any, np.ndarray]]:

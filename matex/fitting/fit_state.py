@@ -11,6 +11,7 @@ import checkpoints
 from matex import keras_hooks, state
 from matex.copies import Copies
 from matex.departure import leave
+from matex.held import Held
 from matex.persistence.saving import FILES
 from matex.run import Run
 from matex.steps.training import Training
@@ -100,7 +101,7 @@ class FitState:
         run = self._run
         self._tell_size()
 
-        def take() -> checkpoints.Snapshot:
+        def take() -> Held:
             return self.taken(training.epoch, training.cursor, mark=training.mark)
 
         if training.agreed.leave:
@@ -128,7 +129,7 @@ class FitState:
         run = self._run
         self._tell_size()
 
-        def take() -> checkpoints.Snapshot:
+        def take() -> Held:
             return self.taken(epoch + 1, 0, mark=mark, logs=logs)
 
         if last:
@@ -153,7 +154,7 @@ class FitState:
         mark: int,
         logs: Mapping[str, Any] | None = None,
         more: Mapping[str, np.ndarray] | None = None,
-    ) -> checkpoints.Snapshot:
+    ) -> Held:
         """The state now, to be continued at sample *samples* of *epoch*.
 
         Args:
@@ -176,6 +177,6 @@ class FitState:
         mode, _, name = self._run.config.monitor.rpartition(":")
         if logs and name in logs:
             extra["score"] = np.array(float(logs[name]) * (-1 if mode == "max" else 1))
-        return state.snapshot(
+        return state.hold(
             self._model, cursor, architecture=self._architecture, extra=extra, copies=self._copies
         )

@@ -7,12 +7,12 @@ from typing import Any
 import keras
 import numpy as np
 
-import checkpoints
 from matex import current, state
 from matex.copies import Copies
 from matex.departure import leave
 from matex.errors import InputError
 from matex.fitting.fit_state import LOOP
+from matex.held import Held
 from matex.persistence.saving import FILES
 
 __all__ = ["Checkpoint"]
@@ -110,10 +110,10 @@ class Checkpoint:
             self._first = saved.step - self.done
         state.broadcast_all(run.communicator, [*self._weights, *self._slots])
 
-    def _taken(self) -> checkpoints.Snapshot:
+    def _taken(self) -> Held:
         cursor = {"fit": self._fits, "step": self._first + self.done, LOOP: self.done}
         texts = [state.architecture_of(model) for model in self._models]
-        return state.collected(
+        return Held(
             {"weights": self._weights, "optimizer": self._slots},
             cursor,
             architecture=texts[0] if len(texts) == 1 else "",

@@ -20,6 +20,7 @@ from matex import keras_hooks
 from matex.fitting.fit_state import FitState
 from matex.fitting.joining import GOING, Joined
 from matex.fitting.replicas import Replicas
+from matex.held import Held
 from matex.persistence.leaving import Dismissed
 from matex.run import Run
 from matex.steps.training import Training
@@ -119,7 +120,7 @@ class Reserve:
         *,
         at_risk: Mapping[int, int] | None = None,
         ended: tuple[int, Mapping[str, Any]] | None = None,
-    ) -> checkpoints.Snapshot:
+    ) -> Held:
         going = {
             "run": self._run.counts(),
             "replicas": self._replicas.pace,
@@ -131,11 +132,11 @@ class Reserve:
         content = np.frombuffer(json.dumps(going).encode(), np.uint8)
         return self._state.taken(epoch, samples, mark=mark, more={GOING: content})
 
-    def _send(self, to: Collection[int], take: Callable[[], checkpoints.Snapshot]) -> None:
+    def _send(self, to: Collection[int], take: Callable[[], Held]) -> None:
         """Give *to* the state; collective. All others hold the same, so any of them can."""
         communicator = self._run.communicator
         sources = [rank for rank in communicator.world.ranks if rank not in to]
-        content = checkpoints.to_bytes(take())
+        content = checkpoints.to_bytes(take().snapshot())
         communicator.broadcast(np.array([content.size], np.int64), sources=sources)
         communicator.broadcast(content, sources=sources)
 

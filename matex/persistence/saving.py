@@ -1,8 +1,8 @@
 """When and where a run saves itself: a tier in the memory of each node, and one of files.
 
 All ranks hold the same state, so any of them can save it, and several can save a large one
-together, each a part of its file. A copy is taken between two steps; a thread writes it while
-training goes on. What is due by the clock is the leader's word, which travels with the
+together, each a part of its file. Between two steps it is held; a thread copies and writes it
+while training goes on. What is due by the clock is the leader's word, which travels with the
 gradients; what is due by a count all ranks know.
 """
 
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -28,7 +29,18 @@ __all__ = ["FILES", "MEMORY", "Saver"]
 #: The bits by which tiers are named in a step's header.
 MEMORY, FILES = 1, 2
 
-Take = Callable[[], checkpoints.Snapshot]
+
+class Taken(Protocol):
+    """A state, held: :class:`matex.held.Held`."""
+
+    def snapshot(self) -> checkpoints.Snapshot:
+        """For one who writes it at once."""
+
+    def copied(self) -> checkpoints.Snapshot:
+        """Of copies; training may go on meanwhile. In any thread."""
+
+
+Take = Callable[[], Taken]
 
 _YEAR_S = 365 * 86_400.0
 _WEEK_S = 7 * 86_400.0
@@ -184,7 +196,7 @@ class Saver:
         """Save the state between two steps into the tiers of *bits*, the same on all ranks; local.
 
         Args:
-            take: makes the snapshot, of copies; called where this rank is to write.
+            take: holds the state; called where this rank is to write.
             patient: return when the file is written; the other ranks wait in the next step.
         """
         world = self._communicator.world
@@ -201,13 +213,13 @@ class Saver:
             files.count()
         if chosen:
             began = time.monotonic()
-            snapshot = take()
+            taken = take()
             self._cost_s = max(self._cost_s, time.monotonic() - began)
             for tier, team in chosen:
                 if patient and tier is files:
-                    tier.writer.save_now(snapshot, team)
+                    tier.writer.save_now(taken.snapshot(), team)
                 else:
-                    tier.writer.save(snapshot, team)
+                    tier.writer.save(taken.copied, team)
 
     def save_for_all(self, take: Take, point: Callable[[], None]) -> bool:
         """Save into a file, and return when it is there; collective. Whether it is.
@@ -227,7 +239,7 @@ class Saver:
             team, writes = self._team(files, world.leader)
             files.count()
             if writes:
-                saved = files.writer.save_now(take(), team)
+                saved = files.writer.save_now(take().snapshot(), team)
                 if world.is_leader:
                     done[0] = 1 if saved.error is None else 2
             self._communicator.broadcast(done)

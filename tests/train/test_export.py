@@ -36,7 +36,7 @@ def made() -> Any:
 
 def saved(model: Any, directory: Path, *, architecture: str | None = None) -> Path:
     text = state.architecture_of(model) if architecture is None else architecture
-    snapshot = state.snapshot(model, {"step": 1}, architecture=text, extra={})
+    snapshot = state.hold(model, {"step": 1}, architecture=text, extra={}).snapshot()
     return checkpoints.Store(directory).save(snapshot)
 
 

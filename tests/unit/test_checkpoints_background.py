@@ -70,6 +70,36 @@ def test_the_newest_takes_the_place_of_what_waits(tmp_path: Path) -> None:
     assert steps(store) == [1, 4]
 
 
+def test_what_makes_a_snapshot_is_called_once_in_the_thread_and_only_in_its_turn(
+    tmp_path: Path,
+) -> None:
+    heard, store, made = Heard(), Store(tmp_path / "mount", keep_last=9), []
+
+    def maker(step: int) -> Snapshot:
+        made.append((step, threading.current_thread()))
+        return snapshot(step)
+
+    store.prepare()
+    shutil.rmtree(tmp_path / "mount")
+    writer = BackgroundWriter(store, on_saved=heard, retry_s=0.01)
+    heard.gate.clear()
+    writer.save(lambda: maker(1))  # where there is no directory: it is tried again
+    heard.wait_for(1)
+    (tmp_path / "mount").mkdir()
+    heard.gate.set()
+    heard.wait_for(2)
+    heard.gate.clear()
+    writer.save(snapshot(2))
+    heard.wait_for(3)
+    writer.save(lambda: maker(3))
+    writer.save(lambda: maker(4))
+    heard.gate.set()
+    assert writer.close(60)
+    assert [step for step, _ in made] == [1, 4]
+    assert threading.main_thread() not in {thread for _, thread in made}
+    assert steps(store) == [1, 2, 4]
+
+
 def test_a_directory_that_comes_back_is_written_to_again(tmp_path: Path) -> None:
     heard, store = Heard(), Store(tmp_path / "mount")
     store.prepare()
