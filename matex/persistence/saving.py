@@ -52,6 +52,9 @@ _DRAIN_S = 60.0
 # long by two as by one for 30 to 1000 MB: they wait for each other at the file.
 _PART_MB = 256.0
 _KEPT_IN_MEMORY = 2
+# Until it is copied, a state that is held makes TensorFlow take as much memory again in the next
+# update, on the device where it is: larger ones are copied at once.
+_HELD_BYTES = 64e6
 
 
 @dataclass
@@ -214,6 +217,8 @@ class Saver:
         if chosen:
             began = time.monotonic()
             taken = take()
+            if self.nbytes > _HELD_BYTES:
+                taken.copied()
             self._cost_s = max(self._cost_s, time.monotonic() - began)
             for tier, team in chosen:
                 if patient and tier is files:
