@@ -43,11 +43,13 @@ class Traces:
 
     def __call__(self, batch: Any, control: np.ndarray) -> Any:
         size = tf.nest.flatten(batch)[0].shape[0]
-        if self._usual.deserves(size, time.monotonic()):
-            self._size, self._sized = size, self._traced(self._of_size(size))
         if size == self._size and self._sized is not None:
             return self._sized(batch, tf.constant(control))
-        return self.trace()(batch, tf.constant(control))
+        started = time.perf_counter()
+        result = self.trace()(batch, tf.constant(control))
+        if self._usual.deserves(size, time.perf_counter() - started):
+            self._size, self._sized = size, self._traced(self._of_size(size))
+        return result
 
     def _traced(self, signature: Any) -> Callable[..., Any]:
         # The concrete function: without its search among traces, a tenth of a small step.
