@@ -61,7 +61,7 @@ def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> 
 def run(arguments: argparse.Namespace) -> int:
     """Run the action that was parsed; its exit status, 1 after one line where it fails."""
     import checkpoints
-    from matex.persistence import checkpoint_tools
+    from matex.commands import checkpoint_tools
 
     try:
         return checkpoint_tools.run(arguments)

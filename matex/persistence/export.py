@@ -20,6 +20,7 @@ import numpy as np
 import checkpoints
 from matex import keras_hooks, state
 from matex.errors import InputError
+from matex.persistence.finding import find
 
 __all__ = ["archive", "export", "load", "load_weights", "model_of"]
 
@@ -51,8 +52,6 @@ def load(
         InputError: no model can be made of it; the message says why.
         checkpoints.CheckpointError: it is damaged, or cannot be read.
     """
-    from matex.persistence.checkpoint_tools import find
-
     _, snapshot = find(Path(path))
     return model_of(snapshot, custom_objects=custom_objects, allow_lambda=allow_lambda)
 
@@ -97,8 +96,6 @@ def load_weights(model: Any, path: str | os.PathLike[str]) -> None:
         InputError: they are of another model.
         checkpoints.CheckpointError: it is damaged, or cannot be read.
     """
-    from matex.persistence.checkpoint_tools import find
-
     _assign(_matched(model, find(Path(path))[1]))
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 import checkpoints
 from matex.errors import InputError
+from matex.persistence.finding import find
 
-__all__ = ["find", "run"]
+__all__ = ["run"]
 
 _SECTIONS = ("weights", "optimizer", "extra")
 
@@ -43,25 +44,6 @@ def run(arguments: argparse.Namespace) -> int:
         export.export(snapshot, arguments.out, allow_lambda=arguments.allow_lambda)
     print(f"{arguments.out}: {arguments.out.stat().st_size:,} bytes")
     return 0
-
-
-def find(path: Path) -> tuple[Path, checkpoints.Snapshot]:
-    """The checkpoint *path*, or the newest valid one in that directory.
-
-    Raises:
-        InputError: there is none.
-        checkpoints.CheckpointError: it is damaged, or of another kind.
-    """
-    if not path.is_dir():
-        return path, checkpoints.read_snapshot(path)
-    skipped: list[str] = []
-    found = checkpoints.Store(path).newest_valid(
-        on_skip=lambda file, error: skipped.append(file.name)
-    )
-    if found is None:
-        damaged = f", where {', '.join(skipped)} are damaged" if skipped else ""
-        raise InputError(f"a valid checkpoint is wanted. Received: {path}{damaged}")
-    return found
 
 
 def _list(directory: Path) -> int:
