@@ -29,13 +29,17 @@ class LargeBatch:
 
     def parts(self) -> int:
         """How many times the script's batch size a step has."""
-        return len(self._communicator.pending.expected) if self._config.batch_per_rank else 1
+        return self._ranks if self._config.batch_per_rank else 1
+
+    @property
+    def _ranks(self) -> int:
+        return len(self._communicator.pending.expected)
 
     def rate_factor(self, epochs_done: float) -> float:
         """By what the learning rate of a step is multiplied."""
         config = self._config
         return rate_factor(
-            config.lr_scaling, self.parts(), epochs_done=epochs_done, warm_up=config.warmup_epochs
+            config.lr_scaling, self._ranks, epochs_done=epochs_done, warm_up=config.warmup_epochs
         )
 
     def refuse(self, model: Any, *, stream: bool) -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["BETA", "MOMENTUM", "TAU", "force", "nesterov", "pull", "pull_together"]
+__all__ = ["BETA", "force", "nesterov", "pull", "pull_together", "pulled_by"]
 
 BETA = 0.9
-TAU = 4
-MOMENTUM = 0.99
 
 
 def force(workers: int, beta: float = BETA) -> float:
@@ -24,6 +22,14 @@ def pull(worker: np.ndarray, centre: np.ndarray, alpha: float) -> tuple[np.ndarr
     """Asynchronous: one worker meets the centre; both after it. Their sum stays."""
     distance = alpha * (worker - centre)
     return worker - distance, centre + distance
+
+
+def pulled_by(worker: np.ndarray, after: np.ndarray, alpha: float) -> np.ndarray:
+    """By what a *worker* that met the centre moves, told from the centre *after* it.
+
+    ``after - worker`` is ``(1 - alpha)`` of their distance before, so this is :func:`pull`'s.
+    """
+    return np.asarray(alpha / (1 - alpha) * (after - worker))
 
 
 def pull_together(
@@ -41,8 +47,11 @@ def pull_together(
 
 def nesterov(
     worker: np.ndarray, velocity: np.ndarray, gradient: np.ndarray, *, rate: float,
-    momentum: float = MOMENTUM,
+    momentum: float,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """EAMSGD's own step; *gradient* is that at ``worker + momentum * velocity``."""
+    """EAMSGD's own step; *gradient* is that at ``worker + momentum * velocity``.
+
+    Keras's SGD with ``nesterov=True`` makes it, and holds that point in place of *worker*.
+    """
     velocity = momentum * velocity - rate * gradient
     return worker + velocity, velocity
