@@ -165,8 +165,9 @@ class Downpour:
         """Nothing: the loss changes nothing."""
 
     def report(self) -> dict[str, Any]:
-        """How far this replica was from the mean, relative to that, at the last consensus (where
-        all push at once: from the centre, when they last did); and since the last report how many pushes of all ranks had which staleness."""
+        """How far this replica was from the mean, relative to that, at the last consensus (from the
+        centre at the last meeting, where all meet); and since the last report how many
+        pushes of all ranks had which staleness."""
         told, self._told = self._told, Counter()
         return {"disagreement": self._distance, "staleness": dict(told)}
 

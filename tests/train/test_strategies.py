@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,17 @@ PLANS = {
     "easgd": (
         "kill:rank=0,step=10,at=checkpoint",
         "kill:rank=3,step=23,at=after-exchange",
+        "kill:rank=1,step=32,at=validation",
+    ),
+    # The keeper and who follows it, in steps in which something is on its way.
+    "downpour": (
+        "kill:rank=0,step=9,at=after-exchange",
+        "kill:rank=1,step=21,at=in-exchange",
+        "kill:rank=4,step=21,at=recovery",
+        "kill:rank=2,step=33",
+    ),
+    "easgd --asynchronous": (
+        "kill:rank=0,step=7,at=before-exchange",
         "kill:rank=1,step=32,at=validation",
     ),
     "daso": (
@@ -57,15 +69,21 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 
 @pytest.mark.parametrize(
     ("strategy", "options"),
-    [("gossip", ()), ("easgd", ()), ("daso", ("--ranks-per-node", "2"))],
-    ids=["gossip", "easgd", "daso"],
+    [
+        ("gossip", ()),
+        ("easgd", ()),
+        ("easgd", ("--asynchronous",)),
+        ("downpour", ("--momentum", "0.3")),
+        ("daso", ("--ranks-per-node", "2")),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
     strategy: str, options: tuple[str, ...], losses: list[float], tmp_path: Path
 ) -> None:
     """Checkpoints, each after a consensus, are made between the deaths."""
     saved = ("--checkpoint", tmp_path / "saved", "--checkpoint-every", "10", "--keep-every", "10")
-    plan = PLANS[strategy]
+    plan = PLANS.get(" ".join([strategy, *options])) or PLANS[strategy]
     ranks = len(plan) + 1
     outcome = run(tmp_path / "all", strategy, ranks=ranks, options=(*options, *saved), plan=plan)
     summary = outcome.summary
@@ -75,7 +93,11 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
     epochs = [event["strategy"] for event in outcome.events if event["event"] == "epoch"]
     assert 0 < max(told["disagreement"] for told in epochs) < APART
     assert summary["messages_per_step"] > 0
-    if strategy != "easgd":  # in which the one model is more than a mean
+    if strategy in ("easgd", "downpour"):
+        counts = [Counter(told["staleness"]) for told in epochs[-3:]]  # of the survivor
+        assert Counter(summary["staleness"]) == sum(counts, Counter())
+        assert len(summary["staleness"]) > ("--asynchronous" in options or strategy == "downpour")
+    if strategy != "easgd" or options:  # in which the one model is more than a mean
         return
     for path in sorted((tmp_path / "saved").glob("step-*.h5")):
         if int(path.stem.split("-")[1]) > 20:
