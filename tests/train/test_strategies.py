@@ -7,8 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from matex import keras_hooks
+from matex.strategies.rules.elastic import nesterov
+from matex.watch.replica import Replica
 from tests.train.runs import Outcome, execute, faults, matex_run
 
 ARGUMENTS = ("--epochs", "3", "--validate", "--optimizer", "sgd")
@@ -106,6 +112,28 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
     assert again.summary["steps"] == STEPS - 20
     assert again.losses[-1] == pytest.approx(outcome.losses[-1], rel=0.02)
     assert again.summary["messages_per_step"] == 1.25  # the step's, and the centre in each fourth
+
+
+def test_nesterov_sgd_of_keras_is_the_worker_of_eamsgd() -> None:
+    """Its weights look ahead; behind them in the replica is the velocity by which they do."""
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True), "mse")
+    variables = model.trainable_variables
+    model.optimizer.build(variables)
+    momentum = keras_hooks.nesterov_momentum(model.optimizer)
+    replica = Replica(model)
+    count = replica.weights
+    worker, velocity = replica.read()[:count], np.zeros(count, np.float32)
+    for _ in range(5):
+        # Of half the square of the weights, the gradient is where they are.
+        model.optimizer.apply_gradients([(tf.identity(v), v) for v in variables])
+        ahead = worker + momentum * velocity
+        worker, velocity = nesterov(worker, velocity, ahead, rate=0.1, momentum=momentum)
+        own = replica.read()
+        np.testing.assert_allclose(own[count : 2 * count], velocity, atol=1e-6)
+        np.testing.assert_allclose(own[:count] - momentum * velocity, worker, atol=1e-6)
+    others = (keras.optimizers.SGD(0.1, momentum=0.9), keras.optimizers.Adam())
+    assert [keras_hooks.nesterov_momentum(optimizer) for optimizer in others] == [0, 0]
 
 
 REFUSED = """
