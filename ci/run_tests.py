@@ -45,6 +45,9 @@ def pytest_part(folder: str, *, timeout_s: float, workers: int = 0) -> Part:
     return Part([[sys.executable, "-m", "pytest", f"tests/{folder}", *options]], timeout_s, junit)
 
 
+# Of run_mpi_tests: who gossips with whom in worlds of other sizes.
+_PAIRS_OF_MORE = ("--ranks", "5", "8", "--", "tests/mpi/test_strategies.py", "-k", "gossip")
+
 PARTS = {
     "lint": Part(
         [[str(BIN / "ruff"), "check", "."], [str(BIN / "ruff"), "format", "--check", "."]], 120
@@ -55,9 +58,7 @@ PARTS = {
     "mpi": Part(
         [
             [sys.executable, "ci/run_mpi_tests.py"],
-            # Pairs in worlds of other sizes.
-            [sys.executable, "ci/run_mpi_tests.py", "--ranks", "5", "8"]
-            + ["--", "tests/mpi/test_strategies.py", "-k", "gossip"],
+            [sys.executable, "ci/run_mpi_tests.py", *_PAIRS_OF_MORE],
         ],
         1300,
         "mpi-*/rank-*.xml",
