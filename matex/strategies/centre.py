@@ -19,6 +19,7 @@ import numpy as np
 
 import ft
 from matex.strategies.interface import Traffic
+from matex.strategies.parcels import blank, packed, unpacked
 from matex.strategies.rules.turns import comes, groups
 
 __all__ = ["Centre", "Visit", "Worker", "staleness_of_all"]
@@ -133,19 +134,19 @@ class Centre:
         self._end_ways()
         gathered = self._communicator.allgather(np.array([self._version], np.int64))
         versions = {rank: int(gathered[rank][0]) for rank in gathered.ranks}
-        packed = _packed(self._state, self._version)
+        parcel = packed(self._state, self._version)
         newest = sorted(versions, key=lambda rank: (-versions[rank], rank))
-        self._communicator.broadcast(packed, sources=newest)
-        self._state, self._version = _unpacked(packed)
+        self._communicator.broadcast(parcel, sources=newest)
+        self._state, self._version = unpacked(parcel)
         self._known = self._version
         self._worker.start_from(self._state, unserved)
 
     def _end_ways(self, *, visits: bool = True) -> None:
         """What comes home now, does; and what was sent, and *visits*, is not under way any more."""
         home, self._home = self._home, None
-        packed = None if home is None else home.wait()
-        if packed is not None:  # else the keeper is gone
-            state, self._known = _unpacked(packed)
+        parcel = None if home is None else home.wait()
+        if parcel is not None:  # else the keeper is gone
+            state, self._known = unpacked(parcel)
             self.staleness[self._known - 1 - self._went.popleft()] += 1
             if self._known > self._version:
                 self._state, self._version = state, self._known
@@ -165,25 +166,25 @@ class Centre:
         self._visits = []
         keeper, me = self._members[0], self._communicator.world.rank
         if self._unserved is not None and me != keeper:
-            into = np.empty(self._state.size + _words(self._state.dtype), self._state.dtype)
+            into = blank(self._state.size, self._state.dtype)
             self._home = ft.Receiving(self._communicator, into, source=keeper, number=step)
         self._unserved = None
         if not came:
             return
-        visits = {rank: self._visit(packed) for rank, packed in came if packed is not None}
+        visits = {rank: self._visit(parcel) for rank, parcel in came if parcel is not None}
         served = self._worker.serve(self._state, [*visits.values()], len(self._members))
         states = dict(zip(visits, served, strict=True))
         self._state = served[-1] if served else self._state
         self._version += 1
         for rank, _ in came:
-            packed = _packed(states.get(rank, self._state), self._version)
+            parcel = packed(states.get(rank, self._state), self._version)
             if rank == me:
-                self._home = _Own(packed)
+                self._home = _Own(parcel)
             else:
-                self._send(packed, to=rank, step=step)
+                self._send(parcel, to=rank, step=step)
 
-    def _visit(self, packed: np.ndarray) -> Visit:
-        vector, known = _unpacked(packed)
+    def _visit(self, parcel: np.ndarray) -> Visit:
+        vector, known = unpacked(parcel)
         return Visit(vector, self._version - known)
 
     def _go(self, step: int) -> None:
@@ -198,22 +199,22 @@ class Centre:
         if me in group:
             self._unserved = self._worker.bring()
             self._went.append(self._known)
-            packed = _packed(self._unserved, self._known)
+            parcel = packed(self._unserved, self._known)
             if me == keeper:
-                self._visits.append((me, _Own(packed)))
+                self._visits.append((me, _Own(parcel)))
             else:
-                self._send(packed, to=keeper, step=step)
+                self._send(parcel, to=keeper, step=step)
         if me == keeper:
             for rank in group:
                 if rank != me:
-                    into = np.empty(self._count + _words(self._state.dtype), self._state.dtype)
+                    into = blank(self._count, self._state.dtype)
                     way = ft.Receiving(self._communicator, into, source=rank, number=step)
                     self._visits.append((rank, way))
 
-    def _send(self, packed: np.ndarray, *, to: int, step: int) -> None:
-        self._sendings.append(ft.Sending(self._communicator, packed, to=to, number=step))
+    def _send(self, parcel: np.ndarray, *, to: int, step: int) -> None:
+        self._sendings.append(ft.Sending(self._communicator, parcel, to=to, number=step))
         messages, size = self.traffic
-        self.traffic = Traffic(messages + 1, size + packed.nbytes)
+        self.traffic = Traffic(messages + 1, size + parcel.nbytes)
 
 
 def staleness_of_all(communicator: ft.Communicator, own: Counter[int]) -> Counter[int]:
@@ -227,18 +228,3 @@ def staleness_of_all(communicator: ft.Communicator, own: Counter[int]) -> Counte
 
 # What is longer counts as so long.
 _LONGEST = 255
-
-
-def _words(dtype: np.dtype) -> int:
-    """How many elements of *dtype* a version takes."""
-    return np.dtype(np.int64).itemsize // dtype.itemsize
-
-
-def _packed(vector: np.ndarray, version: int) -> np.ndarray:
-    return np.concatenate([vector, np.array([version], np.int64).view(vector.dtype)])
-
-
-def _unpacked(packed: np.ndarray) -> tuple[np.ndarray, int]:
-    words = _words(packed.dtype)
-    version = np.ascontiguousarray(packed[-words:]).view(np.int64)
-    return packed[:-words], int(version[0])

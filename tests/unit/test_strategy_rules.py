@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from matex import balance
 from matex.schedules import rate_factor
+from matex.strategies import parcels
 from matex.strategies.rules import daso, downpour, elastic, turns
 
 
@@ -112,6 +113,19 @@ def test_workers_come_in_turn_and_none_is_staler_than_the_bound(
             visits[place] += 1
     assert visits == [5] * members
     assert max(stale) <= (max(count - 1, 1) if bound is None else bound)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("version", [0, 1 << 24 | 1, 0x7FF8_0000_7FC0_0001])
+def test_a_parcel_brings_its_version_bit_by_bit(dtype: type, version: int) -> None:
+    """Also one that would be no number."""
+    parcel = parcels.packed(np.arange(5, dtype=dtype), version)
+    into = parcels.blank(5, parcel.dtype)
+    assert (into.shape, into.dtype) == (parcel.shape, parcel.dtype)
+    into[:] = parcel
+    vector, got = parcels.unpacked(into)
+    np.testing.assert_array_equal(vector, np.arange(5))
+    assert got == version
 
 
 def test_the_phases_of_daso() -> None:
