@@ -49,3 +49,6 @@ def test_where_replicas_part_the_rate_alone_follows_the_ranks() -> None:
     assert (batch.parts(), batch.rate_factor(0.0), batch.scales_rate) == (1, 2.0, True)
     communicator.pending = ft.Pending(operation=6, expected=(2,), lost=())
     assert batch.rate_factor(0.0) == 1.0
+    elastic, _ = large(strategy="easgd", lr_scaling="sqrt", warmup_epochs=0)
+    assert elastic.rate_factor(0.0) == 2.0 * 5 / 4
+    assert large(strategy="easgd")[0].rate_factor(0.0) == 1.0

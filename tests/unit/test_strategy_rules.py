@@ -41,6 +41,16 @@ def test_elastic_averaging_converges_with_workers_lost_and_one_left() -> None:
     np.testing.assert_allclose(centre, 1, atol=1e-4)
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_centre_slows_all_by_what_it_weighs(count: int) -> None:
+    points, centre = np.zeros(count), np.zeros(1)
+    for _ in range(200):
+        points = points + 1.0
+        mean = points.mean(keepdims=True)
+        points, centre = elastic.pull_together(points, mean, centre, workers=count)
+    assert centre[0] == pytest.approx(200 * elastic.pace(count), abs=1)
+
+
 def test_an_asynchronous_meeting_keeps_the_sum() -> None:
     (x,), centre = workers(1), np.ones(6)
     moved, after = elastic.pull(x, centre, elastic.force(3))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["BETA", "force", "nesterov", "pull", "pull_together", "pulled_by"]
+__all__ = ["BETA", "force", "nesterov", "pace", "pull", "pull_together", "pulled_by"]
 
 BETA = 0.9
 
@@ -16,6 +16,14 @@ BETA = 0.9
 def force(workers: int, beta: float = BETA) -> float:
     """alpha for so many *living* workers: to be computed anew when one dies."""
     return beta / workers
+
+
+def pace(workers: int) -> float:
+    """How far all move in a step, of what each would alone.
+
+    Pulls keep the sum of workers and centre, and the centre brings no step of its own.
+    """
+    return workers / (workers + 1)
 
 
 def pull(worker: np.ndarray, centre: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
