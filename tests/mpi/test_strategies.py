@@ -56,14 +56,14 @@ def test_ranks_with_data_of_their_own_find_the_common_optimum(
     """Each is drawn to its own rank's number: the one model is near the mean of them."""
     vector = Vector()
     strategy = STRATEGIES[name](comm, vector)
-    for step in range(90):
-        if step % 30 == 0:
-            strategy.epoch_begins(step // 30)
+    for step in range(120):
+        if step % 40 == 0:
+            strategy.epoch_begins(step // 40)
         strategy.before_step(step)
         move(vector, comm.world.rank)
         comm.barrier()  # in place of the step's collective
         strategy.after_step(step)
-        if step % 30 == 29:
+        if step % 40 == 39:
             strategy.consensus()
             rows = comm.allgather(vector.value).rows
             assert (rows == rows[0]).all()
