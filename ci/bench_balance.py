@@ -31,7 +31,7 @@ def work(steps: int) -> None:
 
     keras.utils.set_random_seed(1)
     x = np.random.default_rng(1).normal(size=(BATCH * steps // 4, 28)).astype(np.float32)
-    hidden = [keras.layers.Dense(600, "relu") for _ in range(2)]
+    hidden = [keras.layers.Dense(1000, "relu") for _ in range(2)]
     model = keras.Sequential([keras.Input((28,)), *hidden, keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.01), "mse")
     model.fit(x, x[:, :1] * x[:, 1:2], epochs=4, batch_size=BATCH, verbose=0)
@@ -45,7 +45,7 @@ def run(options: list[str], factors: list[float], steps: int) -> dict[str, Any]:
         for rank, factor in enumerate(factors):
             command += ["--inject", f"slow:rank={rank},step=0,factor={factor:g},steps={steps}"]
         command += ["--report", str(report), *options, str(Path(__file__).resolve())]
-        command += ["--rank", "--steps", str(steps)]
+        command += ["--as-a-rank", "--steps", str(steps)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, timeout=1800
@@ -64,9 +64,9 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=3)
     parser.add_argument("--factor", type=float, default=3.0)
     parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--as-a-rank", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.rank:
+    if arguments.as_a_rank:
         work(arguments.steps)
         return
     same = [float(BASE)] * arguments.ranks
