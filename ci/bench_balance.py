@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from emulated_network import end_tidily
+from one_run import matex_run
+
 BATCH, BASE = 1536, 4
 
 
@@ -39,21 +37,11 @@ def work(steps: int) -> None:
 
 def run(options: list[str], factors: list[float], steps: int) -> dict[str, Any]:
     """One training of ranks that are as slow as *factors* say."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        report = Path(folder) / "report"
-        command = [sys.executable, "-m", "matex", "run", "-n", str(len(factors)), "--threads", "1"]
-        for rank, factor in enumerate(factors):
-            command += ["--inject", f"slow:rank={rank},step=0,factor={factor:g},steps={steps}"]
-        command += ["--report", str(report), *options, str(Path(__file__).resolve())]
-        command += ["--as-a-rank", "--steps", str(steps)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=1800
-        )
-        if done.returncode:
-            raise SystemExit(f"{' '.join(command)} ended with {done.returncode}\n{done.stderr}")
-        summary = json.loads((report / "summary.json").read_text())
-        events = [json.loads(line) for line in (report / "events.jsonl").read_text().splitlines()]
+    words = ["-n", str(len(factors)), "--threads", "1", *options]
+    for rank, factor in enumerate(factors):
+        words += ["--inject", f"slow:rank={rank},step=0,factor={factor:g},steps={steps}"]
+    script = [str(Path(__file__).resolve()), "--as-a-rank", "--steps", str(steps)]
+    summary, events = matex_run(*words, *script)
     shares = [event["shares"] for event in events if event["event"] == "balance"]
     loss = summary["metrics"]["loss"]
     return {"ms": 1e3 * summary["step_s"], "loss": loss, "shares": shares[-1:]}
@@ -69,6 +57,7 @@ def main() -> None:
     if arguments.as_a_rank:
         work(arguments.steps)
         return
+    end_tidily()
     same = [float(BASE)] * arguments.ranks
     slow = [*same[:-1], BASE * arguments.factor]
     alike = run([], same, arguments.steps)

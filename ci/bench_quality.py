@@ -13,18 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import statistics
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import h5py
-
-ROOT = Path(__file__).resolve().parent.parent
+from emulated_network import end_tidily
+from one_run import matex_run
 
 # Where replicas part, each updates by its own rows' gradient, which is noisier: under Adam that
 # wants the square root of the ranks.
@@ -80,17 +76,7 @@ def work(path: Path, seed: int, rows: int, epochs: int) -> None:
 
 def run(words: list[str], *, ranks: int, script: list[str]) -> dict[str, Any]:
     """One training with the strategy that *words* begin with."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        report = Path(folder) / "report"
-        command = [sys.executable, "-m", "matex", "run", "-n", str(ranks), "--report", str(report)]
-        command += ["--strategy", *words, *script]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=3600
-        )
-        if done.returncode:
-            raise SystemExit(f"{' '.join(command)} ended with {done.returncode}\n{done.stderr}")
-        summary = json.loads((report / "summary.json").read_text())
+    summary, _ = matex_run("-n", str(ranks), "--strategy", *words, *script)
     kept = ("wall_s", "step_s", "messages_per_step", "bytes_per_step", "staleness")
     metrics = summary["metrics"]
     return {
@@ -113,6 +99,7 @@ def main() -> None:
     if arguments.seed is not None:
         work(arguments.data, arguments.seed, arguments.rows, arguments.epochs)
         return
+    end_tidily()
     strategies, seeds = arguments.strategies.split(";"), arguments.seeds.split(",")
     less: dict[str, list[float]] = {strategy: [] for strategy in strategies}
     for seed in seeds:
