@@ -114,7 +114,9 @@ def time_to(loss: float, seconds: list[float], losses: list[float]) -> float | N
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--strategies", default="sync,gossip,daso,easgd")
+    parser.add_argument(
+        "--strategies", default="sync,gossip,daso,easgd,easgd --asynchronous,downpour"
+    )
     parser.add_argument("--rate", type=float, default=100.0, help="megabits a second")
     parser.add_argument("--delay", type=float, default=1.0, help="milliseconds")
     parser.add_argument("--data", type=Path, help="an HDF5 file of digits (default: drawn ones)")

@@ -30,7 +30,7 @@ from ft.faults import EVENTS, KINDS, PHASES, Fault, check_faults, parse_fault
 from ft.injector import Injector
 from ft.launcher import Started, started_by
 from ft.mpi import die, has_mpi, has_ulfm, on_death, shield, shielded
-from ft.p2p import Swap
+from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
 from ft.records import Gathered, Pending, Recovery
 from ft.spares import Purpose
@@ -54,7 +54,9 @@ __all__ = [
     "PeerFailure",
     "Pending",
     "Purpose",
+    "Receiving",
     "Recovery",
+    "Sending",
     "Started",
     "Swap",
     "Unrecoverable",

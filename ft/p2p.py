@@ -1,6 +1,9 @@
-"""Vectors exchanged with single peers, while this rank computes."""
+"""Vectors on their way to or from single peers, while this rank computes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -8,10 +11,94 @@ from ft import mpi
 from ft.communicator import Communicator
 from ft.errors import UsageError
 
-__all__ = ["Swap"]
+__all__ = ["Receiving", "Sending", "Swap"]
 
 # The least that MPI promises for a tag is 32767.
 _TAGS = 1 << 14
+
+
+class _Way:
+    """One vector on one of its ways: see :class:`Swap`, whose rules hold here."""
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        vector: np.ndarray,
+        peer: int,
+        post: Callable[[Any, int], Any],
+    ) -> None:
+        ranks = communicator.world.ranks
+        if peer not in ranks or peer == communicator.world.rank:
+            raise UsageError(
+                f"messages are for other living members, of {ranks}. Received: rank {peer}"
+            )
+        self._mpi = mpi.load()
+        self._communicator = communicator
+        self._vector = vector
+        self._request: Any = None
+        try:
+            self._request = post(communicator.handle, ranks.index(peer))
+        except self._mpi.Exception:  # somebody died already
+            self._whole = False
+        else:
+            self._whole = True
+
+    def _ended(self) -> bool:
+        if self._request is None:
+            return False
+        with self._communicator.waiting():
+            try:
+                self._request.Wait()
+            except self._mpi.Exception:
+                self._whole = False
+        if not self._whole:
+            # MPI may still write into, or read, what a failed request named.
+            _failed.append(self)
+        return self._whole
+
+
+class Sending(_Way):
+    """A vector on its way to a peer, which makes a :class:`Receiving`.
+
+    Args:
+        vector: contiguous; not to be written before :meth:`wait` has returned.
+        to: original rank of a living member, other than this one.
+        number: tells one message from the next.
+    """
+
+    def __init__(
+        self, communicator: Communicator, vector: np.ndarray, *, to: int, number: int
+    ) -> None:
+        tag = number % _TAGS
+        super().__init__(
+            communicator, vector, to, lambda comm, place: comm.Isend(vector, dest=place, tag=tag)
+        )
+
+    def wait(self) -> bool:
+        """Whether it is on its way or there, and *vector* free again."""
+        return self._ended()
+
+
+class Receiving(_Way):
+    """A vector on its way from a peer, which makes a :class:`Sending`.
+
+    Args:
+        into: contiguous, of the shape and dtype that the peer sends; to be read by :meth:`wait`.
+        source: original rank of a living member, other than this one.
+        number: tells one message from the next.
+    """
+
+    def __init__(
+        self, communicator: Communicator, into: np.ndarray, *, source: int, number: int
+    ) -> None:
+        tag = number % _TAGS
+        super().__init__(
+            communicator, into, source, lambda comm, place: comm.Irecv(into, source=place, tag=tag)
+        )
+
+    def wait(self) -> np.ndarray | None:
+        """What the peer sent, or None where it or this communicator is gone."""
+        return self._vector if self._ended() else None
 
 
 class Swap:
@@ -34,37 +121,13 @@ class Swap:
     def __init__(
         self, communicator: Communicator, send: np.ndarray, *, to: int, source: int, number: int
     ) -> None:
-        ranks = communicator.world.ranks
-        if not {to, source} <= set(ranks) - {communicator.world.rank}:
-            raise UsageError(
-                f"a swap is with other living members, of {ranks}. Received: {to} and {source}"
-            )
-        self._mpi = mpi.load()
-        self._communicator = communicator
-        self._send = send
-        self._got = np.empty_like(send)
-        self._requests = []
-        comm, tag = communicator.handle, number % _TAGS
-        try:
-            self._requests.append(comm.Irecv(self._got, source=ranks.index(source), tag=tag))
-            self._requests.append(comm.Isend(self._send, dest=ranks.index(to), tag=tag))
-        except self._mpi.Exception:  # somebody died already
-            self._whole = False
-        else:
-            self._whole = True
+        self._receiving = Receiving(communicator, np.empty_like(send), source=source, number=number)
+        self._sending = Sending(communicator, send, to=to, number=number)
 
     def wait(self) -> np.ndarray | None:
         """What the peer sent, or None where it or this communicator is gone."""
-        with self._communicator.waiting():
-            for request in self._requests:
-                try:
-                    request.Wait()
-                except self._mpi.Exception:
-                    self._whole = False
-        if not self._whole:
-            # MPI may still write into, or read, what a failed request named.
-            _failed.append(self)
-        return self._got if self._whole else None
+        got, sent = self._receiving.wait(), self._sending.wait()
+        return got if sent else None
 
 
-_failed: list[Swap] = []
+_failed: list[_Way] = []

@@ -58,6 +58,7 @@ __all__ = [
     "local_size",
     "rank",
     "size",
+    "strategy",
 ]
 
 __version__ = "0.1.0"
@@ -130,6 +131,13 @@ def size() -> int:
     from matex import current
 
     return 1 if current.runtime is None else current.runtime.run.communicator.world.size
+
+
+def strategy() -> str:
+    """How the ranks share the work of ``fit``: ``--strategy``. Local; "sync" outside a run."""
+    from matex import current
+
+    return "sync" if current.runtime is None else current.runtime.run.config.strategy
 
 
 def local_rank() -> int:

@@ -212,11 +212,31 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         "--strategy", choices=STRATEGIES,
         help="how ranks share the work of fit: sync (default) averages gradients in every step; "
         "gossip sends the model to one other rank in every step; daso averages nodes in every "
-        "step and between nodes every four; easgd meets every four steps",
+        "step and between nodes every four; easgd meets a centre every four steps; downpour pushes "
+        "to a centre every four steps, and does not wait",
     )  # fmt: skip
     add(
         "--ranks-per-node", type=int, metavar="K",
         help="with --strategy daso: K ranks in a row make a node (default: those of a host)",
+    )  # fmt: skip
+    add(
+        "--sync-every", type=int, metavar="K",
+        help="with --strategy easgd or downpour: steps between a rank's meetings with the centre "
+        "(default: 4)",
+    )  # fmt: skip
+    add(
+        "--asynchronous", action="store_true", default=None,
+        help="with --strategy easgd: ranks meet the centre in turn, and do not wait",
+    )  # fmt: skip
+    add(
+        "--staleness-bound", type=int, metavar="S",
+        help="with --strategy downpour: how many updates a push may be behind the centre; 0: all "
+        "push at once (default: any number)",
+    )  # fmt: skip
+    add(
+        "--momentum", type=float, metavar="M",
+        help="with --strategy downpour: of the centre's updates, with what asynchrony adds by "
+        "itself (default: 0)",
     )  # fmt: skip
     add(
         "--balance", action="store_true", default=None,
@@ -229,7 +249,7 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--lr-scaling", choices=SCALINGS,
         help="multiply the learning rate by the ranks (linear) or their square root (sqrt); "
-        "with --batch-per-rank",
+        "with --batch-per-rank, or a strategy other than sync",
     )  # fmt: skip
     add(
         "--warmup-epochs", type=float, metavar="E",

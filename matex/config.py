@@ -39,7 +39,7 @@ APOPTOSIS = tuple(MODES)
 POLICIES = ("stop", "skip", "recompute")
 STRAGGLERS = ("warn", "evict")
 COMPRESSIONS = ("none", "fp16", "bf16")
-STRATEGIES = ("sync", "gossip", "daso", "easgd")
+STRATEGIES = ("sync", "gossip", "daso", "easgd", "downpour")
 
 #: The variable that names the directory in which Open MPI puts its segments of shared memory.
 SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
@@ -62,10 +62,19 @@ _SYNC_ONLY = (
     ("spares", 0, "a spare takes over a state that all ranks share"),
 )
 
+# What only some strategies know: option, its default, and which.
+_OF_STRATEGIES: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+    ("ranks_per_node", 0, ("daso",)),
+    ("sync_every", 0, ("easgd", "downpour")),
+    ("asynchronous", False, ("easgd",)),
+    ("staleness_bound", None, ("downpour",)),
+    ("momentum", 0.0, ("downpour",)),
+)
+
 _LEAST = {
     **{"checkpoint_every": 0, "checkpoint_interval": 0, "keep": 1, "keep_every": 0},
     **{"keep_best": 0, "seed": 0, "spares": 0, "threads": 0, "wall_time": 0, "grow_to": 0},
-    **{"warmup_epochs": 0, "ranks_per_node": 0},
+    **{"warmup_epochs": 0, "ranks_per_node": 0, "sync_every": 0, "momentum": 0},
 }
 
 
@@ -111,10 +120,16 @@ class Config:
             before. 0 means never; written ``HH:MM:SS`` or ``D-HH:MM:SS``.
         strategy: how ranks share the work of a fit, one of ``STRATEGIES``.
         ranks_per_node: of how many ranks a node is made for the strategy daso; 0 goes by hosts.
+        sync_every: steps after which a rank meets the centre of easgd and downpour again; 0 for 4.
+        asynchronous: ranks meet the centre of easgd in turn, without waiting for each other.
+        staleness_bound: how many updates a push of downpour may be behind the centre; 0 lets all
+            push at once. None for any.
+        momentum: of the updates of downpour's centre, with that which asynchrony brings.
         balance: measure the ranks, and give slow ones fewer samples of each batch.
         batch_per_rank: the script's batch size is that of each rank, so the global batch is
             as many times larger as there are ranks, and shrinks when one dies.
-        lr_scaling: by what the learning rate is multiplied then, one of ``SCALINGS``.
+        lr_scaling: by what the learning rate is multiplied then, and where a strategy lets each
+            rank update by its own rows, one of ``SCALINGS``.
         warmup_epochs: in which that factor climbs from 1.
         compression: numbers of 16 bits in which gradients travel, or "none" for 32.
         cache: directory where the native exchange is kept once it is built.
@@ -146,6 +161,10 @@ class Config:
     wall_time: float = 0.0
     strategy: str = "sync"
     ranks_per_node: int = 0
+    sync_every: int = 0
+    asynchronous: bool = False
+    staleness_bound: int | None = None
+    momentum: float = 0.0
     balance: bool = False
     batch_per_rank: bool = False
     lr_scaling: str = "none"
@@ -163,7 +182,7 @@ class Config:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be above 0 seconds. Received: {value}")
-        for name in ("check_every", "checkpoint_part_mb"):
+        for name in ("check_every", "checkpoint_part_mb", "staleness_bound"):
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InputError(f"{name} must be at least 0. Received: {name}={value}")
@@ -173,15 +192,24 @@ class Config:
                 raise InputError(
                     f"{name} must be one of {known}. Received: {getattr(self, name)!r}"
                 )
-        if self.lr_scaling != "none" and not self.batch_per_rank:
+        if not self.momentum < 1:
+            raise InputError(f"momentum must be below 1. Received: momentum={self.momentum}")
+        if self.lr_scaling != "none" and not self.batch_per_rank and self.strategy == "sync":
             raise InputError(
-                "lr_scaling is for a batch that grows with the ranks: give batch_per_rank too. "
+                "lr_scaling is for a batch that grows with the ranks, and for strategies with "
+                "replicas that part: give batch_per_rank too. "
                 f"Received: lr_scaling={self.lr_scaling!r} with a constant global batch"
             )
-        if self.ranks_per_node and self.strategy != "daso":
+        for name, default, which in _OF_STRATEGIES:
+            if getattr(self, name) != default and self.strategy not in which:
+                raise InputError(
+                    f"{name} is for strategy {' and '.join(which)}. "
+                    f"Received: {name}={getattr(self, name)} with strategy={self.strategy!r}"
+                )
+        if self.asynchronous and self.sync_every == 1:
             raise InputError(
-                "ranks_per_node is for strategy daso. "
-                f"Received: ranks_per_node={self.ranks_per_node} with strategy={self.strategy!r}"
+                "asynchronous easgd wants a sync_every of at least 2, which a meeting takes. "
+                "Received: sync_every=1"
             )
         for name, plain, why in _SYNC_ONLY:
             if getattr(self, name) != plain and self.strategy != "sync":
@@ -307,6 +335,10 @@ _KINDS: dict[str, Any] = {
     "wall_time": duration_s,
     "strategy": str,
     "ranks_per_node": int,
+    "sync_every": int,
+    "asynchronous": lambda text: bool(int(text)),
+    "staleness_bound": int,
+    "momentum": float,
     "balance": lambda text: bool(int(text)),
     "batch_per_rank": lambda text: bool(int(text)),
     "lr_scaling": str,

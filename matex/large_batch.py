@@ -8,6 +8,7 @@ import ft
 from matex.config import Config
 from matex.errors import InputError
 from matex.schedules import rate_factor
+from matex.strategies.rules.elastic import pace
 
 __all__ = ["LargeBatch"]
 
@@ -29,14 +30,21 @@ class LargeBatch:
 
     def parts(self) -> int:
         """How many times the script's batch size a step has."""
-        return len(self._communicator.pending.expected) if self._config.batch_per_rank else 1
+        return self._ranks if self._config.batch_per_rank else 1
+
+    @property
+    def _ranks(self) -> int:
+        return len(self._communicator.pending.expected)
 
     def rate_factor(self, epochs_done: float) -> float:
         """By what the learning rate of a step is multiplied."""
-        config = self._config
-        return rate_factor(
-            config.lr_scaling, self.parts(), epochs_done=epochs_done, warm_up=config.warmup_epochs
+        config, ranks = self._config, self._ranks
+        factor = rate_factor(
+            config.lr_scaling, ranks, epochs_done=epochs_done, warm_up=config.warmup_epochs
         )
+        # The centre is one more that must be moved.
+        elastic = self.scales_rate and config.strategy == "easgd"
+        return factor / pace(ranks) if elastic else factor
 
     def refuse(self, model: Any, *, stream: bool) -> None:
         """Raise for what cannot grow.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from matex import keras_hooks
@@ -52,12 +53,12 @@ class Way:
                 "Received: LossScaleOptimizer, which leaves some out; train in float32 or bfloat16"
             )
         self.strategy = make_strategy(
-            config.strategy,
+            config,
             run.communicator,
             Replica(model),
             seed=seed,
             epochs=epochs,
-            ranks_per_node=config.ranks_per_node,
+            nesterov=keras_hooks.nesterov_momentum(model.optimizer),
         )
         alike = self.strategy.sums_gradients
         self.replicas = Replicas(run, model, every=config.check_every, alike=alike)
@@ -85,4 +86,5 @@ class Way:
         """An epoch has ended with this *loss*; what its event tells of the strategy. Local."""
         self.strategy.epoch_ended(loss)
         told = self.strategy.report()
+        self._run.totals.staleness += Counter(told.get("staleness", {}))
         return {"strategy": told} if told else {}

@@ -36,6 +36,7 @@ from matex.keras_hooks.models import (
 from matex.keras_hooks.optimizers import (
     is_recording,
     learning_rate_variable,
+    nesterov_momentum,
     rate_times,
     recording,
     scales_loss,
@@ -81,6 +82,7 @@ __all__ = [
     "learning_rate_variable",
     "mean_losses_only",
     "memory_of",
+    "nesterov_momentum",
     "optimizer_keys",
     "rate_times",
     "recording",

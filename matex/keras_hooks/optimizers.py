@@ -12,6 +12,7 @@ __all__ = [
     "is_recording",
     "is_updating",
     "learning_rate_variable",
+    "nesterov_momentum",
     "rate_times",
     "recording",
     "scales_loss",
@@ -105,6 +106,14 @@ def _velocities_with_rate(optimizer: Any) -> list[Any]:
     if isinstance(inner, keras.optimizers.RMSprop) and inner.momentum > 0:
         return list(inner._momentums)
     return []
+
+
+def nesterov_momentum(optimizer: Any) -> float:
+    """The momentum of an SGD whose velocities are its first slots and look ahead; else 0."""
+    if not isinstance(optimizer, keras.optimizers.SGD) or not optimizer.nesterov:
+        return 0.0
+    others = optimizer.use_ema or optimizer.gradient_accumulation_steps
+    return 0.0 if others else float(optimizer.momentum)
 
 
 def state_of(optimizer: Any) -> list[Any]:

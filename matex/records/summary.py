@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +53,7 @@ class Totals:
     messages: int = 0
     bytes: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
+    staleness: Counter[int] = field(default_factory=Counter)
     step_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     exchange_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
@@ -84,6 +85,7 @@ def summarize(
         "strategy": totals.strategy,
         "messages_per_step": _a_step(totals.messages, totals.steps),
         "bytes_per_step": _a_step(totals.bytes, totals.steps),
+        "staleness": {str(n): count for n, count in sorted(totals.staleness.items())},
         "world_size_start": totals.world_size_start,
         "world_size_end": world_size_end,
         "spares": totals.spares,

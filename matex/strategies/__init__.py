@@ -1,14 +1,18 @@
 """The ways to share the work of a training, each chosen by one word."""
 
 import ft
+from matex.config import Config
 from matex.strategies.daso import Daso
+from matex.strategies.downpour import Downpour
 from matex.strategies.easgd import Elastic
 from matex.strategies.gossip import Gossip
 from matex.strategies.interface import ReplicaLike, Strategy, Traffic
+from matex.strategies.rules.turns import EVERY
 from matex.strategies.sync import Sync
 
 __all__ = [
     "Daso",
+    "Downpour",
     "Elastic",
     "Gossip",
     "ReplicaLike",
@@ -20,22 +24,40 @@ __all__ = [
 
 
 def make_strategy(
-    name: str,
+    config: Config,
     communicator: ft.Communicator,
     replica: ReplicaLike,
     *,
     seed: int,
     epochs: int,
-    ranks_per_node: int = 0,
+    nesterov: float = 0.0,
 ) -> Strategy:
-    """The strategy *name*, one of ``matex.config.STRATEGIES``, for one fit. Local.
+    """The strategy that *config* names, for one fit. Local.
 
     Replicas must be equal on all ranks before the first step.
+
+    Args:
+        nesterov: see :class:`Elastic`.
     """
-    if name == "gossip":
+    every = config.sync_every or EVERY
+    if config.strategy == "gossip":
         return Gossip(communicator, replica, seed=seed)
-    if name == "daso":
-        return Daso(communicator, replica, epochs=epochs, ranks_per_node=ranks_per_node)
-    if name == "easgd":
-        return Elastic(communicator, replica)
+    if config.strategy == "daso":
+        return Daso(communicator, replica, epochs=epochs, ranks_per_node=config.ranks_per_node)
+    if config.strategy == "easgd":
+        return Elastic(
+            communicator,
+            replica,
+            every=every,
+            asynchronous=config.asynchronous,
+            nesterov=nesterov,
+        )
+    if config.strategy == "downpour":
+        return Downpour(
+            communicator,
+            replica,
+            every=every,
+            bound=config.staleness_bound,
+            momentum=config.momentum,
+        )
     return Sync()

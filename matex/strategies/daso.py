@@ -7,7 +7,7 @@ of an epoch; nodes may have different numbers of ranks, count by them, and lose 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -173,7 +173,7 @@ class Daso:
         if loss is not None and not self._blocking:
             self._plateau.epoch_ended(loss)
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Any]:
         """How far this replica was from the mean at the last consensus, and the steps between
         averages over nodes in the next epoch that does not average everything."""
         return {"disagreement": self._distance, "skip": self._plateau.pace.skip}

@@ -6,6 +6,8 @@ Daily et al., arXiv:1803.05880, with the update corrected: see
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import ft
@@ -72,6 +74,6 @@ class Gossip:
     def epoch_ended(self, loss: float | None) -> None:
         """Nothing: the loss changes nothing."""
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Any]:
         """How far this replica was from the mean, relative to that, at the last consensus."""
         return {"disagreement": self._distance}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -69,5 +69,6 @@ class Strategy(Protocol):
     def epoch_ended(self, loss: float | None) -> None:
         """After the consensus of an epoch with this *loss*, equal on all members. Local."""
 
-    def report(self) -> dict[str, float]:
-        """What the event of an epoch tells of the strategy. Local."""
+    def report(self) -> dict[str, Any]:
+        """What the event of an epoch tells of the strategy, as JSON; counts since the last call.
+        Local."""

@@ -7,7 +7,7 @@ import numpy as np
 import ft
 from matex.strategies.interface import ReplicaLike
 
-__all__ = ["mean", "meet"]
+__all__ = ["distance", "mean", "meet"]
 
 
 def mean(communicator: ft.Communicator, vector: np.ndarray) -> tuple[np.ndarray, int]:
@@ -35,5 +35,10 @@ def meet(communicator: ft.Communicator, replica: ReplicaLike) -> float:
     own = replica.read()
     middle, _ = mean(communicator, own)
     replica.write(middle)
+    return distance(own, middle)
+
+
+def distance(own: np.ndarray, middle: np.ndarray) -> float:
+    """How far *own* is from *middle*, relative to that. Pure."""
     norm = float(np.linalg.norm(middle))
     return float(np.linalg.norm(own - middle)) / norm if norm else 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matex.strategies.interface import Traffic
 
 __all__ = ["Sync"]
@@ -32,5 +34,5 @@ class Sync:
     def epoch_ended(self, loss: float | None) -> None:
         """Nothing: the loss changes nothing."""
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Any]:
         return {}

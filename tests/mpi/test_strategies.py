@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ft
-from matex.strategies import Daso, Elastic, Gossip, ReplicaLike, Strategy
+from matex.strategies import Daso, Downpour, Elastic, Gossip, ReplicaLike, Strategy
 from matex.strategies.ring import ring_mean, ring_traffic
 
 Make = Callable[[ft.Communicator, ReplicaLike], Strategy]
 
 STRATEGIES: dict[str, Make] = {
     "gossip": lambda comm, replica: Gossip(comm, replica, seed=7),
-    "easgd": lambda comm, replica: Elastic(comm, replica, tau=3),
+    "easgd": lambda comm, replica: Elastic(comm, replica, every=3),
+    "easgd-async": lambda comm, replica: Elastic(comm, replica, every=3, asynchronous=True),
+    "downpour": Downpour,
+    "downpour-sync": lambda comm, replica: Downpour(comm, replica, every=3, bound=0),
+    "downpour-each-step": lambda comm, replica: Downpour(comm, replica, every=1),
+    "downpour-momentum": lambda comm, replica: Downpour(comm, replica, bound=1, momentum=0.6),
     "daso": lambda comm, replica: Daso(comm, replica, epochs=3, ranks_per_node=2),
 }
 
@@ -50,14 +56,14 @@ def test_ranks_with_data_of_their_own_find_the_common_optimum(
     """Each is drawn to its own rank's number: the one model is near the mean of them."""
     vector = Vector()
     strategy = STRATEGIES[name](comm, vector)
-    for step in range(90):
-        if step % 30 == 0:
-            strategy.epoch_begins(step // 30)
+    for step in range(120):
+        if step % 40 == 0:
+            strategy.epoch_begins(step // 40)
         strategy.before_step(step)
         move(vector, comm.world.rank)
         comm.barrier()  # in place of the step's collective
         strategy.after_step(step)
-        if step % 30 == 29:
+        if step % 40 == 39:
             strategy.consensus()
             rows = comm.allgather(vector.value).rows
             assert (rows == rows[0]).all()
@@ -86,7 +92,7 @@ def test_gossip_keeps_the_mean_and_sends_one_model(comm: ft.Communicator) -> Non
 
 def test_elastic_workers_meet_every_so_many_steps(comm: ft.Communicator) -> None:
     vector = Vector()
-    strategy = Elastic(comm, vector, tau=3)
+    strategy = Elastic(comm, vector, every=3)
     sent = []
     for step in range(6):
         strategy.before_step(step)
@@ -158,3 +164,104 @@ def test_the_first_epochs_of_daso_average_everything(comm: ft.Communicator) -> N
     mean = np.arange(7) + (comm.world.size - 1) / 2
     np.testing.assert_allclose(vector.value, mean)
     assert strategy.traffic == (1, 56)
+
+
+def test_pushes_of_downpour_come_in_turn_and_nothing_is_lost(comm: ft.Communicator) -> None:
+    """Each rank moves by its own number in each step, so the centre tells which pushes it has."""
+    vector, size, rank = Vector(), comm.world.size, comm.world.rank
+    strategy = Downpour(comm, vector)
+    sent = []
+    for step in range(16):
+        strategy.before_step(step)
+        vector.value = vector.value + np.append(np.full(5, 10.0**-rank), [0, 0])
+        comm.barrier()
+        strategy.after_step(step)
+        sent.append(strategy.traffic.messages)
+        assert strategy.traffic.bytes == 48 * sent[-1]  # five weights and a version
+    if size == 1:
+        assert sum(sent) == 0
+    elif rank:
+        assert sum(sent) == 4
+        assert [step % 4 for step in range(16) if sent[step]] == [(3 + rank * 4 // size) % 4] * 4
+    strategy.consensus()
+    rows = comm.allgather(vector.value).rows
+    assert (rows == rows[0]).all()
+    told = strategy.report()["staleness"]
+    assert set(told) <= set(range(size))
+    assert told[size - 1] >= sum(told.values()) - size * (size - 1) / 2
+    assert strategy.report()["staleness"] == {}
+
+
+def test_asynchronous_elastic_averaging_keeps_the_sum(comm: ft.Communicator) -> None:
+    """Of the centre and the workers, when all visits have come home and nobody moves."""
+    vector, size, rank = Vector(), comm.world.size, comm.world.rank
+    strategy = Elastic(comm, vector, every=4, asynchronous=True)
+    for step in range(2 + 4 * 10):
+        strategy.before_step(step)
+        if step == 0:
+            vector.value = vector.value + rank
+        comm.barrier()
+        strategy.after_step(step)
+    workers = comm.allgather(vector.value).rows
+    start = np.arange(7.0)
+    if size > 1:
+        assert np.ptp(workers[:, 0]) < 0.5 * (size - 1)
+    strategy.consensus()  # keeps the sum of all, too: and then every worker is the centre
+    assert start[0] - 1e-9 <= vector.value[0] <= start[0] + size - 1
+
+
+def test_a_worker_of_eamsgd_is_pulled_where_it_is_and_not_where_it_looks(
+    comm: ft.Communicator,
+) -> None:
+    class Momentum(Vector):
+        weights = 3
+
+        def __init__(self) -> None:
+            self.value = np.array([0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 9.0])
+
+    vector = Momentum()
+    strategy = Elastic(comm, vector, every=1, nesterov=0.5)
+    strategy.before_step(0)
+    comm.barrier()
+    strategy.after_step(0)
+    alpha = 0.9 / comm.world.size
+    np.testing.assert_allclose(vector.value[:3], alpha * 0.5 * np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(vector.value[3:], [1, 2, 3, 9])
+
+
+def test_gossip_sends_one_model_and_receives_one_in_each_step(
+    comm: ft.Communicator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted where MPI is called, by the bytes that each message has."""
+    calls: list[tuple[str, int]] = []
+
+    class Counted:
+        def __init__(self, handle: Any) -> None:
+            self._handle = handle
+
+        def Isend(self, buffer: np.ndarray, **where: int) -> Any:
+            calls.append(("sent", buffer.nbytes))
+            return self._handle.Isend(buffer, **where)
+
+        def Irecv(self, buffer: np.ndarray, **where: int) -> Any:
+            calls.append(("received", buffer.nbytes))
+            return self._handle.Irecv(buffer, **where)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._handle, name)
+
+    monkeypatch.setattr(comm, "_comm", Counted(comm.handle))
+    vector, size = Vector(), comm.world.size
+    vector.value += comm.world.rank
+    strategy = Gossip(comm, vector, seed=7)
+    rounds = (size - 1).bit_length()
+    for step in range(3 * rounds):
+        calls.clear()
+        strategy.before_step(step)
+        comm.barrier()
+        strategy.after_step(step)
+        assert sorted(calls) == [("received", 56), ("sent", 56)]
+        if step + 1 == rounds and size == 1 << rounds:
+            np.testing.assert_allclose(vector.value, np.arange(7) + (size - 1) / 2, atol=1e-14)
+    strategy.consensus()
+    np.testing.assert_allclose(vector.value, np.arange(7) + (size - 1) / 2, atol=1e-12)

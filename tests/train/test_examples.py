@@ -49,6 +49,10 @@ CASES = {
         "05_images_from_folders.py", ["--images", "256", "--width", "8"], "drawing 256 shapes",
         "4 classes", "kill:rank=0,step=10,at=in-exchange",
     ),
+    "strategies": Case(
+        "09_strategies.py", ["--events", "400", "--width", "16"], "simulating 400 events",
+        "2 ranks by strategy sync: exact", "kill:rank=0,step=9", shuffled=True,
+    ),
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.data import Batches
 from matex.exchange import Header, HostExchange
+from matex.partition import parts_of
 from matex.steps import traces
 from matex.steps.step import Control, Step
 from matex.steps.usual import Usual
@@ -101,6 +102,26 @@ def test_contributions_of_parts_add_up_to_that_of_the_whole(batches: Batches) ->
         total = np.sum(given, axis=0)
         total[-1:] -= 2 if wanted is whole[-1] else 0  # a one from each contribution
         np.testing.assert_allclose(total, wanted, rtol=2e-5, atol=2e-7)
+
+
+def test_shares_by_speed_give_the_gradients_of_equal_shares(batches: Batches) -> None:
+    """One of three ranks is three times as slow."""
+    model = keras.Sequential(
+        [keras.Input((6,)), keras.layers.Dense(10, "relu"), keras.layers.Dense(1, "sigmoid")]
+    )
+    model.compile("adam", "binary_crossentropy")
+    step = make_step(model, batches)
+
+    def gradients(spans: dict[int, tuple[int, int]]) -> list[np.ndarray]:
+        parts = [contribution(step, batches, lo, hi)[:-1] for lo, hi in spans.values()]
+        return [np.sum(given, axis=0) for given in zip(*parts, strict=True)]
+
+    equal = parts_of((0, 96), [0, 1, 2])
+    unequal = parts_of((0, 96), [0, 1, 2], {0: 3.0, 1: 3.0, 2: 1.0})
+    assert [hi - lo for lo, hi in unequal.values()] == [40, 40, 16]
+    for wanted, given in zip(gradients(equal), gradients(unequal), strict=True):
+        assert np.abs(wanted).max() > 1e-3
+        np.testing.assert_allclose(given, wanted, atol=1e-6, rtol=0)
 
 
 def test_one_step_equals_keras_own(batches: Batches) -> None:

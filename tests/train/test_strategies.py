@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from matex import keras_hooks
+from matex.strategies.rules.elastic import nesterov
+from matex.watch.replica import Replica
 from tests.train.runs import Outcome, execute, faults, matex_run
 
 ARGUMENTS = ("--epochs", "3", "--validate", "--optimizer", "sgd")
@@ -21,6 +28,20 @@ PLANS = {
     "easgd": (
         "kill:rank=0,step=10,at=checkpoint",
         "kill:rank=3,step=23,at=after-exchange",
+        "kill:rank=1,step=32,at=validation",
+    ),
+    # The keeper and who follows it, in steps in which something is on its way.
+    "downpour": (
+        "kill:rank=0,step=9,at=after-exchange",
+        "kill:rank=1,step=21,at=in-exchange",
+        "kill:rank=4,step=21,at=recovery",
+        "kill:rank=2,step=33",
+    ),
+    "downpour --staleness-bound 0 --lr-scaling sqrt": (
+        "kill:rank=1,step=15,at=after-exchange",  # before a meeting
+    ),
+    "easgd --asynchronous": (
+        "kill:rank=0,step=7,at=before-exchange",
         "kill:rank=1,step=32,at=validation",
     ),
     "daso": (
@@ -57,15 +78,22 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 
 @pytest.mark.parametrize(
     ("strategy", "options"),
-    [("gossip", ()), ("easgd", ()), ("daso", ("--ranks-per-node", "2"))],
-    ids=["gossip", "easgd", "daso"],
+    [
+        ("gossip", ()),
+        ("easgd", ()),
+        ("easgd", ("--asynchronous",)),
+        ("downpour", ("--momentum", "0.3")),
+        ("downpour", ("--staleness-bound", "0", "--lr-scaling", "sqrt")),
+        ("daso", ("--ranks-per-node", "2")),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
     strategy: str, options: tuple[str, ...], losses: list[float], tmp_path: Path
 ) -> None:
     """Checkpoints, each after a consensus, are made between the deaths."""
     saved = ("--checkpoint", tmp_path / "saved", "--checkpoint-every", "10", "--keep-every", "10")
-    plan = PLANS[strategy]
+    plan = PLANS.get(" ".join([strategy, *options])) or PLANS[strategy]
     ranks = len(plan) + 1
     outcome = run(tmp_path / "all", strategy, ranks=ranks, options=(*options, *saved), plan=plan)
     summary = outcome.summary
@@ -75,15 +103,48 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
     epochs = [event["strategy"] for event in outcome.events if event["event"] == "epoch"]
     assert 0 < max(told["disagreement"] for told in epochs) < APART
     assert summary["messages_per_step"] > 0
-    if strategy != "easgd":  # in which the one model is more than a mean
+    if strategy in ("easgd", "downpour"):
+        (survivor,) = map(int, summary["weights_hash"])
+        counts = [
+            Counter(event["strategy"]["staleness"])
+            for event in outcome.events
+            if event["event"] == "epoch" and event["rank"] == survivor
+        ]
+        assert Counter(summary["staleness"]) == sum(counts, Counter())
+        together = (strategy == "easgd" and not options) or "--staleness-bound" in options
+        assert (set(summary["staleness"]) == {"0"}) == together
+    if strategy == "gossip" or (options and "--momentum" not in options):
         return
     for path in sorted((tmp_path / "saved").glob("step-*.h5")):
         if int(path.stem.split("-")[1]) > 20:
-            path.unlink()  # what is left was made inside the second epoch, by three ranks
-    again = run(tmp_path / "two", strategy, ranks=2, options=saved)
+            path.unlink()  # what is left was made inside the second epoch, by several ranks
+    again = run(tmp_path / "two", strategy, ranks=2, options=(*options, *saved))
     assert again.summary["steps"] == STEPS - 20
     assert again.losses[-1] == pytest.approx(outcome.losses[-1], rel=0.02)
-    assert again.summary["messages_per_step"] == 1.25  # the step's, and the centre in each fourth
+    if strategy == "easgd":  # the step's, and the centre in each fourth
+        assert again.summary["messages_per_step"] == 1.25
+
+
+def test_nesterov_sgd_of_keras_is_the_worker_of_eamsgd() -> None:
+    """Its weights look ahead; behind them in the replica is the velocity by which they do."""
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True), "mse")
+    variables = model.trainable_variables
+    model.optimizer.build(variables)
+    momentum = keras_hooks.nesterov_momentum(model.optimizer)
+    replica = Replica(model)
+    count = replica.weights
+    worker, velocity = replica.read()[:count], np.zeros(count, np.float32)
+    for _ in range(5):
+        # Of half the square of the weights, the gradient is where they are.
+        model.optimizer.apply_gradients([(tf.identity(v), v) for v in variables])
+        ahead = worker + momentum * velocity
+        worker, velocity = nesterov(worker, velocity, ahead, rate=0.1, momentum=momentum)
+        own = replica.read()
+        np.testing.assert_allclose(own[count : 2 * count], velocity, atol=1e-6)
+        np.testing.assert_allclose(own[:count] - momentum * velocity, worker, atol=1e-6)
+    others = (keras.optimizers.SGD(0.1, momentum=0.9), keras.optimizers.Adam())
+    assert [keras_hooks.nesterov_momentum(optimizer) for optimizer in others] == [0, 0]
 
 
 REFUSED = """

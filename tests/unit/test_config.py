@@ -40,13 +40,26 @@ GIVEN = {
     "grow_to": (4, "4"),
     "wall_time": (5400.0, "01:30:00"),
     "strategy": ("gossip", "gossip"),
-    "ranks_per_node": (0, "0"),
+    "ranks_per_node": (2, "2"),
+    "sync_every": (8, "8"),
+    "asynchronous": (True, "1"),
+    "staleness_bound": (3, "3"),
+    "momentum": (0.5, "0.5"),
     "balance": (True, "1"),
     "batch_per_rank": (True, "1"),
     "lr_scaling": ("none", "none"),
     "warmup_epochs": (1.5, "1.5"),
     "compression": ("bf16", "bf16"),
     "cache": (Path("kept"), "kept"),
+}
+
+# What must be given beside it.
+BESIDE: dict[str, dict[str, Any]] = {
+    "ranks_per_node": {"strategy": "daso"},
+    "sync_every": {"strategy": "easgd"},
+    "asynchronous": {"strategy": "easgd"},
+    "staleness_bound": {"strategy": "downpour"},
+    "momentum": {"strategy": "downpour"},
 }
 
 
@@ -65,7 +78,8 @@ def test_defaults_need_no_environment() -> None:
 def test_a_field_comes_from_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     value, text = GIVEN[name]
     monkeypatch.setenv(f"MATEX_{name.upper()}", text)
-    assert Config.from_environment() == Config(**{name: value})
+    beside = BESIDE.get(name, {})
+    assert Config.from_environment(**beside) == Config(**{name: value}, **beside)
 
 
 def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +114,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"check_every": -1}, "check_every must be at least 0. Received: check_every=-1"),
     ({"inject_file": Path("none.csv")}, "Received: none.csv: No such file or directory"),
     ({"inject_file": Path(__file__)}, "test_config.py, line 1: "),
-    ({"strategy": "rumour"}, "one of sync, gossip, daso, easgd. Received: 'rumour'"),
+    ({"strategy": "rumour"}, "one of sync, gossip, daso, easgd, downpour. Received: 'rumour'"),
     ({"compression": "zip"}, "compression must be one of none, fp16, bf16. Received: 'zip'"),
     ({"warmup_epochs": -1.0}, "warmup_epochs must be at least 0. Received: warmup_epochs=-1.0"),
     ({"lr_scaling": "linear"}, "give batch_per_rank too. Received: lr_scaling='linear'"),
@@ -115,6 +129,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"balance": True, "strategy": "daso"}, "balance wants strategy sync"),
     ({"ranks_per_node": 2}, "for strategy daso. Received: ranks_per_node=2 with strategy='sync'"),
+    ({"sync_every": 2}, "easgd and downpour. Received: sync_every=2 with strategy='sync'"),
+    ({"sync_every": -1}, "sync_every must be at least 0. Received: sync_every=-1"),
+    ({"asynchronous": True, "strategy": "downpour"}, "asynchronous is for strategy easgd. "),
+    ({"asynchronous": True, "strategy": "easgd", "sync_every": 1}, "Received: sync_every=1"),
+    ({"staleness_bound": 0, "strategy": "easgd"}, "staleness_bound is for strategy downpour. "),
+    ({"staleness_bound": -1, "strategy": "downpour"}, "Received: staleness_bound=-1"),
+    ({"momentum": 1.0, "strategy": "downpour"}, "must be below 1. Received: momentum=1.0"),
+    ({"momentum": 0.9, "strategy": "gossip"}, "momentum is for strategy downpour. "),
+    ({"spares": 1, "strategy": "downpour"}, "spares wants strategy sync"),
     ({"inject": ("explode:rank=0,step=1",)}, "kind must be one of"),
 ]
 

@@ -42,3 +42,13 @@ def test_one_that_died_in_a_step_counts_in_it_and_not_in_the_next() -> None:
 def test_without_it_nothing_depends_on_the_ranks() -> None:
     batch, _ = large()
     assert (batch.parts(), batch.rate_factor(3.0), batch.scales_rate) == (1, 1.0, False)
+
+
+def test_where_replicas_part_the_rate_alone_follows_the_ranks() -> None:
+    batch, communicator = large(strategy="gossip", lr_scaling="sqrt", warmup_epochs=0)
+    assert (batch.parts(), batch.rate_factor(0.0), batch.scales_rate) == (1, 2.0, True)
+    communicator.pending = ft.Pending(operation=6, expected=(2,), lost=())
+    assert batch.rate_factor(0.0) == 1.0
+    elastic, _ = large(strategy="easgd", lr_scaling="sqrt", warmup_epochs=0)
+    assert elastic.rate_factor(0.0) == 2.0 * 5 / 4
+    assert large(strategy="easgd")[0].rate_factor(0.0) == 1.0

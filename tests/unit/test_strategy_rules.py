@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from matex import balance
 from matex.schedules import rate_factor
-from matex.strategies.rules import daso, downpour, elastic
+from matex.strategies import parcels
+from matex.strategies.rules import daso, downpour, elastic, turns
 
 
 def workers(count: int, size: int = 6) -> list[np.ndarray]:
@@ -40,9 +41,20 @@ def test_elastic_averaging_converges_with_workers_lost_and_one_left() -> None:
     np.testing.assert_allclose(centre, 1, atol=1e-4)
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_centre_slows_all_by_what_it_weighs(count: int) -> None:
+    points, centre = np.zeros(count), np.zeros(1)
+    for _ in range(200):
+        points = points + 1.0
+        mean = points.mean(keepdims=True)
+        points, centre = elastic.pull_together(points, mean, centre, workers=count)
+    assert centre[0] == pytest.approx(200 * elastic.pace(count), abs=1)
+
+
 def test_an_asynchronous_meeting_keeps_the_sum() -> None:
     (x,), centre = workers(1), np.ones(6)
     moved, after = elastic.pull(x, centre, elastic.force(3))
+    np.testing.assert_allclose(x + elastic.pulled_by(x, after, elastic.force(3)), moved)
     np.testing.assert_allclose(moved, x - 0.3 * (x - centre))
     np.testing.assert_allclose(moved + after, x + centre)
 
@@ -62,41 +74,68 @@ def test_asynchronous_workers_bring_a_momentum_of_their_own() -> None:
     assert [downpour.rate_for(1.0, s) for s in (0, 1, 4)] == [1, 1, 0.25]
 
 
-@pytest.mark.parametrize("every", [1, 3])
-def test_a_worker_pushes_all_it_has_moved_since_its_last_push(every: int) -> None:
-    accumulator = downpour.Accumulator(2, every)
-    changes, pushed = np.arange(18, dtype=np.float32).reshape(9, 2), np.zeros(2)
-    for number, change in enumerate(changes, 1):
-        due = accumulator.add(change)
-        assert due == (number % every == 0)
-        if due:
-            pushed += accumulator.take()
-    np.testing.assert_array_equal(pushed, changes.sum(0))
+def test_a_push_counts_for_less_the_staler_it_is() -> None:
+    centre, pushes = np.ones(3), [(np.full(3, 8.0), 0), (np.full(3, 6.0), 3)]
+    after, velocity = downpour.updated(centre, None, pushes, share=0.5)
+    assert velocity is None
+    np.testing.assert_allclose(after, 1 + 4 + 1)
 
 
-def test_staleness_is_what_the_master_did_since_the_pull() -> None:
-    versions = downpour.Versions()
-    for rank in (1, 2, 3):
-        versions.pulled(rank)
-    stale = []
-    for rank in (1, 2, 3, 1):
-        stale.append(versions.pushed(rank))
-        versions.pulled(rank)
-    assert stale == [0, 1, 2, 2]
-    assert versions.staleness == {0: 1, 1: 1, 2: 2}
-    versions.lost(2)
-    assert versions.version == 4
+def test_the_momentum_of_the_centre_is_heavy_balls() -> None:
+    centre, velocity = np.zeros(1), np.array([2.0])
+    after, velocity = downpour.updated(
+        centre, velocity, [(np.array([3.0]), 0)], share=1.0, momentum=0.5
+    )
+    assert (after, velocity) == (4.0, 4.0)
 
 
-def test_what_is_too_stale_is_dropped() -> None:
-    versions = downpour.Versions(bound=0)
-    versions.pulled(1)
-    versions.pulled(2)
-    assert versions.pushed(1) == 0
-    assert versions.pushed(2) is None
-    versions.pulled(2)
-    assert versions.pushed(2) == 0
-    assert versions.version == 2
+def test_workers_that_all_push_at_once_make_their_mean() -> None:
+    points = workers(4)
+    after, _ = downpour.updated(np.zeros(6), None, [(p, 0) for p in points], share=1 / 4)
+    np.testing.assert_allclose(after, np.mean(points, axis=0))
+
+
+@given(
+    st.integers(1, 20), st.integers(1, 12), st.one_of(st.none(), st.integers(1, 9)),
+)  # fmt: skip
+def test_workers_come_in_turn_and_none_is_staler_than_the_bound(
+    members: int, every: int, bound: int | None
+) -> None:
+    """Who comes after a step is served after the next one, and hears of it after that."""
+    count = turns.groups(members, every, bound)
+    version, known, coming = 0, [0] * members, [0] * members
+    pushed: list[tuple[int, int]] = []
+    served: list[int] = []
+    visits, stale = [0] * members, set()
+    for step in range(5 * every):
+        for place in served:
+            known[place] = coming[place]
+        stale |= {version - at for _, at in pushed}
+        version += bool(pushed)
+        served = [place for place, _ in pushed]
+        coming = [version if place in served else coming[place] for place in range(members)]
+        pushed = [
+            (place, known[place])
+            for place in range(members)
+            if turns.comes(place, step, every=every, groups=count)
+        ]
+        for place, _ in pushed:
+            visits[place] += 1
+    assert visits == [5] * members
+    assert max(stale) <= (max(count - 1, 1) if bound is None else bound)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("version", [0, 1 << 24 | 1, 0x7FF8_0000_7FC0_0001])
+def test_a_parcel_brings_its_version_bit_by_bit(dtype: type, version: int) -> None:
+    """Also one that would be no number."""
+    parcel = parcels.packed(np.arange(5, dtype=dtype), version)
+    into = parcels.blank(5, parcel.dtype)
+    assert (into.shape, into.dtype) == (parcel.shape, parcel.dtype)
+    into[:] = parcel
+    vector, got = parcels.unpacked(into)
+    np.testing.assert_array_equal(vector, np.arange(5))
+    assert got == version
 
 
 def test_the_phases_of_daso() -> None:

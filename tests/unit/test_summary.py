@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ FIELDS = {
     "world_size_start", "world_size_end", "restarts", "epochs",
     "steps", "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
     "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s",
-    "checkpoints", "faults", "spares", "spares_used", "spares_lost",
+    "checkpoints", "staleness", "faults", "spares", "spares_used", "spares_lost",
 }  # fmt: skip
 
 EVENTS = [
@@ -34,7 +34,8 @@ def test_the_fields_are_those_of_the_design() -> None:
         Totals(
             world_size_start=4, epochs=2, steps=20, samples_expected=640, samples_used=640,
             parameters_start=50, parameters_end=40, metrics={"loss": 0.5},
-            messages=20, bytes=1000, step_s=deque([0.3, 0.1, 0.2]), exchange_s=deque([0.01, 0.03]),
+            messages=20, bytes=1000, staleness=Counter({3: 2, 0: 5}),
+            step_s=deque([0.3, 0.1, 0.2]), exchange_s=deque([0.01, 0.03]),
         )
     )  # fmt: skip
     assert set(one) == FIELDS
@@ -45,6 +46,7 @@ def test_the_fields_are_those_of_the_design() -> None:
     assert (one["metrics"], one["weights_hash"]) == ({"loss": 0.5}, {"0": "ab"})
     assert (one["step_s"], one["exchange_s"]) == (0.2, 0.02)
     assert (one["strategy"], one["messages_per_step"], one["bytes_per_step"]) == ("sync", 1, 50)
+    assert one["staleness"] == {"0": 5, "3": 2}
     assert [(record["kind"], record["rank"]) for record in one["faults"]] == [("nan", 1)]
     assert json.loads(json.dumps(one)) == one
 

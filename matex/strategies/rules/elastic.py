@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["BETA", "MOMENTUM", "TAU", "force", "nesterov", "pull", "pull_together"]
+__all__ = ["BETA", "force", "nesterov", "pace", "pull", "pull_together", "pulled_by"]
 
 BETA = 0.9
-TAU = 4
-MOMENTUM = 0.99
 
 
 def force(workers: int, beta: float = BETA) -> float:
@@ -20,10 +18,26 @@ def force(workers: int, beta: float = BETA) -> float:
     return beta / workers
 
 
+def pace(workers: int) -> float:
+    """How far all move in a step, of what each would alone.
+
+    Pulls keep the sum of workers and centre, and the centre brings no step of its own.
+    """
+    return workers / (workers + 1)
+
+
 def pull(worker: np.ndarray, centre: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
     """Asynchronous: one worker meets the centre; both after it. Their sum stays."""
     distance = alpha * (worker - centre)
     return worker - distance, centre + distance
+
+
+def pulled_by(worker: np.ndarray, after: np.ndarray, alpha: float) -> np.ndarray:
+    """By what a *worker* that met the centre moves, told from the centre *after* it.
+
+    ``after - worker`` is ``(1 - alpha)`` of their distance before, so this is :func:`pull`'s.
+    """
+    return np.asarray(alpha / (1 - alpha) * (after - worker))
 
 
 def pull_together(
@@ -41,8 +55,11 @@ def pull_together(
 
 def nesterov(
     worker: np.ndarray, velocity: np.ndarray, gradient: np.ndarray, *, rate: float,
-    momentum: float = MOMENTUM,
+    momentum: float,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """EAMSGD's own step; *gradient* is that at ``worker + momentum * velocity``."""
+    """EAMSGD's own step; *gradient* is that at ``worker + momentum * velocity``.
+
+    Keras's SGD with ``nesterov=True`` makes it, and holds that point in place of *worker*.
+    """
     velocity = momentum * velocity - rate * gradient
     return worker + velocity, velocity

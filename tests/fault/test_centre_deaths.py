@@ -1,0 +1,115 @@
+"""Workers and the keeper of a centre die on their way; the others have one model in the end."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tests.fault.ranks import begin, end_by, mark, run
+
+STEPS = 30
+
+
+def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) -> None:
+    """Every rank counts its steps in a weight of its own, and dies as *plan* says.
+
+    ``plan[rank]`` is a step and when in it: before its collective, after it, or as soon as a
+    message has been sent, or is awaited, from then on.
+    """
+
+    import numpy as np
+
+    from ft import p2p
+    from matex.strategies import Downpour, Elastic
+
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    at, phase = plan.get(rank, (-1, ""))
+    armed = ""
+
+    def strike_after(cls: type, name: str, wanted: str) -> None:
+        plain = getattr(cls, name)
+
+        def call(self: object, *args: object, **named: object) -> object:
+            result = plain(self, *args, **named)
+            if armed == wanted:
+                end_by("SIGKILL")
+            return result
+
+        setattr(cls, name, call)
+
+    strike_after(p2p.Sending, "__init__", "sent")
+    strike_after(p2p.Receiving, "__init__", "awaited")
+
+    class Vector:
+        weights = size
+
+        def __init__(self) -> None:
+            self.value = np.zeros(size + 2)
+
+        def read(self) -> np.ndarray:
+            return self.value.copy()
+
+        def write(self, vector: np.ndarray) -> None:
+            self.value = vector.copy()
+
+    communicator = begin()
+    vector = Vector()
+    strategy: Any = (
+        Downpour(communicator, vector, momentum=0.8)
+        if kind == "downpour"
+        else Elastic(communicator, vector, asynchronous=True)
+    )
+    versions = []
+    for step in range(steps):
+        strategy.before_step(step)
+        if (at, phase) == (step, "before"):
+            end_by("SIGKILL")
+        communicator.barrier()  # in place of the step's collective
+        if (at, phase) == (step, "after"):
+            end_by("SIGKILL")
+        armed = phase if at == step else armed
+        vector.value[rank] += 1
+        strategy.after_step(step)
+        versions.append(strategy._centre._version)
+        mark("versions", versions)
+        if step == 19:
+            strategy.consensus()
+    strategy.consensus()
+    mark("model", [float(x) for x in vector.value[:8]])
+
+
+# The keeper alone and with its successor at once, one after another, workers on their way.
+PLANS: dict[str, tuple[int, dict[int, tuple[int, str]]]] = {
+    "keeper": (4, {0: (9, "after")}),
+    "keeper-sends": (3, {0: (8, "sent")}),
+    "keeper-awaits": (4, {0: (8, "awaited")}),
+    "keeper-and-next": (5, {0: (9, "before"), 1: (9, "sent")}),
+    "one-after-another": (4, {0: (5, "after"), 1: (6, "before"), 2: (7, "sent")}),
+    "worker-sends": (4, {2: (8, "sent")}),
+    "worker-awaits": (3, {1: (8, "awaited"), 2: (21, "after")}),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_who_is_left_has_one_model(name: str) -> None:
+    ranks, plan = PLANS[name]
+    kind = "easgd" if name in ("keeper-sends", "worker-awaits") else "downpour"
+    large = name in ("keeper", "worker-sends")  # a message waits for its receiver then
+    job = run(visit, ranks=ranks, kind=kind, size=50_000 if large else 8, steps=STEPS, plan=plan)
+    assert set(job["dying"]) == set(plan), job.output
+    survivors = set(range(ranks)) - set(plan)
+    assert job.ended == survivors, job.output
+    models = [job["model"][rank] for rank in survivors]
+    assert models == [models[0]] * len(models)
+    for rank in range(ranks):
+        if rank in survivors:
+            assert models[0][rank] > 1
+        else:  # what it counted before its death at most, with what momentum makes of it
+            assert 0 <= models[0][rank] <= 5 * (plan[rank][0] + 1)
+    if 0 in plan and name != "keeper-and-next":
+        # All but the newest update, whose worker had not yet heard of it, and the keeper's own.
+        before = job["versions"][0][-1]
+        found = [job["versions"][rank][plan[0][0] + 2] for rank in survivors]
+        assert min(found) >= before - 2 > 0
