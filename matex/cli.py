@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import ft
 import matex
@@ -37,7 +37,13 @@ _USAGE_ERROR = 2
 
 
 class _Parser(argparse.ArgumentParser):
-    """Bad input gets one line."""
+    """Bad input gets one line, and options have one spelling.
+
+    With abbreviations argparse would look for its own in the arguments of the script too.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
         self.exit(_USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")

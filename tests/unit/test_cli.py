@@ -48,6 +48,10 @@ BAD = {
     "number of ranks missing": (["run", "train.py"], "-n N, the number of ranks, is wanted"),
     "script missing": (["run", "-n", "2"], "script"),
     "script is no file": (["run", "-n", "2", "none.py"], "Received: none.py, which is no file"),
+    "the script's options are its own": (
+        ["run", "-n", "2", "none.py", "--rank", "3", "--check", "x", "-n", "0"],
+        "Received: none.py, which is no file",
+    ),
     "script is a directory": (["run", "-n", "2", "."], "which is no file"),
     "unknown fault": (
         ["run", "-n", "2", "--inject", "explode:rank=0,step=1", "train.py"],
