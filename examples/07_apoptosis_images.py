@@ -75,7 +75,8 @@ def resnet(shape, classes):
 
     def convolution(x, filters, strides=1, size=3):
         x = layers.Conv2D(filters, size, strides=strides, padding="same", use_bias=False)(x)
-        return layers.BatchNormalization()(x)
+        # Keras's .99 takes some hundred steps to follow: longer than a short epoch has.
+        return layers.BatchNormalization(momentum=0.9)(x)
 
     inputs = keras.Input(shape)
     x = layers.ReLU()(convolution(layers.Rescaling(1 / 255)(inputs), 16))
