@@ -173,10 +173,10 @@ class Apoptosis(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._note_epoch_time()
         if self._calendar.is_due(epoch + 1):
-            self._come_to(epoch + 1, _training_loss(logs))
+            self._come_to(epoch + 1, self._training_loss(logs))
         elif self._calendar.is_due(epoch + 2) and self._delta is not None:
             loss = self._judge().loss(self.model, self._peers)
-            self._look(epoch + 1, loss, _training_loss(logs))
+            self._look(epoch + 1, loss, self._training_loss(logs))
 
     def _come_to(self, epoch: int, training: float | None) -> None:
         """An event is due; *training* is the mean loss of the epoch."""
@@ -196,7 +196,7 @@ class Apoptosis(keras.callbacks.Callback):
                         "where it was before the last event"
                     )
                 return
-            gained = self._peers.verdict(self._progress.gained(epoch, before, training))
+            gained = self._progress.gained(epoch, before, training)
             at_start = self._progress.at_start or 0.0
             allowed = allowed_loss(before, at_start, self._delta, gained)
         outcome = hold_event(
@@ -219,6 +219,11 @@ class Apoptosis(keras.callbacks.Callback):
             self._progress = self._progress.spent(before, training)
         self._look(epoch, outcome.loss_after, training)
         self._tell(epoch, outcome, time.perf_counter() - started)
+
+    def _training_loss(self, logs: Any) -> float | None:
+        """The leader's; None where the model reports none, or none that is a number."""
+        loss = self._peers.verdict(float((logs or {}).get("loss", math.nan)))
+        return None if math.isnan(loss) else loss
 
     def _look(self, epoch: int, held_out: float, training: float | None) -> None:
         self._progress = self._progress.looked(epoch, held_out, training)
@@ -260,11 +265,6 @@ class Apoptosis(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         keras_hooks.forget_feeds()
-
-
-def _training_loss(logs: Any) -> float | None:
-    loss = (logs or {}).get("loss")
-    return None if loss is None else float(loss)
 
 
 def _peers() -> Peers:
