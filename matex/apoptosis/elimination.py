@@ -39,10 +39,12 @@ def remove_by_gram(readers: tuple[Reader, ...], limits: Limits) -> Removal:
     if not all(np.isfinite(reader.gram).all() for reader in readers):
         return survivors.removal  # of a network that has diverged nothing can be said
     states = [_State(reader) for reader in readers]
-    count = max(1, units // _AT_ONCE)
+    count = min(max(1, units // _AT_ONCE), _BLOCK)
     while True:
         scores = np.mean([state.scores() for state in states], 0)
         cheapest, bar = survivors.cheapest(scores, count)
+        for state in states:
+            state.look_at(cheapest)
         for unit in cheapest:
             cost = sum(state.cost(unit) for state in states) / len(states)
             if unit != cheapest[0] and (cost > bar or not survivors.mortal[unit]):
@@ -145,15 +147,27 @@ class _State:
         inverse, weights = float(self._inverse_diagonal[row]), float(self._weights_diagonal[row])
         return max(weights, 0.0) / inverse / self._energy if inverse > 0 else np.inf
 
-    def remove(self, unit: int) -> None:
-        if len(self._gone) == _BLOCK:
+    def look_at(self, units: list[int]) -> None:
+        """Bring the columns of *units*, of which some are then removed, up to date."""
+        if len(self._gone) + len(units) > _BLOCK:
             self._end_block()
-        row, k = int(self._row[unit]), len(self._gone)
+        rows, k = self._row[units], len(self._gone)
         v, ab = self._v[:, :k], self._ab[:, : 2 * k]
-        inverse = self._inverse[row] - v @ v[row]  # symmetric: a row is a column
+        inverse = self._inverse[rows] - v[rows] @ v.T  # symmetric: a row is a column
+        weights = self._weights[rows] - _swapped(ab[rows]) @ ab.T
+        self._seen = dict(zip(units, zip(inverse, weights, strict=True), strict=True))
+        self._seen_at = k
+
+    def remove(self, unit: int) -> None:
+        """One of those that were looked at last."""
+        row, k, since = int(self._row[unit]), len(self._gone), self._seen_at
+        inverse, weights = self._seen[unit]
+        if k > since:
+            v, ab = self._v[:, since:k], self._ab[:, 2 * since : 2 * k]
+            inverse = inverse - v @ v[row]
+            weights = weights - ab @ _swapped(ab[row : row + 1])[0]
         pivot = max(float(inverse[row]), 1e-300)
         share = inverse / pivot
-        weights = self._weights[row] - ab @ _swapped(ab[row : row + 1])[0]
         other = weights - 0.5 * weights[row] * share
         self._v[:, k] = inverse / np.sqrt(pivot)
         self._ab[:, 2 * k], self._ab[:, 2 * k + 1] = share, other

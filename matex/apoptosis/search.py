@@ -1,7 +1,7 @@
 """How much of what may die does: a search that asks the held-out loss as seldom as it can.
 
-All groups at once at the cost of their thresholds. Where the loss rises too far less is tried,
-and then each group by itself; where it hardly rises, more, and then more of each by itself.
+All groups at once at the cost of their thresholds. Where the loss rises too far each group by
+itself, and at last less of all; where it hardly rises, more, and then more of each by itself.
 A group dies in one order, so what dies at less is part of what dies at more.
 """
 
@@ -77,15 +77,13 @@ def search(
         if adapts and loss - before <= LESS * (allowed - before) and math.isfinite(allowed):
             verdicts |= _more(found, verdicts, trial, loss, allowed)
         return list(verdicts.values())
-    less = _worth_it(whole, LESS)
     verdicts = {one.number: Verdict(one, 1.0, loss, False) for one in whole}
-    loss = _tried(less, trial, allowed) if less else allowed
-    for one in less:
-        if loss > allowed and len(less) > 1:
-            alone = _tried([one], trial, allowed)
-            verdicts[one.number] = Verdict(one, LESS, alone, alone <= allowed)
-        else:
-            verdicts[one.number] = Verdict(one, LESS, loss, loss <= allowed)
+    if len(whole) > 1:
+        verdicts |= _each(whole, 1.0, trial, before, allowed)
+    less = _worth_it(whole, LESS)
+    if less and not any(verdict.kept for verdict in verdicts.values()):
+        loss = _tried(less, trial, allowed)
+        verdicts |= {one.number: Verdict(one, LESS, loss, loss <= allowed) for one in less}
     return list(verdicts.values())
 
 
@@ -96,34 +94,39 @@ def _more(
     loss: float,
     allowed: float,
 ) -> dict[int, Verdict]:
-    """What goes at more than the thresholds, on top of *verdicts*, which stand at *loss*.
-
-    All groups at once, or each by itself, the largest gain first, if it raises the loss by no
-    more than its part of what is left: one may cost what all others together do not.
-    """
-    gains = {
-        one.number: len(one.removal.removed) for one in (v.candidate for v in verdicts.values())
-    }
+    """What goes at more than the thresholds, on top of *verdicts*, which stand at *loss*."""
+    dying = {number: len(v.candidate.removal.removed) for number, v in verdicts.items()}
 
     def gain(one: Candidate) -> int:
-        return len(one.removal.removed) - gains.get(one.number, 0)
+        return len(one.removal.removed) - dying.get(one.number, 0)
 
     more = [one for one in _worth_it(found, MORE) if gain(one) >= LEAST_SHARE * one.group.width]
     if not more:
         return {}
     together = _tried(more, trial, allowed)
-    if together <= allowed or len(more) == 1:
-        return {
-            one.number: Verdict(one, MORE, together, True) for one in more if together <= allowed
-        }
+    if together <= allowed:
+        return {one.number: Verdict(one, MORE, together, True) for one in more}
+    if len(more) == 1:
+        return {}
+    each = _each(more, MORE, trial, loss, allowed)
+    return {number: verdict for number, verdict in each.items() if verdict.kept}
+
+
+def _each(
+    some: Sequence[Candidate], part: float, trial: Trial, loss: float, allowed: float
+) -> dict[int, Verdict]:
+    """Each group by itself, if it raises *loss* by no more than its part of what is left.
+
+    One may cost what all others together do not, and would leave nothing for them.
+    """
     result: dict[int, Verdict] = {}
-    more.sort(key=gain, reverse=True)
-    for place, one in enumerate(more if len(more) > 1 else []):
-        limit = loss + (allowed - loss) / (len(more) - place)
+    ordered = sorted(some, key=lambda one: len(one.removal.removed), reverse=True)
+    for place, one in enumerate(ordered):
+        limit = loss + (allowed - loss) / (len(ordered) - place)
         now = _tried([one], trial, limit)
+        result[one.number] = Verdict(one, part, now, now <= limit)
         if now <= limit:
             loss = now
-            result[one.number] = Verdict(one, MORE, loss, True)
     return result
 
 

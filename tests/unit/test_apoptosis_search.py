@@ -93,29 +93,32 @@ def test_more_of_each_goes_where_it_takes_no_more_than_its_part() -> None:
     assert network.tried == [[10] * 3, [30] * 3, [30, 10, 10], [30, 30, 10], [30, 10, 30]]
 
 
-def test_less_of_all_comes_before_one_by_one() -> None:
-    network = Network(0.01, 0.01)
-    assert outcome(network, 1.1) == [(pytest.approx(1 / 3), True)] * 2
-    assert network.tried == [[10, 10], [3, 3]]
-
-
 def test_a_group_that_costs_too_much_keeps_its_units_and_the_others_do_not() -> None:
     network = Network(0.01, 9.0, 0.01)
-    third = pytest.approx(1 / 3)
-    assert outcome(network, 1.1) == [(third, True), (third, False), (third, True)]
-    assert network.tried == [[10, 10, 10], [3, 3, 3], [3, 0, 0], [3, 3, 0], [3, 0, 3]]
+    assert outcome(network, 1.4) == [(1.0, True), (1.0, False), (1.0, True)]
+    assert network.tried == [[10, 10, 10], [10, 0, 0], [10, 10, 0], [10, 0, 10]]
+
+
+def test_less_of_all_goes_where_no_group_can() -> None:
+    network = Network(0.01, 0.01)
+    assert outcome(network, 1.08) == [(pytest.approx(1 / 3), True)] * 2
+    assert network.tried == [[10, 10], [10, 0], [0, 10], [3, 3]]
+    network = Network(0.01)
+    assert outcome(network, 1.01) == [(pytest.approx(1 / 3), False)]
+    assert network.tried == [[10], [3]]
 
 
 def test_a_group_of_which_too_few_would_go_is_left() -> None:
     dear = candidate(1, least=TAU / 4)  # 4 of 40 at tau, 1 at a third of it
-    network = Network(0.01, 0.01)
-    verdicts = search([candidate(0), dear], network, before=1.0, allowed=1.05, adapts=True)
-    assert sorted((v.candidate.number, v.part, v.kept) for v in verdicts) == [
+    verdicts = search(
+        [candidate(0), dear], Network(0.01, 0.04), before=1.0, allowed=1.08, adapts=True
+    )
+    assert [(v.candidate.number, v.part, v.kept) for v in verdicts] == [
         (0, pytest.approx(1 / 3), True),
         (1, 1.0, False),
     ]
     nothing = candidate(0, least=2 * TAU)
-    assert search([nothing], network, before=1.0, allowed=1.0, adapts=False) == []
+    assert search([nothing], Network(0.01), before=1.0, allowed=1.0, adapts=False) == []
 
 
 def test_without_a_limit_nothing_beyond_the_thresholds_goes() -> None:
