@@ -3,8 +3,9 @@
 While the loss still falls fast, an event that costs a part of what one epoch gains is paid
 back within that epoch; near the end of the training there is nothing to pay with. So an
 event may raise the held-out loss by the larger of *delta* of its scale and half of what the
-last epoch gained, and the next one waits until training is back where the last one began.
-So what events cost cannot add up.
+last epoch gained; of that by no more than twice *delta* of the loss, as a network that learns
+fast does not use yet what it will need. The next event waits until training is back where the
+last one began. So what events cost cannot add up.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 __all__ = ["Progress", "allowed_loss"]
 
-# Of what an epoch gains: the epoch after the event gets back twice that.
-_PART = 0.5
+# Of what an epoch gains, and of delta.
+_PART, _MOST = 0.5, 2.0
 
 
 def allowed_loss(before: float, at_start: float, delta: float, gained: float = 0.0) -> float:
@@ -28,7 +29,8 @@ def allowed_loss(before: float, at_start: float, delta: float, gained: float = 0
         delta: a share of the larger of both.
         gained: by how much the last epoch has lowered the loss.
     """
-    return before + max(delta * max(abs(before), abs(at_start)), _PART * gained)
+    earned = min(_PART * gained, _MOST * delta * abs(before))
+    return before + max(delta * max(abs(before), abs(at_start)), earned)
 
 
 @dataclass(frozen=True)
@@ -54,16 +56,14 @@ class Progress:
     def gained(self, epoch: int, held_out: float, training: float | None) -> float:
         """By how much the loss has fallen from the end of the epoch before *epoch*; at least 0.
 
-        The mean of what the held-out loss and the training loss say, but no more than the
-        latter: the first goes up and down where BatchNormalization lags, the second falls
-        while a network overfits.
+        The smaller of what the held-out loss and the training loss say: the first goes up and
+        down where BatchNormalization lags, the second falls while a network overfits.
         """
         if not self.epoch or self.epoch != epoch - 1:
             return 0.0
         gained = self.held_out - held_out
         if training is not None and self.training is not None:
-            trained = self.training - training
-            gained = min(trained, (gained + trained) / 2)
+            gained = min(gained, self.training - training)
         return max(0.0, gained)
 
     def spent(self, held_out: float, training: float | None) -> Progress:
