@@ -21,8 +21,8 @@ def parser(
     add("--mode", choices=MODES, default="adaptive", help="of apoptosis")
     add("--criterion", default="gram", help="what the units that die are chosen by")
     add("--ratio", type=float, help="stop when this share of the parameters is gone")
-    add("--every", type=int, default=0, help="epochs between events; 0: ever more")
-    add("--delta", type=float, default=0.005, help="how far an event may raise the loss")
+    add("--every", type=options.count, help="epochs between events; without it ever more")
+    add("--delta", type=float, help="by what share an event may raise the held-out loss")
     add("--json", type=Path, metavar="FILE", help="write what came of it here")
     return made
 
@@ -53,8 +53,8 @@ def fit(model, args: argparse.Namespace, *data, validation, metric: str) -> None
         apoptosis = matex.Apoptosis(
             args.mode,
             args.criterion,
-            every=args.every,
-            delta=args.delta,
+            every=args.every or 0,
+            delta=0.005 if args.delta is None else args.delta,
             pruning_ratio=args.ratio,
         )
         callbacks.append(apoptosis)

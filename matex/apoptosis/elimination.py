@@ -17,7 +17,8 @@ from matex.apoptosis.evidence import Limits, Reader, Removal, Survivors
 __all__ = ["remove_by_gram", "replacement"]
 
 _BLOCK = 96
-_SMALL = 64
+# LAPACK and BLAS work on this in one thread.
+_SMALL = 32
 
 # One look at all scores serves for this part of the units: where there are many, hundreds cost
 # next to nothing. What each costs is exact when it goes.
@@ -43,8 +44,6 @@ def remove_by_gram(readers: tuple[Reader, ...], limits: Limits) -> Removal:
     while True:
         scores = np.mean([state.scores() for state in states], 0)
         cheapest, bar = survivors.cheapest(scores, count)
-        for state in states:
-            state.look_at(cheapest)
         for unit in cheapest:
             cost = sum(state.cost(unit) for state in states) / len(states)
             if unit != cheapest[0] and (cost > bar or not survivors.mortal[unit]):
@@ -67,7 +66,9 @@ def replacement(gram: np.ndarray, kept: np.ndarray, removed: np.ndarray) -> np.n
     if not len(removed):
         return np.zeros((len(basis), 0))
     matrix, _ = _regular(gram)
-    result: np.ndarray = np.linalg.solve(matrix[np.ix_(basis, basis)], gram[np.ix_(basis, removed)])
+    own = matrix[np.ix_(basis, basis)]
+    root = _inverse_root_of(own)
+    result: np.ndarray = root.T @ (root @ gram[np.ix_(basis, removed)])
     return result
 
 
@@ -83,17 +84,29 @@ def _regular(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return matrix, dead
 
 
-def _inverse_of_lower(matrix: np.ndarray) -> np.ndarray:
-    """The inverse of a lower triangular matrix: a third of what a full one takes."""
+def _inverse_root(matrix: np.ndarray) -> np.ndarray:
+    """R of a positive definite *matrix* of unit diagonal whose inverse is R^T R: that of its Cholesky factor.
+
+    By halves: a few large products in place of LAPACK's many small ones.
+    """
     n = len(matrix)
     if n <= _SMALL:
-        return np.asarray(np.linalg.inv(matrix))
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(matrix)))
     half = n // 2
+    first = _inverse_root(matrix[:half, :half])
+    below = matrix[half:, :half] @ first.T
+    second = _inverse_root(matrix[half:, half:] - below @ below.T)
     result = np.zeros_like(matrix)
-    first, second = _inverse_of_lower(matrix[:half, :half]), _inverse_of_lower(matrix[half:, half:])
     result[:half, :half], result[half:, half:] = first, second
-    result[half:, :half] = -second @ (matrix[half:, :half] @ first)
+    result[half:, :half] = -second @ (below @ first)
     return result
+
+
+def _inverse_root_of(matrix: np.ndarray) -> np.ndarray:
+    """The same of a *matrix* of any scale."""
+    scale = np.sqrt(np.diagonal(matrix))
+    root: np.ndarray = _inverse_root(matrix / np.outer(scale, scale)) / scale
+    return root
 
 
 def _swapped(pairs: np.ndarray) -> np.ndarray:
@@ -108,9 +121,7 @@ class _State:
     def __init__(self, reader: Reader) -> None:
         n = len(reader.outgoing)
         matrix, dead = _regular(reader.gram)
-        scale = np.sqrt(np.diagonal(matrix))
-        root = _inverse_of_lower(np.linalg.cholesky(matrix / np.outer(scale, scale)))
-        root = root[:, :n] / scale[:n]
+        root = _inverse_root_of(matrix)[:, :n]
         self._units = n
         self._left = np.arange(n)  # unit of each row
         self._row = np.arange(n)  # row of each unit
@@ -147,25 +158,15 @@ class _State:
         inverse, weights = float(self._inverse_diagonal[row]), float(self._weights_diagonal[row])
         return max(weights, 0.0) / inverse / self._energy if inverse > 0 else np.inf
 
-    def look_at(self, units: list[int]) -> None:
-        """Bring the columns of *units*, of which some are then removed, up to date."""
-        if len(self._gone) + len(units) > _BLOCK:
-            self._end_block()
-        rows, k = self._row[units], len(self._gone)
-        v, ab = self._v[:, :k], self._ab[:, : 2 * k]
-        inverse = self._inverse[rows] - v[rows] @ v.T  # symmetric: a row is a column
-        weights = self._weights[rows] - _swapped(ab[rows]) @ ab.T
-        self._seen = dict(zip(units, zip(inverse, weights, strict=True), strict=True))
-        self._seen_at = k
-
     def remove(self, unit: int) -> None:
-        """One of those that were looked at last."""
-        row, k, since = int(self._row[unit]), len(self._gone), self._seen_at
-        inverse, weights = self._seen[unit]
-        if k > since:
-            v, ab = self._v[:, since:k], self._ab[:, 2 * since : 2 * k]
-            inverse = inverse - v @ v[row]
-            weights = weights - ab @ _swapped(ab[row : row + 1])[0]
+        if len(self._gone) == _BLOCK:
+            self._end_block()
+        row, k = int(self._row[unit]), len(self._gone)
+        v, ab = self._v[:, :k], self._ab[:, : 2 * k]
+        # One vector at a time: BLAS shares small products of matrices among threads, which
+        # wait long for each other on a busy machine.
+        inverse = self._inverse[row] - v @ v[row]  # symmetric: a row is a column
+        weights = self._weights[row] - ab @ _swapped(ab[row : row + 1])[0]
         pivot = max(float(inverse[row]), 1e-300)
         share = inverse / pivot
         other = weights - 0.5 * weights[row] * share
