@@ -85,9 +85,10 @@ def _regular(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _inverse_root(matrix: np.ndarray) -> np.ndarray:
-    """R of a positive definite *matrix* of unit diagonal whose inverse is R^T R: that of its Cholesky factor.
+    """Of a positive definite *matrix* of unit diagonal: R, where its inverse is R^T R.
 
-    By halves: a few large products in place of LAPACK's many small ones.
+    The inverse of its Cholesky factor, by halves: a few large products in place of LAPACK's
+    many small ones.
     """
     n = len(matrix)
     if n <= _SMALL:
