@@ -23,7 +23,7 @@ MODES = {
     "conservative": Mode(0.10, 0.002),
     "natural": Mode(1.0, 0.01),
     "aggressive": Mode(0.5, 0.05),
-    "adaptive": Mode(0.75, 0.01, adapts=True),
+    "adaptive": Mode(0.5, 0.01, adapts=True),
 }
 
 _MOST_TAU = 0.05
