@@ -75,7 +75,8 @@ def resnet(shape, classes):
 
     def convolution(x, filters, strides=1, size=3):
         x = layers.Conv2D(filters, size, strides=strides, padding="same", use_bias=False)(x)
-        return layers.BatchNormalization()(x)
+        # Keras's .99 takes some hundred steps to follow: longer than a short epoch has.
+        return layers.BatchNormalization(momentum=0.9)(x)
 
     inputs = keras.Input(shape)
     x = layers.ReLU()(convolution(layers.Rescaling(1 / 255)(inputs), 16))
@@ -109,6 +110,11 @@ def main() -> None:
     parser.add_argument("--side", type=options.count, default=32, help="of a picture, in pixels")
     parser.add_argument("--images", type=options.count, help="take so many only")
     args = parser.parse_args()
+    if args.model != "cnn":
+        # Each removal costs a residual network more at once, and training gets it back: so more
+        # at a time, and at every epoch's end.
+        args.every = args.every or 1
+        args.delta = args.delta or 0.02
     try:
         x_train, y_train, x_test, y_test = load(args)
     except ValueError as error:

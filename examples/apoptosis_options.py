@@ -21,6 +21,8 @@ def parser(
     add("--mode", choices=MODES, default="adaptive", help="of apoptosis")
     add("--criterion", default="gram", help="what the units that die are chosen by")
     add("--ratio", type=float, help="stop when this share of the parameters is gone")
+    add("--every", type=options.count, help="epochs between events; without it ever more")
+    add("--delta", type=float, help="by what share an event may raise the held-out loss")
     add("--json", type=Path, metavar="FILE", help="write what came of it here")
     return made
 
@@ -48,7 +50,13 @@ def fit(model, args: argparse.Namespace, *data, validation, metric: str) -> None
     callbacks: list[keras.callbacks.Callback] = []
     apoptosis = None
     if args.mode != "none":
-        apoptosis = matex.Apoptosis(args.mode, args.criterion, pruning_ratio=args.ratio)
+        apoptosis = matex.Apoptosis(
+            args.mode,
+            args.criterion,
+            every=args.every or 0,
+            delta=0.005 if args.delta is None else args.delta,
+            pruning_ratio=args.ratio,
+        )
         callbacks.append(apoptosis)
     started = time.perf_counter()
     history = model.fit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import keras
 
 from matex import keras_hooks
 from matex.apoptosis import rebuild
+from matex.apoptosis.allowance import Progress, allowed_loss
 from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import Options, Outcome, hold_event, share_to
 from matex.apoptosis.judge import Judge
@@ -17,6 +19,7 @@ from matex.apoptosis.peers import Alone, Peers, Together
 from matex.apoptosis.samples import Sample, held_out_of, sample_of
 from matex.apoptosis.schedule import MODES, Calendar, Thresholds, rows_to_judge
 from matex.apoptosis.targets import MEASURES, size_of
+from matex.apoptosis.telling import line_of, record_of
 from matex.apoptosis.trace import groups_of, trace
 from matex.errors import InputError
 
@@ -43,7 +46,8 @@ class Apoptosis(keras.callbacks.Callback):
         target: ``parameters`` or ``flops``.
         exclude: names of layers whose units stay.
         delta: an event after which the held-out loss has risen by more than this share of
-            it (or of the untrained network's, if larger) is rolled back; None: none is.
+            it (or of the untrained network's, if larger), and by more than a part of what
+            the last epoch gained, is tried with less or rolled back; None: none is.
         data: ``(x, y)``, rows to measure activations on; by default some of fit's.
         validation_data: ``(x, y)``, rows to judge by; by default some of fit's
             validation data, else of its training data.
@@ -92,7 +96,8 @@ class Apoptosis(keras.callbacks.Callback):
         ):
             if value < 1:
                 raise InputError(f"{name} must be at least 1. Received: {name}={value}")
-        self._options = Options(criterion=criterion, exclude=tuple(exclude), delta=delta, seed=seed)
+        self._options = Options(criterion=criterion, exclude=tuple(exclude), seed=seed)
+        self._delta = delta
         self._thresholds = Thresholds(MODES[mode])
         self._epochs = first_epoch, last_epoch, every
         self._goal = pruning_ratio, target
@@ -117,11 +122,11 @@ class Apoptosis(keras.callbacks.Callback):
         self._scoring = sample_of(training, self._count)
         self._held_out: Sample | None = None
         self._size_at_start = self._size()
-        self._loss_at_start: float | None = None
+        self._progress = Progress()
         self.read_notes()
-        if self._loss_at_start is None and self._options.delta is not None:
+        if self._progress.at_start is None and self._delta is not None:
             judge = Judge(held_out_of(training, self._given[1], self._count)[0])
-            self._loss_at_start = judge.loss(self.model, self._peers)
+            self._progress = Progress(at_start=judge.loss(self.model, self._peers))
         self._note()
 
     def read_notes(self) -> None:
@@ -134,7 +139,7 @@ class Apoptosis(keras.callbacks.Callback):
             self._thresholds = replace(self._thresholds, taus=notes["taus"])
             self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
             self._size_at_start = notes.get("size") or self._size_at_start
-            self._loss_at_start = notes.get("loss")
+            self._progress = Progress(**notes.get("progress", {}))
 
     def _note(self) -> None:
         """What goes into a checkpoint beside the smaller model."""
@@ -143,7 +148,7 @@ class Apoptosis(keras.callbacks.Callback):
             "wait": self._calendar.wait,
             "due": self._calendar.due,
             "size": self._size_at_start,
-            "loss": self._loss_at_start,
+            "progress": self._progress.notes(),
         }
         rebuild.note(self.model, notes)
 
@@ -155,6 +160,7 @@ class Apoptosis(keras.callbacks.Callback):
         if self._fresh:
             self._fresh = False
             self._calendar = self._calendar.from_epoch(epoch)
+            self._progress = self._progress.from_epoch(epoch)
 
     def on_test_begin(self, logs: Any = None) -> None:
         self._note_epoch_time()
@@ -166,12 +172,64 @@ class Apoptosis(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._note_epoch_time()
-        if not self._calendar.is_due(epoch + 1):
-            return
+        if self._calendar.is_due(epoch + 1):
+            self._come_to(epoch + 1, self._training_loss(logs))
+        elif self._calendar.is_due(epoch + 2) and self._delta is not None:
+            loss = self._judge().loss(self.model, self._peers)
+            self._look(epoch + 1, loss, self._training_loss(logs))
+
+    def _come_to(self, epoch: int, training: float | None) -> None:
+        """An event is due; *training* is the mean loss of the epoch."""
+        started = time.perf_counter()
         share = self._share()
         # A callback may have asked the leader alone to stop: what it knows counts for all.
         if share <= 0 or self._peers.verdict(float(self.model.stop_training)):
             return
+        judge = self._judge()
+        before, allowed = judge.loss(self.model, self._peers), math.inf
+        if self._delta is not None:
+            if not self._progress.is_even(before, training, self._delta):
+                self._look(epoch, before, training)
+                if self._verbose:
+                    self._peers.say(
+                        f"apoptosis waits after epoch {epoch}: the loss is not yet back "
+                        "where it was before the last event"
+                    )
+                return
+            gained = self._progress.gained(epoch, before, training)
+            at_start = self._progress.at_start or 0.0
+            allowed = allowed_loss(before, at_start, self._delta, gained)
+        outcome = hold_event(
+            self.model,
+            self._options,
+            self._thresholds,
+            scoring=self._scoring,
+            judge=judge,
+            peers=self._peers,
+            share=share,
+            before=before,
+            allowed=allowed,
+        )
+        self._calendar = self._calendar.after(epoch)
+        for change in outcome.changes:
+            self._thresholds = self._thresholds.after(
+                change.layer, part=change.part, kept=change.kept
+            )
+        if outcome.changed:
+            self._progress = self._progress.spent(before, training)
+        self._look(epoch, outcome.loss_after, training)
+        self._tell(epoch, outcome, time.perf_counter() - started)
+
+    def _training_loss(self, logs: Any) -> float | None:
+        """The leader's; None where the model reports none, or none that is a number."""
+        loss = self._peers.verdict(float((logs or {}).get("loss", math.nan)))
+        return None if math.isnan(loss) else loss
+
+    def _look(self, epoch: int, held_out: float, training: float | None) -> None:
+        self._progress = self._progress.looked(epoch, held_out, training)
+        self._note()
+
+    def _judge(self) -> Judge:
         if self._held_out is None:
             validation = self._given[1] or keras_hooks.feeds()[1]
             rows = rows_to_judge(
@@ -181,21 +239,7 @@ class Apoptosis(keras.callbacks.Callback):
                 most=2 * self._count,
             )
             self._held_out, _ = held_out_of(self._training, validation, rows)
-        outcome = hold_event(
-            self.model,
-            self._options,
-            self._thresholds,
-            scoring=self._scoring,
-            judge=Judge(self._held_out),
-            peers=self._peers,
-            share=share,
-            loss_at_start=self._loss_at_start or 0.0,
-        )
-        self._calendar = self._calendar.after(epoch + 1)
-        for change in outcome.changes:
-            self._thresholds = self._thresholds.after(change.layer, kept=change.kept)
-        self._note()
-        self._tell(epoch + 1, outcome)
+        return Judge(self._held_out)
 
     def _share(self) -> float:
         """Of the units of each group, how much may still go."""
@@ -207,8 +251,9 @@ class Apoptosis(keras.callbacks.Callback):
             return 0.0
         return share_to(self.model, target, goal, self._options.exclude)
 
-    def _tell(self, epoch: int, outcome: Outcome) -> None:
-        fields = record_of(outcome) | {"epoch": epoch, "epoch_s": self._epoch_s}
+    def _tell(self, epoch: int, outcome: Outcome, seconds: float) -> None:
+        times = {"epoch": epoch, "epoch_s": self._epoch_s, "seconds": seconds}
+        fields = record_of(outcome) | times
         self.events.append(fields)
         self._peers.record(**fields)
         if not self._verbose:
@@ -216,42 +261,10 @@ class Apoptosis(keras.callbacks.Callback):
         if len(self.events) == 1:
             for layer, why in outcome.left_alone.items():
                 self._peers.say(f"apoptosis leaves layer {layer} alone: {why}")
-        self._peers.say(f"apoptosis after epoch {epoch}: {line_of(outcome)}")
+        self._peers.say(f"apoptosis after epoch {epoch}: {line_of(outcome)}; {seconds:.1f} s")
 
     def on_train_end(self, logs: Any = None) -> None:
         keras_hooks.forget_feeds()
-
-
-def record_of(outcome: Outcome) -> dict[str, Any]:
-    """What the report keeps of an event."""
-    return {
-        "changes": [change._asdict() for change in outcome.changes],
-        "loss_before": outcome.loss_before,
-        "loss_after": outcome.loss_after,
-        "at_risk": outcome.at_risk,
-        "parameters": outcome.parameters[1],
-        "parameters_before": outcome.parameters[0],
-        "flops": outcome.flops[1],
-        "flops_before": outcome.flops[0],
-        "seconds": outcome.seconds,
-        "left_alone": outcome.left_alone,
-    }
-
-
-def line_of(outcome: Outcome) -> str:
-    """The line that the user sees of an event."""
-    parts = [
-        f"{c.layer} {c.units_from} -> {c.units_to} (cost {c.cost:.2g})"
-        if c.kept
-        else f"{c.layer} stays {c.units_from}, as its loss would be {c.loss:.4f}"
-        for c in outcome.changes
-    ]
-    risk = "" if outcome.at_risk is None else f", at most {outcome.at_risk:.1%} predicted otherwise"
-    return (
-        f"{', '.join(parts) or 'nothing to remove'}; held-out loss {outcome.loss_before:.4f} -> "
-        f"{outcome.loss_after:.4f}{risk}; parameters {outcome.parameters[0]:,} -> "
-        f"{outcome.parameters[1]:,}; {outcome.seconds:.1f} s"
-    )
 
 
 def _peers() -> Peers:

@@ -17,6 +17,12 @@ from matex.apoptosis.evidence import Limits, Reader, Removal, Survivors
 __all__ = ["remove_by_gram", "replacement"]
 
 _BLOCK = 96
+# LAPACK and BLAS work on this in one thread.
+_SMALL = 32
+
+# One look at all scores serves for this part of the units: where there are many, hundreds cost
+# next to nothing. What each costs is exact when it goes.
+_AT_ONCE = 128
 
 # Of each unit's own mean square. Keeps what the sample cannot tell apart from taking
 # opposite, huge weights; duplicates are still replaced to 1e-7.
@@ -31,17 +37,23 @@ def remove_by_gram(readers: tuple[Reader, ...], limits: Limits) -> Removal:
     """
     units = len(readers[0].outgoing)
     survivors = Survivors(units, limits)
+    if not all(np.isfinite(reader.gram).all() for reader in readers):
+        return survivors.removal  # of a network that has diverged nothing can be said
     states = [_State(reader) for reader in readers]
+    count = min(max(1, units // _AT_ONCE), _BLOCK)
     while True:
-        scores = np.zeros(units)
-        for state in states:
-            scores += state.scores()
-        unit = survivors.pick(scores / len(states))
-        if unit is None or not survivors.remove(unit, float(scores[unit]) / len(states)):
-            break
-        for state in states:
-            state.remove(unit)
-    return survivors.removal
+        scores = np.mean([state.scores() for state in states], 0)
+        cheapest, bar = survivors.cheapest(scores, count)
+        for unit in cheapest:
+            cost = sum(state.cost(unit) for state in states) / len(states)
+            if unit != cheapest[0] and (cost > bar or not survivors.mortal[unit]):
+                continue  # what could have replaced it has just gone: others are cheaper now
+            if not survivors.remove(unit, cost):
+                return survivors.removal
+            for state in states:
+                state.remove(unit)
+        if not cheapest:
+            return survivors.removal
 
 
 def replacement(gram: np.ndarray, kept: np.ndarray, removed: np.ndarray) -> np.ndarray:
@@ -54,7 +66,9 @@ def replacement(gram: np.ndarray, kept: np.ndarray, removed: np.ndarray) -> np.n
     if not len(removed):
         return np.zeros((len(basis), 0))
     matrix, _ = _regular(gram)
-    result: np.ndarray = np.linalg.solve(matrix[np.ix_(basis, basis)], gram[np.ix_(basis, removed)])
+    own = matrix[np.ix_(basis, basis)]
+    root = _inverse_root_of(own)
+    result: np.ndarray = root.T @ (root @ gram[np.ix_(basis, removed)])
     return result
 
 
@@ -70,20 +84,52 @@ def _regular(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return matrix, dead
 
 
+def _inverse_root(matrix: np.ndarray) -> np.ndarray:
+    """Of a positive definite *matrix* of unit diagonal: R, where its inverse is R^T R.
+
+    The inverse of its Cholesky factor, by halves: a few large products in place of LAPACK's
+    many small ones.
+    """
+    n = len(matrix)
+    if n <= _SMALL:
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(matrix)))
+    half = n // 2
+    first = _inverse_root(matrix[:half, :half])
+    below = matrix[half:, :half] @ first.T
+    second = _inverse_root(matrix[half:, half:] - below @ below.T)
+    result = np.zeros_like(matrix)
+    result[:half, :half], result[half:, half:] = first, second
+    result[half:, :half] = -second @ (below @ first)
+    return result
+
+
+def _inverse_root_of(matrix: np.ndarray) -> np.ndarray:
+    """The same of a *matrix* of any scale."""
+    scale = np.sqrt(np.diagonal(matrix))
+    root: np.ndarray = _inverse_root(matrix / np.outer(scale, scale)) / scale
+    return root
+
+
+def _swapped(pairs: np.ndarray) -> np.ndarray:
+    """Columns 1, 0, 3, 2, ..."""
+    rows, columns = pairs.shape
+    return pairs.reshape(rows, columns // 2, 2)[:, :, ::-1].reshape(rows, columns)
+
+
 class _State:
     """What is needed of one reader's matrices, for the units that are left."""
 
     def __init__(self, reader: Reader) -> None:
         n = len(reader.outgoing)
         matrix, dead = _regular(reader.gram)
-        scale = np.sqrt(np.diagonal(matrix))
-        inverse = np.linalg.inv(matrix / np.outer(scale, scale)) / np.outer(scale, scale)
+        root = _inverse_root_of(matrix)[:, :n]
         self._units = n
         self._left = np.arange(n)  # unit of each row
         self._row = np.arange(n)  # row of each unit
         self._gone: list[int] = []  # rows
-        self._inverse = inverse[:n, :n].copy()
-        self._weights = reader.outgoing @ reader.outgoing.T
+        self._inverse = root.T @ root
+        outgoing = reader.outgoing.astype(np.float32)  # as the network has them
+        self._weights = (outgoing @ outgoing.T).astype(np.float64)
         self._dead = dead[:n]
         self._energy = max(float(np.vdot(reader.gram[:n, :n], self._weights)), 1e-300)
         self._begin_block()
@@ -91,29 +137,42 @@ class _State:
     def _begin_block(self) -> None:
         self._inverse_diagonal = np.diagonal(self._inverse).copy()
         self._weights_diagonal = np.diagonal(self._weights).copy()
-        # Columns noted since the last product: G^-1 - V V^T, W - A B^T - B A^T.
-        self._v, self._a, self._b = (np.zeros((len(self._left), _BLOCK)) for _ in range(3))
+        # Columns noted since the last product: G^-1 - V V^T, W - A B^T - B A^T. A and B lie
+        # interleaved: one product with what is noted serves for both.
+        self._v = np.zeros((len(self._left), _BLOCK))
+        self._ab = np.zeros((len(self._left), 2 * _BLOCK))
 
     def scores(self) -> np.ndarray:
         """What it costs to lose each unit, relative; of the gone without meaning."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lost = self._weights_diagonal / self._inverse_diagonal
-        lost = np.where(self._dead[self._left], 0.0, np.maximum(lost, 0.0))
         scores = np.full(self._units, np.inf)
-        scores[self._left] = np.nan_to_num(lost / self._energy, nan=np.inf, posinf=np.inf)
+        whole = self._inverse_diagonal > 0
+        lost = np.maximum(self._weights_diagonal[whole], 0.0) / self._inverse_diagonal[whole]
+        scores[self._left[whole]] = lost / self._energy
+        scores[self._dead] = 0.0
         return scores
+
+    def cost(self, unit: int) -> float:
+        """The same of one."""
+        if self._dead[unit]:
+            return 0.0
+        row = self._row[unit]
+        inverse, weights = float(self._inverse_diagonal[row]), float(self._weights_diagonal[row])
+        return max(weights, 0.0) / inverse / self._energy if inverse > 0 else np.inf
 
     def remove(self, unit: int) -> None:
         if len(self._gone) == _BLOCK:
             self._end_block()
         row, k = int(self._row[unit]), len(self._gone)
-        v, a, b = self._v[:, :k], self._a[:, :k], self._b[:, :k]
+        v, ab = self._v[:, :k], self._ab[:, : 2 * k]
+        # One vector at a time: BLAS shares small products of matrices among threads, which
+        # wait long for each other on a busy machine.
         inverse = self._inverse[row] - v @ v[row]  # symmetric: a row is a column
+        weights = self._weights[row] - ab @ _swapped(ab[row : row + 1])[0]
         pivot = max(float(inverse[row]), 1e-300)
         share = inverse / pivot
-        weights = self._weights[row] - a @ b[row] - b @ a[row]
         other = weights - 0.5 * weights[row] * share
-        self._v[:, k], self._a[:, k], self._b[:, k] = inverse / np.sqrt(pivot), share, other
+        self._v[:, k] = inverse / np.sqrt(pivot)
+        self._ab[:, 2 * k], self._ab[:, 2 * k + 1] = share, other
         self._gone.append(row)
         self._inverse_diagonal -= inverse * share
         self._weights_diagonal -= 2 * share * other
@@ -121,11 +180,11 @@ class _State:
     def _end_block(self) -> None:
         """Apply the noted columns, to the rows and columns of the living alone."""
         stay = np.delete(np.arange(len(self._left)), self._gone)
-        v, a, b = self._v[stay], self._a[stay], self._b[stay]
+        v, ab = self._v[stay], self._ab[stay]
         self._inverse = self._inverse[stay].take(stay, 1)
         self._inverse -= v @ v.T
         self._weights = self._weights[stay].take(stay, 1)
-        self._weights -= np.hstack([a, b]) @ np.hstack([b, a]).T
+        self._weights -= ab @ _swapped(ab).T
         self._left = self._left[stay]
         self._row[self._left] = np.arange(len(stay))
         self._gone = []

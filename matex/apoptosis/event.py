@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,8 +14,9 @@ from matex.apoptosis.evidence import Evidence, Limits, Removal
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
-from matex.apoptosis.schedule import LEAST_SHARE, Thresholds, allowed_loss
-from matex.apoptosis.trace import Group, groups_of, trace
+from matex.apoptosis.schedule import MORE, Thresholds
+from matex.apoptosis.search import Candidate, Verdict, search
+from matex.apoptosis.trace import groups_of, trace
 
 __all__ = ["Change", "Options", "Outcome", "hold_event"]
 
@@ -26,8 +27,6 @@ class Options:
 
     criterion: str = "gram"
     exclude: tuple[str, ...] = ()
-    delta: float | None = 0.005
-    """How far the held-out loss may rise; None: it is not asked."""
     seed: int = 0
 
 
@@ -41,6 +40,8 @@ class Change(NamedTuple):
     loss: float
     kept: bool
     """Whether it stands; else the loss rose too far and all is as it was."""
+    part: float
+    """At which part of the threshold of the cost."""
 
 
 class Outcome(NamedTuple):
@@ -49,11 +50,12 @@ class Outcome(NamedTuple):
     changes: list[Change]
     loss_before: float
     loss_after: float
+    loss_allowed: float | None
+    """What it might have come to; None: anything."""
     at_risk: float | None
     """At most this share of held-out predictions has changed; None where nothing is classified."""
     parameters: tuple[int, int]
     flops: tuple[float, float]
-    seconds: float
     left_alone: dict[str, str]
 
     @property
@@ -70,7 +72,8 @@ def hold_event(
     judge: Judge,
     peers: Peers,
     share: float = 1.0,
-    loss_at_start: float = 0.0,
+    before: float | None = None,
+    allowed: float = np.inf,
 ) -> Outcome:
     """Remove what *thresholds* allow from *model*; collective over *peers*.
 
@@ -80,24 +83,35 @@ def hold_event(
 
     Args:
         share: of each group's units, how much may go at most.
-        loss_at_start: the untrained network's, as a scale.
+        before: what *judge* has just made of *model*, if it was asked.
+        allowed: the held-out loss that it may come to.
 
     Raises:
         Unsupported: the model cannot be followed.
     """
-    started = time.perf_counter()
     peers.reached("apoptosis")
     event = _Event(model, options, judge=judge, peers=peers)
     sizes = model.count_params(), rebuild.flops(event.net)
     if options.criterion == "gram":
         event.measure(scoring)
     peers.reached("apoptosis-deciding")
-    before = judge.loss(model, peers)
+    if before is None:
+        before = judge.loss(model, peers)
     judge.begin()
-    allowed = np.inf
-    if options.delta is not None:
-        allowed = allowed_loss(before, loss_at_start, options.delta)
-    changes, dead = event.hand_over(event.decide(thresholds, share), allowed)
+    verdicts = search(
+        event.decide(thresholds, share),
+        event,
+        before=before,
+        allowed=allowed,
+        adapts=thresholds.mode.adapts,
+    )
+    changes = [_change(verdict) for verdict in verdicts]
+    dead = {
+        int(unit)
+        for one, _, _, kept in verdicts
+        if kept
+        for unit in one.group.members[one.removal.removed]
+    }
     at_risk = judge.at_risk(peers) if dead else None
     peers.reached("apoptosis-rebuilding")
     after = event.net
@@ -109,24 +123,16 @@ def hold_event(
         changes=changes,
         loss_before=before,
         loss_after=next((c.loss for c in reversed(changes) if c.kept), before),
+        loss_allowed=allowed if np.isfinite(allowed) else None,
         at_risk=at_risk,
         parameters=(sizes[0], model.count_params()),
         flops=(sizes[1], rebuild.flops(after)),
-        seconds=time.perf_counter() - started,
         left_alone=event.net.left_alone,
     )
 
 
-class _Candidate(NamedTuple):
-    """A group that is to lose units."""
-
-    number: int
-    group: Group
-    removal: Removal
-
-
 class _Event:
-    """The network as it is before anything is cut, and what is known of its groups."""
+    """The network before anything is cut, and what is known of its groups: a ``Trial``."""
 
     def __init__(self, model: Any, options: Options, *, judge: Judge, peers: Peers) -> None:
         self._model = model
@@ -136,6 +142,8 @@ class _Event:
         self.net = trace(model, exclude=options.exclude)
         self._groups = groups_of(self.net)
         self._sums: measure.Sums | None = None
+        self._values: list[tuple[Any, np.ndarray]] = []
+        self._known: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
 
     def measure(self, scoring: Sample) -> None:
         """Second moments over the whole sample, each rank going through its part; collective."""
@@ -143,73 +151,76 @@ class _Event:
         sizes = [matrix.size for own in shapes for matrix in own]
 
         def compute(spans: list[tuple[int, int]]) -> np.ndarray:
-            inputs = [batch[0] for batch in scoring.batches(spans)]
-            sums = measure.measured(self._model, self.net, self._groups, inputs)
+            batches = zip(
+                scoring.starts(spans), (b[0] for b in scoring.batches(spans)), strict=True
+            )
+            sums = measure.measured(self._model, self.net, self._groups, batches, scoring.size)
             return np.concatenate([np.zeros(0), *(m.ravel() for own in sums for m in own)])
 
         total = self._peers.total(scoring.size, compute)
         pieces = iter(np.split(total, np.cumsum([0, *sizes])[1:]))
         self._sums = [[next(pieces).reshape(m.shape) for m in own] for own in shapes]
 
-    def decide(self, thresholds: Thresholds, share: float) -> list[_Candidate]:
-        """Who dies of each group, those left out that would lose too few; collective."""
+    def decide(self, thresholds: Thresholds, share: float) -> list[Candidate]:
+        """Who of each group would die, at up to the most that the search may try; collective."""
         fraction = min(thresholds.mode.fraction, share)
         options = self._options
+        most = MORE if thresholds.mode.adapts else 1.0
 
         def make(number: int) -> Removal:
             group = self._groups[number]
-            limits = Limits(int(fraction * group.width), thresholds.tau(group.name), group.parts)
+            limits = Limits(
+                int(fraction * group.width), most * thresholds.tau(group.name), group.parts
+            )
             return choose(options.criterion, self._facts(number), limits, seed=options.seed)
 
         removals = self._peers.decide([group.width for group in self._groups], make)
         return [
-            _Candidate(number, group, removal)
+            Candidate(number, group, removal, thresholds.tau(group.name))
             for number, (group, removal) in enumerate(zip(self._groups, removals, strict=True))
-            if len(removal.removed) >= max(1.0, LEAST_SHARE * group.width)
         ]
 
-    def hand_over(
-        self, candidates: list[_Candidate], allowed: float
-    ) -> tuple[list[Change], set[int]]:
-        """Give the work of the dead to the living where the held-out loss allows it; collective.
+    def apply(self, some: Sequence[Candidate]) -> None:
+        """Give the work of their dead to the living; local."""
+        self._values = [(v, v.numpy()) for one in some for v in surgery.touched(one.group)]
+        for one in some:
+            surgery.take_over(self.net, one.group, one.removal, self._transfers(one))
 
-        All groups at once, and only if that is too much one by one. What came of each, and
-        the roots of the dead.
-        """
-        changes: list[Change] = []
-        dead: set[int] = set()
-        pending = [candidates] if candidates else []
-        while pending:
-            some = pending.pop(0)
-            loss, kept = self._try(some, allowed)
-            if not kept and len(some) > 1:
-                pending = [[one] for one in some]
-                continue
-            for _, group, removal in some:
-                if kept:
-                    dead.update(group.members[removal.removed].tolist())
-                left = len(removal.kept)
-                changes.append(Change(group.name, group.width, left, removal.cost, loss, kept))
-        return changes, dead
-
-    def _try(self, some: list[_Candidate], allowed: float) -> tuple[float, bool]:
-        """The held-out loss with the dead of *some* groups gone, and whether they stay so."""
-        values = {id(v): (v, v.numpy()) for one in some for v in surgery.touched(one.group)}
-        for number, group, removal in some:
-            criterion, facts = self._options.criterion, self._facts(number)
-            given = transfers(criterion, facts, removal.kept, removal.removed)
-            surgery.take_over(self.net, group, removal, given)
-        loss = self._judge.loss(self._model, self._peers)
-        if loss <= allowed:
-            self._judge.accept()
-            return loss, True
-        for variable, value in values.values():
+    def undo(self) -> None:
+        """The readers get back the values that the last :meth:`apply` changed; local."""
+        for variable, value in self._values:
             variable.assign(value)
-        return loss, False
+
+    def loss(self) -> float:
+        """The held-out loss; collective."""
+        return self._judge.loss(self._model, self._peers)
+
+    def accept(self) -> None:
+        """What was judged last may stay; local."""
+        self._judge.accept()
+
+    def _transfers(self, one: Candidate) -> tuple[np.ndarray, ...]:
+        criterion, removal = self._options.criterion, one.removal
+        key = one.number, len(removal.removed)
+        if key not in self._known:
+            facts = self._facts(one.number)
+            given = transfers(criterion, facts, removal.kept, removal.removed)
+            if criterion != "gram":  # which looks at weights that the others' dead change
+                return given
+            self._known[key] = given
+        return self._known[key]
 
     def _facts(self, number: int) -> Evidence:
         sums = None if self._sums is None else self._sums[number]
         return surgery.evidence(self.net, self._groups[number], sums, incoming=sums is None)
+
+
+def _change(verdict: Verdict) -> Change:
+    group, removal = verdict.candidate.group, verdict.candidate.removal
+    left = len(removal.kept)
+    return Change(
+        group.name, group.width, left, removal.cost, verdict.loss, verdict.kept, verdict.part
+    )
 
 
 def share_to(model: Any, measured: str, goal: float, exclude: tuple[str, ...]) -> float:

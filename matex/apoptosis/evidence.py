@@ -59,13 +59,24 @@ class Limits(NamedTuple):
 class Removal(NamedTuple):
     """Which units die, in order; ascending, which stay.
 
-    ``cost`` is in the criterion's own terms, relative: 0 for what is compensated exactly,
-    1 for all of it gone.
+    ``costs`` are in the criterion's own terms, relative: 0 for what is compensated exactly,
+    1 for all of it gone. Each is that of the unit and of all that go before it.
     """
 
     kept: np.ndarray
     removed: np.ndarray
-    cost: float
+    costs: np.ndarray
+
+    @property
+    def cost(self) -> float:
+        """Of all that die."""
+        return float(self.costs[-1]) if len(self.costs) else 0.0
+
+    def within(self, budget: float) -> Removal:
+        """Of those that die the first, as far as *budget* goes. Pure."""
+        count = int(np.searchsorted(self.costs, budget, "right"))
+        kept = np.sort(np.concatenate([self.kept, self.removed[count:]]))
+        return Removal(kept, self.removed[:count], self.costs[:count])
 
 
 class Survivors:
@@ -78,6 +89,7 @@ class Survivors:
         self.mortal = np.ones(units, bool)
         self.removed: list[int] = []
         self.cost = 0.0
+        self._costs: list[float] = []
         self._protect()
 
     def _protect(self) -> None:
@@ -88,7 +100,8 @@ class Survivors:
     @property
     def removal(self) -> Removal:
         """What came of it."""
-        return Removal(np.flatnonzero(self.alive), np.array(self.removed, np.int64), self.cost)
+        removed = np.array(self.removed, np.int64)
+        return Removal(np.flatnonzero(self.alive), removed, np.array(self._costs, np.float64))
 
     def pick(self, scores: np.ndarray) -> int | None:
         """The unit of the smallest score, or None when no more may go."""
@@ -99,11 +112,27 @@ class Survivors:
             return None
         return int(np.argmin(np.where(open_to, scores, np.inf)))
 
+    def cheapest(self, scores: np.ndarray, count: int) -> tuple[list[int], float]:
+        """The *count* units of the smallest scores, and the score of the next; none to end."""
+        first = self.pick(scores)
+        if first is None:
+            return [], np.inf
+        if count == 1:
+            return [first], np.inf
+        open_to = np.where(self.alive & self.mortal, scores, np.inf)
+        near = np.argpartition(open_to, min(count, len(scores) - 1))[: count + 1]
+        ordered = near[np.argsort(open_to[near], kind="stable")]
+        finite = ordered[np.isfinite(open_to[ordered])]
+        bar = float(open_to[finite[count]]) if len(finite) > count else np.inf
+        return [first, *(int(u) for u in finite[:count] if u != first)], bar
+
     def remove(self, unit: int, cost: float) -> bool:
         """Let *unit* die at *cost*; False, and nothing changed, where that is too much."""
-        if self.cost + cost > self._limits.budget:
+        enough = len(self.removed) >= self._limits.most or self.alive.sum() <= 1
+        if enough or self.cost + cost > self._limits.budget:
             return False
         self.cost += cost
+        self._costs.append(self.cost)
         self.alive[unit] = False
         self.removed.append(unit)
         self._protect()

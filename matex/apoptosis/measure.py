@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -13,10 +14,11 @@ from matex.apoptosis.network import Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
 
-__all__ = ["Sums", "measured", "sums_like"]
+__all__ = ["Sums", "measured", "stride", "sums_like"]
 
-# Of one batch: enough to tell 2000 channels apart, little beside the pass itself.
-_ROWS = 1 << 14
+# Rows of a second moment for each unit, and at least. Positions of one sample are much alike,
+# so more of those.
+_PER_UNIT, _LEAST, _ALIKE = 3, 1024, 4
 
 Sums = list[list[np.ndarray]]
 
@@ -26,23 +28,38 @@ def sums_like(groups: Sequence[Group]) -> Sums:
     return [[np.zeros((g.width + 1,) * 2) for _ in g.readings] for g in groups]
 
 
-def measured(model: Any, net: Network, groups: Sequence[Group], batches: Sequence[Any]) -> Sums:
-    """For each group and reading the sum of [a, 1] [a, 1]^T over *batches* of inputs.
+def measured(
+    model: Any,
+    net: Network,
+    groups: Sequence[Group],
+    batches: Iterable[tuple[int, Any]],
+    samples: int,
+) -> Sums:
+    """For each group and reading the sum of [a, 1] [a, 1]^T over *batches*.
 
-    Float64, shape (n + 1, n + 1); local. They add up over batches and over ranks.
+    Float64, shape (n + 1, n + 1); local. They add up over batches and over ranks: which rows
+    are looked at, where not all of them are needed, does not depend on how they are cut.
+
+    Args:
+        batches: the number of the first sample of each, and the inputs.
+        samples: how many there are in all, on all ranks.
     """
     result = sums_like(groups)
     readings = {
         (id(r.layer), id(r.kernel.variable), r.kernel.axis): r for g in groups for r in g.readings
     }
     with _watched(list(readings.values())) as seen:
-        for x in batches:
+        for first, x in batches:
+            count = len(keras.tree.flatten(x)[0])
             seen.clear()
             model(x, training=False)
             for g, group in enumerate(groups):
                 for r, reading in enumerate(group.readings):
                     for inputs in seen.get(id(reading.layer), []):
-                        result[g][r] += _second_moments(net, group, reading, inputs)
+                        rows = _rows(reading, inputs)
+                        places = occurrences(net.units.roots(reading.input_units), group.members)
+                        each = max(1, len(rows) // count)
+                        _add(result[g][r], rows, places, first=first, samples=samples, each=each)
     return result
 
 
@@ -70,19 +87,47 @@ def _watched(readings: list[Reading]) -> Iterator[dict[int, list[Any]]]:
             object.__delattr__(layer, "call")
 
 
-def _second_moments(net: Network, group: Group, reading: Reading, inputs: Any) -> np.ndarray:
+def _rows(reading: Reading, inputs: Any) -> np.ndarray:
+    """What *reading* multiplies, float32, shape (rows, units); samples lie one after another."""
     x = reading.seen(inputs) if reading.seen is not None else inputs
     axis = reading.input_axis
     last = len(x.shape) - 1
     if axis != last:
         x = tf.transpose(x, [*(i for i in range(last + 1) if i != axis), axis])
-    rows = np.asarray(x, np.float32).reshape(-1, x.shape[-1])
-    places = occurrences(net.units.roots(reading.input_units), group.members)
-    step = max(1, len(rows) * len(places) // _ROWS)
-    step += step % 2 == 0 and step > 1  # an even one might see every other column alone
-    rows = rows[::step]
-    if (places < 0).any():
-        rows = np.hstack([rows, np.zeros((len(rows), 1), np.float32)])  # -1 is a column of zeros
-    columns = rows[:, places].reshape(-1, group.width).astype(np.float64)
-    columns = np.hstack([columns, np.ones((len(columns), 1))])
-    return columns.T @ columns
+    return np.asarray(x, np.float32).reshape(-1, x.shape[-1])
+
+
+def stride(rows: int, units: int, *, alike: bool) -> int:
+    """Which of *rows* to look at: every so manieth. Pure.
+
+    Args:
+        alike: several rows come from each sample.
+    """
+    wanted = max(_LEAST, _PER_UNIT * units) * (_ALIKE if alike else 1)
+    step = max(1, rows // wanted)
+    # An even one might see every other position of a picture alone.
+    return step + (alike and step > 1 and step % 2 == 0)
+
+
+def _add(
+    total: np.ndarray, rows: np.ndarray, places: np.ndarray, *, first: int, samples: int, each: int
+) -> None:
+    """Add to *total* the sum of [a, 1] [a, 1]^T over some of *rows*.
+
+    Args:
+        total: shape (n + 1, n + 1), float64.
+        rows: shape (rows, columns), float32: *each* so many of the samples from *first* on.
+        places: the columns of the n units, shape (times, n); -1 is a column of zeros.
+    """
+    times, width = places.shape
+    step = stride(samples * each * times, width, alike=each * times > 1)
+    rows = rows[-first * each % step :: step]
+    columns = np.empty((len(rows) * times, width + 1))
+    columns[:, width] = 1.0
+    if times == 1 and np.array_equal(places[0], np.arange(rows.shape[1])):
+        columns[:, :width] = rows
+    else:
+        if (places < 0).any():
+            rows = np.hstack([rows, np.zeros((len(rows), 1), np.float32)])
+        columns[:, :width] = rows[:, places].reshape(-1, width)
+    total += columns.T @ columns

@@ -115,7 +115,7 @@ class Together:
 
     def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
         communicator = self._run.communicator
-        starts = np.concatenate([[0], np.cumsum([width + 2 for width in widths])]).astype(int)
+        starts = np.concatenate([[0], np.cumsum([1 + 2 * width for width in widths])]).astype(int)
         found: dict[int, Removal] = {}
         while len(found) < len(widths):
             undone = [i for i in range(len(widths)) if i not in found]
@@ -154,15 +154,16 @@ class Together:
 
 
 def _packed(removal: Removal, width: int) -> np.ndarray:
-    """A 1 for done, the cost, and for each unit its place in the order of death, or -1."""
-    row = np.full(width + 2, -1.0)
-    row[:2] = 1.0, removal.cost
-    row[2:][removal.removed] = np.arange(len(removal.removed))
+    """A 1 for done; for each unit its place in the order of death, or -1, and its cost."""
+    row = np.full(1 + 2 * width, -1.0)
+    row[0] = 1.0
+    row[1 : 1 + width][removal.removed] = np.arange(len(removal.removed))
+    row[1 + width :][removal.removed] = removal.costs
     return row
 
 
 def _unpacked(row: np.ndarray) -> Removal:
-    order = row[2:]
+    order, costs = np.split(row[1:], 2)
     kept = np.flatnonzero(order < 0)
     removed = np.argsort(order, kind="stable")[len(kept) :]
-    return Removal(kept, removed, float(row[1]))
+    return Removal(kept, removed, costs[removed])

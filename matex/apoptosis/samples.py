@@ -42,6 +42,10 @@ class Sample:
             for at in range(lo, hi, self._at_once)
         ]
 
+    def starts(self, spans: list[tuple[int, int]]) -> list[int]:
+        """The number within the sample of the first row of each of :meth:`batches`."""
+        return [at for lo, hi in spans for at in range(lo, hi, self._at_once)]
+
 
 def sample_of(given: dict[str, Any], count: int, *, offset: float = 0.0) -> Sample:
     """A sample of what a fit was given: ``x``, and if there are, ``y`` and ``sample_weight``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-__all__ = ["MODES", "Calendar", "Mode", "Thresholds", "allowed_loss", "rows_to_judge"]
+__all__ = ["LESS", "MODES", "MORE", "Calendar", "Mode", "Thresholds", "rows_to_judge"]
 
 
 class Mode(NamedTuple):
@@ -23,10 +23,13 @@ MODES = {
     "conservative": Mode(0.10, 0.002),
     "natural": Mode(1.0, 0.01),
     "aggressive": Mode(0.5, 0.05),
-    "adaptive": Mode(1.0, 0.01, adapts=True),
+    "adaptive": Mode(0.5, 0.01, adapts=True),
 }
 
 _MOST_TAU = 0.05
+
+# Parts of a threshold at which less and more than it allows is tried.
+LESS, MORE = 1 / 3, 3.0
 
 # Fewer say too little, whatever they cost.
 _LEAST_ROWS = 512
@@ -45,12 +48,15 @@ class Thresholds:
     def tau(self, group: str) -> float:
         return self.taus.get(group, self.mode.tau)
 
-    def after(self, group: str, *, kept: bool) -> Thresholds:
-        """After an event that was kept, or rolled back, for *group*."""
+    def after(self, group: str, *, part: float, kept: bool) -> Thresholds:
+        """After an event that was kept, or refused, for *group* at this part of its tau."""
         if not self.mode.adapts:
             return self
-        tau = self.tau(group)
-        tau = min(_MOST_TAU, 1.5 * tau) if kept else tau / 3
+        tau = part * self.tau(group)
+        if not kept:
+            tau *= LESS
+        elif part >= 1:
+            tau = min(_MOST_TAU, 1.5 * tau)
         return replace(self, taus={**self.taus, group: tau})
 
 
@@ -84,16 +90,7 @@ def rows_to_judge(training: int, *, scored: int, groups: int, most: int) -> int:
     """How many held-out rows to judge by, so that an event costs a fifth of an epoch. Pure.
 
     An epoch over *training* rows costs three forward passes of them; an event at most one
-    over *scored* rows and, before, with all groups and with each, over these.
+    over *scored* rows and, before, with all groups, with less of all and of each, over these.
     """
-    affordable = (0.6 * training - scored) / (groups + 2)
+    affordable = (0.6 * training - scored) / (groups + 3)
     return int(max(_LEAST_ROWS, min(most, affordable)))
-
-
-def allowed_loss(before: float, at_start: float, delta: float) -> float:
-    """The held-out loss that an event may lead to.
-
-    *delta* is a share of the larger of the loss before it and that of the untrained network,
-    which gives the scale where training has brought the loss near zero.
-    """
-    return before + delta * max(abs(before), abs(at_start))

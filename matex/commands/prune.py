@@ -57,7 +57,7 @@ def prune(
     goal = (1 - ratio) * size_of(trace(model, exclude=exclude), target)
     return hold_event(
         model,
-        Options(criterion=criterion, exclude=exclude, delta=None),
+        Options(criterion=criterion, exclude=exclude),
         Thresholds(Mode(1.0, np.inf)),
         scoring=sample,
         judge=Judge(sample),

@@ -62,7 +62,8 @@ def test_training_goes_on_in_a_smaller_model_that_is_the_same_object(
     event = apoptosis.events[0]
     assert event["epoch"] == 1
     assert event["parameters"] < 0.5 * event["parameters_before"]
-    assert event["loss_after"] <= event["loss_before"] + 0.005 * 0.7
+    assert event["loss_after"] <= event["loss_allowed"]
+    assert event["loss_allowed"] == pytest.approx(event["loss_before"] + 0.005 * 0.7, abs=1e-3)
     assert 0 <= event["at_risk"] <= 1
     assert event["seconds"] > 0 < event["epoch_s"]
     assert apoptosis.events[-1]["parameters"] == model.count_params()
@@ -74,8 +75,13 @@ def test_training_goes_on_in_a_smaller_model_that_is_the_same_object(
 def test_each_mode_removes_what_it_may(mode: str) -> None:
     model, x, y = make()
     fit(model, x, y, once(mode))
-    kept = {"conservative": range(57, 64), "aggressive": range(32, 33)}.get(mode, range(20, 33))
-    assert model.get_layer("a").units in kept
+    kept = {
+        "conservative": range(57, 64),
+        "natural": range(20, 33),
+        "aggressive": range(32, 33),
+        "adaptive": range(8, 33),  # which takes more where the held-out loss hardly rises
+    }
+    assert model.get_layer("a").units in kept[mode]
 
 
 @pytest.mark.parametrize("criterion", ["projection", "random"])

@@ -64,6 +64,16 @@ def test_the_same_units_die_when_ranks_die_in_every_phase(
     assert events[0]["changes"][0]["layer"] == "a"
 
 
+def test_the_same_units_die_where_the_held_out_loss_decides(tmp_path: Path) -> None:
+    """Thresholds, what an event may cost and when it may come: all follow from losses."""
+    folders = [tmp_path / "alone", tmp_path / "together"]
+    for folder, ranks in zip(folders, (1, 4), strict=True):
+        folder.mkdir()
+        plan = faults("kill:rank=0,step=20,at=apoptosis-deciding") if ranks > 1 else []
+        shrunk(folder, *EPOCHS, "--mode", "adaptive", ranks=ranks, options=plan)
+    assert_same(written(folders[1]), written(folders[0]))
+
+
 def test_a_checkpoint_carries_the_smaller_model(alone: dict[str, Any], tmp_path: Path) -> None:
     """A run that ends early leaves one; the same script, with its wide model, goes on from it."""
     store = ["--checkpoint", str(tmp_path / "saved")]

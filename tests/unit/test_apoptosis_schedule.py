@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from matex.apoptosis.schedule import MODES, Calendar, Thresholds, allowed_loss, rows_to_judge
+from matex.apoptosis.schedule import LESS, MODES, MORE, Calendar, Thresholds, rows_to_judge
 
 
 def test_the_threshold_follows_the_held_out_loss_for_each_group_by_itself() -> None:
     start = Thresholds(MODES["adaptive"])
-    up = start.after("a", kept=True)
+    up = start.after("a", part=1.0, kept=True)
     assert (up.tau("a"), up.tau("b")) == (pytest.approx(0.015), 0.01)
-    down = up.after("b", kept=False).after("b", kept=False)
+    down = up.after("b", part=1.0, kept=False).after("b", part=1.0, kept=False)
     assert (down.tau("a"), down.tau("b")) == (pytest.approx(0.015), pytest.approx(0.01 / 9))
+    assert start.after("a", part=LESS, kept=True).tau("a") == pytest.approx(0.01 / 3)
+    assert start.after("a", part=LESS, kept=False).tau("a") == pytest.approx(0.01 / 9)
+    assert start.after("a", part=MORE, kept=True).tau("a") == pytest.approx(0.045)
     for _ in range(20):
-        up = up.after("a", kept=True)
+        up = up.after("a", part=1.0, kept=True)
     assert up.tau("a") == 0.05
     assert start.taus == {}
 
@@ -22,7 +25,7 @@ def test_the_threshold_follows_the_held_out_loss_for_each_group_by_itself() -> N
 @pytest.mark.parametrize("mode", sorted(set(MODES) - {"adaptive"}))
 def test_other_modes_do_not_adapt(mode: str) -> None:
     start = Thresholds(MODES[mode])
-    assert start.after("a", kept=False) == start
+    assert start.after("a", part=1.0, kept=False) == start
 
 
 @pytest.mark.parametrize(("every", "wanted"), [(0, [2, 3, 5, 9, 17]), (6, [2, 8, 14, 20])])
@@ -44,10 +47,5 @@ def test_a_resumed_fit_waits_and_one_that_starts_over_does_not() -> None:
 
 def test_judging_costs_a_part_of_an_epoch_and_is_never_blind() -> None:
     assert rows_to_judge(10**6, scored=2048, groups=3, most=4096) == 4096
-    assert rows_to_judge(50_000, scored=2048, groups=9, most=4096) == 2541
+    assert rows_to_judge(50_000, scored=2048, groups=9, most=4096) == 2329
     assert rows_to_judge(600, scored=600, groups=9, most=4096) == 512
-
-
-def test_the_allowed_loss_has_the_scale_of_the_untrained_network() -> None:
-    assert allowed_loss(0.01, 2.0, 0.005) == pytest.approx(0.02)
-    assert allowed_loss(4.0, 2.0, 0.005) == pytest.approx(4.02)

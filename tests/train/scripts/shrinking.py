@@ -12,6 +12,7 @@ import matex
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=4)
 parser.add_argument("--criterion", default="gram")
+parser.add_argument("--mode", default="natural")
 parser.add_argument("--kind", default="arrays")
 parser.add_argument("--attached", action="store_true", help="the callback comes from outside")
 parser.add_argument("--stop-after", type=int, help="the script ends itself after this epoch")
@@ -33,7 +34,14 @@ model.compile(keras.optimizers.Adam(3e-3), "binary_crossentropy", metrics=["accu
 callbacks = []
 if not args.attached:
     callbacks.append(
-        matex.Apoptosis("natural", args.criterion, first_epoch=1, every=1, delta=None, samples=500)
+        matex.Apoptosis(
+            args.mode,
+            args.criterion,
+            first_epoch=1,
+            every=1,
+            delta=0.005 if args.mode == "adaptive" else None,
+            samples=500,
+        )
     )
 if args.stop_after:
 

@@ -1,0 +1,84 @@
+"""What an event may cost, measured against what training gains. Pure.
+
+While the loss still falls fast, an event that costs a part of what one epoch gains is paid
+back within that epoch; near the end of the training there is nothing to pay with. So an
+event may raise the held-out loss by the larger of *delta* of its scale and half of what the
+last epoch gained; of that by no more than twice *delta* of the loss, as a network that learns
+fast does not use yet what it will need. The next event waits until training is back where the
+last one began. So what events cost cannot add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+__all__ = ["Progress", "allowed_loss"]
+
+# Of what an epoch gains, and of delta.
+_PART, _MOST = 0.5, 2.0
+
+
+def allowed_loss(before: float, at_start: float, delta: float, gained: float = 0.0) -> float:
+    """The held-out loss that an event may lead to.
+
+    Args:
+        before: the held-out loss when the event begins.
+        at_start: that of the untrained network, which gives the scale where training has
+            brought the loss near zero.
+        delta: a share of the larger of both.
+        gained: by how much the last epoch has lowered the loss.
+    """
+    earned = min(_PART * gained, _MOST * delta * abs(before))
+    return before + max(delta * max(abs(before), abs(at_start)), earned)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the losses have done, as far as events ask. Epochs are counted from 1.
+
+    ``at_start`` is the held-out loss of the untrained network. At the end of ``epoch`` (0:
+    not looked yet) the held-out loss was ``held_out``, after an event if there was one, and
+    the mean loss over the epoch's training ``training``, None if unknown. ``owed``: what the
+    latter, or else the former, was before the newest event; None: there was none.
+    """
+
+    at_start: float | None = None
+    epoch: int = 0
+    held_out: float = 0.0
+    training: float | None = None
+    owed: float | None = None
+
+    def looked(self, epoch: int, held_out: float, training: float | None) -> Progress:
+        """With the losses at the end of *epoch*."""
+        return replace(self, epoch=epoch, held_out=held_out, training=training)
+
+    def gained(self, epoch: int, held_out: float, training: float | None) -> float:
+        """By how much the loss has fallen from the end of the epoch before *epoch*; at least 0.
+
+        The smaller of what the held-out loss and the training loss say: the first goes up and
+        down where BatchNormalization lags, the second falls while a network overfits.
+        """
+        if not self.epoch or self.epoch != epoch - 1:
+            return 0.0
+        gained = self.held_out - held_out
+        if training is not None and self.training is not None:
+            gained = min(gained, self.training - training)
+        return max(0.0, gained)
+
+    def spent(self, held_out: float, training: float | None) -> Progress:
+        """With an event, before which the losses were these."""
+        return replace(self, owed=held_out if training is None else training)
+
+    def from_epoch(self, epoch: int) -> Progress:
+        """For a fit that begins after *epoch*: one that starts over owes nothing."""
+        return self if self.epoch <= epoch else replace(self, epoch=0, owed=None)
+
+    def is_even(self, held_out: float, training: float | None, delta: float) -> bool:
+        """Whether training has got back, to within *delta*, what the newest event cost."""
+        now = held_out if training is None else training
+        return self.owed is None or now <= allowed_loss(self.owed, self.at_start or 0.0, delta)
+
+    def notes(self) -> dict[str, Any]:
+        """For a checkpoint, as JSON can write it; ``Progress(**notes)`` reads it."""
+        return asdict(self)
