@@ -65,7 +65,8 @@ def print_table(verdicts: list[Verdict], *, seconds: float, launches: int) -> No
     """By the number of ranks at the start of a run, and by kind of fault."""
     sizes = sorted({verdict.ranks[0] for verdict in verdicts})
     print(
-        f"\n{'ranks':>6} {'runs':>6} {'faults':>7} {'failed':>7} {'repair ms':>10} {'longest':>8}"
+        f"\n{'ranks':>6} {'runs':>6} {'faults':>7} {'joined':>7} {'failed':>7} "
+        f"{'repair ms':>10} {'longest':>8}"
     )
     for name, mine in [
         *((str(n), [v for v in verdicts if v.ranks[0] == n]) for n in sizes),
@@ -74,8 +75,12 @@ def print_table(verdicts: list[Verdict], *, seconds: float, launches: int) -> No
         repairs = sorted(1e3 * r for v in mine for r in v.repairs_s) or [0.0]
         faults = sum(len(v.kinds) for v in mine)
         bad = sum(bool(v.wrong) for v in mine)
+        joined = sum(v.joined for v in mine)
         median = statistics.median(repairs)
-        print(f"{name:>6} {len(mine):>6} {faults:>7} {bad:>7} {median:>10.1f} {repairs[-1]:>8.1f}")
+        print(
+            f"{name:>6} {len(mine):>6} {faults:>7} {joined:>7} {bad:>7} "
+            f"{median:>10.1f} {repairs[-1]:>8.1f}"
+        )
     kinds = Counter(kind for verdict in verdicts for kind in verdict.kinds)
     print("faults:", ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()) or "none")
     print(f"{len(verdicts)} runs in {launches} launches, {seconds:.0f} s")

@@ -29,19 +29,23 @@ def suite() -> Iterator[dict[str, ModuleType]]:
 def test_plans_are_functions_of_their_seed_and_leave_somebody(
     suite: dict[str, ModuleType],
 ) -> None:
-    sizes, phases, kinds = set(), set(), set()
+    sizes, phases, kinds, set_aside = set(), set(), set(), 0
     for seed in range(300):
         plan = suite["plan"].draw_launch(seed)
         assert plan == suite["plan"].draw_launch(seed)
         faults = [ft.parse_fault(text) for text in plan.faults]
         ft.check_faults(faults, ranks=plan.ranks)
+        assert plan.guard not in {rank for fault in faults for rank in fault.ranks}
+        assert all(working == 0 or working > plan.guard for working in plan.working)
+        set_aside += any(plan.working)
         sizes.add(plan.ranks)
         phases |= {fault.at for fault in faults}
         kinds |= {fault.kind for fault in faults}
         training = suite["plan"].draw_training(seed)
         ft.check_faults([ft.parse_fault(text) for text in training.faults], ranks=training.ranks)
     assert sizes == set(range(2, 17))
-    assert phases >= {"", "compute", "in-exchange", "after-exchange", "recovery"}
+    assert 150 < set_aside < 250
+    assert phases >= {"", "compute", "in-exchange", "recovery", "checkpoint", "validation"}
     assert kinds == {"kill", "segv", "exit", "raise", "stop", "hang"}
 
 
@@ -51,8 +55,9 @@ Logs = dict[int, list[dict[str, Any]]]
 def launch(suite: dict[str, ModuleType]) -> tuple[Any, Logs]:
     """Two runs of one operation each on three ranks; rank 1 is killed in the second."""
     plan = suite["plan"].LaunchPlan(
-        seed=0, ranks=3, runs=((("barrier", 1),), (("agree", 1),)), faults=("kill:rank=1,step=1",)
-    )
+        seed=0, ranks=3, runs=((("barrier", 1),), (("agree", 1),)), working=(2, 0),
+        faults=("kill:rank=1,step=1",),
+    )  # fmt: skip
 
     def finished(run: int, world: list[int]) -> dict[str, Any]:
         digest = {"digest": "ab", "wrong": [], "done": run + 1}
@@ -63,13 +68,14 @@ def launch(suite: dict[str, ModuleType]) -> tuple[Any, Logs]:
         rank: [
             {"what": "start", "segments": []},
             finished(0, everybody),
-            {"what": "recovered", "lost": [1], "repair_s": 0.5, "step": 1},
+            {"what": "recovered", "lost": [1], "repair_s": 0.5, "step": 1, "generation": 3},
             finished(1, survivors),
             {"what": "end"},
         ]
         for rank in survivors
     }
-    logs[1] = [finished(0, everybody), {"what": "fault", "fault": "kill:rank=1,step=1"}]
+    struck = {"what": "fault", "fault": "kill:rank=1,step=1", "step": 1}
+    logs[1] = [finished(0, everybody), struck, {"what": "joined", "step": 0}]
     return plan, logs
 
 
@@ -83,6 +89,8 @@ def test_a_right_launch_is_right(suite: dict[str, ModuleType]) -> None:
     assert (first.ranks, second.ranks) == ((3, 3), (3, 2))
     assert (first.repairs_s, second.repairs_s) == ([], [0.5])
     assert (first.kinds, second.kinds) == ([], ["kill"])
+    assert (first.joined, second.joined) == (1, 0)
+    assert "3 ranks (1 aside)" in first.title
 
 
 def test_each_wrong_is_seen(suite: dict[str, ModuleType]) -> None:
