@@ -228,8 +228,8 @@ class Run:
             )
             write_text(self.config.report / FAULTS, faults_csv(summary["faults"]))
             write_json(self.config.report / SUMMARY, summary)
-        self.watchdog.stop()
         self.communicator.leave()
+        self.watchdog.stop()
         forsake_segments()
 
     def _tell_unfired(self) -> None:
