@@ -21,7 +21,9 @@ from chaos_plan import LaunchPlan, draw_launch
 __all__ = ["Verdict", "judge", "runs_of"]
 
 HERE = Path(__file__).resolve().parent
-TIMEOUT_S = 60.0
+#: Until all ranks have met, which is slow where many start on few busy cores; and without a sign
+#: of life from any of them afterwards.
+START_S, SILENCE_S = 300.0, 60.0
 
 Line = dict[str, Any]
 
@@ -90,20 +92,39 @@ def _execute(plan: LaunchPlan, place: Path) -> tuple[str, str]:
         )  # fmt: skip
         problem = ""
         try:
-            launcher.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            problem = f"no end within {TIMEOUT_S:g} s"
-            launcher.terminate()
-            try:
-                launcher.wait(5)
-            except subprocess.TimeoutExpired:
-                launcher.kill()
-                launcher.wait()
+            problem = _await(launcher, [place / f"rank-{rank}.jsonl" for rank in range(plan.ranks)])
+            if problem:
+                launcher.terminate()
+                try:
+                    launcher.wait(5)
+                except subprocess.TimeoutExpired:
+                    launcher.kill()
+                    launcher.wait()
         finally:
             left = leftovers.stray_processes(token, grace_s=3.0)
     if left and not problem:
         problem = f"left behind: {left}"
     return problem, (place / "output").read_text(errors="replace")
+
+
+def _await(launcher: subprocess.Popen[bytes], logs: list[Path]) -> str:
+    """Wait for the end of a job; what was wrong if it does not come."""
+    begun = spoken = time.monotonic()
+    size = 0
+    while True:
+        try:
+            launcher.wait(0.2)
+        except subprocess.TimeoutExpired:
+            sizes = [path.stat().st_size if path.exists() else 0 for path in logs]
+            now = time.monotonic()
+            if sum(sizes) > size:
+                size, spoken = sum(sizes), now
+            if not all(sizes) and now - begun > START_S:
+                return f"the ranks had not met within {START_S:g} s"
+            if all(sizes) and now - spoken > SILENCE_S:
+                return f"no end, and no sign of life for {SILENCE_S:g} s"
+        else:
+            return ""
 
 
 def judge(

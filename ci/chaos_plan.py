@@ -1,4 +1,4 @@
-"""What a chaos launch does and who dies in it: a function of its seed. Pure."""
+"""What a launch of the ft layer does and who dies in it: a function of its seed. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["COLLECTIVES", "LaunchPlan", "TrainPlan", "draw_launch", "draw_training"]
+__all__ = ["COLLECTIVES", "KINDS", "PHASES", "LaunchPlan", "draw_launch"]
 
 COLLECTIVES = ("allreduce", "allreduce", "allreduce", "broadcast", "allgather", "barrier", "agree")
 SIZES = (1, 7, 500, 20_000, 300_000)
@@ -48,7 +48,7 @@ class LaunchPlan:
 def draw_launch(seed: int, *, most_ranks: int = 16) -> LaunchPlan:
     """2 to *most_ranks* ranks, and runs with one to three faults each until they are used up."""
     dice = random.Random(seed)
-    ranks = dice.randint(2, most_ranks)
+    ranks = dice.randint(dice.choice((2, 2, most_ranks // 2)), most_ranks)
     spares = ranks > 2 and dice.random() < 0.75
     guard = dice.randrange(min(4, ranks - 1))
     alive = [rank for rank in range(ranks) if rank != guard]
@@ -112,70 +112,3 @@ def _by_call(kind: str, when: str) -> str:
     """A fault that strikes inside a call of MPI cannot be a hang of the rank's own code."""
     inside = when.endswith(("in-exchange", "checkpoint", "validation"))
     return f"{'stop' if kind == 'hang' and inside else kind}:{when}"
-
-
-def _step(fault: str) -> int:
-    return int(fault.partition("step=")[2].partition(",")[0])
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainPlan:
-    """One training run of the full layer.
-
-    ``script`` are the arguments of the training script, ``options`` those of matex run;
-    ``end_all_at`` is the batch of epoch 1 after which every rank dies, to be restarted
-    from the checkpoint.
-    """
-
-    seed: int
-    ranks: int
-    ranks_again: int
-    script: tuple[str, ...]
-    options: tuple[str, ...]
-    faults: tuple[str, ...]
-    end_all_at: int | None
-
-
-MODELS = ("plain", "embedding", "two-inputs", "weighted", "regularized", "clipped", "custom")
-OPTIMIZERS = ("sgd", "adam")
-TRAIN_PHASES = (*PHASES, "validation", "checkpoint")
-
-
-def draw_training(seed: int, *, most_ranks: int = 8) -> TrainPlan:
-    """2 to *most_ranks* ranks that train a small model through up to four faults."""
-    dice = random.Random(seed)
-    ranks = dice.choice([n for n in (2, 3, 3, 4, 4, 5, 6, 8) if n <= most_ranks])
-    steps = 2 * 8
-    alive = list(range(ranks))
-    faults: list[str] = []
-    for number in range(dice.randint(1, min(4, ranks - 1))):
-        victim = alive.pop(dice.randrange(len(alive)))
-        step = dice.randrange(steps)
-        if number and dice.random() < 0.4:
-            step = _step(faults[0])
-            faults.append(f"kill:rank={victim},step={step},at=recovery")
-            continue
-        fault = _fault(dice, victim, step)
-        kind, _, rest = fault.partition(":")
-        rest = f"rank={victim},step={step},at={dice.choice(TRAIN_PHASES)}"
-        if kind == "hang":  # ends after its time-out; the ft layer has many of them
-            kind = "kill"
-        faults.append(f"{kind}:{rest}")
-    if dice.random() < 0.3:
-        faults.append(f"slow:rank={alive[0]},step={dice.randrange(steps)},factor=2,steps=3")
-    restart = dice.random() < 0.25
-    model = dice.choice(MODELS)
-    validate = model != "two-inputs" and dice.random() < 0.5  # the script validates on one input
-    return TrainPlan(
-        seed=seed,
-        ranks=ranks,
-        ranks_again=dice.randint(1, min(4, most_ranks)),
-        script=(
-            *("--kind", model, "--optimizer", dice.choice(OPTIMIZERS)),
-            *("--samples", "1000", "--epochs", "2"),
-            *(("--validate",) if validate else ()),
-        ),
-        options=("--exchange", dice.choice(("native", "native", "host"))),
-        faults=tuple(faults),
-        end_all_at=dice.randrange(7) if restart else None,
-    )

@@ -73,6 +73,7 @@ def main() -> None:
             first, end = end, end + len(operations)
             injector.step = places.number
             places.digest = 0
+            faulthandler.dump_traceback_later(STACKS_AFTER_S)  # from here on
             problems = []
             working = plan["working"][run]
             if working:
