@@ -60,6 +60,7 @@ class Run:
         self.events = events
         self.working = communicator.initial_size - config.spares
         self.dismissed = False  # a spare that the others left
+        self.balances = config.balance  # whether batches are shared by speed, equal on all ranks
         self.totals = Totals(
             world_size_start=self.working, spares=config.spares, strategy=config.strategy
         )

@@ -114,6 +114,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "travel. Received: compression='bf16' with strategy='gossip'",
     ),
     ({"balance": True, "strategy": "daso"}, "balance wants strategy sync"),
+    ({"straggler": "balance", "strategy": "easgd"}, "straggler balance wants strategy sync"),
+    ({"straggler": "balance", "spares": 1}, "straggler='balance'"),
     ({"ranks_per_node": 2}, "for strategy daso. Received: ranks_per_node=2 with strategy='sync'"),
     ({"inject": ("explode:rank=0,step=1",)}, "kind must be one of"),
 ]
