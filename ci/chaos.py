@@ -3,12 +3,15 @@
     python ci/chaos.py [--layer ft|full] [--runs 100] [--seed 0]
 
 The ft layer needs no TensorFlow: 2 to 16 ranks make random collectives and die in them;
-a launch carries several runs, each on those that the last one left. The full layer trains
-small models with matex run on 2 to 8 ranks, some from a checkpoint after all have died.
+a launch carries several runs, each on those that the last one left. In most launches some
+members wait as spares, die so, and take the places of the dead. The full layer trains small
+models with matex run on 2 to 8 ranks, spares among them; a launch carries several trainings,
+and some go on from a checkpoint after all have died.
 
-A run is right when it ended in time, nobody died but those that a fault struck, the ranks
-agree on every result, each item of work was counted once, and (full) the summary says
-finished, the weights have one hash and the losses are those of one rank alone.
+A run is right when it ended, nobody died but those that a fault struck, the ranks agree on
+every result, each item of work was counted once, and (full) the summary says finished, the
+weights have one hash, the losses are those of one rank alone, as many ranks are left and as
+many spares used and lost as the faults say, and what did not fire was told.
 
 Launches have the seeds S, S+1, ...: one that failed is made again by --seed with its own
 and --runs 1. The status is 1 when any run failed.
