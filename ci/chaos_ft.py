@@ -23,7 +23,7 @@ __all__ = ["Verdict", "judge", "runs_of"]
 HERE = Path(__file__).resolve().parent
 #: Until all ranks have met, which is slow where many start on few busy cores; and without a sign
 #: of life from any of them afterwards.
-START_S, SILENCE_S = 300.0, 60.0
+START_S, SILENCE_S = 300.0, 120.0
 
 Line = dict[str, Any]
 

@@ -260,6 +260,10 @@ def _matex(
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
         status, output = -1, f"no end within {TIMEOUT_S:g} s\n{output}"
+    finally:  # interrupted: the launcher ends its ranks when it is told to
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
     outcome = Outcome(status=status, output=output)
     events, summary = report / "events.jsonl", report / "summary.json"
     if events.exists():
