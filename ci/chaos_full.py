@@ -53,14 +53,14 @@ class Outcome:
 
     @property
     def died_waiting(self) -> set[int]:
-        """Those whose last words before their death were that they wait."""
+        """Those who waited in the fit in which they died, and had not joined."""
         found: set[int] = set()
         waiting: set[int] = set()
         for event in self.events:
             waiting -= set(event.get("joined", {}).values())
             if event["event"] == "waits":
                 waiting.add(event["rank"])
-            elif event["event"] in ("epoch", "first-step"):
+            elif event["event"] == "fit":
                 waiting.discard(event["rank"])
             elif event["event"] == "fault" and event["lethal"] and event["rank"] in waiting:
                 found.add(event["rank"])
