@@ -77,14 +77,14 @@ class Places:
     def begin(self) -> None:
         """The next operation begins."""
         self._faults.step = self.number
-        os.pwrite(self._begun, self.number.to_bytes(8), 0)
+        os.pwrite(self._begun, self.number.to_bytes(8, "little"), 0)
         self._faults.at("compute")
 
     def done(self, result: bytes) -> None:
         """It has *result*."""
-        before = self.digest.to_bytes(8, signed=True)
+        before = self.digest.to_bytes(8, "little", signed=True)
         digest = hashlib.blake2b(before + result, digest_size=8).digest()
-        self.digest = int.from_bytes(digest, signed=True)
+        self.digest = int.from_bytes(digest, "little", signed=True)
         self._faults.at("after-exchange")
         self.number += 1
         self._dog.progress()
@@ -112,7 +112,7 @@ class Places:
 
     def _follow(self) -> None:
         """Go through the operations that the others have begun, as far as faults are concerned."""
-        begun = int.from_bytes(os.pread(self._begun, 8, 0))
+        begun = int.from_bytes(os.pread(self._begun, 8, 0), "little")
         for number in range(self._faults.step, max(self._faults.step, begun) + 1):
             self._faults.step = number
             for phase in _AT_WORK:
