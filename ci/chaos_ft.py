@@ -93,14 +93,14 @@ def _execute(plan: LaunchPlan, place: Path) -> tuple[str, str]:
         problem = ""
         try:
             problem = _await(launcher, [place / f"rank-{rank}.jsonl" for rank in range(plan.ranks)])
-            if problem:
+        finally:  # also when interrupted: a launcher that is told to end removes what it made
+            if launcher.poll() is None:
                 launcher.terminate()
                 try:
                     launcher.wait(5)
                 except subprocess.TimeoutExpired:
                     launcher.kill()
                     launcher.wait()
-        finally:
             left = leftovers.stray_processes(token, grace_s=3.0)
     if left and not problem:
         problem = f"left behind: {left}"
