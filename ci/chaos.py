@@ -3,12 +3,15 @@
     python ci/chaos.py [--layer ft|full] [--runs 100] [--seed 0]
 
 The ft layer needs no TensorFlow: 2 to 16 ranks make random collectives and die in them;
-a launch carries several runs, each on those that the last one left. The full layer trains
-small models with matex run on 2 to 8 ranks, some from a checkpoint after all have died.
+a launch carries several runs, each on those that the last one left. In most launches some
+members wait as spares, die so, and take the places of the dead. The full layer trains small
+models with matex run on 2 to 8 ranks, spares among them; a launch carries several trainings,
+and some go on from a checkpoint after all have died.
 
-A run is right when it ended in time, nobody died but those that a fault struck, the ranks
-agree on every result, each item of work was counted once, and (full) the summary says
-finished, the weights have one hash and the losses are those of one rank alone.
+A run is right when it ended, nobody died but those that a fault struck, the ranks agree on
+every result, each item of work was counted once, and (full) the summary says finished, the
+weights have one hash, the losses are those of one rank alone, as many ranks are left and as
+many spares used and lost as the faults say, and what did not fire was told.
 
 Launches have the seeds S, S+1, ...: one that failed is made again by --seed with its own
 and --runs 1. The status is 1 when any run failed.
@@ -65,7 +68,8 @@ def print_table(verdicts: list[Verdict], *, seconds: float, launches: int) -> No
     """By the number of ranks at the start of a run, and by kind of fault."""
     sizes = sorted({verdict.ranks[0] for verdict in verdicts})
     print(
-        f"\n{'ranks':>6} {'runs':>6} {'faults':>7} {'failed':>7} {'repair ms':>10} {'longest':>8}"
+        f"\n{'ranks':>6} {'runs':>6} {'faults':>7} {'joined':>7} {'failed':>7} "
+        f"{'repair ms':>10} {'longest':>8}"
     )
     for name, mine in [
         *((str(n), [v for v in verdicts if v.ranks[0] == n]) for n in sizes),
@@ -74,8 +78,12 @@ def print_table(verdicts: list[Verdict], *, seconds: float, launches: int) -> No
         repairs = sorted(1e3 * r for v in mine for r in v.repairs_s) or [0.0]
         faults = sum(len(v.kinds) for v in mine)
         bad = sum(bool(v.wrong) for v in mine)
+        joined = sum(v.joined for v in mine)
         median = statistics.median(repairs)
-        print(f"{name:>6} {len(mine):>6} {faults:>7} {bad:>7} {median:>10.1f} {repairs[-1]:>8.1f}")
+        print(
+            f"{name:>6} {len(mine):>6} {faults:>7} {joined:>7} {bad:>7} "
+            f"{median:>10.1f} {repairs[-1]:>8.1f}"
+        )
     kinds = Counter(kind for verdict in verdicts for kind in verdict.kinds)
     print("faults:", ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()) or "none")
     print(f"{len(verdicts)} runs in {launches} launches, {seconds:.0f} s")

@@ -21,14 +21,19 @@ from chaos_plan import LaunchPlan, draw_launch
 __all__ = ["Verdict", "judge", "runs_of"]
 
 HERE = Path(__file__).resolve().parent
-TIMEOUT_S = 60.0
+#: Until all ranks have met, which is slow where many start on few busy cores; and without a sign
+#: of life from any of them afterwards.
+START_S, SILENCE_S = 300.0, 120.0
 
 Line = dict[str, Any]
 
 
 @dataclass(kw_only=True)
 class Verdict:
-    """One run: what it was, what was wrong with it ("" when nothing), and its figures."""
+    """One run: what it was, what was wrong with it ("" when nothing), and its figures.
+
+    ``joined`` counts the places of the dead that spares took.
+    """
 
     seed: int
     title: str
@@ -37,6 +42,7 @@ class Verdict:
     repairs_s: list[float] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     ranks: tuple[int, int] = (0, 0)
+    joined: int = 0
     output: str = ""
 
 
@@ -86,20 +92,39 @@ def _execute(plan: LaunchPlan, place: Path) -> tuple[str, str]:
         )  # fmt: skip
         problem = ""
         try:
-            launcher.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            problem = f"no end within {TIMEOUT_S:g} s"
-            launcher.terminate()
-            try:
-                launcher.wait(5)
-            except subprocess.TimeoutExpired:
-                launcher.kill()
-                launcher.wait()
-        finally:
+            problem = _await(launcher, [place / f"rank-{rank}.jsonl" for rank in range(plan.ranks)])
+        finally:  # also when interrupted: a launcher that is told to end removes what it made
+            if launcher.poll() is None:
+                launcher.terminate()
+                try:
+                    launcher.wait(5)
+                except subprocess.TimeoutExpired:
+                    launcher.kill()
+                    launcher.wait()
             left = leftovers.stray_processes(token, grace_s=3.0)
     if left and not problem:
         problem = f"left behind: {left}"
     return problem, (place / "output").read_text(errors="replace")
+
+
+def _await(launcher: subprocess.Popen[bytes], logs: list[Path]) -> str:
+    """Wait for the end of a job; what was wrong if it does not come."""
+    begun = spoken = time.monotonic()
+    size = 0
+    while True:
+        try:
+            launcher.wait(0.2)
+        except subprocess.TimeoutExpired:
+            sizes = [path.stat().st_size if path.exists() else 0 for path in logs]
+            now = time.monotonic()
+            if sum(sizes) > size:
+                size, spoken = sum(sizes), now
+            if not all(sizes) and now - begun > START_S:
+                return f"the ranks had not met within {START_S:g} s"
+            if all(sizes) and now - spoken > SILENCE_S:
+                return f"no end, and no sign of life for {SILENCE_S:g} s"
+        else:
+            return ""
 
 
 def judge(
@@ -112,8 +137,7 @@ def judge(
         problem: what was wrong with the job as a whole.
     """
     struck = {
-        rank: [line["fault"] for line in lines if line["what"] == "fault"]
-        for rank, lines in logs.items()
+        rank: [line for line in lines if line["what"] == "fault"] for rank, lines in logs.items()
     }
     survivors = [rank for rank in logs if not struck[rank]]
     for rank in survivors:
@@ -133,24 +157,28 @@ def judge(
         wrong = problem or _compare(found, survivors)
         last = run == len(plan.runs) - 1
         before, size = size, _size_after(found, survivors, size)
-        planned = plan.faults_of(run)
-        fired = [f for rank in logs for f in struck[rank] if f in planned]
         first = sum(len(earlier) for earlier in plan.runs[:run])
         steps = range(first, first + len(operations) + last)
+        fired = [f["fault"] for rank in logs for f in struck[rank] if f["step"] in steps]
+        joined = [x for xs in logs.values() for x in xs if x["what"] == "joined"]
+        size_told = f"{before} ranks" + _aside(before, plan.working[run])
         yield Verdict(
             seed=plan.seed,
-            title=f"run {run + 1}/{len(plan.runs)}, {before} ranks, {' '.join(fired) or '-'}",
+            title=f"run {run + 1}/{len(plan.runs)}, {size_told}, {' '.join(fired) or '-'}",
             wrong=wrong,
             seconds=seconds / len(plan.runs),
             repairs_s=[
-                max(x["repair_s"] for x in lines)
-                for lines in _recoveries(logs, survivors, steps)
-                if lines
+                max(x["repair_s"] for x in lines) for lines in _recoveries(logs, survivors, steps)
             ],
             kinds=[f.partition(":")[0] for f in fired],
             ranks=(before, size),
+            joined=sum(x["step"] in steps for x in joined),
             output=output,
         )
+
+
+def _aside(before: int, working: int) -> str:
+    return f" ({before - working} aside)" if 0 < working < before else ""
 
 
 def _compare(found: dict[int, Line | None], survivors: list[int]) -> str:
@@ -177,12 +205,12 @@ def _recoveries(
     logs: dict[int, list[Line]], survivors: list[int], steps: range
 ) -> Iterator[list[Line]]:
     """Of each recovery of a run, what the survivors wrote of it."""
-    mine = [
-        [x for x in logs[rank] if x["what"] == "recovered" and x["step"] in steps]
-        for rank in survivors
-    ]
-    for number in range(max(map(len, mine), default=0)):
-        yield [lines[number] for lines in mine if len(lines) > number]
+    found: dict[int, list[Line]] = {}
+    for rank in survivors:
+        for line in logs[rank]:
+            if line["what"] == "recovered" and line["step"] in steps:
+                found.setdefault(line["generation"], []).append(line)
+    yield from found.values()
 
 
 def _lines(path: Path) -> list[Line]:

@@ -1,16 +1,22 @@
-"""What a chaos launch does and who dies in it: a function of its seed. Pure."""
+"""What a launch of the ft layer does and who dies in it: a function of its seed. Pure."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["COLLECTIVES", "LaunchPlan", "TrainPlan", "draw_launch", "draw_training"]
+__all__ = ["COLLECTIVES", "KINDS", "PHASES", "LaunchPlan", "draw_launch"]
 
 COLLECTIVES = ("allreduce", "allreduce", "allreduce", "broadcast", "allgather", "barrier", "agree")
 SIZES = (1, 7, 500, 20_000, 300_000)
 PHASES = ("compute", "before-exchange", "in-exchange", "in-exchange", "after-exchange")
+#: Where some wait: while members are set aside, in a run's first operation, or called back, in its
+#: last, and ("checkpoint") while those who come back are told what they missed.
+CHANGES = ("recovery", "validation", "checkpoint")
+#: Of a spare that has just become a member: at once, while it is told, and in its first work.
+JOINED = ("", ",at=checkpoint", ",at=compute", ",at=in-exchange", ",at=recovery")
 KINDS = {"kill": 15, "segv": 2, "exit": 2, "raise": 2, "stop": 1, "hang": 1}
 
 
@@ -21,127 +27,88 @@ class LaunchPlan:
     ``runs[i]`` are the operations of a run, (collective, elements); operations are
     numbered through all runs, and the faults' steps are these numbers. The operation
     after the last is the leaving.
+
+    In run ``i`` all but ``working[i]`` members wait as spares, 0: none. *guard* is always
+    among those who work, and no fault strikes it: when all of them are dead nobody can tell a
+    spare where to begin.
     """
 
     seed: int
     ranks: int
     runs: tuple[tuple[tuple[str, int], ...], ...]
     faults: tuple[str, ...]
+    working: tuple[int, ...]
+    guard: int = 0
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 
-    def faults_of(self, run: int) -> list[str]:
-        """The faults that were planned for the operations of *run*."""
-        first = sum(len(operations) for operations in self.runs[:run])
-        last = first + len(self.runs[run]) + (run == len(self.runs) - 1)
-        return [f for f in self.faults if "step=" not in f or first <= _step(f) < last]
-
 
 def draw_launch(seed: int, *, most_ranks: int = 16) -> LaunchPlan:
     """2 to *most_ranks* ranks, and runs with one to three faults each until they are used up."""
     dice = random.Random(seed)
-    ranks = dice.randint(2, most_ranks)
-    alive = list(range(ranks))
-    spared = dice.choice((1, 1, 2, 3))
+    ranks = dice.randint(dice.choice((2, 2, most_ranks // 2)), most_ranks)
+    spares = ranks > 2 and dice.random() < 0.75
+    guard = dice.randrange(min(4, ranks - 1))
+    alive = [rank for rank in range(ranks) if rank != guard]
+    spared = dice.choice((0, 0, 1, 2))
     runs: list[tuple[tuple[str, int], ...]] = []
+    working: list[int] = []
     faults: list[str] = []
     begin = 0
     while len(alive) > spared or not runs:
         operations = tuple(_operation(dice) for _ in range(dice.randint(3, 12)))
+        aside = dice.choice((0, 1, 1, 2, 2, 3, 5)) if spares else 0
+        working.append(max(guard + 1, len(alive) + 1 - aside) if aside else 0)
+        phases: Sequence[str] = PHASES
+        when = range(len(operations))
+        if aside and dice.random() < 0.3:
+            phases, when = CHANGES, when[:: len(when) - 1]
+        step = begin + dice.choice(when)
         last = len(alive) - spared
-        step = begin + dice.randrange(len(operations))
-        for number in range(min(last, dice.choice((1, 1, 2, 3)))):
+        for number in range(min(last, dice.choice((1, 1, 1, 2, 3)))):
             victim = alive.pop(dice.randrange(len(alive)))
-            faults.append(_fault(dice, victim, step, first=number == 0))
+            faults.append(_fault(dice, victim, step, phases, number=number, spares=aside > 0))
         runs.append(operations)
         begin += len(operations)
-    if len(alive) > 1 and dice.random() < 0.3:  # in the leaving
+    if alive and dice.random() < 0.3:  # in the leaving
         phase = dice.choice(("compute", "in-exchange"))
         faults.append(f"kill:rank={dice.choice(alive)},step={begin},at={phase}")
-    return LaunchPlan(seed=seed, ranks=ranks, runs=tuple(runs), faults=tuple(faults))
+    return LaunchPlan(
+        seed=seed, ranks=ranks, runs=tuple(runs), faults=tuple(faults),
+        working=tuple(working), guard=guard,
+    )  # fmt: skip
 
 
 def _operation(dice: random.Random) -> tuple[str, int]:
     return dice.choice(COLLECTIVES), dice.choice(SIZES)
 
 
-def _fault(dice: random.Random, victim: int, step: int, *, first: bool) -> str:
+def _fault(
+    dice: random.Random,
+    victim: int,
+    step: int,
+    phases: Sequence[str] = PHASES,
+    *,
+    number: int = 0,
+    spares: bool = False,
+) -> str:
+    """One more fault in *step*, after *number* others: often in the recovery from them."""
     kind = dice.choices(list(KINDS), list(KINDS.values()))[0]
-    if not first and dice.random() < 0.6:
-        where = dice.choice((f"step={step},at=recovery", f"step={step},at=recovery", "late"))
+    if number and dice.random() < 0.6:
+        where = dice.choice(("recovery", "recovery", "late", *(("joining",) * 2 * spares)))
+        if where == "recovery":
+            return f"{kind}:rank={victim},step={step},at=recovery"
         if where == "late":
             return f"{kind}:rank={victim},event=recovered,count={dice.randint(1, 3)}"
-        return f"{kind}:rank={victim},{where}"
-    phase = dice.choice(PHASES)
-    if kind == "hang" and phase == "in-exchange":
-        kind = "stop"
-    return f"{kind}:rank={victim},step={step},at={phase}"
+        if dice.random() < 0.5:
+            return _by_call(kind, f"rank={victim},step={step},at=checkpoint")
+        return _by_call(kind, f"rank={victim},event=resumed{dice.choice(JOINED)}")
+    return _by_call(kind, f"rank={victim},step={step},at={dice.choice(phases)}")
 
 
-def _step(fault: str) -> int:
-    return int(fault.partition("step=")[2].partition(",")[0])
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainPlan:
-    """One training run of the full layer.
-
-    ``script`` are the arguments of the training script, ``options`` those of matex run;
-    ``end_all_at`` is the batch of epoch 1 after which every rank dies, to be restarted
-    from the checkpoint.
-    """
-
-    seed: int
-    ranks: int
-    ranks_again: int
-    script: tuple[str, ...]
-    options: tuple[str, ...]
-    faults: tuple[str, ...]
-    end_all_at: int | None
-
-
-MODELS = ("plain", "embedding", "two-inputs", "weighted", "regularized", "clipped", "custom")
-OPTIMIZERS = ("sgd", "adam")
-TRAIN_PHASES = (*PHASES, "validation", "checkpoint")
-
-
-def draw_training(seed: int, *, most_ranks: int = 8) -> TrainPlan:
-    """2 to *most_ranks* ranks that train a small model through up to four faults."""
-    dice = random.Random(seed)
-    ranks = dice.choice([n for n in (2, 3, 3, 4, 4, 5, 6, 8) if n <= most_ranks])
-    steps = 2 * 8
-    alive = list(range(ranks))
-    faults: list[str] = []
-    for number in range(dice.randint(1, min(4, ranks - 1))):
-        victim = alive.pop(dice.randrange(len(alive)))
-        step = dice.randrange(steps)
-        if number and dice.random() < 0.4:
-            step = _step(faults[0])
-            faults.append(f"kill:rank={victim},step={step},at=recovery")
-            continue
-        fault = _fault(dice, victim, step, first=True)
-        kind, _, rest = fault.partition(":")
-        rest = f"rank={victim},step={step},at={dice.choice(TRAIN_PHASES)}"
-        if kind == "hang":  # ends after its time-out; the ft layer has many of them
-            kind = "kill"
-        faults.append(f"{kind}:{rest}")
-    if dice.random() < 0.3:
-        faults.append(f"slow:rank={alive[0]},step={dice.randrange(steps)},factor=2,steps=3")
-    restart = dice.random() < 0.25
-    model = dice.choice(MODELS)
-    validate = model != "two-inputs" and dice.random() < 0.5  # the script validates on one input
-    return TrainPlan(
-        seed=seed,
-        ranks=ranks,
-        ranks_again=dice.randint(1, min(4, most_ranks)),
-        script=(
-            *("--kind", model, "--optimizer", dice.choice(OPTIMIZERS)),
-            *("--samples", "1000", "--epochs", "2"),
-            *(("--validate",) if validate else ()),
-        ),
-        options=("--exchange", dice.choice(("native", "native", "host"))),
-        faults=tuple(faults),
-        end_all_at=dice.randrange(7) if restart else None,
-    )
+def _by_call(kind: str, when: str) -> str:
+    """A fault that strikes inside a call of MPI cannot be a hang of the rank's own code."""
+    inside = when.endswith(("in-exchange", "checkpoint", "validation"))
+    return f"{'stop' if kind == 'hang' and inside else kind}:{when}"

@@ -47,6 +47,7 @@ class Meetings:
         self._vacant: tuple[int, ...] = ()
         self._keep = 0
         self._has_failed = False
+        self._apart = False  # in the last meeting, with no operation completed since
         self._done = 0
         self._attempted = np.empty(0, np.uint8)
         self._result = np.empty(0, np.uint8)
@@ -118,13 +119,17 @@ class Meetings:
         why: str,
         *,
         until: Callable[[], bool],
+        needless: bool = False,
         heard: Callable[[Recovery], None] = lambda recovery: None,
     ) -> None:
-        """Meet until all members came for *purpose*, or that has become needless; collective.
+        """Meet until all members came for *purpose*, or *until()* holds; collective.
 
         A repair is the only meeting that all survivors end alike, also those who are still
         in the last operation and come through :meth:`recover`. A rank whose peers keep
         making operations ends itself.
+
+        Args:
+            needless: do without, where others turn out to be in the next operation already.
         """
         for _ in range(_MEETINGS):
             if until():
@@ -134,7 +139,7 @@ class Meetings:
                 self._failure = PeerFailure(self._done + 1, why)
             recovery = self._meet(purpose)
             heard(recovery)
-            if recovery.met == purpose:
+            if recovery.met == purpose or (needless and recovery.together):
                 return
         mpi.die(f"{why} while others still work: they go on without it")
 
@@ -172,7 +177,10 @@ class Meetings:
                 rows = np.array([came[rank] for rank in charter.members])
                 self._hand_over(active, done=rows[:, 1], intact=rows[:, 3])
 
-        if self._has_failed and self._comm is not self._whole and not self._comm.Is_revoked():
+        # Others may be in an operation that this rank does not come to, or not yet.
+        passed = purpose in _FAREWELL or (purpose == Purpose.FILL and self._apart)
+        interrupts = self._has_failed or passed
+        if interrupts and self._comm is not self._whole and not self._comm.Is_revoked():
             self._comm.Revoke()
         notice = self._has_failed or purpose == Purpose.WAIT  # who waits knows not what for
         with self.waiting():
@@ -188,6 +196,7 @@ class Meetings:
             self._done = charter.done
         self._failure = None
         self._has_failed = False
+        self._apart = not charter.together
         living = (*charter.members, *charter.waiting)
         recovery = Recovery(
             operation=operation,
@@ -199,6 +208,7 @@ class Meetings:
             repaired_time_s=time.time(),
             replaced=tuple(zip(charter.left, charter.joined, strict=True)),
             met=charter.met,
+            together=charter.together,
         )
         told = recovery.lost or recovery.replaced or purpose in (Purpose.GO_ON, Purpose.FILL)
         for listener in self.listeners if told and not before.waits else ():
@@ -250,6 +260,7 @@ class Meetings:
         self._result_intact = True
         self._expected = self._world.ranks
         self._lost = frozenset()
+        self._apart = False
         mpi.forget_exit()
 
     def _hand_over(self, new: Any, *, done: np.ndarray, intact: np.ndarray) -> None:
@@ -279,6 +290,8 @@ _MEETINGS = 20
 
 # After these some members have no part in what was done before.
 _NEWCOMERS = (Purpose.FILL, Purpose.RETURN, Purpose.CLOSE)
+
+_FAREWELL = (Purpose.CLOSE, Purpose.LEAVE)
 
 _NOBODY_WORKS = (
     "all ranks that worked are gone, and those in reserve have nothing to go on from. "

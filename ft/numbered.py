@@ -143,7 +143,8 @@ class Numbered(Meetings):
                 Purpose.LEAVE, "this rank came to its end", until=lambda: self._world.size == 1
             )
         self._closed = True
-        mpi.finalize()
+        with self.waiting():  # for one that is stopped right now, for example
+            mpi.finalize()
 
 
 # A result that is wrong because a peer died is right in the repetition.

@@ -21,7 +21,8 @@ class Recovery:
     ``detect_time_s`` and ``repaired_time_s`` are ``time.time()`` stamps.
 
     ``replaced`` are pairs of a rank that is gone, now or since an earlier recovery, and the
-    spare that is a member in its place from now on. ``met`` is what all members came for.
+    spare that is a member in its place from now on. ``met`` is what all members came for,
+    ``together`` whether all had completed the same operations by then.
     """
 
     operation: int
@@ -33,6 +34,7 @@ class Recovery:
     repaired_time_s: float
     replaced: tuple[tuple[int, int], ...] = ()
     met: Purpose = Purpose.GO_ON
+    together: bool = False
 
     @property
     def repair_s(self) -> float:

@@ -42,6 +42,10 @@ class Reserve(Numbered):
     def set_aside(self, working: int) -> bool:
         """Let all but the first *working* members wait; collective. Whether this rank works on.
 
+        Args:
+            working: the same on all; so no number of living members, of which some learn
+                later than others.
+
         Raises:
             UsageError: without ULFM; or some are in reserve already.
         """
@@ -84,16 +88,19 @@ class Reserve(Numbered):
         """Let spares take the places of those who died; collective over the members.
 
         To be called where a newcomer can begin; what it needs to know the caller sends. Local
-        where no place is vacant or nobody waits.
+        where no place is vacant or nobody waits. Where others did not know of the death when
+        they were here, and are in the next operation, places stay vacant until the next call.
 
         Returns:
-            Pairs of the rank that is gone and the one that took its place.
+            Pairs of the rank that is gone and the one that took its place; none, and the caller
+            goes on, where none was taken.
         """
         found: list[tuple[int, int]] = []
         self._convene(
             Purpose.FILL,
             "places are filled",
             until=lambda: not self.vacancies,
+            needless=True,
             heard=lambda recovery: found.extend(recovery.replaced),
         )
         return tuple(found)

@@ -44,12 +44,14 @@ class Charter:
     """What a meeting came to, equal on all ranks. Ranks are original ones.
 
     ``met`` is what all working ranks came for; GO_ON where they came for different things.
-    ``done`` counts the operations of the working ranks; ``expected`` and ``lost`` are those of
-    :class:`ft.Pending`; ``vacant`` are ranks that were lost and not replaced, ``left`` those
-    whose places ``joined`` took in this meeting.
+    ``together`` is whether all had completed the same operations. ``done`` counts the operations
+    of the working ranks; ``expected`` and ``lost`` are those of :class:`ft.Pending`; ``vacant``
+    are ranks that were lost and not replaced, ``left`` those whose places ``joined`` took in
+    this meeting.
     """
 
     met: Purpose
+    together: bool = False
     done: int
     members: tuple[int, ...]
     waiting: tuple[int, ...] = ()
@@ -61,8 +63,8 @@ class Charter:
 
     def pack(self, size: int) -> np.ndarray:
         """int64, of the same shape for all charters among at most *size* ranks."""
-        packed = np.full((len(_LISTS) + 1, size + 3), -1, np.int64)
-        packed[0, :3] = self.met, self.done, SEAL
+        packed = np.full((len(_LISTS) + 1, size + 4), -1, np.int64)
+        packed[0, :4] = self.met, self.done, self.together, SEAL
         for row, name in zip(packed[1:], _LISTS, strict=True):
             ranks = getattr(self, name)
             row[0] = len(ranks)
@@ -76,16 +78,19 @@ class Charter:
         Raises:
             ValueError: it is not one: a rank died while it was sent.
         """
-        if packed[0, 2] != SEAL:
+        if packed[0, 3] != SEAL:
             raise ValueError("a packed charter was wanted. Received: something else")
         lists = {
             name: tuple(row[1 : 1 + row[0]].tolist())
             for name, row in zip(_LISTS, packed[1:], strict=True)
         }
-        return Charter(met=Purpose(int(packed[0, 0])), done=int(packed[0, 1]), **lists)
+        met, done, together = packed[0, :3].tolist()
+        return Charter(met=Purpose(met), done=done, together=bool(together), **lists)
 
 
-_LISTS = tuple(field.name for field in fields(Charter) if field.name not in ("met", "done"))
+_LISTS = tuple(
+    field.name for field in fields(Charter) if field.name not in ("met", "done", "together")
+)
 
 
 def convene(
@@ -116,6 +121,7 @@ def convene(
     now = replace(
         before,
         met=met,
+        together=together,
         members=members,
         waiting=tuple(rank for rank in before.waiting if rank in came),
         lost=tuple(r for r in before.expected if r in before.lost or r in gone),

@@ -192,7 +192,8 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--straggler", choices=STRAGGLERS,
-        help="a rank that computes more than twice as long as the others: warn (default), or evict",
+        help="a rank that computes more than twice as long as the others: warn (default), evict, "
+        "or balance: from then on as with --balance",
     )  # fmt: skip
     add(
         "--check-every", type=int, metavar="STEPS",

@@ -37,7 +37,7 @@ __all__ = [
 EXCHANGES = ("auto", "native", "host")
 APOPTOSIS = tuple(MODES)
 POLICIES = ("stop", "skip", "recompute")
-STRAGGLERS = ("warn", "evict")
+STRAGGLERS = ("warn", "evict", "balance")
 COMPRESSIONS = ("none", "fp16", "bf16")
 STRATEGIES = ("sync", "gossip", "daso", "easgd", "downpour")
 
@@ -54,11 +54,13 @@ _WORDS = {
     "compression": COMPRESSIONS,
 }
 
+_OWN_ROWS = "elsewhere each rank's own rows make its update"
+
 # What only replicas that are equal can do: option, its default, and why.
 _SYNC_ONLY = (
     ("apoptosis", "", "all ranks must remove the same units"),
     ("compression", "none", "elsewhere no gradients travel"),
-    ("balance", False, "elsewhere each rank's own rows make its update"),
+    ("balance", False, _OWN_ROWS),
     ("spares", 0, "a spare takes over a state that all ranks share"),
 )
 
@@ -107,8 +109,8 @@ class Config:
         threads: TensorFlow threads of a rank; 0 divides the host's cores among its ranks.
         nonfinite: what becomes of a step in which a rank computed a NaN or an infinity: "stop",
             "recompute", or "skip" that rank's samples.
-        straggler: what becomes of a rank that computes twice as long as the others: "warn" or
-            "evict".
+        straggler: what becomes of a rank that computes twice as long as the others: "warn",
+            "evict", or "balance" from then on.
         check_every: steps between comparisons of the replicas' state; 0 for none, None for as
             many as make them cost a quarter of a percent.
         exchange: how gradients travel: "native" (an operation in C++), "host" (through
@@ -217,10 +219,16 @@ class Config:
                     f"{name} wants strategy sync: {why}. "
                     f"Received: {name}={getattr(self, name)!r} with strategy={self.strategy!r}"
                 )
-        if self.spares and (self.balance or self.batch_per_rank):
+        if self.straggler == "balance" and self.strategy != "sync":
+            raise InputError(
+                f"straggler balance wants strategy sync: {_OWN_ROWS}. "
+                f"Received: strategy={self.strategy!r}"
+            )
+        if self.spares and (self.balance or self.straggler == "balance" or self.batch_per_rank):
             raise InputError(
                 "spares want a constant global batch in equal shares. Received: "
-                f"balance={self.balance}, batch_per_rank={self.batch_per_rank}"
+                f"balance={self.balance}, straggler={self.straggler!r}, "
+                f"batch_per_rank={self.batch_per_rank}"
             )
         _ = self.faults
 

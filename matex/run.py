@@ -60,6 +60,7 @@ class Run:
         self.events = events
         self.working = communicator.initial_size - config.spares
         self.dismissed = False  # a spare that the others left
+        self.balances = config.balance  # whether batches are shared by speed, equal on all ranks
         self.totals = Totals(
             world_size_start=self.working, spares=config.spares, strategy=config.strategy
         )
@@ -228,8 +229,8 @@ class Run:
             )
             write_text(self.config.report / FAULTS, faults_csv(summary["faults"]))
             write_json(self.config.report / SUMMARY, summary)
-        self.watchdog.stop()
         self.communicator.leave()
+        self.watchdog.stop()
         forsake_segments()
 
     def _tell_unfired(self) -> None:

@@ -31,6 +31,12 @@ __all__ = ["Replicas", "interval", "majority"]
 _PART = 0.002
 _FIRST, _LEAST, _MOST = 64, 16, 100_000
 
+_CONSEQUENCES = {
+    "warn": "",
+    "evict": ": it is left behind",
+    "balance": ": from now on batches are shared by speed",
+}
+
 
 class Measured(NamedTuple):
     """What each rank tells beside its hash, microseconds."""
@@ -129,13 +135,16 @@ class Replicas:
         return rows
 
     def _tell_slow(self, rank: int, ratio: float) -> None:
-        """Say that *rank* is slow, and let it go where that is wanted. On every rank."""
-        run = self._run
-        evict = run.config.straggler == "evict"
+        """Say that *rank* is slow, and do what is wanted about it. On every rank."""
+        run, policy = self._run, self._run.config.straggler
         line = f"rank {rank} computes {ratio:.1f} times as long as the others"
-        run.say(f"{line}: it is left behind" if evict else line)
+        run.say(line + _CONSEQUENCES[policy])
+        run.balances |= policy == "balance"
         if rank == run.communicator.world.rank:
-            run.events.write("straggler", step=run.step - 1, ratio=ratio, evicted=evict)
+            evict = policy == "evict"
+            run.events.write(
+                "straggler", step=run.step - 1, ratio=ratio, evicted=evict, balanced=run.balances
+            )
             if evict:
                 ft.die(f"{line}: evicted")
 

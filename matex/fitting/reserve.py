@@ -90,14 +90,12 @@ class Reserve:
         communicator = self._run.communicator
         replaced = () if recovery is None else recovery.replaced
         at_risk = {} if recovery is None else dict(training.at_risk)
-        while replaced or communicator.vacancies:
-            replaced = replaced or communicator.fill()
-            if replaced:
-                epoch, samples, mark = training.point
-                self._send(
-                    {spare for _, spare in replaced},
-                    lambda: self._taken(epoch, samples, mark, at_risk=at_risk),  # noqa: B023
-                )
+        while replaced := replaced or communicator.fill():
+            epoch, samples, mark = training.point
+            self._send(
+                {spare for _, spare in replaced},
+                lambda: self._taken(epoch, samples, mark, at_risk=at_risk),  # noqa: B023
+            )
             replaced = ()
 
     def close(self, epoch: int, mark: int, logs: Mapping[str, Any]) -> None:

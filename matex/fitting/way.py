@@ -43,8 +43,6 @@ class Way:
         """
         run, model, config = self._run, self._model, self._run.config
         self.batches.refuse(model, stream=isinstance(source, Stream))
-        if config.balance:
-            self._balancer = Balancer(run.communicator, run.events)
         if config.strategy == "sync":
             return
         if keras_hooks.scales_loss(model.optimizer):
@@ -79,8 +77,10 @@ class Way:
         """
         last = training.cursor == training.samples_in_epoch
         self.replicas.after_step(training.report, last=last)
-        if self._balancer is not None:
-            self._balancer.after_step(training, step=self._run.step - 1)
+        run = self._run
+        if run.balances:
+            self._balancer = self._balancer or Balancer(run.communicator, run.events)
+            self._balancer.after_step(training, step=run.step - 1)
 
     def after_epoch(self, loss: float | None) -> dict[str, Any]:
         """An epoch has ended with this *loss*; what its event tells of the strategy. Local."""

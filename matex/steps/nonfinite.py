@@ -74,7 +74,9 @@ class Nonfinite:
         gathered = self._communicator.allgather(np.array([guilty, samples, fingerprint], np.int64))
         rows = gathered.rows
         bad = rows[:, 0] != 0
-        if not bad.any() or bad.all():
+        if not bad.any():
+            return None
+        if self._policy == "skip" and rows[bad, 1].sum() == rows[:, 1].sum():  # nothing is left
             return None
         self._tell(tuple(np.array(gathered.ranks)[bad].tolist()))
         if len(gathered.ranks) != round(header.one):
@@ -82,5 +84,4 @@ class Nonfinite:
             return Verdict(0, 0, True)
         if self._policy == "recompute":
             return Verdict(0, 0, False)
-        left_out, marks = int(rows[bad, 1].sum()), int(rows[bad, 2].sum())
-        return None if left_out == rows[:, 1].sum() else Verdict(left_out, marks, False)
+        return Verdict(int(rows[bad, 1].sum()), int(rows[bad, 2].sum()), False)

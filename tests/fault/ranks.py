@@ -36,7 +36,7 @@ _SCRATCH = "FAULT_TEST_SCRATCH"
 _STACKS_AFTER_S = "FAULT_TEST_STACKS_AFTER_S"
 
 _PREAMBLE = """\
-import os, signal, sys, threading
+import contextlib, os, signal, sys, threading
 import numpy as np
 import ft
 from tests.fault.ranks import add, begin, end_by, mark, once_in_call, seen, share, wait_for

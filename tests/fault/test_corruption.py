@@ -23,17 +23,19 @@ def events(outcome: Outcome, name: str) -> list[dict]:
 
 def test_nans_are_made_again_and_flipped_bits_healed(losses: list[float], tmp_path: Path) -> None:
     # The least bit of one weight: too little to see in a loss, enough to be seen. A death in the
-    # step of a NaN, before and while it is made again, shares its work out anew.
+    # step of a NaN, before and while it is made again, shares its work out anew. The last
+    # rank recomputes, too.
     plan = faults(
         "nan:rank=1,step=4", "bitflip:rank=0,step=6,bit=0",
         "bitflip:rank=2,step=11,bit=1,target=weights",
         "nan:rank=0,step=20", "kill:rank=3,step=20,at=in-exchange",
+        "kill:rank=1+2,step=24", "nan:rank=0,step=28",
     )  # fmt: skip
     options = [*plan, "--nonfinite", "recompute", "--check-every", "5"]
     outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=4, options=options)
-    assert_whole(outcome, world_size_end=3, losses=losses)
+    assert_whole(outcome, world_size_end=1, losses=losses)
     told = [(e["step"], e["ranks"], e["policy"]) for e in events(outcome, "nonfinite")]
-    assert told == [(4, [1], "recompute"), (20, [0], "recompute")]
+    assert told == [(step, ranks, "recompute") for step, ranks in ((4, [1]), (20, [0]), (28, [0]))]
     assert [(e["rank"], e["step"]) for e in events(outcome, "healed")] == [(0, 9), (2, 14)]
     assert "rank 0: after step 9 differed from the other ranks in " in outcome.stderr
     assert not events(outcome, "fault-not-fired")

@@ -64,10 +64,8 @@ def work(working: int, steps: int, plan: dict[int, dict], rounds: int) -> None:
         sums[:] = state[1 : 1 + state[0]].tolist()
 
     def welcome(replaced: tuple[tuple[int, int], ...]) -> None:
-        while replaced or communicator.vacancies:
-            replaced = replaced or communicator.fill()
-            if replaced:
-                tell([spare for _, spare in replaced])
+        while replaced := replaced or communicator.fill():
+            tell([spare for _, spare in replaced])
             replaced = ()
 
     communicator = begin()
@@ -185,6 +183,59 @@ def test_the_leader_dies_while_it_tells_the_newcomer() -> None:
     pause = {"step": 2, "phase": "pause-telling", "for": 0}
     job = run_with({1: at(2), 0: at(2, "telling"), 2: pause}, ranks=4, working=3)
     assert job["sizes"][2][2:] == [2] * (STEPS - 2)
+
+
+def ahead() -> None:
+    """Rank 1 dies in an operation that rank 0 has completed, and rank 2 has not."""
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    communicator = begin()
+    if not communicator.set_aside(3):
+        assert communicator.wait().met == ft.Purpose.FILL
+    else:
+        if rank == 1:
+            end_by("SIGKILL")
+        result = np.array([7 if rank == 0 else 0])
+        try:
+            communicator.attempt(result, lambda handle: rank == 0 or handle.Barrier())
+        except ft.PeerFailure:
+            assert communicator.recover().finished
+        mark("at once", communicator.fill())  # rank 0 knows of no death yet
+        communicator.barrier()
+        mark("later", communicator.fill())
+        mark("result", result.tolist())
+    communicator.barrier()
+    mark("world", communicator.world.ranks)
+
+
+def test_a_place_is_filled_later_where_others_are_in_the_next_operation() -> None:
+    job = run(ahead, ranks=4)
+    assert job["at once"] == {0: [], 2: []}
+    assert job["later"] == {0: [[1, 3]], 2: [[1, 3]]}
+    assert job["result"] == {0: [7], 2: [7]}
+    assert job["world"] == {rank: [0, 2, 3] for rank in (0, 2, 3)}
+    assert job.ended == {0, 2, 3}
+
+
+def deserted() -> None:
+    """Rank 1 comes to its end while rank 0 still works, and a spare waits."""
+    communicator = begin()
+    ft.on_death(lambda reason: mark("dying", reason))
+    if communicator.set_aside(2) and communicator.world.rank == 1:
+        communicator.call_back(closing=True)
+        return
+    joined = communicator.world.waits and communicator.wait().met == ft.Purpose.FILL
+    while not joined and not (joined := bool(communicator.fill())):
+        communicator.barrier()
+    communicator.barrier()
+    mark("world", communicator.world.ranks)
+
+
+def test_a_rank_that_leaves_too_early_is_left_behind_and_replaced() -> None:
+    job = run(deserted, ranks=3)
+    (reason,) = job["dying"].values()
+    assert "called back while others still work: they go on without it" in reason
+    assert job["world"] == {rank: [0, 2] for rank in (0, 2)}
+    assert job.ended == {0, 2}
 
 
 def test_when_all_who_work_die_those_in_reserve_end_and_say_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -37,12 +38,27 @@ def watched(what: str, victim: int, steps: int) -> None:
                     os.kill(os.getpid(), signal.SIGSTOP)
             sums.append(add(communicator, step))
     mark("sums", sums)
+
+    @contextlib.contextmanager
+    def last_meeting():
+        with dog.waiting():
+            yield
+        mark("dying", what)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    if rank == victim and what == "stopped after the last meeting":
+        communicator.waiting = last_meeting
     communicator.leave()
     dog.stop()
 
 
-@pytest.mark.parametrize("victim", [0, 2])
-@pytest.mark.parametrize("what", ["stuck", "stopped"])
+@pytest.mark.parametrize(
+    ("what", "victim"),
+    [
+        *(("stuck", 0), ("stuck", 2), ("stopped", 0), ("stopped", 2)),
+        ("stopped after the last meeting", 1),
+    ],
+)
 def test_a_silent_rank_is_ended_and_the_others_finish(what: str, victim: int) -> None:
     job = run(watched, ranks=3, what=what, victim=victim, steps=STEPS)
     survivors = {0, 1, 2} - {victim}

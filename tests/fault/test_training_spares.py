@@ -50,6 +50,7 @@ def test_spares_take_the_places_of_the_dead_until_they_run_out(
         "kill:rank=0,step=7",
         "kill:rank=1,step=47,at=after-exchange",  # others may have the result: then a step later
         "kill:rank=2,step=55,at=in-exchange",
+        "kill:rank=4,step=2",  # while it waits, other steps than its own are none of its business
     ]
     options = ["--spares", "3", *faults(*plan), "--check-every", "7"]
     outcome = matex_run(tmp_path, "reserve.py", tmp_path, ranks=3, options=options)
@@ -60,6 +61,9 @@ def test_spares_take_the_places_of_the_dead_until_they_run_out(
     assert (summary["spares"], summary["spares_used"], summary["spares_lost"]) == (3, 2, 1)
     assert (summary["world_size_start"], summary["steps"], summary["epochs"]) == (3, STEPS, 6)
     assert outcome.stdout.count("lost rank 3, a spare that waited") == 1
+    untold = [e["fault"] for e in outcome.events if e["event"] == "fault-not-fired"]
+    assert untold == [plan[4]]
+    assert f"the injected fault {plan[4]} never fired" in outcome.stdout
     found = {record["rank"]: record for record in summary["faults"]}
     sizes = {r: (f["world_size_before"], f["world_size_after"]) for r, f in found.items()}
     assert sizes == {0: (3, 3), 1: (3, 3), 2: (3, 2), 3: (None, None)}

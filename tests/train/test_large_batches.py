@@ -48,6 +48,22 @@ def test_a_batch_for_each_rank_is_that_of_a_larger_batch_and_rate(
     assert shares["1"] < 30
 
 
+def test_a_rank_found_slow_gets_less_from_then_on(tmp_path: Path) -> None:
+    """Found in the first fit, of 16 steps, too late to be measured in it; also in the second."""
+    slow = faults("slow:rank=1,step=2,factor=10,steps=99")
+    options = ("--straggler", "balance", "--check-every", "3", *slow)
+    outcome = run(tmp_path, "--fits", "2", "--epochs", "1", ranks=2, options=options)
+    found = [e for e in outcome.events if e["event"] == "straggler" and e["rank"] == 1]
+    assert found[0]["step"] < 16
+    assert (found[0]["evicted"], found[0]["balanced"]) == (False, True)
+    steps = [e["step"] for e in outcome.events if e["event"] == "balance"]
+    assert steps and min(steps) >= 16
+    shares = last_shares(outcome)
+    assert shares["0"] + shares["1"] == 128
+    assert shares["1"] < 40
+    assert "from now on batches are shared by speed" in outcome.stdout
+
+
 def test_a_death_shrinks_the_batch_and_16_bits_do(plain: Outcome, tmp_path: Path) -> None:
     """Three ranks become two in step 11, which is still made of three shares, unequal ones."""
     options = (

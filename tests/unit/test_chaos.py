@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import importlib
 import sys
 from collections.abc import Iterator
@@ -21,7 +23,8 @@ def suite() -> Iterator[dict[str, ModuleType]]:
     """The modules of ci/chaos.py, which are scripts' neighbours and in no package."""
     sys.path.insert(0, str(CI))
     try:
-        yield {name: importlib.import_module(f"chaos_{name}") for name in ("plan", "ft", "full")}
+        names = ("plan", "ft", "train_plan", "full")
+        yield {name: importlib.import_module(f"chaos_{name}") for name in names}
     finally:
         sys.path.remove(str(CI))
 
@@ -29,19 +32,27 @@ def suite() -> Iterator[dict[str, ModuleType]]:
 def test_plans_are_functions_of_their_seed_and_leave_somebody(
     suite: dict[str, ModuleType],
 ) -> None:
-    sizes, phases, kinds = set(), set(), set()
+    sizes, phases, kinds, set_aside = set(), set(), set(), 0
     for seed in range(300):
         plan = suite["plan"].draw_launch(seed)
         assert plan == suite["plan"].draw_launch(seed)
         faults = [ft.parse_fault(text) for text in plan.faults]
         ft.check_faults(faults, ranks=plan.ranks)
+        assert plan.guard not in {rank for fault in faults for rank in fault.ranks}
+        assert all(working == 0 or working > plan.guard for working in plan.working)
+        set_aside += any(plan.working)
         sizes.add(plan.ranks)
         phases |= {fault.at for fault in faults}
         kinds |= {fault.kind for fault in faults}
-        training = suite["plan"].draw_training(seed)
-        ft.check_faults([ft.parse_fault(text) for text in training.faults], ranks=training.ranks)
+        trained = suite["train_plan"].draw_training(seed)
+        assert trained == suite["train_plan"].draw_training(seed)
+        for start in trained.starts:
+            planned = [ft.parse_fault(text) for text in start.faults]
+            ft.check_faults(planned, ranks=start.ranks + start.spares)
+            assert all(f.step < 16 * len(trained.trainings) + 1 for f in planned)
     assert sizes == set(range(2, 17))
-    assert phases >= {"", "compute", "in-exchange", "after-exchange", "recovery"}
+    assert 150 < set_aside < 250
+    assert phases >= {"", "compute", "in-exchange", "recovery", "checkpoint", "validation"}
     assert kinds == {"kill", "segv", "exit", "raise", "stop", "hang"}
 
 
@@ -51,8 +62,9 @@ Logs = dict[int, list[dict[str, Any]]]
 def launch(suite: dict[str, ModuleType]) -> tuple[Any, Logs]:
     """Two runs of one operation each on three ranks; rank 1 is killed in the second."""
     plan = suite["plan"].LaunchPlan(
-        seed=0, ranks=3, runs=((("barrier", 1),), (("agree", 1),)), faults=("kill:rank=1,step=1",)
-    )
+        seed=0, ranks=3, runs=((("barrier", 1),), (("agree", 1),)), working=(2, 0),
+        faults=("kill:rank=1,step=1",),
+    )  # fmt: skip
 
     def finished(run: int, world: list[int]) -> dict[str, Any]:
         digest = {"digest": "ab", "wrong": [], "done": run + 1}
@@ -63,13 +75,14 @@ def launch(suite: dict[str, ModuleType]) -> tuple[Any, Logs]:
         rank: [
             {"what": "start", "segments": []},
             finished(0, everybody),
-            {"what": "recovered", "lost": [1], "repair_s": 0.5, "step": 1},
+            {"what": "recovered", "lost": [1], "repair_s": 0.5, "step": 1, "generation": 3},
             finished(1, survivors),
             {"what": "end"},
         ]
         for rank in survivors
     }
-    logs[1] = [finished(0, everybody), {"what": "fault", "fault": "kill:rank=1,step=1"}]
+    struck = {"what": "fault", "fault": "kill:rank=1,step=1", "step": 1}
+    logs[1] = [finished(0, everybody), struck, {"what": "joined", "step": 0}]
     return plan, logs
 
 
@@ -83,6 +96,8 @@ def test_a_right_launch_is_right(suite: dict[str, ModuleType]) -> None:
     assert (first.ranks, second.ranks) == ((3, 3), (3, 2))
     assert (first.repairs_s, second.repairs_s) == ([], [0.5])
     assert (first.kinds, second.kinds) == ([], ["kill"])
+    assert (first.joined, second.joined) == (1, 0)
+    assert "3 ranks (1 aside)" in first.title
 
 
 def test_each_wrong_is_seen(suite: dict[str, ModuleType]) -> None:
@@ -106,30 +121,119 @@ def test_each_wrong_is_seen(suite: dict[str, ModuleType]) -> None:
 GOOD = {
     "status": "finished", "reason": None, "world_size_end": 2, "samples_lost": 0,
     "samples_repeated": 0, "samples_used": 64, "samples_expected": 64,
-    "weights_hash": {"0": "ab", "2": "ab"},
+    "weights_hash": {"0": "ab", "3": "ab"}, "spares": 2, "spares_used": 1, "spares_lost": 1,
+    "faults": [
+        {"rank": 2, "kind": "kill", "step": 0, "at": "compute", "overcome": None, "repair_s": None},
+        {"rank": 1, "kind": "segv", "step": 20, "at": "compute", "overcome": "in-place",
+         "repair_s": 0.2},
+    ],
 }  # fmt: skip
+PLANNED = ("kill:rank=2,step=0", "segv:rank=1,step=20", "nan:rank=2,step=30")
+
+
+def fired(text: str, rank: int, step: int) -> dict[str, Any]:
+    kind = text.partition(":")[0]
+    what = {"event": "fault", "kind": kind, "at": "compute", "lethal": kind != "nan"}
+    return {**what, "fault": text, "rank": rank, "step": step}
+
+
+def training(suite: dict[str, ModuleType]) -> tuple[Any, Any]:
+    """Two trainings on two ranks and two spares: 2 dies waiting, and 3 takes the place of 1."""
+    plan = suite["train_plan"].TrainPlan(
+        seed=0, trainings=("plain,sgd,no", "plain,sgd,yes"), options=(), checkpoint=False,
+        starts=(suite["train_plan"].Start(ranks=2, spares=2, faults=PLANNED),),
+    )  # fmt: skip
+
+    def epoch(rank: int, step: int, **losses: float) -> dict[str, Any]:
+        return {"event": "epoch", "rank": rank, "step": step, **losses}
+
+    events = [
+        {"event": "waits", "rank": 2, "step": 0},
+        {"event": "waits", "rank": 3, "step": 0},
+        fired(PLANNED[0], 2, 0),
+        *(epoch(rank, step, loss=0.7) for step in (8, 16) for rank in (0, 1)),
+        {"event": "waits", "rank": 3, "step": 16},
+        fired(PLANNED[1], 1, 20),
+        {"event": "recovered", "rank": 0, "step": 20, "joined": {"1": 3}},
+        *(epoch(rank, step, loss=0.6, val_loss=0.65) for step in (24, 32) for rank in (0, 3)),
+        {"event": "fault-not-fired", "rank": 0, "fault": PLANNED[2]},
+    ]
+    outcome = suite["full"].Outcome(status=0, output="", events=events, summary=copy.deepcopy(GOOD))
+    return plan, outcome
+
+
+ALONE = {"plain,sgd,no": [(0.7,), (0.7,)], "plain,sgd,yes": [(0.6, 0.65), (0.6, 0.65)]}
+
+
+def trained(suite: dict[str, ModuleType], plan: Any, *outcomes: Any) -> list[Any]:
+    return list(suite["full"].verdicts(plan, list(outcomes), ALONE, seconds=2.0))
+
+
+def test_a_right_launch_of_trainings_is_right(suite: dict[str, ModuleType]) -> None:
+    first, second = trained(suite, *training(suite))
+    assert (first.wrong, second.wrong) == ("", "")
+    assert (first.kinds, second.kinds) == (["kill"], ["segv"])
+    assert (first.ranks, second.ranks) == ((2, 2), (2, 2))
+    assert (first.joined, second.joined) == (0, 1)
+    assert (first.repairs_s, second.repairs_s) == ([], [0.2])
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({}, ""),
         ({"status": "failed", "reason": "x"}, "failed: x"),
-        ({"world_size_end": 3}, "3 ranks at the end"),
-        ({"weights_hash": {"0": "ab", "2": "cd"}}, "2 hashes"),
+        ({"world_size_end": 3}, "3 ranks at the end, 2 of 4 wanted"),
+        ({"weights_hash": {"0": "ab", "3": "cd"}}, "2 hashes"),
+        ({"weights_hash": {"0": "ab"}}, "ranks at the end"),
         ({"samples_lost": 4}, "samples_lost is 4"),
         ({"samples_repeated": 4}, "samples_repeated is 4"),
-        ({"samples_used": 60}, "60 samples of 64"),
+        ({"samples_used": 60}, "samples_used is 60, 64 wanted"),
+        ({"spares_used": 0}, "spares_used is 0, 1 wanted"),
+        ({"spares_lost": 0}, "spares_lost is 0, 1 wanted"),
+        ({"faults": GOOD["faults"][:1]}, "no record of the death of ranks [1]"),
     ],
 )
-def test_a_training_is_judged(
+def test_a_wrong_summary_is_seen(
     suite: dict[str, ModuleType], change: dict[str, Any], said: str
 ) -> None:
-    judge = suite["full"].judge
-    given = {"status": 0, "ranks": 3, "lost": 1}
-    found = judge({**GOOD, **change}, [0.5], [0.7, 0.5], **given)
-    assert (found == "") == (said == "")
-    assert said in found
-    assert "losses" in judge(GOOD, [0.501], [0.7, 0.5], **given)
-    assert "losses" in judge(GOOD, [float("nan")], [0.7, 0.5], **given)
-    assert judge(GOOD, [0.5], [0.5], status=-1, ranks=3, lost=1)
+    plan, outcome = training(suite)
+    outcome.summary |= change
+    first, second = trained(suite, plan, outcome)
+    assert said in first.wrong
+    assert first.wrong == second.wrong
+
+
+def test_what_else_is_wrong_with_a_training_is_seen(suite: dict[str, ModuleType]) -> None:
+    def wrong_of(change: Any) -> list[str]:
+        plan, outcome = training(suite)
+        change(outcome)
+        return [verdict.wrong for verdict in trained(suite, plan, outcome)]
+
+    def loss(outcome: Any, value: float, *, ranks: set[int]) -> None:
+        for event in outcome.events:
+            if event["event"] == "epoch" and event["step"] == 24 and event["rank"] in ranks:
+                event["val_loss"] = value
+
+    assert "planned" in wrong_of(lambda outcome: outcome.events.pop())[0]
+    assert "status -1" in wrong_of(lambda outcome: setattr(outcome, "status", -1))[0]
+    assert "no summary" in wrong_of(lambda outcome: setattr(outcome, "summary", None))[0]
+    assert "different losses" in wrong_of(lambda outcome: loss(outcome, 0.1, ranks={3}))[0]
+    for value in (0.651, float("nan")):
+        first, second = wrong_of(lambda outcome: loss(outcome, value, ranks={0, 3}))  # noqa: B023
+        assert first == ""
+        assert "after step 24, of one rank (0.6, 0.65)" in second
+    missing = wrong_of(lambda outcome: outcome.events.__delitem__(slice(-3, -1)))
+    assert "losses () after step 32" in missing[1]
+
+
+def test_all_may_die_in_the_first_start_alone(suite: dict[str, ModuleType]) -> None:
+    plan, outcome = training(suite)
+    (start,) = plan.starts
+    first = dataclasses.replace(start, faults=(), end_all=(1, 2))
+    both = dataclasses.replace(plan, starts=(first, start))
+    ended = suite["full"].Outcome(status=1, output="", events=outcome.events[:7])
+    one, two = trained(suite, both, ended, outcome)
+    assert (one.wrong, two.wrong) == ("", "")
+    assert two.kinds == ["segv", "all"]
+    ended.status = 0
+    assert "though all ranks died" in trained(suite, both, ended, outcome)[0].wrong

@@ -128,6 +128,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "travel. Received: compression='bf16' with strategy='gossip'",
     ),
     ({"balance": True, "strategy": "daso"}, "balance wants strategy sync"),
+    ({"straggler": "balance", "strategy": "easgd"}, "straggler balance wants strategy sync"),
+    ({"straggler": "balance", "spares": 1}, "straggler='balance'"),
     ({"ranks_per_node": 2}, "for strategy daso. Received: ranks_per_node=2 with strategy='sync'"),
     ({"sync_every": 2}, "easgd and downpour. Received: sync_every=2 with strategy='sync'"),
     ({"sync_every": -1}, "sync_every must be at least 0. Received: sync_every=-1"),

@@ -48,6 +48,7 @@ def test_a_dead_spare_is_not_chosen() -> None:
 def test_nobody_joins_an_operation_that_some_have_completed() -> None:
     apart = convene(before(), came(0, 2, 3), together=False)
     at_odds = convene(before(), {**came(0, 2, 3), 3: Purpose.GO_ON}, together=True)
+    assert (apart.together, at_odds.together) == (False, True)
     for now in (apart, at_odds):
         assert (now.met, now.members, now.lost) == (Purpose.GO_ON, (0, 2, 3), (1,))
         assert (now.vacant, now.waiting, now.joined) == ((1,), (4, 5), ())
