@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -29,7 +29,10 @@ def make_test_step(
     """
 
     def run(batch: Any) -> dict[str, Any]:
-        with keras_hooks.mean_losses_only(model):
+        with (
+            keras_hooks.mean_losses_only(model),
+            keras_hooks.batches_weighed(model, _refused),
+        ):
             logs: dict[str, Any] = model.test_step(as_data(batch))
         if set(logs) != set(model.get_metrics_result()):
             raise NotShareable(f"test_step returns {', '.join(logs)}, which are not its metrics")
@@ -40,6 +43,10 @@ def make_test_step(
     traced = tf.function(run, input_signature=(signature,), autograph=False)
     traced.get_concrete_function()
     return traced
+
+
+def _refused() -> NoReturn:
+    raise NotShareable("test_step counts batches, of which ranks would make others")
 
 
 class SharedEvaluation:

@@ -18,6 +18,7 @@ from matex.keras_hooks.graphs import (
     set_batch_shape,
     set_shape,
 )
+from matex.keras_hooks.metrics import Results, batches_weighed, flat_logs, results_noted
 from matex.keras_hooks.models import (
     build,
     changing_variables,
@@ -58,11 +59,13 @@ from matex.keras_hooks.resizing import (
 
 __all__ = [
     "GraphCall",
+    "Results",
     "Slot",
     "TrainerHooks",
     "add_epochs",
     "as_data",
     "attach",
+    "batches_weighed",
     "build",
     "calls_in",
     "changing_variables",
@@ -70,6 +73,7 @@ __all__ = [
     "drop_functions",
     "feeds",
     "first_epoch",
+    "flat_logs",
     "follow_backup",
     "forget_feeds",
     "functional_of",
@@ -92,6 +96,7 @@ __all__ = [
     "remember",
     "renew_validation",
     "resize",
+    "results_noted",
     "scales_loss",
     "seed_variables",
     "set_batch_shape",

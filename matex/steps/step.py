@@ -84,6 +84,7 @@ class Step:
         self._recorder = Recorder(model.optimizer)
         self._log_names: list[str] = []
         self._extra_names: list[str] = []
+        self._sources: dict[str, tuple[Any, str | None]] = {}
         self._exchange: HostExchange | None = None
         self.form = as_data(signature)
         self.layout: Layout | None = None
@@ -159,10 +160,15 @@ class Step:
         state, recorder = self._state, self._recorder
         saved = state.save()
         state.prepare(salt)
-        with recorder.recording(weight), keras_hooks.mean_losses_only(self._model):
+        with (
+            recorder.recording(weight),
+            keras_hooks.mean_losses_only(self._model),
+            keras_hooks.batches_weighed(self._model, lambda: weight),
+            keras_hooks.results_noted(self._model) as results,
+        ):
             logs = self._model.train_step(self._as_data(batch))
         averaged, sums = state.changes(saved, salt)
-        extra = self._extra_logs(logs)
+        extra = self._extra_logs(keras_hooks.flat_logs(logs), results)
         restored = state.restore(saved)
         dtype = self._lay_out(list(extra)).dtype
         weight = tf.cast(weight, dtype)
@@ -203,7 +209,7 @@ class Step:
             )
         extra = [means.pop() for _ in self._extra_names][::-1]
         self._state.add(means, sums)
-        logs = model.get_metrics_result()
+        logs = {name: keras_hooks.Results.now(source) for name, source in self._sources.items()}
         logs.update((n, tf.reshape(e, ())) for n, e in zip(self._extra_names, extra, strict=True))
         return {name: logs[name] for name in self._log_names}
 
@@ -215,11 +221,12 @@ class Step:
         is_rate = [name == "learning_rate" for name in Header._fields]
         return header * tf.where(is_rate, tf.cast(rate, tf.float32), 1.0)
 
-    def _extra_logs(self, logs: dict[str, Any]) -> dict[str, Any]:
-        """Scalars that a custom train step returns beside metrics: averaged like the loss."""
-        known = self._model.get_metrics_result()
+    def _extra_logs(self, logs: dict[str, Any], results: keras_hooks.Results) -> dict[str, Any]:
+        """Scalars that a custom train step returns beside results: averaged like the loss."""
+        sources = {name: results.source_of(value) for name, value in logs.items()}
         self._log_names = list(logs)
-        extra = {name: value for name, value in logs.items() if name not in known}
+        self._sources = {name: source for name, source in sources.items() if source is not None}
+        extra = {name: value for name, value in logs.items() if name not in self._sources}
         self._extra_names = list(extra)
         return extra
 

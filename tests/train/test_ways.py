@@ -25,7 +25,8 @@ DATA = [
     "train-on-batch",
 ]  # fmt: skip
 MODELS = [
-    "functional", "subclassed", "own-train-step", "embedding", "lstm", "masked-loss",
+    "functional", "subclassed", "own-train-step", "step-with-metrics", "step-with-trackers",
+    "step-with-its-loss", "embedding", "lstm", "masked-loss",
     "summed-loss", "loss-scaling", "clipping", "accumulation", "schedule", "eager",
     "several-models", "gan", "eager-loop", "graph-loop", "loop-in-a-graph", "two-optimizers",
 ]  # fmt: skip
@@ -34,8 +35,8 @@ KINDS = [*DATA, *MODELS]
 # One of each way through the step: what differs between the others happens before or after it.
 WITH_HOST = [
     "arrays", "sample-weight", "validation-split", "tf-data", "py-dataset", "generators",
-    "train-on-batch", "own-train-step", "embedding", "lstm", "loss-scaling", "clipping",
-    "accumulation", "eager", "several-models", "gan", "graph-loop",
+    "train-on-batch", "own-train-step", "step-with-trackers", "embedding", "lstm", "loss-scaling",
+    "clipping", "accumulation", "eager", "several-models", "gan", "graph-loop",
 ]  # fmt: skip
 
 # Numbers of steps are those of the kinds in their order.

@@ -14,10 +14,11 @@ import keras
 import ways_data
 import ways_loops
 import ways_models
+import ways_steps
 
 import matex
 
-KINDS = {**ways_data.KINDS, **ways_models.KINDS, **ways_loops.KINDS}
+KINDS = {**ways_data.KINDS, **ways_models.KINDS, **ways_steps.KINDS, **ways_loops.KINDS}
 
 
 def digest(variables):

@@ -1,0 +1,101 @@
+"""What a step of the user's own does with its metrics, seen while it is traced."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import keras
+
+__all__ = ["Results", "batches_weighed", "flat_logs", "results_noted"]
+
+
+def flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Without mappings inside, as Keras hands logs to callbacks."""
+    flat: dict[str, Any] = {}
+    for name, value in logs.items():
+        flat |= flat_logs(value) if isinstance(value, Mapping) else {name: value}
+    return flat
+
+
+class Results:
+    """Which metric a tensor is the result of, whatever name a step gives it. Local."""
+
+    def __init__(self) -> None:
+        self._noted: dict[int, tuple[Any, Any, str | None]] = {}
+
+    def note(self, metric: Any, result: Any) -> None:
+        """*result* is what *metric* just gave: a tensor, or tensors by name."""
+        by_name = flat_logs(result) if isinstance(result, Mapping) else {None: result}
+        for name, tensor in by_name.items():
+            self._noted[id(tensor)] = (tensor, metric, name)  # held, so that its id stays its own
+
+    def source_of(self, tensor: Any) -> tuple[Any, str | None] | None:
+        """The metric, and under which name it gives this one; None for what is no result."""
+        _, *source = self._noted.get(id(tensor), (None,))
+        return (source[0], source[1]) if source else None
+
+    @staticmethod
+    def now(source: tuple[Any, str | None]) -> Any:
+        """That result by the state of its metric now."""
+        metric, name = source
+        result = metric.result()
+        return result if name is None else flat_logs(result)[name]
+
+
+@contextlib.contextmanager
+def results_noted(model: Any) -> Iterator[Results]:
+    """Run a step of *model* inside; what its metrics give is noted."""
+    results = Results()
+
+    def noting(metric: Any) -> Callable[[], Any]:
+        original = metric.result
+
+        def result() -> Any:
+            value = original()
+            results.note(metric, value)
+            return value
+
+        return result
+
+    with _replaced(model.metrics, "result", noting):
+        yield results
+
+
+@contextlib.contextmanager
+def batches_weighed(model: Any, weight: Callable[[], Any]) -> Iterator[None]:
+    """Run a step of *model* inside; a mean or sum of values of whole batches takes them weighted.
+
+    A batch that is shared out is a part of one on each rank, so ``update_state(loss)``, which
+    counts one for a batch, has to count that part of one. Metrics of rows need nothing.
+
+    Args:
+        weight: called where there is such an update, for the scalar that it counts.
+    """
+
+    def weighing(metric: Any) -> Callable[..., Any]:
+        original = metric.update_state
+
+        def update_state(values: Any, sample_weight: Any = None) -> Any:
+            if sample_weight is None and len(keras.ops.shape(values)) == 0:
+                sample_weight = keras.ops.cast(weight(), metric.dtype)
+            return original(values, sample_weight=sample_weight)
+
+        return update_state
+
+    plain = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
+    some = [metric for metric in model.metrics if type(metric).update_state in plain]
+    with _replaced(some, "update_state", weighing):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(objects: list[Any], name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """Each of *objects* has a method of its own instead of its class's."""
+    with contextlib.ExitStack() as stack:
+        for each in {id(each): each for each in objects}.values():
+            # Past Keras's own attributes, which would look for variables in it.
+            object.__setattr__(each, name, make(each))
+            stack.callback(object.__delattr__, each, name)
+        yield

@@ -1,0 +1,105 @@
+"""Train steps of one's own, as the guides of Keras write them."""
+
+import keras
+import tensorflow as tf
+from ways_data import BATCH, X, Y, fitted
+from ways_models import Own
+
+FITTING = {"batch_size": BATCH, "shuffle": False, "validation_data": (X[:30], Y[:30])}
+
+
+class Stepping(Own):
+    def descend(self, x, loss_of):
+        with tf.GradientTape() as tape:
+            predicted = self(x, training=True)
+            loss = loss_of(predicted)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return loss, predicted
+
+
+class WithMetrics(Stepping):
+    """Results of compiled metrics come as a dictionary in the dictionary."""
+
+    def train_step(self, data):
+        x, y = data
+        _, predicted = self.descend(x, lambda p: self.compute_loss(y=y, y_pred=p))
+        return self.told(y, predicted)
+
+    def test_step(self, data):
+        x, y = data
+        predicted = self(x, training=False)
+        self.compute_loss(y=y, y_pred=predicted)
+        return self.told(y, predicted)
+
+    def told(self, y, predicted):
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(self.loss(y, predicted))
+            else:
+                metric.update_state(y, predicted)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+
+class WithTrackers(Stepping):
+    """A loss that is counted once a batch, and results under other names than their metrics'."""
+
+    def __init__(self):
+        super().__init__()
+        self.tracker = keras.metrics.Mean(name="total_loss")
+        self.sum = keras.metrics.Sum(name="sum")
+        self.error = keras.metrics.MeanAbsoluteError(name="mae")
+
+    @property
+    def metrics(self):
+        return [self.tracker, self.sum, self.error]
+
+    def train_step(self, data):
+        x, y = data
+        return self.told(y, *self.descend(x, lambda predicted: self.loss_of(y, predicted)))
+
+    def test_step(self, data):
+        x, y = data
+        predicted = self(x)
+        return self.told(y, self.loss_of(y, predicted), predicted)
+
+    def loss_of(self, y, predicted):
+        return tf.reduce_mean(keras.losses.mean_squared_error(y, predicted))
+
+    def told(self, y, loss, predicted):
+        self.tracker.update_state(loss)
+        self.sum.update_state(loss)
+        self.error.update_state(y, predicted)
+        return {"loss": self.tracker.result(), "sum": self.sum.result(), "e": self.error.result()}
+
+
+class WithLossOnly(Stepping):
+    def train_step(self, data):
+        x, y = data
+        loss, _ = self.descend(x, lambda p: keras.losses.binary_crossentropy(y, tf.squeeze(p, -1)))
+        return {"loss": loss, "twice": 2 * loss}  # the first name is also that of a metric
+
+
+def step_with_metrics():
+    model = WithMetrics()
+    loss = keras.losses.MeanSquaredError()
+    model.compile(keras.optimizers.SGD(0.1), loss, metrics=["mae", "mse"])
+    return fitted(model, X, Y.reshape(-1, 1), **FITTING)
+
+
+def step_with_trackers():
+    model = WithTrackers()
+    model.compile(keras.optimizers.SGD(0.1))
+    return fitted(model, X, Y.reshape(-1, 1), **FITTING)
+
+
+def step_with_its_loss():
+    model = WithLossOnly()
+    model.compile(keras.optimizers.SGD(0.1))
+    return fitted(model, X, Y, batch_size=BATCH, shuffle=False)
+
+
+KINDS = {
+    way.__name__.replace("_", "-"): way
+    for way in (step_with_metrics, step_with_trackers, step_with_its_loss)
+}
