@@ -258,6 +258,8 @@ def _matex(
         status = process.returncode
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)
+        time.sleep(1)  # ranks that hang cannot leave together: the second signal ends them
+        process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
         status, output = -1, f"no end within {TIMEOUT_S:g} s\n{output}"
     finally:  # interrupted: the launcher ends its ranks when it is told to

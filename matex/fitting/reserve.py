@@ -135,7 +135,10 @@ class Reserve:
         communicator = self._run.communicator
         sources = [rank for rank in communicator.world.ranks if rank not in to]
         content = checkpoints.to_bytes(take().snapshot())
-        communicator.broadcast(np.array([content.size], np.int64), sources=sources)
+        size = np.array([content.size], np.int64)
+        communicator.broadcast(size, sources=sources)
+        if content.size != size[0]:  # ours is not the same: take the other, so that nobody hangs
+            content = np.zeros(int(size[0]), np.uint8)
         communicator.broadcast(content, sources=sources)
 
     def _receive(self, sources: list[int], *, over: bool) -> Joined:

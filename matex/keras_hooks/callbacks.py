@@ -12,6 +12,9 @@ __all__ = ["add_epochs", "history_of", "memory_of", "remember", "set_history"]
 
 _LIST = "best_weights"
 
+# On the history of a rank that joined: the numbers of the epochs before.
+_BEFORE = "matex_before"
+
 # Class -> attributes: numbers or None, and for EarlyStopping the list of best weights.
 _MEMORY: dict[type, tuple[str, ...]] = {
     keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch", _LIST),
@@ -62,7 +65,7 @@ def history_of(model: Any, *, ended: tuple[int, Mapping[str, Any]] | None = None
     """
     history = model.history
     logs = {name: [_number(value) for value in values] for name, values in history.history.items()}
-    epochs = list(history.epoch)
+    epochs = _epochs(history)
     if ended is not None:
         epochs.append(ended[0])
         for name, value in ended[1].items():
@@ -71,13 +74,22 @@ def history_of(model: Any, *, ended: tuple[int, Mapping[str, Any]] | None = None
 
 
 def set_history(model: Any, told: Mapping[str, Any]) -> None:
-    """Let the running fit have had the epochs that :func:`history_of` told; local."""
+    """Let the running fit have had the epochs that :func:`history_of` told; local.
+
+    Keras forgets their numbers when training begins: see :func:`add_epochs`.
+    """
     model.history.history = {name: list(values) for name, values in told["logs"].items()}
+    setattr(model.history, _BEFORE, list(told["epoch"]))
 
 
-def add_epochs(model: Any, told: Mapping[str, Any]) -> None:
-    """After that fit: Keras forgets the numbers of epochs when training begins; local."""
-    model.history.epoch = [*told["epoch"], *model.history.epoch]
+def add_epochs(model: Any) -> None:
+    """After that fit: put those numbers before its own; local."""
+    model.history.epoch = _epochs(model.history)
+    delattr(model.history, _BEFORE)
+
+
+def _epochs(history: Any) -> list[int]:
+    return [*getattr(history, _BEFORE, ()), *history.epoch]
 
 
 def _number(value: Any) -> Any:
