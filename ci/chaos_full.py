@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -257,15 +258,11 @@ def _matex(
         output, _ = process.communicate(timeout=TIMEOUT_S)
         status = process.returncode
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGTERM)
-        time.sleep(1)  # ranks that hang cannot leave together: the second signal ends them
-        process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=60)
+        output = _told_to_end(process)
         status, output = -1, f"no end within {TIMEOUT_S:g} s\n{output}"
     finally:  # interrupted: the launcher ends its ranks when it is told to
         if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            _told_to_end(process)
     outcome = Outcome(status=status, output=output)
     events, summary = report / "events.jsonl", report / "summary.json"
     if events.exists():
@@ -273,3 +270,12 @@ def _matex(
     if summary.exists():
         outcome.summary = json.loads(summary.read_text())
     return outcome
+
+
+def _told_to_end(process: subprocess.Popen[str]) -> str:
+    """End ``matex run``; what it had printed. Ranks that hang cannot leave when told once."""
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=60)[0]
+    raise SystemExit(f"matex run (process {process.pid}) did not end when it was told to, twice")

@@ -33,8 +33,8 @@ class Results:
 
     def source_of(self, tensor: Any) -> tuple[Any, str | None] | None:
         """The metric, and under which name it gives this one; None for what is no result."""
-        _, *source = self._noted.get(id(tensor), (None,))
-        return (source[0], source[1]) if source else None
+        noted = self._noted.get(id(tensor))
+        return None if noted is None else noted[1:]
 
     @staticmethod
     def now(source: tuple[Any, str | None]) -> Any:
