@@ -20,6 +20,7 @@ and --runs 1. The status is 1 when any run failed.
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics
 import sys
 import time
@@ -44,6 +45,9 @@ def main() -> int:
         import chaos_full
 
         runs_of = chaos_full.Trainings().runs_of
+    # Whatever tells it to end, what it started is ended too.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     verdicts: list[Verdict] = []
     seed = arguments.seed
     started = time.monotonic()
