@@ -232,10 +232,12 @@ class Apoptosis(keras.callbacks.Callback):
     def _judge(self) -> Judge:
         if self._held_out is None:
             validation = self._given[1] or keras_hooks.feeds()[1]
+            net = trace(self.model, exclude=self._options.exclude)
             rows = rows_to_judge(
                 self._scoring.of,
                 scored=self._scoring.size,
-                groups=len(groups_of(trace(self.model, exclude=self._options.exclude))),
+                widths=[group.width for group in groups_of(net)],
+                flops=rebuild.flops(net),
                 most=2 * self._count,
             )
             self._held_out, _ = held_out_of(self._training, validation, rows)

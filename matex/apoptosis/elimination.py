@@ -20,6 +20,9 @@ _BLOCK = 96
 # LAPACK and BLAS work on this in one thread.
 _SMALL = 32
 
+# Up to here the zeros of a triangular matrix are multiplied with the rest.
+_HALVED = 128
+
 # One look at all scores serves for this part of the units: where there are many, hundreds cost
 # next to nothing. What each costs is exact when it goes.
 _AT_ONCE = 128
@@ -103,10 +106,29 @@ def _inverse_root(matrix: np.ndarray) -> np.ndarray:
     return result
 
 
+def _squared(root: np.ndarray) -> np.ndarray:
+    """R^T R of a lower triangular R of at least as many rows as columns, by halves too."""
+    n = root.shape[1]
+    if n <= _HALVED:
+        return np.asarray(root.T @ root)
+    half = n // 2
+    below = root[half:, :half]
+    result = np.empty((n, n))
+    result[:half, :half] = _squared(root[:half, :half])
+    result[:half, :half] += below.T @ below
+    result[half:, half:] = _squared(root[half:, half:])
+    np.matmul(root[half:, half:].T, below, out=result[half:, :half])
+    result[:half, half:] = result[half:, :half].T
+    return result
+
+
 def _inverse_root_of(matrix: np.ndarray) -> np.ndarray:
     """The same of a *matrix* of any scale."""
     scale = np.sqrt(np.diagonal(matrix))
-    root: np.ndarray = _inverse_root(matrix / np.outer(scale, scale)) / scale
+    matrix = matrix / scale
+    matrix /= scale[:, None]
+    root = _inverse_root(matrix)
+    root /= scale
     return root
 
 
@@ -117,7 +139,11 @@ def _swapped(pairs: np.ndarray) -> np.ndarray:
 
 
 class _State:
-    """What is needed of one reader's matrices, for the units that are left."""
+    """What is needed of one reader's matrices, for the units that are left.
+
+    Columns are noted since the last product: ``G^-1 - V V^T``, ``W - A B^T - B A^T``. ``W`` is
+    held as exactly as the network's weights are; ``G^-1``, which is near singular, in float64.
+    """
 
     def __init__(self, reader: Reader) -> None:
         n = len(reader.outgoing)
@@ -127,20 +153,21 @@ class _State:
         self._left = np.arange(n)  # unit of each row
         self._row = np.arange(n)  # row of each unit
         self._gone: list[int] = []  # rows
-        self._inverse = root.T @ root
+        self._inverse = _squared(root)
         outgoing = reader.outgoing.astype(np.float32)  # as the network has them
-        self._weights = (outgoing @ outgoing.T).astype(np.float64)
+        self._weights = outgoing @ outgoing.T
         self._dead = dead[:n]
-        self._energy = max(float(np.vdot(reader.gram[:n, :n], self._weights)), 1e-300)
-        self._begin_block()
+        energy = np.einsum("ij,ij->", reader.gram[:n, :n], self._weights)
+        self._energy = max(float(energy), 1e-300)
+        self._v = np.zeros((n, _BLOCK))
+        # A and B lie interleaved: one product with what is noted serves for both.
+        self._ab = np.zeros((n, 2 * _BLOCK), np.float32)
+        self._room = matrix.reshape(-1)
+        self._look()
 
-    def _begin_block(self) -> None:
+    def _look(self) -> None:
         self._inverse_diagonal = np.diagonal(self._inverse).copy()
-        self._weights_diagonal = np.diagonal(self._weights).copy()
-        # Columns noted since the last product: G^-1 - V V^T, W - A B^T - B A^T. A and B lie
-        # interleaved: one product with what is noted serves for both.
-        self._v = np.zeros((len(self._left), _BLOCK))
-        self._ab = np.zeros((len(self._left), 2 * _BLOCK))
+        self._weights_diagonal = np.diagonal(self._weights).astype(np.float64)
 
     def scores(self) -> np.ndarray:
         """What it costs to lose each unit, relative; of the gone without meaning."""
@@ -163,29 +190,46 @@ class _State:
         if len(self._gone) == _BLOCK:
             self._end_block()
         row, k = int(self._row[unit]), len(self._gone)
-        v, ab = self._v[:, :k], self._ab[:, : 2 * k]
+        living = len(self._left)
+        v, ab = self._v[:living, :k], self._ab[:living, : 2 * k]
         # One vector at a time: BLAS shares small products of matrices among threads, which
         # wait long for each other on a busy machine.
         inverse = self._inverse[row] - v @ v[row]  # symmetric: a row is a column
-        weights = self._weights[row] - ab @ _swapped(ab[row : row + 1])[0]
+        weights = (self._weights[row] - ab @ _swapped(ab[row : row + 1])[0]).astype(np.float64)
         pivot = max(float(inverse[row]), 1e-300)
         share = inverse / pivot
         other = weights - 0.5 * weights[row] * share
-        self._v[:, k] = inverse / np.sqrt(pivot)
-        self._ab[:, 2 * k], self._ab[:, 2 * k + 1] = share, other
+        self._v[:living, k] = inverse / np.sqrt(pivot)
+        self._ab[:living, 2 * k], self._ab[:living, 2 * k + 1] = share, other
         self._gone.append(row)
         self._inverse_diagonal -= inverse * share
         self._weights_diagonal -= 2 * share * other
 
     def _end_block(self) -> None:
         """Apply the noted columns, to the rows and columns of the living alone."""
-        stay = np.delete(np.arange(len(self._left)), self._gone)
-        v, ab = self._v[stay], self._ab[stay]
-        self._inverse = self._inverse[stay].take(stay, 1)
-        self._inverse -= v @ v.T
-        self._weights = self._weights[stay].take(stay, 1)
-        self._weights -= ab @ _swapped(ab).T
-        self._left = self._left[stay]
-        self._row[self._left] = np.arange(len(stay))
+        before = len(self._left)
+        count = before - len(self._gone)
+        gone = np.array(self._gone)
+        # Those behind who live take the places of the gone before them.
+        free = gone[gone < count]
+        movers = np.setdiff1d(np.arange(count, before), gone)
+        for matrix in (self._inverse, self._weights):
+            matrix[free] = matrix[movers]
+            matrix[:, free] = matrix[:, movers]
+        for noted in (self._v, self._ab):
+            noted[free] = noted[movers]
+        self._left[free] = self._left[movers]
+        self._left = self._left[:count]
+        self._row[self._left] = np.arange(count)
+        v, ab = self._v[:count], self._ab[:count]
+        self._inverse, self._weights = self._inverse[:count, :count], self._weights[:count, :count]
+        self._inverse -= self._product(v, v.copy())
+        self._weights -= self._product(ab, _swapped(ab))
         self._gone = []
-        self._begin_block()
+        self._look()
+
+    def _product(self, columns: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """A B^T, in memory that the next call takes again."""
+        count = len(columns)
+        room = self._room.view(columns.dtype)[: count * count].reshape(count, count)
+        return np.matmul(columns, others.T, out=room)

@@ -147,19 +147,14 @@ class _Event:
 
     def measure(self, scoring: Sample) -> None:
         """Second moments over the whole sample, each rank going through its part; collective."""
-        shapes = measure.sums_like(self._groups)
-        sizes = [matrix.size for own in shapes for matrix in own]
 
         def compute(spans: list[tuple[int, int]]) -> np.ndarray:
             batches = zip(
                 scoring.starts(spans), (b[0] for b in scoring.batches(spans)), strict=True
             )
-            sums = measure.measured(self._model, self.net, self._groups, batches, scoring.size)
-            return np.concatenate([np.zeros(0), *(m.ravel() for own in sums for m in own)])
+            return measure.measured(self._model, self.net, self._groups, batches, scoring.size)
 
-        total = self._peers.total(scoring.size, compute)
-        pieces = iter(np.split(total, np.cumsum([0, *sizes])[1:]))
-        self._sums = [[next(pieces).reshape(m.shape) for m in own] for own in shapes]
+        self._sums = measure.views(self._groups, self._peers.total(scoring.size, compute))
 
     def decide(self, thresholds: Thresholds, share: float) -> list[Candidate]:
         """Who of each group would die, at up to the most that the search may try; collective."""

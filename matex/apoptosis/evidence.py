@@ -12,10 +12,10 @@ __all__ = ["Evidence", "Limits", "Reader", "Removal", "Survivors"]
 class Reader(NamedTuple):
     """A layer that reads the units of a group.
 
-    ``gram`` is E[a a^T] of the units' activations a where they are read, float64,
-    shape (n, n); or (n + 1, n + 1), the last being a constant 1, for a reader whose bias
-    can take over what is constant. ``outgoing`` is what it makes of them, float64, shape
-    (n, m): row j holds all weights that multiply unit j.
+    ``gram`` is E[a a^T] of the units' activations a where they are read, or any multiple of
+    it, float64, shape (n, n); or (n + 1, n + 1), the last being a constant 1, for a reader
+    whose bias can take over what is constant. ``outgoing`` is what it makes of them, shape
+    (n, m): row j holds all weights that multiply unit j. Neither is to be written.
     """
 
     gram: np.ndarray

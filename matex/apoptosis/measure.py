@@ -14,7 +14,7 @@ from matex.apoptosis.network import Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
 
-__all__ = ["Sums", "measured", "stride", "sums_like"]
+__all__ = ["Sums", "measured", "numbers", "stride", "views"]
 
 # Rows of a second moment for each unit, and at least. Positions of one sample are much alike,
 # so more of those.
@@ -23,9 +23,22 @@ _PER_UNIT, _LEAST, _ALIKE = 3, 1024, 4
 Sums = list[list[np.ndarray]]
 
 
-def sums_like(groups: Sequence[Group]) -> Sums:
-    """Zeros of the shapes that :func:`measured` gives."""
-    return [[np.zeros((g.width + 1,) * 2) for _ in g.readings] for g in groups]
+def numbers(groups: Sequence[Group]) -> int:
+    """How many all sums of *groups* have together."""
+    return sum((g.width + 1) ** 2 for g in groups for _ in g.readings)
+
+
+def views(groups: Sequence[Group], vector: np.ndarray) -> Sums:
+    """The sums of *groups* in *vector*, float64 of shape (:func:`numbers`,), without a copy."""
+    result: Sums = []
+    at = 0
+    for group in groups:
+        side = group.width + 1
+        result.append([])
+        for _ in group.readings:
+            result[-1].append(vector[at : at + side * side].reshape(side, side))
+            at += side * side
+    return result
 
 
 def measured(
@@ -34,17 +47,19 @@ def measured(
     groups: Sequence[Group],
     batches: Iterable[tuple[int, Any]],
     samples: int,
-) -> Sums:
-    """For each group and reading the sum of [a, 1] [a, 1]^T over *batches*.
+) -> np.ndarray:
+    """For each group and reading the sum of [a, 1] [a, 1]^T over *batches*, shape (n + 1, n + 1).
 
-    Float64, shape (n + 1, n + 1); local. They add up over batches and over ranks: which rows
-    are looked at, where not all of them are needed, does not depend on how they are cut.
+    A vector of which they are :func:`views`; local. They add up over batches and over ranks:
+    which rows are looked at, where not all of them are needed, does not depend on how they
+    are cut.
 
     Args:
         batches: the number of the first sample of each, and the inputs.
         samples: how many there are in all, on all ranks.
     """
-    result = sums_like(groups)
+    vector = np.zeros(numbers(groups))
+    result = views(groups, vector)
     readings = {
         (id(r.layer), id(r.kernel.variable), r.kernel.axis): r for g in groups for r in g.readings
     }
@@ -60,7 +75,7 @@ def measured(
                         places = occurrences(net.units.roots(reading.input_units), group.members)
                         each = max(1, len(rows) // count)
                         _add(result[g][r], rows, places, first=first, samples=samples, each=each)
-    return result
+    return vector
 
 
 @contextlib.contextmanager
@@ -130,4 +145,7 @@ def _add(
         if (places < 0).any():
             rows = np.hstack([rows, np.zeros((len(rows), 1), np.float32)])
         columns[:, :width] = rows[:, places].reshape(-1, width)
-    total += columns.T @ columns
+    if total[-1, -1]:
+        total += columns.T @ columns
+    else:  # nothing has been added to it
+        np.matmul(columns.T, columns, out=total)

@@ -75,7 +75,7 @@ def remove_by_baseline(
 
 
 def _outgoing(evidence: Evidence) -> np.ndarray:
-    return np.concatenate([reader.outgoing for reader in evidence.readers], 1)
+    return np.concatenate([reader.outgoing.astype(np.float64) for reader in evidence.readers], 1)
 
 
 def _pairwise(criterion: str, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -35,7 +35,7 @@ def evidence(
         rows = _rows(net, reading.kernel, group)
         size = group.width + (reading.bias is not None)
         total = np.zeros((size, size)) if sums is None else sums[place]
-        readers.append(Reader(total[:size, :size] / max(float(total[-1, -1]), 1.0), rows))
+        readers.append(Reader(total[:size, :size], rows))
     vectors = _incoming(net, group) if incoming else np.zeros((group.width, 0))
     return Evidence(vectors, tuple(readers), group.scales)
 
@@ -50,7 +50,8 @@ def take_over(
     """
     for reading, transfer in zip(group.readings, transfers, strict=True):
         kernel, axis = reading.kernel.variable, reading.kernel.axis
-        value = np.array(kernel.numpy(), np.float64)
+        dtype = np.asarray(kernel.numpy()).dtype
+        value = np.array(kernel.numpy(), np.result_type(dtype, np.float32))
         rows = np.moveaxis(value, axis, 0)  # a view
         places = occurrences(net.units.roots(reading.kernel.units), group.members)
         if reading.bias is not None:
@@ -63,7 +64,7 @@ def take_over(
             gift = np.tensordot(transfer[: len(heirs)][:, has], rows[dead[has]], 1)
             rows[heirs[lives]] += gift[lives]
             rows[dead[has]] = 0.0
-        kernel.assign(value.astype(np.asarray(kernel.numpy()).dtype))
+        kernel.assign(value.astype(dtype, copy=False))
 
 
 def touched(group: Group) -> list[Any]:
@@ -94,9 +95,11 @@ def _fold(
 
 def _rows(net: Network, binding: Binding, group: Group, value: Any = None) -> np.ndarray:
     """What a variable holds for each unit of *group*: shape (units, everything else)."""
-    value = np.asarray(binding.variable.numpy() if value is None else value, np.float64)
+    value = np.asarray(binding.variable.numpy() if value is None else value)
     front = np.moveaxis(value, binding.axis, 0).reshape(value.shape[binding.axis], -1)
     places = occurrences(net.units.roots(binding.units), group.members)
+    if len(places) == 1 and np.array_equal(places[0], np.arange(len(front))):
+        return front
     padded = np.vstack([front, np.zeros((1, front.shape[1]))])  # -1 is the row of zeros
     return np.moveaxis(padded[places], 0, 1).reshape(group.width, -1)
 

@@ -46,6 +46,12 @@ def test_a_resumed_fit_waits_and_one_that_starts_over_does_not() -> None:
 
 
 def test_judging_costs_a_part_of_an_epoch_and_is_never_blind() -> None:
-    assert rows_to_judge(10**6, scored=2048, groups=3, most=4096) == 4096
-    assert rows_to_judge(50_000, scored=2048, groups=9, most=4096) == 2329
-    assert rows_to_judge(600, scored=600, groups=9, most=4096) == 512
+    narrow, wide = [10] * 9, [1000] * 3
+
+    def rows(training: int, widths: list[int], scored: int = 2048) -> int:
+        return rows_to_judge(training, scored=scored, widths=widths, flops=4e6, most=4096)
+
+    assert rows(10**6, wide) == 4096
+    assert rows(50_000, narrow) == 2329
+    assert rows(50_000, wide) == 1658  # deciding takes as long as 18,000 forward passes
+    assert rows(600, narrow, scored=600) == 512
