@@ -139,7 +139,7 @@ class Together:
     def settle(self, model: Any) -> None:
         state.broadcast(self._run.communicator, model)
         keras_hooks.renew_validation(model)
-        self._run.totals.parameters_end = model.count_params()
+        self._run.totals.parameters_end = keras_hooks.parameters(model)
         self._changed()
 
     def reached(self, phase: str) -> None:

@@ -137,8 +137,9 @@ class Fit:
         if source.samples is not None:  # a stream's are counted as they come
             expected = (epochs - cursor["epoch"]) * source.samples - cursor["samples"]
             run.totals.samples_expected += max(0, expected)
-        run.totals.parameters_start = run.totals.parameters_start or model.count_params()
-        run.totals.parameters_end = model.count_params()
+        parameters = keras_hooks.parameters(model)
+        run.totals.parameters_start = run.totals.parameters_start or parameters
+        run.totals.parameters_end = parameters
         self._count_updates()
         run.events.write(
             "fit",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = [
     "is_graph",
     "is_precise",
     "mean_losses_only",
+    "parameters",
     "refuse",
     "refuse_to_cut",
     "seed_variables",
@@ -43,13 +45,34 @@ def build(model: Any, data: Any) -> None:
             "fit on several ranks wants a model compiled with an optimizer. Received: none"
         )
     try:
-        model._symbolic_build(data_batch=data)
+        if not _is_complete(model):
+            model._symbolic_build(data_batch=data)
     except RuntimeError as error:  # Keras's word for whatever went wrong in call()
         raise NotShareable(
             f"{type(model).__name__} cannot be built from its data before training"
         ) from error
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
+
+
+def _is_complete(model: Any) -> bool:
+    """Whether *model* only holds layers that have all their variables, and cannot be called.
+
+    So are the models of many train steps: an encoder and a decoder, a teacher and a student.
+    """
+    parts = list(model._flatten_layers(include_self=False))
+    lazy = (model._compile_loss, model._compile_metrics)
+    return (
+        type(model).call in (keras.Model.call, keras.layers.Layer.call)
+        and bool(parts)
+        and all(part.built for part in parts)
+        and all(one is None or one.built for one in lazy)
+    )
+
+
+def parameters(model: Any) -> int:
+    """How many numbers the weights of *model* have, trained or not; also where it has no call."""
+    return sum(math.prod(weight.shape) for weight in model.weights)
 
 
 def changing_variables(model: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import ft
-from matex import state
+from matex import keras_hooks, state
 from matex.errors import InputError, ReplicasDiverged
 from matex.feeds.source import Source
 
@@ -24,7 +24,7 @@ def check_alike(
         InputError: on every rank.
     """
     samples = -1 if source.samples is None else source.samples
-    mine = [samples, batch_size, model.count_params(), number]
+    mine = [samples, batch_size, keras_hooks.parameters(model), number]
     gathered = communicator.allgather(np.array(mine, np.int64))
     for rank, row in zip(gathered.ranks, gathered.rows, strict=True):
         if (row != gathered.rows[0]).any():

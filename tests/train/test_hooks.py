@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import keras
 import pytest
+import tensorflow as tf
 
+from matex import keras_hooks
+from matex.errors import NotShareable
 from matex.versions import TESTED
 from tests.train.runs import execute
 
@@ -31,3 +35,24 @@ def test_a_release_out_of_range_is_named(what: str, status: int, said: str, tmp_
     assert done.returncode == status
     assert (done.stdout + done.stderr).count(said) == 1
     assert ("trained" in done.stdout) == (status == 0)
+
+
+def of_parts(*parts: keras.Layer) -> keras.Model:
+    """A model that holds *parts*, and cannot be called itself."""
+    model = keras.Model()
+    for number, part in enumerate(parts):
+        setattr(model, f"part_{number}", part)
+    model.compile("adam")
+    return model
+
+
+def test_a_model_that_cannot_be_called_is_ready_when_all_its_parts_are() -> None:
+    rows = (tf.TensorSpec((None, 4)),)
+    built, unbuilt = keras.layers.Dense(2), keras.layers.Dense(2)
+    built.build((None, 4))
+    model = of_parts(built)
+    keras_hooks.build(model, rows)
+    assert len(model.optimizer.variables) == 2 + 2 * 2  # two counters; two moments of each weight
+    assert keras_hooks.parameters(model) == 4 * 2 + 2
+    with pytest.raises(NotShareable, match="cannot be built from its data"):
+        keras_hooks.build(of_parts(built, unbuilt), rows)

@@ -26,7 +26,7 @@ DATA = [
 ]  # fmt: skip
 MODELS = [
     "functional", "subclassed", "own-train-step", "step-with-metrics", "step-with-trackers",
-    "step-with-its-loss", "embedding", "lstm", "masked-loss",
+    "step-with-its-loss", "step-of-parts", "embedding", "lstm", "masked-loss",
     "summed-loss", "loss-scaling", "clipping", "accumulation", "schedule", "eager",
     "several-models", "gan", "eager-loop", "graph-loop", "loop-in-a-graph", "two-optimizers",
 ]  # fmt: skip

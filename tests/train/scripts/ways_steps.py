@@ -80,6 +80,35 @@ class WithLossOnly(Stepping):
         return {"loss": loss, "twice": 2 * loss}  # the first name is also that of a metric
 
 
+class OfParts(keras.Model):
+    """Cannot be called: its train step calls the models that it holds."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.encoder = keras.Sequential([keras.Input((width,)), keras.layers.Dense(3, "tanh")])
+        self.decoder = keras.Sequential([keras.Input((3,)), keras.layers.Dense(width)])
+        self.tracker = keras.metrics.Mean(name="total")
+
+    @property
+    def metrics(self):
+        return [self.tracker]
+
+    def train_step(self, x):
+        with tf.GradientTape() as tape:
+            back = self.decoder(self.encoder(x))
+            loss = tf.reduce_mean(tf.reduce_sum(tf.square(back - x), 1))
+        gradients = tape.gradient(loss, self.trainable_weights)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+        self.tracker.update_state(loss)
+        return {"loss": self.tracker.result()}
+
+
+def step_of_parts():
+    model = OfParts(X.shape[1])
+    model.compile(keras.optimizers.SGD(0.1))
+    return fitted(model, X, batch_size=BATCH, shuffle=False)
+
+
 def step_with_metrics():
     model = WithMetrics()
     loss = keras.losses.MeanSquaredError()
@@ -101,5 +130,5 @@ def step_with_its_loss():
 
 KINDS = {
     way.__name__.replace("_", "-"): way
-    for way in (step_with_metrics, step_with_trackers, step_with_its_loss)
+    for way in (step_with_metrics, step_with_trackers, step_with_its_loss, step_of_parts)
 }
