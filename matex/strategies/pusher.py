@@ -110,8 +110,7 @@ class Pusher:
 
     def serve(self, state: np.ndarray, visits: Sequence[Visit], groups: int) -> list[np.ndarray]:
         pushes = [
-            (visit.vector, groups * visit.share, visit.staleness + self._staler)
-            for visit in visits
+            (visit.vector, groups * visit.share, visit.staleness + self._staler) for visit in visits
         ]
         after = updated_state(
             state, pushes, size=self._size, momentum=self._momentum, groups=groups

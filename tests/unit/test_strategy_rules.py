@@ -83,9 +83,7 @@ def test_a_push_counts_for_less_the_staler_it_is() -> None:
 
 def test_the_momentum_of_the_centre_is_heavy_balls() -> None:
     centre, velocity = np.zeros(1), np.array([2.0])
-    after, velocity = downpour.updated(
-        centre, velocity, [(np.array([3.0]), 1.0, 0)], momentum=0.5
-    )
+    after, velocity = downpour.updated(centre, velocity, [(np.array([3.0]), 1.0, 0)], momentum=0.5)
     assert (after, velocity) == (4.0, 4.0)
 
 
