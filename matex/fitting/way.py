@@ -67,7 +67,7 @@ class Way:
         ranks = run.communicator.world.ranks
         nodes = nodes_by(run.communicator, config.ranks_per_node)(ranks)
         if config.two_level and len(nodes) == 1:
-            run.say(
+            run.say_once(
                 f"strategy {config.strategy} has one level: two_level wants ranks on several "
                 f"nodes. Received: {len(ranks)} ranks on one; ranks_per_node makes smaller ones"
             )
