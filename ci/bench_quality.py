@@ -24,8 +24,10 @@ from one_run import matex_run
 
 # Where replicas part, each updates by its own rows' gradient, which is noisier: under Adam that
 # wants the square root of the ranks.
+_LEVELS = "--two-level --ranks-per-node 2"
 _PARTING = ("gossip", "daso --ranks-per-node 2", "easgd", "easgd --asynchronous", "downpour",
-            "downpour --staleness-bound 0")  # fmt: skip
+            "downpour --staleness-bound 0", f"easgd {_LEVELS}", f"easgd --asynchronous {_LEVELS}",
+            f"downpour {_LEVELS}", f"downpour --staleness-bound 0 {_LEVELS}")  # fmt: skip
 STRATEGIES = ("sync", *(f"{words} --lr-scaling sqrt --warmup-epochs 0" for words in _PARTING))
 
 
@@ -114,7 +116,7 @@ def main() -> None:
             print(json.dumps(found), flush=True)
     for strategy, values in less.items():
         each = " ".join(f"{value:+.4f}" for value in values)
-        print(f"{strategy:70} {each}  median {statistics.median(values):+.4f}", flush=True)
+        print(f"{strategy:98} {each}  median {statistics.median(values):+.4f}", flush=True)
 
 
 if __name__ == "__main__":

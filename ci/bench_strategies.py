@@ -115,7 +115,9 @@ def time_to(loss: float, seconds: list[float], losses: list[float]) -> float | N
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--strategies", default="sync,gossip,daso,easgd,easgd --asynchronous,downpour"
+        "--strategies",
+        default="sync,gossip,daso,easgd,easgd --asynchronous,downpour,easgd --two-level,"
+        "easgd --asynchronous --two-level,downpour --two-level",
     )
     parser.add_argument("--rate", type=float, default=100.0, help="megabits a second")
     parser.add_argument("--delay", type=float, default=1.0, help="milliseconds")

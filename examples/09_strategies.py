@@ -17,6 +17,8 @@ at messages_per_step, bytes_per_step, step_s and staleness in --report's summary
     --strategy easgd --asynchronous      the same one rank after another, so that nobody waits.
     --strategy downpour                  ranks push what they have moved, one after another, and go
                                          on from the centre. --staleness-bound 0: all at once.
+    --strategy easgd --two-level         the same, or downpour, with a centre for each host and one
+                                         above: a quarter of the traffic between hosts.
 
 With all but sync a rank updates by the gradient of its own rows. It is noisier than that of the
 batch; Adam then wants a larger rate: --lr-scaling sqrt --warmup-epochs 0.

@@ -66,6 +66,7 @@ class Communicator(Reserve):
             self._world,
             members=tuple(read_card(m.rank, cards[m.rank]) for m in self._world.members),
         )
+        self.hosts = {rank: read_card(rank, cards[rank]).host for rank in cards.ranks}
         return self
 
     def allreduce(

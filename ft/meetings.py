@@ -30,7 +30,8 @@ class Meetings:
     ``waiting`` makes a context around every stretch in which this rank waits for
     others (:meth:`ft.Watchdog.waiting` fits); ``listeners`` hear of every recovery;
     ``before_recovery`` may end this rank instead (:meth:`ft.Watchdog.end_if_woken` fits);
-    ``recovery_point`` is called inside each repair, for fault injection.
+    ``recovery_point`` is called inside each repair, for fault injection. ``hosts`` are those of
+    all original ranks that have met, the dead too: equal on all.
 
     Args:
         comm: an ``mpi4py.MPI.Comm`` that this object owns from now on.
@@ -56,6 +57,7 @@ class Meetings:
         self._detect_time_s = 0.0
         self._ulfm = mpi.has_ulfm()
         self.initial_size = world.size
+        self.hosts = {member.rank: member.host for member in world.members}
         self._closed = False
         self._invalid = 0
         self.before_recovery: Callable[[], None] = lambda: None

@@ -224,12 +224,23 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--ranks-per-node", type=int, metavar="K",
-        help="with --strategy daso: K ranks in a row make a node (default: those of a host)",
+        help="with --strategy daso, or --two-level: K ranks in a row make a node (default: those "
+        "of a host)",
     )  # fmt: skip
     add(
         "--sync-every", type=int, metavar="K",
         help="with --strategy easgd or downpour: steps between a rank's meetings with the centre "
         "(default: 4)",
+    )  # fmt: skip
+    add(
+        "--two-level", action="store_true", default=None,
+        help="with --strategy easgd or downpour: the ranks of a node meet a centre of their own, "
+        "and the nodes' centres meet one above them",
+    )  # fmt: skip
+    add(
+        "--outer-every", type=int, metavar="K",
+        help="with --two-level: meetings of a node's ranks between two of its centre with the one "
+        "above (default: 4)",
     )  # fmt: skip
     add(
         "--asynchronous", action="store_true", default=None,

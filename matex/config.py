@@ -66,7 +66,9 @@ _SYNC_ONLY = (
 
 # What only some strategies know: option, its default, and which.
 _OF_STRATEGIES: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
-    ("ranks_per_node", 0, ("daso",)),
+    ("ranks_per_node", 0, ("daso", "easgd", "downpour")),
+    ("two_level", False, ("easgd", "downpour")),
+    ("outer_every", 0, ("easgd", "downpour")),
     ("sync_every", 0, ("easgd", "downpour")),
     ("asynchronous", False, ("easgd",)),
     ("staleness_bound", None, ("downpour",)),
@@ -77,6 +79,7 @@ _LEAST = {
     **{"checkpoint_every": 0, "checkpoint_interval": 0, "keep": 1, "keep_every": 0},
     **{"keep_best": 0, "seed": 0, "spares": 0, "threads": 0, "wall_time": 0, "grow_to": 0},
     **{"warmup_epochs": 0, "ranks_per_node": 0, "sync_every": 0, "momentum": 0},
+    **{"outer_every": 0},
 }
 
 
@@ -121,8 +124,12 @@ class Config:
         wall_time: seconds after which the run must be over: it saves and leaves a little
             before. 0 means never; written ``HH:MM:SS`` or ``D-HH:MM:SS``.
         strategy: how ranks share the work of a fit, one of ``STRATEGIES``.
-        ranks_per_node: of how many ranks a node is made for the strategy daso; 0 goes by hosts.
+        ranks_per_node: of how many ranks a node is made for daso and two levels; 0 goes by hosts.
         sync_every: steps after which a rank meets the centre of easgd and downpour again; 0 for 4.
+        two_level: the ranks of a node meet a centre of their node in easgd and downpour, and these
+            meet one above them.
+        outer_every: meetings of a node's ranks between two of its centre with the one above; 0
+            for 4.
         asynchronous: ranks meet the centre of easgd in turn, without waiting for each other.
         staleness_bound: how many updates a push of downpour may be behind the centre; 0 lets all
             push at once. None for any.
@@ -164,6 +171,8 @@ class Config:
     strategy: str = "sync"
     ranks_per_node: int = 0
     sync_every: int = 0
+    two_level: bool = False
+    outer_every: int = 0
     asynchronous: bool = False
     staleness_bound: int | None = None
     momentum: float = 0.0
@@ -208,6 +217,17 @@ class Config:
                     f"{name} is for strategy {' and '.join(which)}. "
                     f"Received: {name}={getattr(self, name)} with strategy={self.strategy!r}"
                 )
+        for name in ("ranks_per_node", "outer_every"):
+            if getattr(self, name) and self.strategy != "daso" and not self.two_level:
+                raise InputError(
+                    f"with strategy {self.strategy} {name} is for two levels: give two_level too. "
+                    f"Received: {name}={getattr(self, name)} without it"
+                )
+        if self.outer_every == 1:
+            raise InputError(
+                "outer_every must be at least 2, so that nodes meet more seldom than their ranks. "
+                "Received: outer_every=1; or leave two_level out"
+            )
         if self.asynchronous and self.sync_every == 1:
             raise InputError(
                 "asynchronous easgd wants a sync_every of at least 2, which a meeting takes. "
@@ -344,6 +364,8 @@ _KINDS: dict[str, Any] = {
     "strategy": str,
     "ranks_per_node": int,
     "sync_every": int,
+    "two_level": lambda text: bool(int(text)),
+    "outer_every": int,
     "asynchronous": lambda text: bool(int(text)),
     "staleness_bound": int,
     "momentum": float,

@@ -8,6 +8,7 @@ import ft
 from matex.config import Config
 from matex.errors import InputError
 from matex.schedules import rate_factor
+from matex.strategies.nodes import nodes_by
 from matex.strategies.rules.elastic import pace
 
 __all__ = ["LargeBatch"]
@@ -23,6 +24,7 @@ class LargeBatch:
     def __init__(self, config: Config, communicator: ft.Communicator) -> None:
         self._config = config
         self._communicator = communicator
+        self._nodes = nodes_by(communicator, config.ranks_per_node)
 
     @property
     def scales_rate(self) -> bool:
@@ -42,9 +44,11 @@ class LargeBatch:
         factor = rate_factor(
             config.lr_scaling, ranks, epochs_done=epochs_done, warm_up=config.warmup_epochs
         )
-        # The centre is one more that must be moved.
-        elastic = self.scales_rate and config.strategy == "easgd"
-        return factor / pace(ranks) if elastic else factor
+        if not self.scales_rate or config.strategy != "easgd":
+            return factor
+        # The centre is one more that must be moved, and so are those of nodes.
+        nodes = len(self._nodes(self._communicator.pending.expected)) if config.two_level else 1
+        return factor / pace(ranks, centres=nodes + 1 if nodes > 1 else 1)
 
     def refuse(self, model: Any, *, stream: bool) -> None:
         """Raise for what cannot grow.

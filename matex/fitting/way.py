@@ -14,7 +14,7 @@ from matex.fitting.replicas import Replicas
 from matex.large_batch import LargeBatch
 from matex.run import Run
 from matex.steps.training import Training
-from matex.strategies import Strategy, Sync, make_strategy
+from matex.strategies import Strategy, Sync, make_strategy, nodes_by
 from matex.watch.replica import Replica
 
 __all__ = ["Way"]
@@ -58,8 +58,19 @@ class Way:
             epochs=epochs,
             nesterov=keras_hooks.nesterov_momentum(model.optimizer),
         )
+        self._tell_one_node()
         alike = self.strategy.sums_gradients
         self.replicas = Replicas(run, model, every=config.check_every, alike=alike)
+
+    def _tell_one_node(self) -> None:
+        run, config = self._run, self._run.config
+        ranks = run.communicator.world.ranks
+        nodes = nodes_by(run.communicator, config.ranks_per_node)(ranks)
+        if config.two_level and len(nodes) == 1:
+            run.say_once(
+                f"strategy {config.strategy} has one level: two_level wants ranks on several "
+                f"nodes. Received: {len(ranks)} ranks on one; ranks_per_node makes smaller ones"
+            )
 
     @property
     def step_options(self) -> dict[str, bool]:

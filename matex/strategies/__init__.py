@@ -7,6 +7,8 @@ from matex.strategies.downpour import Downpour
 from matex.strategies.easgd import Elastic
 from matex.strategies.gossip import Gossip
 from matex.strategies.interface import ReplicaLike, Strategy, Traffic
+from matex.strategies.nodes import nodes_by
+from matex.strategies.rules.nodes import OUTER
 from matex.strategies.rules.turns import EVERY
 from matex.strategies.sync import Sync
 
@@ -20,6 +22,7 @@ __all__ = [
     "Sync",
     "Traffic",
     "make_strategy",
+    "nodes_by",
 ]
 
 
@@ -39,7 +42,8 @@ def make_strategy(
     Args:
         nesterov: see :class:`Elastic`.
     """
-    every = config.sync_every or EVERY
+    every, outer = config.sync_every or EVERY, config.outer_every or OUTER
+    nodes = nodes_by(communicator, config.ranks_per_node) if config.two_level else None
     if config.strategy == "gossip":
         return Gossip(communicator, replica, seed=seed)
     if config.strategy == "daso":
@@ -51,6 +55,8 @@ def make_strategy(
             every=every,
             asynchronous=config.asynchronous,
             nesterov=nesterov,
+            nodes=nodes,
+            outer=outer,
         )
     if config.strategy == "downpour":
         return Downpour(
@@ -59,5 +65,7 @@ def make_strategy(
             every=every,
             bound=config.staleness_bound,
             momentum=config.momentum,
+            nodes=nodes,
+            outer=outer,
         )
     return Sync()

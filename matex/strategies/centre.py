@@ -1,9 +1,9 @@
 """A centre that one rank keeps, and to which the workers come in turn without waiting.
 
-The keeper is the first of the living ranks, and a worker like the others. What a worker brings
-after one step travels while the next is computed; then the keeper serves it, and what it takes
-home travels in its turn. Who comes when is known to all (:mod:`matex.strategies.rules.turns`),
-so each message is awaited where it must come.
+The keeper is the first of the living ranks that come, and a worker like the others. What a worker
+brings after one step travels while the next is computed; then the keeper serves it, and what it
+takes home travels in its turn. Who comes when is known to all
+(:mod:`matex.strategies.rules.turns`), so each message is awaited where it must come.
 
 Every worker keeps what it last took home. When somebody has died all get the newest of these,
 and the first of those left keeps it: what is lost is on its way then, or the dead keeper's own.
@@ -12,14 +12,16 @@ and the first of those left keeps it: what is lost is on its way then, or the de
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 import ft
 from matex.strategies.interface import Traffic
+from matex.strategies.mean import mean
 from matex.strategies.parcels import blank, packed, unpacked
+from matex.strategies.rules.nodes import Shares, shares_of_all
 from matex.strategies.rules.turns import comes, groups
 
 __all__ = ["Centre", "Visit", "Worker", "staleness_of_all"]
@@ -29,6 +31,8 @@ class Visit(NamedTuple):
     """One worker before the keeper."""
 
     vector: np.ndarray
+    share: float
+    """Of this worker among all that come."""
     staleness: int
     """Updates of the centre since it last told the worker of itself."""
 
@@ -36,24 +40,33 @@ class Visit(NamedTuple):
 class Worker(Protocol):
     """What a strategy does with the centre."""
 
-    def bring(self) -> np.ndarray:
+    def bring(self, share: float) -> np.ndarray:
         """What this worker brings now; always of one shape (n,) and dtype."""
 
     def take(self, state: np.ndarray) -> None:
         """What this worker takes home, from the oldest visit that it has not been told of."""
 
-    def start_from(self, state: np.ndarray, unserved: np.ndarray | None) -> None:
-        """The centre is *state* for all, and no visit is under way any more.
+    def recall(self, unserved: np.ndarray | None) -> None:
+        """No visit is under way any more, and of none that was will anything be told.
 
         Args:
             unserved: what this worker brought and nobody has looked at, if anything.
         """
 
-    def serve(self, state: np.ndarray, visits: Sequence[Visit], members: int) -> list[np.ndarray]:
+    def start_from(self, state: np.ndarray) -> None:
+        """The centre is *state* for all, after :meth:`recall`."""
+
+    def serve(self, state: np.ndarray, visits: Sequence[Visit], groups: int) -> list[np.ndarray]:
         """The keeper's part: what each of the *visits*, all at once, takes home.
 
         The last of it is the centre from then on.
+
+        Args:
+            groups: in how many the workers come.
         """
+
+    def stand_in(self) -> np.ndarray:
+        """What is known here in place of a centre that nobody is left to tell of."""
 
 
 class _Own:
@@ -74,6 +87,10 @@ class Centre:
         count: of the elements that a worker brings, of the dtype of *state*.
         every: steps between the visits of one worker.
         bound: of the staleness, at least 1; None for any.
+        shares: which of the living ranks come to it, the keeper first; all make one anew when
+            one dies.
+        common: there is one centre for all, also for ranks that do not come to it. Otherwise
+            each rank comes to that of its own group, and no group has ranks of another.
     """
 
     def __init__(
@@ -85,14 +102,21 @@ class Centre:
         count: int,
         every: int,
         bound: int | None = None,
+        shares: Callable[[Sequence[int]], Shares] = shares_of_all,
+        common: bool = True,
     ) -> None:
         self._communicator = communicator
         self._worker = worker
-        self._state = state
+        self.state = state
+        """The newest that is known here; equal on all ranks after :meth:`settle`. The keeper may
+        write it."""
         self._count = count
         self._every = every
         self._bound = bound
+        self._shares_of = shares
+        self._common = common
         self._members = communicator.pending.expected
+        self._shares = shares(self._members)
         self._version = 0
         self._known = 0  # version of the centre as this worker last heard of it
         self._went: deque[int] = deque()  # what was known in the visits under way
@@ -104,42 +128,86 @@ class Centre:
         """Of this worker's visits."""
         self.traffic = Traffic()
 
-    @property
-    def state(self) -> np.ndarray:
-        """The newest that is known here; equal on all ranks after :meth:`settle`."""
-        return self._state
-
     def after_step(self, step: int) -> None:
         """What is due between two steps; every member calls it after the same one.
 
         Collective where it is the first after a death that all know of; recovers by itself.
         """
-        self.traffic = Traffic()
-        pending = self._communicator.pending
+        if self.members_changed():
+            self.settle()
+        else:
+            self.visit(step)
+
+    def settle(self) -> None:
+        """All get the newest centre, and nothing is under way; collective, recovers by itself."""
+        self.recall()
+        self.renew()
+        self._worker.start_from(self.state)
+
+    # The parts of these, for what is made of several centres.
+
+    def members_changed(self) -> bool:
+        """Whether all know of a death since it was last asked. Equal on all ranks; local."""
         # Who completed the operation in which somebody died hears of it one later. So all go
         # by who was expected to come to the next, which is the same on all of them.
-        if pending.expected != self._members:
-            self.settle()
-            self._members = pending.expected
-        elif pending.lost:
+        before, self._members = self._members, self._communicator.pending.expected
+        return before != self._members
+
+    def visit(self, step: int) -> None:
+        """Let who is due come, be served, and go home; local."""
+        self.traffic = Traffic()
+        if self._communicator.pending.lost:
             self._end_ways()
         else:
             self._end_ways(visits=False)
             self._serve(step)
             self._go(step)
 
-    def settle(self) -> None:
-        """All get the newest centre, and nothing is under way; collective, recovers by itself."""
+    def recall(self) -> None:
+        """End all that is under way. Local."""
+        self.traffic = Traffic()
         unserved = self._unserved
         self._end_ways()
-        gathered = self._communicator.allgather(np.array([self._version], np.int64))
+        self._worker.recall(unserved)
+
+    def renew(self) -> None:
+        """Get the newest centre that is known; collective, recovers by itself.
+
+        After a further death the ranks of a group may have got it or not: that is seen to when
+        the members have changed. A common centre is equal on all.
+        """
+        me = self._communicator.world.rank
+        known = self._version if me in self._shares else _UNKNOWN
+        gathered = self._communicator.allgather(np.array([known], np.int64))
+        self._shares = self._shares_of(self._members)
         versions = {rank: int(gathered[rank][0]) for rank in gathered.ranks}
-        parcel = packed(self._state, self._version)
-        newest = sorted(versions, key=lambda rank: (-versions[rank], rank))
-        self._communicator.broadcast(parcel, sources=newest)
-        self._state, self._version = unpacked(parcel)
+        sources = [rank for rank in versions if self._common or rank in self._shares]
+        sources.sort(key=lambda rank: (-versions[rank], rank))
+        parcel = packed(self.state, known)
+        if not self._common:
+            got = self._spread(parcel, sources)
+            self.state, self._version = unpacked(parcel if got is None else got)
+        else:
+            self._communicator.broadcast(parcel, sources=sources)
+            state, version = unpacked(parcel)
+            if version == _UNKNOWN:  # all who came to it are gone
+                state, version = mean(self._communicator, self._worker.stand_in())[0], 0
+            self.state, self._version = state, version
         self._known = self._version
-        self._worker.start_from(self._state, unserved)
+
+    def _spread(self, parcel: np.ndarray, ranks: Sequence[int]) -> np.ndarray | None:
+        """The *parcel* of the first of *ranks*, which all of them call for; None after a death."""
+        if self._communicator.pending.lost:
+            return None
+        first, me = ranks[0], self._communicator.world.rank
+        if me != first:
+            into = np.empty_like(parcel)
+            return ft.Receiving(self._communicator, into, source=first, number=0).wait()
+        for sending in [
+            ft.Sending(self._communicator, parcel, to=rank, number=0) for rank in ranks[1:]
+        ]:
+            sending.wait()
+        return parcel
 
     def _end_ways(self, *, visits: bool = True) -> None:
         """What comes home now, does; and what was sent, and *visits*, is not under way any more."""
@@ -149,7 +217,7 @@ class Centre:
             state, self._known = unpacked(parcel)
             self.staleness[self._known - 1 - self._went.popleft()] += 1
             if self._known > self._version:
-                self._state, self._version = state, self._known
+                self.state, self._version = state, self._known
             self._worker.take(state)
         for sending in self._sendings:
             sending.wait()
@@ -164,40 +232,43 @@ class Centre:
         """Let those who came after the step before be served, and find home."""
         came = [(rank, way.wait()) for rank, way in self._visits]
         self._visits = []
-        keeper, me = self._members[0], self._communicator.world.rank
+        keeper, me = next(iter(self._shares)), self._communicator.world.rank
         if self._unserved is not None and me != keeper:
-            into = blank(self._state.size, self._state.dtype)
+            into = blank(self.state.size, self.state.dtype)
             self._home = ft.Receiving(self._communicator, into, source=keeper, number=step)
         self._unserved = None
         if not came:
             return
-        visits = {rank: self._visit(parcel) for rank, parcel in came if parcel is not None}
-        served = self._worker.serve(self._state, [*visits.values()], len(self._members))
+        visits = {rank: self._visit(rank, parcel) for rank, parcel in came if parcel is not None}
+        served = self._worker.serve(self.state, [*visits.values()], self._groups)
         states = dict(zip(visits, served, strict=True))
-        self._state = served[-1] if served else self._state
+        self.state = served[-1] if served else self.state
         self._version += 1
         for rank, _ in came:
-            parcel = packed(states.get(rank, self._state), self._version)
+            parcel = packed(states.get(rank, self.state), self._version)
             if rank == me:
                 self._home = _Own(parcel)
             else:
                 self._send(parcel, to=rank, step=step)
 
-    def _visit(self, parcel: np.ndarray) -> Visit:
+    def _visit(self, rank: int, parcel: np.ndarray) -> Visit:
         vector, known = unpacked(parcel)
-        return Visit(vector, self._version - known)
+        return Visit(vector, self._shares[rank], self._version - known)
+
+    @property
+    def _groups(self) -> int:
+        return groups(len(self._shares), self._every, self._bound)
 
     def _go(self, step: int) -> None:
         """Go to the keeper, where it is this worker's turn; and as the keeper, expect those."""
-        count = groups(len(self._members), self._every, self._bound)
         group = [
             rank
-            for place, rank in enumerate(self._members)
-            if comes(place, step, every=self._every, groups=count)
+            for place, rank in enumerate(self._shares)
+            if comes(place, step, every=self._every, groups=self._groups)
         ]
-        keeper, me = self._members[0], self._communicator.world.rank
+        keeper, me = next(iter(self._shares)), self._communicator.world.rank
         if me in group:
-            self._unserved = self._worker.bring()
+            self._unserved = self._worker.bring(self._shares[me])
             self._went.append(self._known)
             parcel = packed(self._unserved, self._known)
             if me == keeper:
@@ -207,7 +278,7 @@ class Centre:
         if me == keeper:
             for rank in group:
                 if rank != me:
-                    into = blank(self._count, self._state.dtype)
+                    into = blank(self._count, self.state.dtype)
                     way = ft.Receiving(self._communicator, into, source=rank, number=step)
                     self._visits.append((rank, way))
 
@@ -228,3 +299,5 @@ def staleness_of_all(communicator: ft.Communicator, own: Counter[int]) -> Counte
 
 # What is longer counts as so long.
 _LONGEST = 255
+
+_UNKNOWN = -1  # the version of a centre that this rank does not come to

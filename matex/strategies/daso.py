@@ -15,8 +15,9 @@ import ft
 from matex.exchange.rounding import FORMATS
 from matex.strategies.interface import ReplicaLike, Traffic
 from matex.strategies.mean import mean, meet
+from matex.strategies.nodes import nodes_by
 from matex.strategies.ring import ring_mean, ring_traffic
-from matex.strategies.rules.daso import Plateau, active, blocking, merge, nodes_of
+from matex.strategies.rules.daso import Plateau, active, blocking, merge
 
 __all__ = ["Daso"]
 
@@ -69,7 +70,7 @@ class Daso:
         self._communicator = communicator
         self._replica = replica
         self._epochs = epochs
-        self._ranks_per_node = ranks_per_node
+        self._by_node = nodes_by(communicator, ranks_per_node)
         self._plateau = Plateau()
         self._blocking = False
         self._count = 0
@@ -179,8 +180,7 @@ class Daso:
         return {"disagreement": self._distance, "skip": self._plateau.pace.skip}
 
     def _nodes(self) -> list[list[int]]:
-        members = self._communicator.world.members
-        return nodes_of([(m.rank, m.host) for m in members], self._ranks_per_node)
+        return self._by_node(self._communicator.world.ranks)
 
     def _add(self, messages: int, size: int) -> None:
         self.traffic = Traffic(self.traffic.messages + messages, self.traffic.bytes + size)

@@ -5,18 +5,21 @@ When they come, and what a push counts: :mod:`matex.strategies.rules.downpour`.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 import ft
-from matex.strategies.centre import Centre, Visit, staleness_of_all
+from matex.strategies.centre import Centre, staleness_of_all
 from matex.strategies.interface import ReplicaLike, Traffic
 from matex.strategies.mean import distance, mean, meet
-from matex.strategies.rules.downpour import explicit_momentum, updated
-from matex.strategies.rules.turns import EVERY, groups
+from matex.strategies.nodes import Nodes
+from matex.strategies.pusher import NodeWeights, Pusher, RankWeights, updated_state
+from matex.strategies.ring import ring_mean, ring_traffic
+from matex.strategies.rules.nodes import OUTER
+from matex.strategies.rules.turns import EVERY
+from matex.strategies.tree import Tree
 
 __all__ = ["Downpour"]
 
@@ -28,11 +31,18 @@ class Downpour:
     nobody keeps it. The optimizer's state stays with its worker until a consensus, where it
     becomes the mean, as the weights do; the centre's momentum starts from nothing then.
 
+    In two levels a node's centre is a worker of the upper one. With a *bound* of 0 the ranks of
+    a node become their mean in the meetings between those of all.
+
     Args:
         replica: of this rank; equal on all when training starts.
         every: steps between the pushes of one worker; 1 is asynchronous SGD.
         bound: of the staleness of a push, in updates of the centre; None for any.
-        momentum: of the updates of the centre, together with what asynchrony adds by itself.
+        momentum: of the updates of the centre, of two levels the upper one, together with what
+            asynchrony adds by itself.
+        nodes: of two levels; None for one. Where there is one node, there is one level, from
+            the next consensus on.
+        outer: as many times more steps are between the pushes of a node; 2 or more.
     """
 
     name = "downpour"
@@ -46,16 +56,19 @@ class Downpour:
         every: int = EVERY,
         bound: int | None = None,
         momentum: float = 0.0,
+        nodes: Nodes | None = None,
+        outer: int = OUTER,
     ) -> None:
         self._communicator = communicator
         self._replica = replica
         self._every = every
         self._bound = bound
         self._momentum = momentum
-        self._state: np.ndarray | None = None
-        self._centre: Centre | None = None
-        self._last = np.empty(0)  # weights when this worker last pushed, or started
-        self._away: deque[np.ndarray] = deque()  # weights when it made the pushes under way
+        self._nodes = nodes
+        self._outer = outer
+        self._levels: Nodes | None = None  # the nodes, while there are two levels
+        self._state: np.ndarray | None = None  # the centre, where all meet at once
+        self._centre: Centre | Tree | None = None
         self._distance = 0.0
         self._staleness: Counter[int] = Counter()  # of this worker's pushes
         self._told: Counter[int] = Counter()
@@ -68,82 +81,82 @@ class Downpour:
         self.traffic = Traffic()
         if self._state is not None:
             return
-        self._last = self._weights()
-        velocity = [np.zeros_like(self._last)] if self._momentum else []
-        self._state = np.concatenate([self._last, *velocity])
+        worker = RankWeights(self._replica)
+        velocity = [np.zeros_like(worker.last)] if self._momentum else []
+        self._state = np.concatenate([worker.last, *velocity])
+        nodes = self._nodes
+        if nodes is not None and len(nodes(self._communicator.pending.expected)) < 2:
+            nodes = None
+        self._levels = nodes
         if self._bound != 0:
-            self._centre = Centre(
-                self._communicator,
-                self,
-                self._state,
-                count=self._last.size,
-                every=self._every,
-                bound=self._bound,
-            )
+            self._centre = self._in_turn(worker, self._state, nodes)
+
+    def _in_turn(
+        self, worker: RankWeights, state: np.ndarray, nodes: Nodes | None
+    ) -> Centre | Tree:
+        count = worker.last.size
+        if nodes is None:
+            return Centre(
+                self._communicator, Pusher(worker, momentum=self._momentum), state,
+                count=count, every=self._every, bound=self._bound,
+            )  # fmt: skip
+        return Tree(
+            self._communicator,
+            Pusher(worker),
+            # What asynchrony adds is in the push of a node already.
+            lambda centre: Pusher(NodeWeights(centre), momentum=self._momentum, staler=1),
+            node=np.concatenate([worker.last, worker.last]),
+            top=state,
+            nodes=nodes,
+            count=count,
+            every=self._every,
+            outer=self._outer,
+            bound=self._bound,
+        )
 
     def after_step(self, step: int) -> None:
         if self._centre is not None:
             self._centre.after_step(step)
             self.traffic = self._centre.traffic
-        elif (step + 1) % self._every == 0:
+        elif (step + 1) % (self._every * (1 if self._levels is None else self._outer)) == 0:
             self._meet()
+        elif self._levels is not None and (step + 1) % self._every == 0:
+            self._meet_node(self._levels, step)
 
     def _meet(self) -> None:
         """All push at once, and all start from the centre."""
+        assert self._state is not None
         own = self._replica.read()
         weights = own[: self._replica.weights]
-        middle, _ = mean(self._communicator, weights - self._last)
-        self._state = self._updated(self._state, [(middle, 0)], share=1.0, groups=1)
-        self._last = self._state[: weights.size].copy()
-        self._distance = distance(weights, self._last)
-        weights[:] = self._last
-        self._replica.write(own)
-        self._staleness[0] += 1
+        size = weights.size
+        middle, _ = mean(self._communicator, weights - self._state[:size])
+        self._state = updated_state(
+            self._state, [(middle, 1.0, 0)], size=size, momentum=self._momentum, groups=1
+        )
+        self._go_on(own, self._state[:size])
         self.traffic = Traffic(1, weights.nbytes)
 
-    # A worker's part.
+    def _meet_node(self, nodes: Nodes, step: int) -> None:
+        """The ranks of a node push at once, and start from their mean; without that after a
+        death, for all meet again."""
+        if self._communicator.pending.lost:  # the others may wait, for who will not come
+            return
+        rank = self._communicator.world.rank
+        node = next(n for n in nodes(self._communicator.pending.expected) if rank in n)
+        own = self._replica.read()
+        weights = own[: self._replica.weights]
+        middle = ring_mean(self._communicator, node, weights, number=step)
+        self.traffic = ring_traffic(len(node), weights)
+        if middle is not None:
+            self._go_on(own, middle.copy())
 
-    def bring(self) -> np.ndarray:
-        weights = self._weights()
-        moved, self._last = weights - self._last, weights
-        self._away.append(weights)
-        return moved
-
-    def take(self, state: np.ndarray) -> None:
-        # What it has moved since stays on top; all that is remembered moves along.
-        shift = state[: self._replica.weights] - self._away.popleft()
-        self._away = deque(weights + shift for weights in self._away)
-        self._last = self._last + shift
-        self._move(shift)
-
-    def start_from(self, state: np.ndarray, unserved: np.ndarray | None) -> None:
-        centre = state[: self._replica.weights]
-        shift = centre - self._last + (0 if unserved is None else unserved)
-        self._away.clear()
-        self._last = centre.copy()
-        self._move(shift)
-
-    # The keeper's part.
-
-    def serve(self, state: np.ndarray, visits: Sequence[Visit], members: int) -> list[np.ndarray]:
-        count = groups(members, self._every, self._bound)
-        after = self._updated(state, visits, share=count / members, groups=count)
-        return [after] * len(visits)
-
-    def _updated(
-        self, state: np.ndarray | None, pushes: Sequence[tuple[np.ndarray, int]],
-        *, share: float, groups: int,
-    ) -> np.ndarray:  # fmt: skip
-        assert state is not None
-        size = self._replica.weights
-        parts = updated(
-            state[:size],
-            state[size:] if self._momentum else None,
-            pushes,
-            share=share,
-            momentum=explicit_momentum(self._momentum, groups),
-        )
-        return np.concatenate([part for part in parts if part is not None])
+    def _go_on(self, own: np.ndarray, centre: np.ndarray) -> None:
+        """From this centre, which has the push of this replica, *own*."""
+        weights = own[: centre.size]
+        self._distance = distance(weights, centre)
+        weights[:] = centre
+        self._replica.write(own)
+        self._staleness[0] += 1
 
     # The one model.
 
@@ -170,11 +183,3 @@ class Downpour:
         pushes of all ranks had which staleness."""
         told, self._told = self._told, Counter()
         return {"disagreement": self._distance, "staleness": dict(told)}
-
-    def _weights(self) -> np.ndarray:
-        return self._replica.read()[: self._replica.weights]
-
-    def _move(self, shift: np.ndarray) -> None:
-        own = self._replica.read()
-        own[: shift.size] += shift
-        self._replica.write(own)

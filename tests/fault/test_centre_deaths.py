@@ -1,13 +1,17 @@
-"""Workers and the keeper of a centre die on their way; the others have one model in the end."""
+"""Workers and the keeper of a centre die on their way; the others have one model in the end.
+
+So it is where each node of two ranks has a centre, and these have one above them.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import Any
 
 import pytest
 
-from tests.fault.ranks import begin, end_by, mark, run
+from tests.fault.ranks import Job, begin, end_by, mark, run
 
 STEPS = 30
 
@@ -22,7 +26,7 @@ def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) ->
     import numpy as np
 
     from ft import p2p
-    from matex.strategies import Downpour, Elastic
+    from matex.strategies import Downpour, Elastic, nodes_by
 
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     at, phase = plan.get(rank, (-1, ""))
@@ -56,11 +60,15 @@ def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) ->
 
     communicator = begin()
     vector = Vector()
-    strategy: Any = (
-        Downpour(communicator, vector, momentum=0.8)
-        if kind == "downpour"
-        else Elastic(communicator, vector, asynchronous=True)
-    )
+    name, _, levels = kind.partition(" ")
+    two = {"nodes": nodes_by(communicator, 2), "outer": 2} if levels else {}
+    makers: dict[str, Any] = {
+        "downpour": lambda: Downpour(communicator, vector, momentum=0.8, **two),
+        "downpour-sync": lambda: Downpour(communicator, vector, bound=0, momentum=0.8, **two),
+        "easgd": lambda: Elastic(communicator, vector, asynchronous=True, **two),
+        "easgd-sync": lambda: Elastic(communicator, vector, **two),
+    }
+    strategy = makers[name]()
     versions = []
     for step in range(steps):
         strategy.before_step(step)
@@ -72,8 +80,9 @@ def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) ->
         armed = phase if at == step else armed
         vector.value[rank] += 1
         strategy.after_step(step)
-        versions.append(strategy._centre._version)
-        mark("versions", versions)
+        if not two:
+            versions.append(strategy._centre._version)
+            mark("versions", versions)
         if step == 19:
             strategy.consensus()
     strategy.consensus()
@@ -92,24 +101,60 @@ PLANS: dict[str, tuple[int, dict[int, tuple[int, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_who_is_left_has_one_model(name: str) -> None:
-    ranks, plan = PLANS[name]
-    kind = "easgd" if name in ("keeper-sends", "worker-awaits") else "downpour"
-    large = name in ("keeper", "worker-sends")  # a message waits for its receiver then
-    job = run(visit, ranks=ranks, kind=kind, size=50_000 if large else 8, steps=STEPS, plan=plan)
+def judge(job: Job, ranks: int, plan: dict[int, tuple[int, str]]) -> None:
+    """The planned deaths and no others; one model, with what all have counted in it."""
     assert set(job["dying"]) == set(plan), job.output
     survivors = set(range(ranks)) - set(plan)
     assert job.ended == survivors, job.output
-    models = [job["model"][rank] for rank in survivors]
+    models = [job["model"][rank] for rank in job.ended]
     assert models == [models[0]] * len(models)
     for rank in range(ranks):
         if rank in survivors:
             assert models[0][rank] > 1
         else:  # what it counted before its death at most, with what momentum makes of it
             assert 0 <= models[0][rank] <= 5 * (plan[rank][0] + 1)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_who_is_left_has_one_model(name: str) -> None:
+    ranks, plan = PLANS[name]
+    kind = "easgd" if name in ("keeper-sends", "worker-awaits") else "downpour"
+    large = name in ("keeper", "worker-sends")  # a message waits for its receiver then
+    job = run(visit, ranks=ranks, kind=kind, size=50_000 if large else 8, steps=STEPS, plan=plan)
+    judge(job, ranks, plan)
     if 0 in plan and name != "keeper-and-next":
         # All but the newest update, whose worker had not yet heard of it, and the keeper's own.
         before = job["versions"][0][-1]
-        found = [job["versions"][rank][plan[0][0] + 2] for rank in survivors]
+        found = [job["versions"][rank][plan[0][0] + 2] for rank in job.ended]
         assert min(found) >= before - 2 > 0
+
+
+# Nodes are 0 and 1, 2 and 3, and 4. The first of each keeps its centre, and 0 that above them.
+LEVELS: dict[str, tuple[int, dict[int, tuple[int, str]]]] = {
+    "worker": (4, {1: (10, "sent")}),
+    "worker-before": (3, {1: (9, "before")}),
+    "node-keeper": (4, {2: (9, "sent")}),
+    "node-keeper-awaits": (5, {2: (11, "awaited")}),
+    "node-keeper-after": (5, {2: (12, "after")}),
+    "top-keeper": (4, {0: (8, "sent")}),
+    "top-keeper-awaits": (5, {0: (10, "awaited")}),
+    "top-keeper-before": (3, {0: (15, "before")}),
+    "all-keepers": (5, {0: (16, "after"), 2: (16, "after"), 4: (16, "after")}),
+    "keepers-apart": (4, {0: (15, "after"), 2: (16, "sent")}),
+    "node": (4, {2: (13, "before"), 3: (13, "after")}),
+    "node-of-the-top": (5, {0: (13, "after"), 1: (13, "before")}),
+    "one-node-left": (3, {2: (6, "after")}),
+    "down-to-one": (4, {0: (5, "sent"), 2: (12, "before"), 3: (24, "after")}),
+    "down-to-one-at-once": (3, {0: (12, "before"), 1: (12, "after")}),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    list(itertools.product(("downpour", "downpour-sync", "easgd", "easgd-sync"), LEVELS)),
+)
+def test_who_is_left_of_two_levels_has_one_model(kind: str, name: str) -> None:
+    ranks, plan = LEVELS[name]
+    large = name in ("worker", "top-keeper", "node-keeper-awaits")
+    size = 50_000 if large else 8
+    judge(run(visit, ranks=ranks, kind=f"{kind} 2", size=size, steps=STEPS, plan=plan), ranks, plan)

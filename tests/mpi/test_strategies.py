@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ft
-from matex.strategies import Daso, Downpour, Elastic, Gossip, ReplicaLike, Strategy
+from matex.strategies import Daso, Downpour, Elastic, Gossip, ReplicaLike, Strategy, nodes_by
 from matex.strategies.ring import ring_mean, ring_traffic
 
 Make = Callable[[ft.Communicator, ReplicaLike], Strategy]
@@ -22,6 +22,20 @@ STRATEGIES: dict[str, Make] = {
     "downpour-sync": lambda comm, replica: Downpour(comm, replica, every=3, bound=0),
     "downpour-each-step": lambda comm, replica: Downpour(comm, replica, every=1),
     "downpour-momentum": lambda comm, replica: Downpour(comm, replica, bound=1, momentum=0.6),
+    **{
+        f"{name}-two-level": (
+            lambda comm, replica, kind=kind, given=given: kind(
+                comm, replica, nodes=nodes_by(comm, 2), outer=2, **given
+            )
+        )
+        for name, kind, given in (
+            ("easgd", Elastic, {"every": 3}),
+            ("easgd-async", Elastic, {"every": 3, "asynchronous": True}),
+            ("downpour", Downpour, {}),
+            ("downpour-sync", Downpour, {"every": 3, "bound": 0, "momentum": 0.3}),
+            ("downpour-momentum", Downpour, {"every": 1, "bound": 1, "momentum": 0.6}),
+        )
+    },
     "daso": lambda comm, replica: Daso(comm, replica, epochs=3, ranks_per_node=2),
 }
 
@@ -67,7 +81,10 @@ def test_ranks_with_data_of_their_own_find_the_common_optimum(
             strategy.consensus()
             rows = comm.allgather(vector.value).rows
             assert (rows == rows[0]).all()
-    np.testing.assert_allclose(vector.value, (comm.world.size - 1) / 2, atol=0.05)
+    # A rank that is alone on its node is drawn harder than those of another.
+    unequal = "two-level" in name and comm.world.size % 2
+    tolerance = 0.1 if unequal else 0.05
+    np.testing.assert_allclose(vector.value, (comm.world.size - 1) / 2, atol=tolerance)
     if comm.world.size > (2 if name == "daso" else 1):  # there two ranks are one node
         assert strategy.report()["disagreement"] > 0
 

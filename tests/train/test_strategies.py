@@ -50,6 +50,13 @@ PLANS = {
         "kill:rank=1,step=24",
     ),
 }
+# On nodes of two: the keeper of all and then all of a node, a node's keeper, the last of a node.
+TWO_LEVEL = (
+    "kill:rank=2,step=9,at=before-exchange",
+    "kill:rank=0,step=18,at=after-exchange",
+    "kill:rank=1,step=19,at=in-exchange",
+    "kill:rank=4,step=32,at=validation",
+)
 # How far apart replicas may be at an epoch's end, relative to their norm.
 APART = 0.1
 
@@ -85,6 +92,10 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
         ("downpour", ("--momentum", "0.3")),
         ("downpour", ("--staleness-bound", "0", "--lr-scaling", "sqrt")),
         ("daso", ("--ranks-per-node", "2")),
+        ("easgd", ("--two-level", "--ranks-per-node", "2", "--lr-scaling", "sqrt")),
+        ("easgd", ("--two-level", "--ranks-per-node", "2", "--asynchronous")),
+        ("downpour", ("--two-level", "--ranks-per-node", "2", "--outer-every", "2")),
+        ("downpour", ("--two-level", "--ranks-per-node", "2", "--staleness-bound", "0")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
@@ -94,6 +105,7 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
     """Checkpoints, each after a consensus, are made between the deaths."""
     saved = ("--checkpoint", tmp_path / "saved", "--checkpoint-every", "10", "--keep-every", "10")
     plan = PLANS.get(" ".join([strategy, *options])) or PLANS[strategy]
+    plan = TWO_LEVEL if "--two-level" in options else plan
     ranks = len(plan) + 1
     outcome = run(tmp_path / "all", strategy, ranks=ranks, options=(*options, *saved), plan=plan)
     summary = outcome.summary
@@ -111,9 +123,11 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
             if event["event"] == "epoch" and event["rank"] == survivor
         ]
         assert Counter(summary["staleness"]) == sum(counts, Counter())
-        together = (strategy == "easgd" and not options) or "--staleness-bound" in options
+        together = strategy == "easgd" and "--asynchronous" not in options
+        together = together or "--staleness-bound" in options
         assert (set(summary["staleness"]) == {"0"}) == together
-    if strategy == "gossip" or (options and "--momentum" not in options):
+    resumes = not options or "--momentum" in options or "--outer-every" in options
+    if strategy == "gossip" or not resumes:
         return
     for path in sorted((tmp_path / "saved").glob("step-*.h5")):
         if int(path.stem.split("-")[1]) > 20:
@@ -121,6 +135,8 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
     again = run(tmp_path / "two", strategy, ranks=2, options=(*options, *saved))
     assert again.summary["steps"] == STEPS - 20
     assert again.losses[-1] == pytest.approx(outcome.losses[-1], rel=0.02)
+    if "--two-level" in options:
+        assert "strategy downpour has one level: two_level wants ranks on several" in again.stdout
     if strategy == "easgd":  # the step's, and the centre in each fourth
         assert again.summary["messages_per_step"] == 1.25
 

@@ -42,6 +42,8 @@ GIVEN = {
     "strategy": ("gossip", "gossip"),
     "ranks_per_node": (2, "2"),
     "sync_every": (8, "8"),
+    "two_level": (True, "1"),
+    "outer_every": (3, "3"),
     "asynchronous": (True, "1"),
     "staleness_bound": (3, "3"),
     "momentum": (0.5, "0.5"),
@@ -57,6 +59,8 @@ GIVEN = {
 BESIDE: dict[str, dict[str, Any]] = {
     "ranks_per_node": {"strategy": "daso"},
     "sync_every": {"strategy": "easgd"},
+    "two_level": {"strategy": "downpour"},
+    "outer_every": {"strategy": "easgd", "two_level": True},
     "asynchronous": {"strategy": "easgd"},
     "staleness_bound": {"strategy": "downpour"},
     "momentum": {"strategy": "downpour"},
@@ -130,7 +134,19 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"balance": True, "strategy": "daso"}, "balance wants strategy sync"),
     ({"straggler": "balance", "strategy": "easgd"}, "straggler balance wants strategy sync"),
     ({"straggler": "balance", "spares": 1}, "straggler='balance'"),
-    ({"ranks_per_node": 2}, "for strategy daso. Received: ranks_per_node=2 with strategy='sync'"),
+    (
+        {"ranks_per_node": 2},
+        "for strategy daso and easgd and downpour. Received: ranks_per_node=2 with strategy='sync'",
+    ),
+    (
+        {"ranks_per_node": 2, "strategy": "easgd"},
+        "with strategy easgd ranks_per_node is for two levels: give two_level too. "
+        "Received: ranks_per_node=2 without it",
+    ),
+    ({"two_level": True, "strategy": "daso"}, "two_level is for strategy easgd and downpour. "),
+    ({"outer_every": 3, "strategy": "downpour"}, "Received: outer_every=3 without it"),
+    ({"outer_every": 1, "strategy": "easgd", "two_level": True}, "Received: outer_every=1"),
+    ({"outer_every": -1}, "outer_every must be at least 0. Received: outer_every=-1"),
     ({"sync_every": 2}, "easgd and downpour. Received: sync_every=2 with strategy='sync'"),
     ({"sync_every": -1}, "sync_every must be at least 0. Received: sync_every=-1"),
     ({"asynchronous": True, "strategy": "downpour"}, "asynchronous is for strategy easgd. "),

@@ -28,7 +28,8 @@ def test_steps_that_shrink_still_cover_the_epoch_once(cut: int) -> None:
 
 def large(**options: Any) -> tuple[Any, Any]:
     pending = ft.Pending(operation=5, expected=(0, 2, 3, 5), lost=(3,))
-    communicator: Any = SimpleNamespace(pending=pending)
+    hosts = {rank: f"host {rank // 2}" for rank in range(6)}
+    communicator: Any = SimpleNamespace(pending=pending, hosts=hosts)
     return LargeBatch(Config(**options), communicator), communicator
 
 
@@ -52,3 +53,15 @@ def test_where_replicas_part_the_rate_alone_follows_the_ranks() -> None:
     elastic, _ = large(strategy="easgd", lr_scaling="sqrt", warmup_epochs=0)
     assert elastic.rate_factor(0.0) == 2.0 * 5 / 4
     assert large(strategy="easgd")[0].rate_factor(0.0) == 1.0
+
+
+def test_with_two_levels_the_centres_of_the_nodes_must_be_moved_too() -> None:
+    """Of hosts as they are, nodes of so many ranks, and one node, which has one level."""
+    levels: dict[str, Any] = {"strategy": "easgd", "two_level": True, "lr_scaling": "sqrt"}
+    batch, communicator = large(**levels, warmup_epochs=0)
+    assert batch.rate_factor(0.0) == pytest.approx(2.0 * (4 + 3 + 1) / 4)  # 0; 2 and 3; 5
+    assert large(**levels, warmup_epochs=0, ranks_per_node=4)[0].rate_factor(0.0) == pytest.approx(
+        2.0 * (4 + 2 + 1) / 4
+    )
+    communicator.pending = ft.Pending(operation=6, expected=(2, 3), lost=())
+    assert batch.rate_factor(0.0) == pytest.approx(2**0.5 * 3 / 2)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from matex import balance
 from matex.schedules import rate_factor
 from matex.strategies import parcels
-from matex.strategies.rules import daso, downpour, elastic, turns
+from matex.strategies.rules import daso, downpour, elastic, nodes, turns
 
 
 def workers(count: int, size: int = 6) -> list[np.ndarray]:
@@ -20,11 +20,11 @@ def workers(count: int, size: int = 6) -> list[np.ndarray]:
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 def test_synchronous_elastic_averaging_is_that_of_the_paper(count: int) -> None:
     points, centre = workers(count), np.full(6, 0.3)
-    alpha = elastic.force(count)
+    alpha = elastic.force(1 / count)
     wanted_centre = centre + sum(alpha * (x - centre) for x in points)
     mean = np.mean(points, axis=0)
     for x in points:
-        got, got_centre = elastic.pull_together(x, mean, centre, workers=count)
+        got, got_centre = elastic.pull_together(x, mean, centre, share=1 / count)
         np.testing.assert_allclose(got, x - alpha * (x - centre), atol=1e-15)
         np.testing.assert_allclose(got_centre, wanted_centre, atol=1e-14)
 
@@ -35,8 +35,8 @@ def test_elastic_averaging_converges_with_workers_lost_and_one_left() -> None:
         if step in (30, 60, 90):
             points.pop()
         mean = np.mean(points, axis=0)
-        pulled = [elastic.pull_together(x, mean, centre, workers=len(points))[0] for x in points]
-        centre = elastic.pull_together(points[0], mean, centre, workers=len(points))[1]
+        pulled = [elastic.pull_together(x, mean, centre, share=1 / len(points))[0] for x in points]
+        centre = elastic.pull_together(points[0], mean, centre, share=1 / len(points))[1]
         points = [x - 0.1 * (x - 1) for x in pulled]
     np.testing.assert_allclose(centre, 1, atol=1e-4)
 
@@ -47,14 +47,14 @@ def test_the_centre_slows_all_by_what_it_weighs(count: int) -> None:
     for _ in range(200):
         points = points + 1.0
         mean = points.mean(keepdims=True)
-        points, centre = elastic.pull_together(points, mean, centre, workers=count)
+        points, centre = elastic.pull_together(points, mean, centre, share=1 / count)
     assert centre[0] == pytest.approx(200 * elastic.pace(count), abs=1)
 
 
 def test_an_asynchronous_meeting_keeps_the_sum() -> None:
     (x,), centre = workers(1), np.ones(6)
-    moved, after = elastic.pull(x, centre, elastic.force(3))
-    np.testing.assert_allclose(x + elastic.pulled_by(x, after, elastic.force(3)), moved)
+    moved, after = elastic.pull(x, centre, elastic.force(1 / 3))
+    np.testing.assert_allclose(x + elastic.pulled_by(x, after, elastic.force(1 / 3)), moved)
     np.testing.assert_allclose(moved, x - 0.3 * (x - centre))
     np.testing.assert_allclose(moved + after, x + centre)
 
@@ -75,23 +75,21 @@ def test_asynchronous_workers_bring_a_momentum_of_their_own() -> None:
 
 
 def test_a_push_counts_for_less_the_staler_it_is() -> None:
-    centre, pushes = np.ones(3), [(np.full(3, 8.0), 0), (np.full(3, 6.0), 3)]
-    after, velocity = downpour.updated(centre, None, pushes, share=0.5)
+    centre, pushes = np.ones(3), [(np.full(3, 8.0), 0.5, 0), (np.full(3, 6.0), 0.5, 3)]
+    after, velocity = downpour.updated(centre, None, pushes)
     assert velocity is None
     np.testing.assert_allclose(after, 1 + 4 + 1)
 
 
 def test_the_momentum_of_the_centre_is_heavy_balls() -> None:
     centre, velocity = np.zeros(1), np.array([2.0])
-    after, velocity = downpour.updated(
-        centre, velocity, [(np.array([3.0]), 0)], share=1.0, momentum=0.5
-    )
+    after, velocity = downpour.updated(centre, velocity, [(np.array([3.0]), 1.0, 0)], momentum=0.5)
     assert (after, velocity) == (4.0, 4.0)
 
 
 def test_workers_that_all_push_at_once_make_their_mean() -> None:
     points = workers(4)
-    after, _ = downpour.updated(np.zeros(6), None, [(p, 0) for p in points], share=1 / 4)
+    after, _ = downpour.updated(np.zeros(6), None, [(p, 1 / 4, 0) for p in points])
     np.testing.assert_allclose(after, np.mean(points, axis=0))
 
 
@@ -168,8 +166,8 @@ def test_the_active_rank_of_each_node_rotates_over_those_alive() -> None:
 
 def test_nodes_are_the_ranks_of_a_host_or_so_many_in_a_row() -> None:
     members = [(0, "a"), (2, "b"), (3, "a"), (4, "b"), (7, "c")]
-    assert daso.nodes_of(members) == [[0, 3], [2, 4], [7]]
-    assert daso.nodes_of(members, ranks_per_node=4) == [[0, 2, 3], [4, 7]]
+    assert nodes.nodes_of(members) == [[0, 3], [2, 4], [7]]
+    assert nodes.nodes_of(members, ranks_per_node=4) == [[0, 2, 3], [4, 7]]
 
 
 speeds = st.lists(st.floats(0.1, 100), min_size=1, max_size=9)

@@ -21,7 +21,6 @@ __all__ = [
     "active",
     "blocking",
     "merge",
-    "nodes_of",
 ]
 
 WARM_UP = COOL_DOWN = 4
@@ -54,18 +53,6 @@ def blocking(epoch: int, epochs: int) -> bool:
     """
     most = epochs // 5
     return epoch < min(WARM_UP, most) or epoch >= epochs - min(COOL_DOWN, most)
-
-
-def nodes_of(members: Sequence[tuple[int, str]], ranks_per_node: int = 0) -> list[list[int]]:
-    """The ranks of each node, of the living *members* (original rank, host).
-
-    Args:
-        ranks_per_node: how many there were on each at the start; 0 goes by hosts.
-    """
-    groups: dict[int | str, list[int]] = {}
-    for rank, host in members:
-        groups.setdefault(rank // ranks_per_node if ranks_per_node else host, []).append(rank)
-    return list(groups.values())
 
 
 def active(nodes: Sequence[Sequence[int]], turn: int) -> tuple[int, ...]:

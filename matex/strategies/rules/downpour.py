@@ -4,6 +4,10 @@
 is the number of updates that the centre has made since that worker pulled; a push
 counts for as much less (arXiv:1511.05950). M workers that do not wait for each other act
 as a momentum of 1 - 1/M by themselves (arXiv:1606.04487).
+
+In two levels the master of a node is a worker of the one above: it pushes what its own has moved
+by the pushes of its node, and goes on from what the upper one has become. That is not to move by
+more than the mean of the nodes: M / (M - 1) on both levels swings, where M is 2.
 """
 
 from __future__ import annotations
@@ -12,7 +16,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["explicit_momentum", "rate_for", "updated"]
+__all__ = ["Push", "explicit_momentum", "rate_for", "updated"]
+
+Push = tuple[np.ndarray, float, int]
+"""What a worker has moved; the share of that which counts: one by the number of workers that come
+together, so that as many as there are make their mean; and its staleness."""
 
 
 def explicit_momentum(wanted: float, workers: int) -> float:
@@ -28,20 +36,17 @@ def rate_for(rate: float, staleness: int) -> float:
 def updated(
     centre: np.ndarray,
     velocity: np.ndarray | None,
-    pushes: Sequence[tuple[np.ndarray, int]],
+    pushes: Sequence[Push],
     *,
-    share: float,
     momentum: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Centre and velocity after one update by some *pushes*, (movement, staleness) each.
+    """Centre and velocity after one update by some *pushes*.
 
     Args:
         velocity: of the momentum; None where there is none.
-        share: of each push that counts: one by the number of workers that come together, so
-            that as many as there are make their mean.
     """
     change = np.zeros_like(centre)
-    for moved, staleness in pushes:
+    for moved, share, staleness in pushes:
         change += moved * centre.dtype.type(rate_for(share, staleness))
     if velocity is not None:
         velocity = centre.dtype.type(momentum) * velocity + change

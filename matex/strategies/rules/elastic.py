@@ -2,28 +2,43 @@
 
 Workers explore around a centre that follows them. Every ``tau`` steps a spring of
 force ``alpha = beta / workers`` pulls worker and centre towards each other.
+
+In a tree (EASGD Tree, arXiv:1605.02216) the centres of the nodes are the workers of the one above
+them, which they meet more seldom, by the same equations.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["BETA", "force", "nesterov", "pace", "pull", "pull_together", "pulled_by"]
+__all__ = [
+    "BETA",
+    "drawn",
+    "force",
+    "nesterov",
+    "pace",
+    "pull",
+    "pull_together",
+    "pulled_by",
+]
 
 BETA = 0.9
 
 
-def force(workers: int, beta: float = BETA) -> float:
-    """alpha for so many *living* workers: to be computed anew when one dies."""
-    return beta / workers
+def force(share: float, beta: float = BETA) -> float:
+    """alpha of one with this *share* of the living workers, 1 by their number where all are equal.
+
+    To be computed anew when one dies.
+    """
+    return beta * share
 
 
-def pace(workers: int) -> float:
+def pace(workers: int, centres: int = 1) -> float:
     """How far all move in a step, of what each would alone.
 
-    Pulls keep the sum of workers and centre, and the centre brings no step of its own.
+    Pulls keep the sum of workers and centres, and a centre brings no step of its own.
     """
-    return workers / (workers + 1)
+    return workers / (workers + centres)
 
 
 def pull(worker: np.ndarray, centre: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
@@ -41,16 +56,24 @@ def pulled_by(worker: np.ndarray, after: np.ndarray, alpha: float) -> np.ndarray
 
 
 def pull_together(
-    worker: np.ndarray, mean: np.ndarray, centre: np.ndarray, *, workers: int, beta: float = BETA
+    worker: np.ndarray, mean: np.ndarray, centre: np.ndarray, *, share: float, beta: float = BETA
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Synchronous: all workers, whose *mean* is known, meet the centre at once.
+    """Synchronous: all workers, whose *mean* by their shares is known, meet the centre at once.
 
     One worker and the centre after it. ``centre + alpha * sum(worker - centre)`` is
     ``(1 - beta) centre + beta mean``: each worker can hold a copy of the centre, and
     there is no master to lose.
     """
-    alpha = force(workers, beta)
-    return worker - alpha * (worker - centre), centre + beta * (mean - centre)
+    alpha = force(share, beta)
+    return worker - alpha * (worker - centre), drawn(mean, centre, beta=beta)
+
+
+def drawn(mean: np.ndarray, centre: np.ndarray, *, beta: float = BETA) -> np.ndarray:
+    """The centre after that.
+
+    It is the mean of what single workers would make of it, each in place of *mean*.
+    """
+    return np.asarray(centre + beta * (mean - centre))
 
 
 def nesterov(
