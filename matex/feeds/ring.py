@@ -95,16 +95,17 @@ class RingRows(Rows):
         self.mark = marked(self._places, self._batch_size)
 
     def resume(self, cursor: int, mark: int) -> None:
-        if cursor and not mark:
+        places, width = unmarked(mark)
+        if (cursor and not mark) or width > self._batches.samples:
+            other = "of other data" if mark else "without --shuffle ring"
             raise InputError(
-                "a checkpoint from inside an epoch is continued in the same order. Received: one "
-                f"without --shuffle ring, at sample {cursor}; leave it out, or give an empty "
-                "checkpoint directory to start anew"
+                "a checkpoint is continued on the same data in the same order. Received: one "
+                f"{other}, at sample {cursor}; train as it did, or give an empty checkpoint "
+                "directory to start anew"
             )
         if mark:
-            self._places, width = unmarked(mark)
+            self._places, self.mark = places, mark
             self._resumed_width = width if cursor else 0
-            self.mark = mark
 
     def _begin(self, epoch: int) -> Order:
         width, self._resumed_width = self._resumed_width or self._batch_size, 0

@@ -10,9 +10,10 @@ import pytest
 import ft
 from matex.data import Batches
 from matex.data.rows import Memory
+from matex.errors import InputError
 from matex.feeds.ring import RingRows
 from matex.partition import assigned
-from matex.ring_order import RingOrder
+from matex.ring_order import RingOrder, marked
 
 EPOCHS = 4
 
@@ -78,6 +79,41 @@ def test_each_row_is_read_once_by_one_rank(
         assert told["held"] <= computed + slack + -(-batch_size // len(ranks))
     rows.close()
     assert (comm.allgather(counted.read).rows.sum(0) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("cursor", "mark", "said"),
+    [
+        (10, 0, "one without --shuffle ring, at sample 10"),
+        (0, marked(3, 1 << 40), "one of other data, at sample 0"),
+    ],
+)
+def test_a_checkpoint_of_another_order_is_refused(
+    comm: ft.Communicator, cursor: int, mark: int, said: str
+) -> None:
+    rows, _, _ = ring(comm, 48, 12)
+    with pytest.raises(InputError, match=said):
+        rows.resume(cursor, mark)
+    rows.close()
+
+
+def test_an_epoch_is_continued_as_it_was_laid_out(comm: ft.Communicator) -> None:
+    """By a checkpoint of five ranks in steps of eight, after the second; the next by own steps."""
+    rows, _, _ = ring(comm, 48, 12)
+    rows.resume(16, marked(5, 8))
+    for epoch, cursor, width in ((2, 16, 8), (3, 0, 12)):
+        order = RingOrder(
+            samples=48, batch_size=12, shuffle=True, seed=3, epoch=epoch, places=5, width=width
+        )
+        spans = []
+        for _ in rows.epoch(epoch, cursor, 1):
+            batch = rows.next()
+            assert batch is not None
+            assert batch.fingerprint([batch.span]) == order.fingerprint([batch.span])
+            spans.append(batch.span)
+        assert spans == [(lo, min(lo + 12, 48)) for lo in range(cursor, 48, 12)]
+        assert rows.mark == marked(5, width)
+    rows.close()
 
 
 def test_a_rank_alone_keeps_all(comm: ft.Communicator) -> None:
