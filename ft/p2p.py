@@ -13,8 +13,15 @@ from ft.errors import UsageError
 
 __all__ = ["Receiving", "Sending", "Swap"]
 
-# The least that MPI promises for a tag is 32767.
+# The least that MPI promises for a tag is 32767: two channels of so many.
 _TAGS = 1 << 14
+_CHANNELS = 2
+
+
+def _tag(number: int, channel: int) -> int:
+    if channel not in range(_CHANNELS):
+        raise UsageError(f"a channel is below {_CHANNELS}. Received: {channel}")
+    return channel * _TAGS + number % _TAGS
 
 
 class _Way:
@@ -64,12 +71,19 @@ class Sending(_Way):
         vector: contiguous; not to be written before :meth:`wait` has returned.
         to: original rank of a living member, other than this one.
         number: tells one message from the next.
+        channel: 0 or 1; numbers of one mean nothing in the other.
     """
 
     def __init__(
-        self, communicator: Communicator, vector: np.ndarray, *, to: int, number: int
+        self,
+        communicator: Communicator,
+        vector: np.ndarray,
+        *,
+        to: int,
+        number: int,
+        channel: int = 0,
     ) -> None:
-        tag = number % _TAGS
+        tag = _tag(number, channel)
         super().__init__(
             communicator, vector, to, lambda comm, place: comm.Isend(vector, dest=place, tag=tag)
         )
@@ -85,13 +99,19 @@ class Receiving(_Way):
     Args:
         into: contiguous, of the shape and dtype that the peer sends; to be read by :meth:`wait`.
         source: original rank of a living member, other than this one.
-        number: tells one message from the next.
+        number, channel: those of the peer's message.
     """
 
     def __init__(
-        self, communicator: Communicator, into: np.ndarray, *, source: int, number: int
+        self,
+        communicator: Communicator,
+        into: np.ndarray,
+        *,
+        source: int,
+        number: int,
+        channel: int = 0,
     ) -> None:
-        tag = number % _TAGS
+        tag = _tag(number, channel)
         super().__init__(
             communicator, into, source, lambda comm, place: comm.Irecv(into, source=place, tag=tag)
         )

@@ -17,6 +17,7 @@ from matex.config import (
     EXCHANGES,
     OPTIONS,
     POLICIES,
+    SHUFFLES,
     STRAGGLERS,
     STRATEGIES,
     Config,
@@ -221,6 +222,12 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         "gossip sends the model to one other rank in every step; daso averages nodes in every "
         "step and between nodes every four; easgd meets a centre every four steps; downpour pushes "
         "to a centre every four steps, and does not wait",
+    )  # fmt: skip
+    add(
+        "--shuffle", choices=SHUFFLES,
+        help="arrays and matex.data: whole (default) shuffles all samples anew for each epoch, and "
+        "ranks read theirs; ring lets each rank keep its part in memory and hand it on to the "
+        "next rank, while it computes",
     )  # fmt: skip
     add(
         "--ranks-per-node", type=int, metavar="K",

@@ -22,6 +22,7 @@ __all__ = [
     "OPTIONS",
     "POLICIES",
     "SEGMENTS",
+    "SHUFFLES",
     "STRAGGLERS",
     "STRATEGIES",
     "Config",
@@ -39,6 +40,7 @@ APOPTOSIS = tuple(MODES)
 POLICIES = ("stop", "skip", "recompute")
 STRAGGLERS = ("warn", "evict", "balance")
 COMPRESSIONS = ("none", "fp16", "bf16")
+SHUFFLES = ("whole", "ring")
 STRATEGIES = ("sync", "gossip", "daso", "easgd", "downpour")
 
 #: The variable that names the directory in which Open MPI puts its segments of shared memory.
@@ -50,6 +52,7 @@ _WORDS = {
     "straggler": STRAGGLERS,
     "apoptosis": ("", *APOPTOSIS),
     "strategy": STRATEGIES,
+    "shuffle": SHUFFLES,
     "lr_scaling": SCALINGS,
     "compression": COMPRESSIONS,
 }
@@ -124,6 +127,9 @@ class Config:
         wall_time: seconds after which the run must be over: it saves and leaves a little
             before. 0 means never; written ``HH:MM:SS`` or ``D-HH:MM:SS``.
         strategy: how ranks share the work of a fit, one of ``STRATEGIES``.
+        shuffle: how epochs of rows by number differ: "whole" shuffles all anew, and each rank reads
+            its rows; in a "ring" each rank keeps those of its part in memory, shuffles it, and
+            hands it on to the next rank.
         ranks_per_node: of how many ranks a node is made for daso and two levels; 0 goes by hosts.
         sync_every: steps after which a rank meets the centre of easgd and downpour again; 0 for 4.
         two_level: the ranks of a node meet a centre of their node in easgd and downpour, and these
@@ -169,6 +175,7 @@ class Config:
     grow_to: int = 0
     wall_time: float = 0.0
     strategy: str = "sync"
+    shuffle: str = "whole"
     ranks_per_node: int = 0
     sync_every: int = 0
     two_level: bool = False
@@ -243,6 +250,11 @@ class Config:
             raise InputError(
                 f"straggler balance wants strategy sync: {_OWN_ROWS}. "
                 f"Received: strategy={self.strategy!r}"
+            )
+        if self.shuffle == "ring" and (self.balance or self.straggler == "balance" or self.spares):
+            raise InputError(
+                "shuffle ring wants equal shares of the ranks that begin. Received: "
+                f"balance={self.balance}, straggler={self.straggler!r}, spares={self.spares}"
             )
         if self.spares and (self.balance or self.straggler == "balance" or self.batch_per_rank):
             raise InputError(
@@ -362,6 +374,7 @@ _KINDS: dict[str, Any] = {
     "grow_to": int,
     "wall_time": duration_s,
     "strategy": str,
+    "shuffle": str,
     "ranks_per_node": int,
     "sync_every": int,
     "two_level": lambda text: bool(int(text)),

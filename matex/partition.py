@@ -152,12 +152,16 @@ class Order:
     epoch: int
 
     def __post_init__(self) -> None:
-        order = np.arange(self.samples)
-        if self.shuffle:
-            generator = np.random.Generator(np.random.PCG64([self.seed, self.epoch]))
-            order = generator.permutation(self.samples)
+        order = self._visits()
         object.__setattr__(self, "_order", order)
         object.__setattr__(self, "_marks", marks(order, self.batch_size))
+
+    def _visits(self) -> np.ndarray:
+        """All row numbers (int64), as the epoch visits them."""
+        if not self.shuffle:
+            return np.arange(self.samples)
+        generator = np.random.Generator(np.random.PCG64([self.seed, self.epoch]))
+        return generator.permutation(self.samples)
 
     @property
     def steps(self) -> int:

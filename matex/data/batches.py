@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,10 +89,20 @@ class Batches:
     def rows(self, indices: np.ndarray) -> tuple[Any, ...]:
         """The batch ``(x[, y[, sample_weight]])`` of rows *indices*, as tensors."""
 
-        def read(table: Table) -> tf.Tensor:
-            return tf.constant(table.rows(indices))
+        return self.tensors(self.arrays(indices))
 
-        return tuple(tree.map_structure(read, part) for part in self._parts)
+    @property
+    def tables(self) -> list[Table]:
+        """The leaves of the structure."""
+        return list(tree.flatten(self._parts))
+
+    def arrays(self, indices: np.ndarray) -> list[np.ndarray]:
+        """Rows *indices* of each of :attr:`tables`."""
+        return [table.rows(indices) for table in self.tables]
+
+    def tensors(self, arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
+        """*arrays* of equally many rows, one for each of :attr:`tables`, as a batch."""
+        return tuple(tree.pack_sequence_as(self._parts, [tf.constant(array) for array in arrays]))
 
 
 def _labels(name: str, part: Any) -> list[str]:

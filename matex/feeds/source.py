@@ -17,6 +17,7 @@ import numpy as np
 from matex import keras_hooks
 from matex.data import Batches
 from matex.data.prefetch import Prefetch
+from matex.errors import InputError
 from matex.partition import Order, Span
 
 __all__ = ["GlobalBatch", "Rows", "Source"]
@@ -73,21 +74,35 @@ class Source(Protocol):
     def sample(self) -> Any:
         """A row in the form of ``signature``; None where there is none before its turn."""
 
+    def after_step(self, step: int) -> tuple[int, int]:
+        """After the step of the newest batch, made on every member, and before anything else
+        between steps. How many messages this rank handed to MPI for it, and their bytes.
+
+        Args:
+            step: its number, the same everywhere.
+        """
+
+    def report(self) -> dict[str, Any]:
+        """What the event of an epoch tells of the rows, as JSON; counts since the last call."""
+
     def close(self) -> None:
         """After the last step."""
 
 
+class _Read(Protocol):
+    def __call__(
+        self, indices: np.ndarray, *, then: Callable[[], np.ndarray]
+    ) -> tuple[Any, ...]: ...
+
+
 @dataclass(frozen=True)
 class _RowBatch:
-    _reader: Prefetch
+    _read: _Read
     _order: Order
     span: Span
 
     def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
-        batch: tuple[Any, ...] = self._reader.rows(
-            self._order.indices(spans), then=lambda: self._following(spans)
-        )
-        return batch
+        return self._read(self._order.indices(spans), then=lambda: self._following(spans))
 
     def _following(self, spans: Sequence[Span]) -> np.ndarray:
         """The same share of the next batch: what comes next if nobody dies."""
@@ -145,14 +160,35 @@ class Rows:
     def reset(self) -> None:
         """Nothing: an epoch begins where it is told to."""
 
-    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
-        self._order = Order(
+    def resume(self, cursor: int, mark: int) -> None:
+        """Before the first epoch, where that begins at *cursor*: whether this is its order.
+
+        Raises:
+            InputError: alike on every rank.
+        """
+        if cursor and mark:
+            raise InputError(
+                "a checkpoint from inside an epoch is continued on the same kind of data in the "
+                f"same order. Received: one of a stream or of --shuffle ring, at sample {cursor}; "
+                "give --shuffle ring, or an empty checkpoint directory to start anew"
+            )
+
+    def _read(self, indices: np.ndarray, *, then: Callable[[], np.ndarray]) -> tuple[Any, ...]:
+        batch: tuple[Any, ...] = self._reader.rows(indices, then=then)
+        return batch
+
+    def _begin(self, epoch: int) -> Order:
+        """Begin *epoch*, which has this order."""
+        return Order(
             samples=self._batches.samples,
             batch_size=self._batch_size,
             shuffle=self._shuffle,
             seed=self._seed,
             epoch=epoch,
         )
+
+    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
+        self._order = self._begin(epoch)
         self._cursor = cursor
         first = self._cursor // self._batch_size
         while self._cursor < self._order.samples:
@@ -170,10 +206,16 @@ class Rows:
             return None
         span = order.step(self._cursor, self._batch_size)
         self._cursor = span[1]
-        return _RowBatch(self._reader, order, span)
+        return _RowBatch(self._read, order, span)
 
     def sample(self) -> Any:
         return self._batches.rows(np.arange(1))
+
+    def after_step(self, step: int) -> tuple[int, int]:
+        return 0, 0
+
+    def report(self) -> dict[str, Any]:
+        return {}
 
     def close(self) -> None:
         """End the thread that reads ahead, if there is one."""

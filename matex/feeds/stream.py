@@ -146,6 +146,12 @@ class Stream:
     def sample(self) -> None:
         """None: a batch that is read is gone."""
 
+    def after_step(self, step: int) -> tuple[int, int]:
+        return 0, 0
+
+    def report(self) -> dict[str, Any]:
+        return {}
+
     def close(self) -> None:
         """Nothing: what is read ahead is the data's end, or of the next epoch."""
 

@@ -13,6 +13,7 @@ from matex.data import Batches
 from matex.departure import leave
 from matex.errors import HooksError, InputError, MatexError, NotShareable
 from matex.feeds.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
+from matex.feeds.ring import RingRows
 from matex.feeds.same_data import check_same_data, check_same_validation
 from matex.feeds.source import Rows, Source
 from matex.feeds.stream import Stream
@@ -107,6 +108,8 @@ class Fit:
         kept = "" if not run.saver.is_on else "; no checkpoint is made of this fit"
         if run.config.strategy != "sync":
             kept += f", and strategy {run.config.strategy} is not used"
+        if run.config.shuffle == "ring":
+            kept += ", and shuffle ring is not used"
         run.say(f"every rank computes the whole batch, exact but no faster: {reason}{kept}")
         run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
 
@@ -176,6 +179,12 @@ class Fit:
     ) -> Source:
         if batches is None:
             run = self._run
+            if run.config.shuffle == "ring":
+                raise InputError(
+                    "shuffle ring wants arrays or rows of matex.data.open, which are known by "
+                    f"number. Received: x={type(given['x']).__module__}."
+                    f"{type(given['x']).__name__}; give those, or leave --shuffle ring out"
+                )
             return stream_of(run.communicator, make_feed, given, say=run.say_once)
         batch_size = given["batch_size"] or BATCH_SIZE
         if (whole := batch_size * self._way.batches.parts()) > batches.samples:
@@ -187,6 +196,16 @@ class Fit:
         if self._state.saved is not None:
             self._state.seed = self._state.saved.cursor["seed"]
         shuffle = bool(given["shuffle"])
+        if self._run.config.shuffle == "ring":
+            return RingRows(
+                batches,
+                self._run.communicator,
+                batch_size=batch_size,
+                parts=self._way.batches.parts,
+                shuffle=shuffle,
+                seed=self._state.seed,
+                epochs=self._arguments["epochs"],
+            )
         return Rows(
             batches,
             batch_size=batch_size,
@@ -196,8 +215,11 @@ class Fit:
         )
 
     def _resume(self, source: Source, saved: checkpoints.Snapshot, initial_epoch: int) -> None:
+        mark = saved.cursor.get("mark", 0)
+        if isinstance(source, Rows):
+            source.resume(saved.cursor["samples"], mark)
         if isinstance(source, Stream):
-            source.resume(saved.cursor["epoch"] - initial_epoch, saved.cursor.get("mark", 0))
+            source.resume(saved.cursor["epoch"] - initial_epoch, mark)
             self._run.say("going through the data to where the checkpoint was made")
 
     def _traced_before(self, source: Source) -> Traced | None:
@@ -342,9 +364,10 @@ class Fit:
             self._leave_out(epoch)
         run.totals.epochs += 1
         run.totals.metrics = {k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0}
-        told = self._way.after_epoch(run.totals.metrics.get("loss"))
-        run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics, **told)
         training = self._training
+        told = self._way.after_epoch(run.totals.metrics.get("loss"))
+        told |= {} if training is None else training.source.report()
+        run.events.write("epoch", epoch=epoch, step=run.step, **run.totals.metrics, **told)
         last = model.stop_training or epoch + 1 == self._arguments["epochs"]
         if training is not None and training.epoch_is_whole:
             short = bool(gathered.rows[:, 3].any())

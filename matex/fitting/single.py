@@ -56,6 +56,12 @@ class _Given:
     def sample(self) -> None:
         """None: nobody joins these steps."""
 
+    def after_step(self, step: int) -> tuple[int, int]:
+        return 0, 0
+
+    def report(self) -> dict[str, Any]:
+        return {}
+
     def close(self) -> None:
         """Nothing: nothing is read ahead."""
 

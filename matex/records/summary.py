@@ -85,6 +85,7 @@ def summarize(
         "strategy": totals.strategy,
         "messages_per_step": _a_step(totals.messages, totals.steps),
         "bytes_per_step": _a_step(totals.bytes, totals.steps),
+        "rows": _rows(events),
         "staleness": {str(n): count for n, count in sorted(totals.staleness.items())},
         "world_size_start": totals.world_size_start,
         "world_size_end": world_size_end,
@@ -120,6 +121,22 @@ def _joined(events: list[Event]) -> set[tuple[int, int]]:
         start += event["event"] == "restart"
         found |= {(start, spare) for spare in event.get("joined", {}).values()}
     return found
+
+
+def _rows(events: list[Event]) -> dict[str, int] | None:
+    """Where ranks got their rows from in the epochs since the last start, all ranks together.
+
+    None where none of them tells.
+    """
+    found: list[dict[str, int]] = []
+    for event in events:
+        if event["event"] == "restart":
+            found = []
+        elif event["event"] == "epoch" and "rows" in event:
+            found.append(event["rows"])
+    if not found:
+        return None
+    return {name: sum(told[name] for told in found) for name in ("read", "came")}
 
 
 def faults_csv(faults: Sequence[dict[str, Any]]) -> str:

@@ -296,6 +296,7 @@ class Training:
                 flip(self._model, fault, step=self._faults.step)
             logs = self._make_step(batch)
         self._strategy.after_step(self._faults.step)
+        passed = Traffic(*self._source.after_step(self._faults.step))
         exchange = self._exchange
         assert exchange is not None
         header = exchange.header
@@ -308,7 +309,7 @@ class Training:
             exchange_s=exchange.seconds,
             logs=logs,
             replay=self._replay(round(header.samples)),
-            sent=self._traffic(exchange),
+            sent=self._traffic(exchange, passed),
         )
         self._after_step(self)
         return logs
@@ -320,11 +321,13 @@ class Training:
         replay.samples_repeated = max(0, samples - self.samples_taken)
         return replay if replay else None
 
-    def _traffic(self, exchange: HostExchange) -> Traffic:
+    def _traffic(self, exchange: HostExchange, passed: Traffic) -> Traffic:
         if self._communicator.world.size == 1:
             return Traffic()
-        messages, nbytes = self._strategy.traffic
-        return Traffic(messages + 1, nbytes + exchange.bytes)
+        own = self._strategy.traffic
+        return Traffic(
+            own.messages + passed.messages + 1, own.bytes + passed.bytes + exchange.bytes
+        )
 
     def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
         self._share.batch = batch

@@ -23,6 +23,27 @@ def test_each_gets_what_its_source_sent(comm: ft.Communicator, size: int) -> Non
         np.testing.assert_array_equal(got, np.full(size, 10 * number + source))
 
 
+def test_channels_do_not_meet(comm: ft.Communicator) -> None:
+    """Of two messages with one number, the one that was sent last is received first."""
+    ranks, place = comm.world.ranks, comm.world.place
+    if len(ranks) == 1:
+        pytest.skip("there is nobody to send to")
+    to, source = ranks[(place + 1) % len(ranks)], ranks[place - 1]
+    number = (1 << 14) + 5  # beyond the tags of a channel
+    sent = [
+        ft.Sending(comm, np.array([float(channel)]), to=to, number=number, channel=channel)
+        for channel in (0, 1)
+    ]
+    for channel in (1, 0):
+        into = np.empty(1)
+        got = ft.Receiving(comm, into, source=source, number=number, channel=channel).wait()
+        assert got is not None
+        assert got[0] == channel
+    assert all(sending.wait() for sending in sent)
+    with pytest.raises(ft.UsageError, match="Received: 2"):
+        ft.Sending(comm, np.zeros(1), to=to, number=0, channel=2)
+
+
 def test_only_with_living_others(comm: ft.Communicator) -> None:
     rank = comm.world.rank
     with pytest.raises(ft.UsageError, match=f"Received: rank {rank}"):

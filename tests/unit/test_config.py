@@ -40,6 +40,7 @@ GIVEN = {
     "grow_to": (4, "4"),
     "wall_time": (5400.0, "01:30:00"),
     "strategy": ("gossip", "gossip"),
+    "shuffle": ("ring", "ring"),
     "ranks_per_node": (2, "2"),
     "sync_every": (8, "8"),
     "two_level": (True, "1"),
@@ -156,6 +157,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"momentum": 1.0, "strategy": "downpour"}, "must be below 1. Received: momentum=1.0"),
     ({"momentum": 0.9, "strategy": "gossip"}, "momentum is for strategy downpour. "),
     ({"spares": 1, "strategy": "downpour"}, "spares wants strategy sync"),
+    ({"shuffle": "riffle"}, "shuffle must be one of whole, ring. Received: 'riffle'"),
+    ({"shuffle": "ring", "balance": True}, "shuffle ring wants equal shares"),
+    ({"shuffle": "ring", "straggler": "balance"}, "Received: balance=False, straggler='balance'"),
+    ({"shuffle": "ring", "spares": 2}, "of the ranks that begin. Received: balance=False"),
     ({"inject": ("explode:rank=0,step=1",)}, "kind must be one of"),
 ]
 

@@ -16,6 +16,7 @@ FIELDS = {
     "steps", "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
     "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s",
     "checkpoints", "staleness", "faults", "spares", "spares_used", "spares_lost",
+    "rows",
 }  # fmt: skip
 
 EVENTS = [
@@ -69,6 +70,21 @@ def test_spares_are_told_beside_the_ranks_that_work() -> None:
     at_once, afterwards = one["faults"]
     assert (at_once["rank"], at_once["replaced_by"], at_once["world_size_after"]) == (1, 3, 3)
     assert (afterwards["rank"], afterwards["replaced_by"]) == (0, 4)
+
+
+def test_where_rows_came_from_is_told_of_all_ranks_since_the_last_start() -> None:
+    assert summary(Totals(world_size_start=1))["rows"] is None
+    epoch = {"time_s": 1.0, "event": "epoch"}
+    events = [
+        {**epoch, "rank": 0, "rows": {"read": 90, "came": 0, "held": 30}},
+        {"time_s": 1.5, "rank": 0, "event": "restart", "step": 9, "ranks": 2},
+        {**epoch, "rank": 0, "rows": {"read": 10, "came": 7, "held": 30}},
+        {**epoch, "rank": 1, "rows": {"read": 4, "came": 20, "held": 24}},
+        {**epoch, "rank": 0},
+    ]
+    given = {"status": "finished", "reason": None, "world_size_end": 2, "wall_s": 9.5}
+    one = summarize(Totals(world_size_start=2), events, **given, weights_hash={})  # type: ignore[arg-type]
+    assert one["rows"] == {"read": 14, "came": 27}
 
 
 @pytest.mark.parametrize(

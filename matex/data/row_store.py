@@ -1,0 +1,98 @@
+"""Rows in memory by their numbers, some of all there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Form", "RowStore"]
+
+_GROWTH = 1.25
+
+
+class Form(NamedTuple):
+    """Of one row of a table."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+class RowStore:
+    """Rows of several tables, those of one number together. Local.
+
+    Args:
+        samples: row numbers are below it.
+        forms: of the tables.
+        room: for so many rows from the beginning; it grows where they are more.
+
+    ``most`` is how many rows it has held at a time.
+    """
+
+    def __init__(self, samples: int, forms: Sequence[Form], *, room: int = 0) -> None:
+        self.forms = forms
+        self._where = np.full(samples, -1, np.int64)
+        self._arrays = [np.empty((room, *form.shape), form.dtype) for form in forms]
+        self._free = np.arange(room)[::-1].copy()  # a stack, of which so many are left:
+        self._left = room
+        self.most = 0
+
+    @property
+    def count(self) -> int:
+        """How many rows are held."""
+        return len(self._free) - self._left
+
+    @property
+    def nbytes(self) -> int:
+        """Of the room there is for rows."""
+        return sum(array.nbytes for array in self._arrays)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Of the rows that are held, rising."""
+        return np.flatnonzero(self._where >= 0)
+
+    def holds(self, rows: np.ndarray) -> np.ndarray:
+        """For each of *rows* whether it is held: bool."""
+        return np.asarray(self._where[rows] >= 0)
+
+    def take(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Copies of *rows*, all of which are held, of each table; they stay held."""
+        places = self._where[rows]
+        return [array[places] for array in self._arrays]
+
+    def put(self, rows: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        """Hold *rows*, each once among them: what *arrays* have of them, also if held before."""
+        new = rows[~self.holds(rows)]
+        self._reserve(len(new))
+        self._left -= len(new)
+        self._where[new] = self._free[self._left : self._left + len(new)]
+        for mine, given in zip(self._arrays, arrays, strict=True):
+            mine[self._where[rows]] = given
+        self.most = max(self.most, self.count)
+
+    def drop(self, rows: np.ndarray) -> None:
+        """Hold *rows*, each once among them, no longer; those not held are passed over."""
+        held = rows[self.holds(rows)]
+        self._free[self._left : self._left + len(held)] = self._where[held]
+        self._left += len(held)
+        self._where[held] = -1
+
+    def _reserve(self, count: int) -> None:
+        """Make room for *count* rows more."""
+        if count <= self._left:
+            return
+        before = len(self._free)
+        after = max(self.count + count, int(before * _GROWTH))
+        for i, array in enumerate(self._arrays):
+            self._arrays[i] = np.empty((after, *array.shape[1:]), array.dtype)
+            self._arrays[i][:before] = array
+        self._free = np.concatenate(
+            [self._free[: self._left], np.arange(before, after), np.zeros(before - self._left, int)]
+        )
+        self._left += after - before

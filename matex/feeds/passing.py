@@ -1,0 +1,84 @@
+"""Rows on their way from rank to rank, while the next step is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+import ft
+from matex.data.row_store import Form, RowStore
+
+__all__ = ["Passing", "packed", "unpacked"]
+
+_CHANNEL = 1  # strategies send in the other
+
+
+class Passing:
+    """The rows of one step at a time. Never raises for a death: what it took does not come.
+
+    Args:
+        store: where rows are taken from, and put when they have come.
+    """
+
+    def __init__(self, communicator: ft.Communicator, store: RowStore) -> None:
+        self._communicator = communicator
+        self._store = store
+        self._coming: list[tuple[np.ndarray, ft.Receiving]] = []
+        self._going: list[ft.Sending] = []
+
+    def begin(
+        self, giving: Mapping[int, np.ndarray], getting: Mapping[int, np.ndarray], *, number: int
+    ) -> int:
+        """Let rows go and come; local. The bytes that this rank sends.
+
+        Every member calls it in the same place between two operations, where no peer is lost.
+
+        Args:
+            giving: row numbers by the member (original rank) that gets them; all are held, and
+                may be dropped at once.
+            getting: by the member whose *giving* they are, in the order that it has them in.
+            number: that of the step.
+        """
+        row_bytes = sum(form.nbytes for form in self._store.forms)
+        for rank, rows in getting.items():
+            into = np.empty(len(rows) * row_bytes, np.uint8)
+            receiving = ft.Receiving(
+                self._communicator, into, source=rank, number=number, channel=_CHANNEL
+            )
+            self._coming.append((rows, receiving))
+        sent = 0
+        for rank, rows in giving.items():
+            vector = packed(self._store.take(rows))
+            self._going.append(
+                ft.Sending(self._communicator, vector, to=rank, number=number, channel=_CHANNEL)
+            )
+            sent += vector.nbytes
+        return sent
+
+    def end(self) -> int:
+        """Wait for what :meth:`begin` has begun; local. How many rows came, which are held now."""
+        came = 0
+        for rows, receiving in self._coming:
+            vector = receiving.wait()
+            if vector is not None:
+                self._store.put(rows, unpacked(vector, len(rows), self._store.forms))
+                came += len(rows)
+        for sending in self._going:
+            sending.wait()
+        self._coming, self._going = [], []
+        return came
+
+
+def packed(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The bytes of contiguous *arrays*, one after the other: uint8."""
+    return np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays])
+
+
+def unpacked(vector: np.ndarray, rows: int, forms: Sequence[Form]) -> list[np.ndarray]:
+    """What :func:`packed` was given, *rows* rows of these *forms*; as views."""
+    arrays = []
+    for form in forms:
+        mine, vector = np.split(vector, [rows * form.nbytes])
+        arrays.append(mine.view(form.dtype).reshape(rows, *form.shape))
+    return arrays
