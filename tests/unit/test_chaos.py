@@ -25,7 +25,7 @@ def suite() -> Iterator[dict[str, ModuleType]]:
     """The modules of ci/chaos.py, which are scripts' neighbours and in no package."""
     sys.path.insert(0, str(CI))
     try:
-        names = ("plan", "ft", "ways", "train_plan", "full")
+        names = ("plan", "ft", "ways", "moves", "train_plan", "full")
         yield {name: importlib.import_module(f"chaos_{name}") for name in names}
     finally:
         sys.path.remove(str(CI))
@@ -58,6 +58,32 @@ def test_plans_are_functions_of_their_seed_and_leave_somebody(
     assert phases >= {"", "compute", "in-exchange", "recovery", "checkpoint", "validation"}
     assert struck >= phases - {""} | {"after-exchange", "in-strategy", "in-consensus"}
     assert kinds == {"kill", "segv", "exit", "raise", "stop", "hang"}
+
+
+def test_vectors_are_moved_by_every_strategy_and_struck_between_any_two_messages(
+    suite: dict[str, ModuleType],
+) -> None:
+    moves, ways, phases = suite["moves"], set(), set()
+    for seed in range(200):
+        plan = moves.draw_moves(seed)
+        assert plan == moves.draw_moves(seed)
+        faults = [ft.parse_fault(text) for text in plan.faults]
+        ft.check_faults(faults, ranks=plan.ranks)
+        assert plan.guard not in {rank for fault in faults for rank in fault.ranks}
+        assert len(plan.ways) == len(plan.sizes) == len(plan.runs) == len(plan.working)
+        assert len(plan.moments) == plan.ranks
+        ways |= {way.partition(" --sync-every")[0] for way in plan.ways}
+        phases |= {fault.at for fault in faults}
+        ends = [sum(len(run) for run in plan.runs[: n + 1]) for n in range(len(plan.runs))]
+        starts = [0, *ends[:-1]]
+        meetings = {
+            min(start + k, end) - 1
+            for start, end in zip(starts, ends, strict=True)
+            for k in range(moves.MEET_EVERY, end - start + moves.MEET_EVERY, moves.MEET_EVERY)
+        }
+        assert all(fault.step in meetings for fault in faults if fault.at == "in-consensus")
+    assert ways == {words for words, _ in suite["ways"].STRATEGIES}
+    assert phases >= {"compute", "in-exchange", "in-strategy", "in-consensus", "recovery"}
 
 
 def test_half_of_the_trainings_go_by_a_strategy_and_each_way_is_one_that_matex_takes(
