@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import importlib
 import random
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ def suite() -> Iterator[dict[str, ModuleType]]:
     """The modules of ci/chaos.py, which are scripts' neighbours and in no package."""
     sys.path.insert(0, str(CI))
     try:
-        names = ("plan", "ft", "ways", "moves", "train_plan", "full")
+        names = ("plan", "ft", "ways", "moves", "train_plan", "start", "full")
         yield {name: importlib.import_module(f"chaos_{name}") for name in names}
     finally:
         sys.path.remove(str(CI))
@@ -307,6 +308,23 @@ def test_a_strategy_may_part_from_one_rank_but_not_far(suite: dict[str, ModuleTy
     apart = wrong_of(lambda event: event["strategy"].update(disagreement=float("inf")))
     assert "apart after step 8" in apart
     assert "at most 1 wanted" in wrong_of(lambda event: None, staleness="2")
+
+
+def test_what_a_start_leaves_is_seen(
+    suite: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, memory = suite["start"], tmp_path / "memory"
+    memory.mkdir()
+    monkeypatch.setattr(start.leftovers, "SHARED_MEMORY", memory)
+    monkeypatch.setattr(start, "_GRACE_S", 0.1)
+    (memory / "matex-0-4711-host-0a-mpi").mkdir()
+    (memory / "matex-0-4712-host-0b").mkdir()  # of another run
+    waits = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(waits, cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        left = start._left(4711, tmp_path)
+        process.communicate(b"\n")
+    assert left == [f"{memory}/matex-0-4711-host-0a-mpi", f"process {process.pid}"]
+    assert start._left(4713, tmp_path) == []
 
 
 def test_all_may_die_in_the_first_start_alone(suite: dict[str, ModuleType]) -> None:
