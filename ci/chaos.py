@@ -4,16 +4,17 @@
 
 The ft layer needs no TensorFlow: 2 to 16 ranks make random collectives and die in them;
 a launch carries several runs, each on those that the last one left. In most launches some
-members wait as spares, die so, and take the places of the dead. So does the strategies
-layer: on 2 to 9 ranks it moves vectors by the strategies of matex, and ranks die between any
-two of their messages; a launch carries several fits. The full layer trains small
-models with matex run on 2 to 8 ranks, spares among them; a launch carries several trainings,
-and some go on from a checkpoint after all have died.
+members wait as spares, die so, and take the places of the dead. Nor does the strategies layer:
+2 to 9 ranks move vectors by the strategies of matex and die between any two of their messages; a
+launch carries several fits. The full layer trains small models with matex run on 2 to 8 ranks,
+half of the launches by a strategy other than sync, others with spares; a launch carries several
+trainings, and some go on from a checkpoint, also by another strategy, after all have died.
 
 A run is right when it ended, nobody died but those that a fault struck, the ranks agree on
-every result, each item of work was counted once, and (full) the summary says finished, the
-weights have one hash, the losses are those of one rank alone, as many ranks are left and as
-many spares used and lost as the faults say, and what did not fire was told.
+every result, each item of work was counted once, and (full) the summary says finished, weights
+and optimizer are equal after each epoch, the losses are those of one rank alone (by a strategy:
+near them), as many ranks are left and as many spares used and lost as the faults say, nothing is
+left in memory, as a file or a process, and what did not fire was told.
 
 Launches have the seeds S, S+1, ...: one that failed is made again by --seed with its own
 and --runs 1. The status is 1 when any run failed.

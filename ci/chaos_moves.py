@@ -15,8 +15,25 @@ __all__ = ["MEET_EVERY", "MovesPlan", "draw_moves", "runs_of"]
 SCRIPT = Path(__file__).resolve().with_name("chaos_moves_rank.py")
 #: Elements of a vector: of some messages wait for their receivers.
 SIZES = (5, 700, 60_000)
+#: Where a rank can be struck when it has completed an operation, and how often others are late.
+CUT = {"after-exchange": 0.9, "in-strategy": 0.3, "in-consensus": 0.6}
 #: Steps from one consensus to the next.
 MEET_EVERY = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A death that some hear of before they know that the operation was complete.
+
+    Its victim is struck when it has completed the *count*-th operation of *phase* in *step*, which
+    fails on the ranks of *late*, as where a peer that is ahead revokes the communicator.
+    """
+
+    step: int
+    phase: str
+    count: int
+    victim: int
+    late: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +49,7 @@ class MovesPlan(LaunchPlan):
     ways: tuple[str, ...]
     sizes: tuple[int, ...]
     moments: tuple[int, ...]
+    cuts: tuple[Cut, ...]
 
 
 def runs_of(seed: int) -> list[Verdict]:
@@ -53,6 +71,7 @@ def draw_moves(seed: int) -> MovesPlan:
     runs: list[tuple[tuple[str, int], ...]] = []
     ways: list[str] = []
     faults: list[str] = []
+    cuts: list[Cut] = []
     begin = 0
     while len(alive) > spared or not runs:
         words, every = dice.choice(STRATEGIES)
@@ -66,25 +85,35 @@ def draw_moves(seed: int) -> MovesPlan:
         ]
         for number, victim in enumerate(victims):
             near = min(step + dice.choice((0, 0, 0, 1, 2)) * (number > 0), begin + steps - 1)
-            faults.append(_fault(dice, victim, near, begin, steps, again=number > 0))
+            phase = _phase(dice, again=number > 0)
+            if phase == "in-consensus":  # the next one
+                meeting = begin + ((near - begin) // MEET_EVERY + 1) * MEET_EVERY
+                near = min(begin + steps, meeting) - 1
+            faults.append(f"{_kind(dice, phase)}:rank={victim},step={near},at={phase}")
+            if dice.random() < CUT.get(phase, 0.0):
+                late = tuple(
+                    rank for rank in range(ranks) if rank != victim and dice.random() < 0.4
+                )
+                count = 1 if phase == "after-exchange" else dice.randint(1, 3)
+                cuts.append(Cut(step=near, phase=phase, count=count, victim=victim, late=late))
         begin += steps
     return MovesPlan(
         seed=seed, ranks=ranks, runs=tuple(runs), faults=tuple(faults), guard=guard,
         working=(0,) * len(runs), ways=tuple(ways),
         sizes=tuple(dice.choice(SIZES) for _ in runs),
         moments=tuple(dice.choice((0, 0, *range(1, 13))) for _ in range(ranks)),
+        cuts=tuple(cuts),
     )  # fmt: skip
 
 
-def _fault(
-    dice: random.Random, victim: int, step: int, begin: int, steps: int, *, again: bool
-) -> str:
-    phase = dice.choice((*PHASES, *("in-strategy",) * 6, *("in-consensus",) * 4))
+def _phase(dice: random.Random, *, again: bool) -> str:
     if again and dice.random() < 0.3:
-        phase = "recovery"
-    if phase == "in-consensus":  # the next one
-        step = min(begin + steps, begin + ((step - begin) // MEET_EVERY + 1) * MEET_EVERY) - 1
+        return "recovery"
+    return dice.choice(
+        (*PHASES, *("after-exchange",) * 4, *("in-strategy",) * 6, *("in-consensus",) * 4)
+    )
+
+
+def _kind(dice: random.Random, phase: str) -> str:
     kind = dice.choices(list(KINDS), list(KINDS.values()))[0]
-    if kind == "hang" and phase.startswith("in-"):
-        kind = "stop"
-    return f"{kind}:rank={victim},step={step},at={phase}"
+    return "stop" if kind == "hang" and phase.startswith("in-") else kind

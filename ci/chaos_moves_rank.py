@@ -18,59 +18,92 @@ from chaos_rank import STACKS_AFTER_S, begin
 from chaos_work import Work
 
 import ft
-from ft import p2p
+from ft import mpi, p2p
 from matex.config import Config
 from matex.strategies import Strategy, make_strategy
 
+INSIDE = ("in-strategy", "in-consensus")
 #: Of what is drawn to numbers below that of the ranks; and of its elements from each other,
 #: which all move alike and are rounded differently: a vector that came in part is farther.
 FARTHEST, ALIKE = 100.0, 0.02
 
 
 class Moments:
-    """Strikes a rank inside a strategy, after so much of what it does there."""
+    """Strikes this rank inside a strategy, after so much of what it does there: see MovesPlan."""
 
-    def __init__(self, injector: ft.Injector, moment: int) -> None:
+    def __init__(
+        self, injector: ft.Injector, communicator: ft.Communicator, plan: dict[str, Any]
+    ) -> None:
         self._injector = injector
-        self._moment = moment
+        self._communicator = communicator
+        self._rank = communicator.world.rank
+        self._moment: int = plan["moments"][self._rank]
+        self._cuts: list[dict[str, Any]] = plan["cuts"]
         self._phase = ""
-        self._seen = 0
+        self._seen = self._done = 0
         for owner, name in (
             (p2p.Sending, "__init__"),
             (p2p.Receiving, "__init__"),
             (p2p.Sending, "wait"),
             (p2p.Receiving, "wait"),
-            (ft.Communicator, "attempt"),
         ):
-            self._count(owner, name, before=name != "__init__", after=name != "attempt")
+            self._count(owner, name)
+        self._mpi = mpi.load()
+        self._attempt = communicator.attempt
+        communicator.attempt = self._attempted  # type: ignore[method-assign]
 
     @contextmanager
     def inside(self, phase: str) -> Iterator[None]:
-        self._phase, self._seen = phase, 0
-        if not self._moment:
+        self._phase, self._seen, self._done = phase, 0, self._communicator.done
+        if phase in INSIDE and not self._moment and not self._cut("victim"):
             self._injector.during(phase)
         yield
         self._injector.at(phase)  # what it waited for did not come
         self._phase = ""
 
-    def _count(self, owner: type, name: str, *, before: bool, after: bool) -> None:
+    def _count(self, owner: type, name: str) -> None:
         plain: Callable[..., Any] = getattr(owner, name)
 
         def call(this: Any, *args: Any, **named: Any) -> Any:
-            if before:
+            if name != "__init__":
                 self._pass()
             result = plain(this, *args, **named)
-            if after:
-                self._pass()
+            self._pass()
             return result
 
         setattr(owner, name, call)
 
     def _pass(self) -> None:
-        if self._phase:
+        if self._phase in INSIDE and not self._cut("victim"):
             self._seen += 1
             if self._seen == self._moment:
                 self._injector.at(self._phase)
+
+    def _attempted(
+        self, result: Any, call: Callable[[Any], object], *args: Any, **named: Any
+    ) -> None:
+        self._pass()
+        count = self._communicator.done + 1 - self._done
+        cuts = [cut for cut in self._cut("late") if cut["count"] == count]
+
+        def cut_short(comm: Any) -> None:
+            call(comm)
+            for cut in cuts:
+                self._cuts.remove(cut)
+                raise self._mpi.Exception(self._mpi.ERR_REVOKED)
+
+        self._attempt(result, cut_short, *args, **named)
+        if any(cut["count"] == count for cut in self._cut("victim")):
+            self._injector.at(self._phase)
+
+    def _cut(self, role: str) -> list[dict[str, Any]]:
+        """What is planned for the running phase in which this rank has the *role*."""
+        return [
+            cut
+            for cut in self._cuts
+            if (cut["step"], cut["phase"]) == (self._injector.step, self._phase)
+            and self._rank in np.atleast_1d(cut[role])
+        ]
 
 
 class Vector:
@@ -117,7 +150,7 @@ def main() -> None:
     begun = begin(lambda injector: injector.at("recovery"))
     plan, communicator, injector = begun.plan, begun.communicator, begun.injector
     rank = communicator.world.rank
-    moments = Moments(injector, plan["moments"][rank])
+    moments = Moments(injector, communicator, plan)
     work = Work(communicator, injector, welcome=lambda replaced: None)
     with ft.shielded(), begun.dog.working():
         number = 0
@@ -132,11 +165,11 @@ def main() -> None:
                 injector.step = number
                 injector.at("compute")
                 strategy.before_step(number)
-                result, wrong = work.do(operation, number)
+                with moments.inside("after-exchange"):
+                    result, wrong = work.do(operation, number)
                 problems += [wrong] if wrong else []
                 digest.update(result)
                 vector.move(rank)
-                injector.at("after-exchange")
                 with moments.inside("in-strategy"):
                     strategy.after_step(number)
                 if step % MEET_EVERY == MEET_EVERY - 1 or step == len(operations) - 1:

@@ -64,7 +64,7 @@ def test_plans_are_functions_of_their_seed_and_leave_somebody(
 def test_vectors_are_moved_by_every_strategy_and_struck_between_any_two_messages(
     suite: dict[str, ModuleType],
 ) -> None:
-    moves, ways, phases = suite["moves"], set(), set()
+    moves, ways, phases, late = suite["moves"], set(), set(), 0
     for seed in range(200):
         plan = moves.draw_moves(seed)
         assert plan == moves.draw_moves(seed)
@@ -73,6 +73,11 @@ def test_vectors_are_moved_by_every_strategy_and_struck_between_any_two_messages
         assert plan.guard not in {rank for fault in faults for rank in fault.ranks}
         assert len(plan.ways) == len(plan.sizes) == len(plan.runs) == len(plan.working)
         assert len(plan.moments) == plan.ranks
+        for cut in plan.cuts:
+            assert cut.victim not in cut.late
+            where = f"rank={cut.victim},step={cut.step},at={cut.phase}"
+            assert any(text.endswith(where) for text in plan.faults)
+            late += len(cut.late)
         ways |= {way.partition(" --sync-every")[0] for way in plan.ways}
         phases |= {fault.at for fault in faults}
         ends = [sum(len(run) for run in plan.runs[: n + 1]) for n in range(len(plan.runs))]
@@ -83,6 +88,7 @@ def test_vectors_are_moved_by_every_strategy_and_struck_between_any_two_messages
             for k in range(moves.MEET_EVERY, end - start + moves.MEET_EVERY, moves.MEET_EVERY)
         }
         assert all(fault.step in meetings for fault in faults if fault.at == "in-consensus")
+    assert late > 100
     assert ways == {words for words, _ in suite["ways"].STRATEGIES}
     assert phases >= {"compute", "in-exchange", "in-strategy", "in-consensus", "recovery"}
 
