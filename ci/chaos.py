@@ -1,17 +1,20 @@
 """Runs with random faults, each checked to the last sample: a line a run, and a table.
 
-    python ci/chaos.py [--layer ft|full] [--runs 100] [--seed 0]
+    python ci/chaos.py [--layer ft|strategies|full] [--runs 100] [--seed 0]
 
 The ft layer needs no TensorFlow: 2 to 16 ranks make random collectives and die in them;
 a launch carries several runs, each on those that the last one left. In most launches some
-members wait as spares, die so, and take the places of the dead. The full layer trains small
-models with matex run on 2 to 8 ranks, spares among them; a launch carries several trainings,
-and some go on from a checkpoint after all have died.
+members wait as spares, die so, and take the places of the dead. Nor does the strategies layer:
+2 to 9 ranks move vectors by the strategies of matex and die between any two of their messages; a
+launch carries several fits. The full layer trains small models with matex run on 2 to 8 ranks,
+half of the launches by a strategy other than sync, others with spares; a launch carries several
+trainings, and some go on from a checkpoint, also by another strategy, after all have died.
 
 A run is right when it ended, nobody died but those that a fault struck, the ranks agree on
-every result, each item of work was counted once, and (full) the summary says finished, the
-weights have one hash, the losses are those of one rank alone, as many ranks are left and as
-many spares used and lost as the faults say, and what did not fire was told.
+every result, each item of work was counted once, and (full) the summary says finished, weights
+and optimizer are equal after each epoch, the losses are those of one rank alone (by a strategy:
+near them), as many ranks are left and as many spares used and lost as the faults say, nothing is
+left in memory, as a file or a process, and what did not fire was told.
 
 Launches have the seeds S, S+1, ...: one that failed is made again by --seed with its own
 and --runs 1. The status is 1 when any run failed.
@@ -33,7 +36,7 @@ from chaos_ft import Verdict
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--layer", choices=("ft", "full"), default="ft")
+    parser.add_argument("--layer", choices=("ft", "strategies", "full"), default="ft")
     parser.add_argument("--runs", type=int, default=100, help="at least so many (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="of the first launch (default: 0)")
     parser.add_argument(
@@ -41,7 +44,11 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     runs_of: Callable[[int], list[Verdict]] = chaos_ft.runs_of
-    if arguments.layer == "full":
+    if arguments.layer == "strategies":
+        import chaos_moves
+
+        runs_of = chaos_moves.runs_of
+    elif arguments.layer == "full":
         import chaos_full
 
         runs_of = chaos_full.Trainings().runs_of

@@ -18,7 +18,7 @@ from typing import Any
 import leftovers
 from chaos_plan import LaunchPlan, draw_launch
 
-__all__ = ["Verdict", "judge", "runs_of"]
+__all__ = ["Verdict", "execute", "judge", "runs_of"]
 
 HERE = Path(__file__).resolve().parent
 #: Until all ranks have met, which is slow where many start on few busy cores; and without a sign
@@ -49,11 +49,16 @@ class Verdict:
 def runs_of(seed: int) -> list[Verdict]:
     """Make the launch of *seed*; one verdict a run."""
     plan = draw_launch(seed)
+    return execute(plan, HERE / "chaos_rank.py")
+
+
+def execute(plan: LaunchPlan, script: Path) -> list[Verdict]:
+    """Run *script* on the ranks of *plan*, which it is given; one verdict a run."""
     place = Path(tempfile.mkdtemp(prefix="mx-"))  # short: MPI keeps sockets below it
     try:
         (place / "plan.json").write_text(json.dumps(plan.document()))
         started = time.monotonic()
-        problem, output = _execute(plan, place)
+        problem, output = _execute(plan, script, place)
         seconds = time.monotonic() - started
         logs = {rank: _lines(place / f"rank-{rank}.jsonl") for rank in range(plan.ranks)}
     finally:
@@ -70,14 +75,14 @@ def mpiexec() -> str:
     return found
 
 
-def _execute(plan: LaunchPlan, place: Path) -> tuple[str, str]:
+def _execute(plan: LaunchPlan, script: Path, place: Path) -> tuple[str, str]:
     """Run the ranks; what went wrong with the job as such, and its output."""
     command = [
         *(mpiexec(), "--with-ft", "ulfm", "--oversubscribe"),
         *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
         *("--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han"),
         *("--mca", "mpi_yield_when_idle", "1", "-n", str(plan.ranks)),
-        *(sys.executable, str(HERE / "chaos_rank.py"), str(place / "plan.json"), str(place)),
+        *(sys.executable, str(script), str(place / "plan.json"), str(place)),
     ]
     token = uuid.uuid4().hex
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")

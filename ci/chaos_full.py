@@ -2,70 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import signal
-import subprocess
-import sys
+import math
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from chaos_ft import Verdict
-from chaos_train_plan import EPOCH_STEPS, STEPS, Start, TrainPlan, draw_training, training_of
+from chaos_start import Outcome, train
+from chaos_train_plan import (
+    EPOCH_STEPS,
+    SAVE_EVERY,
+    STEPS,
+    Start,
+    TrainPlan,
+    draw_training,
+    training_of,
+)
+from chaos_ways import bound_of, strategy_of, tolerance
 
 __all__ = ["Outcome", "Trainings", "judge", "judge_losses"]
 
-ROOT = Path(__file__).resolve().parents[1]
-SCRIPT = ROOT / "ci" / "chaos_train.py"
-TIMEOUT_S = 400.0
-TOLERANCE = 1e-4
-
-Event = dict[str, Any]
 #: Loss, and loss of the validation where there is one, of each epoch by its last step.
 Losses = dict[int, tuple[float, ...]]
-
-
-@dataclass(kw_only=True)
-class Outcome:
-    """What a start of the ranks left behind."""
-
-    status: int
-    output: str
-    events: list[Event] = field(default_factory=list)
-    summary: dict[str, Any] | None = None
-
-    @property
-    def fired(self) -> list[Event]:
-        return [e for e in self.events if e["event"] == "fault"]
-
-    @property
-    def dead(self) -> set[int]:
-        return {e["rank"] for e in self.fired if e["lethal"]}
-
-    @property
-    def joined(self) -> dict[int, int]:
-        """The spares that took others' places, and in which step."""
-        return {s: e["step"] for e in self.events for s in e.get("joined", {}).values()}
-
-    @property
-    def died_waiting(self) -> set[int]:
-        """Those who waited in the fit in which they died, and had not joined."""
-        found: set[int] = set()
-        waiting: set[int] = set()
-        for event in self.events:
-            waiting -= set(event.get("joined", {}).values())
-            if event["event"] == "waits":
-                waiting.add(event["rank"])
-            elif event["event"] == "fit":
-                waiting.discard(event["rank"])
-            elif event["event"] == "fault" and event["lethal"] and event["rank"] in waiting:
-                found.add(event["rank"])
-        return found
 
 
 class Trainings:
@@ -88,7 +47,7 @@ class Trainings:
         new = sorted(set(plan.trainings) - set(self._alone))
         if not new:
             return
-        alone = _matex(Start(ranks=1, spares=0, faults=()), new, (), place, "alone")
+        alone = train(Start(ranks=1, spares=0, faults=()), new, (), place, "alone")
         if alone.status != 0:
             raise SystemExit(f"{' '.join(new)} does not train on one rank:\n{alone.output}")
         losses, _ = _losses([alone])
@@ -106,6 +65,7 @@ def verdicts(
     """What each training of a launch came to. Pure."""
     pairs = list(zip(plan.starts, outcomes, strict=True))
     problem = next(filter(None, (judge(start, outcome) for start, outcome in pairs)), "")
+    problem = problem or _judge_resuming(pairs)
     losses, differ = _losses(outcomes)
     made: list[Verdict] = []
     for number, training in enumerate(plan.trainings):
@@ -129,9 +89,12 @@ def verdicts(
                 seed=plan.seed,
                 title=f"training {number + 1}/{len(plan.trainings)}, {training}, {sizes[0]} ranks"
                 + (f" of {total}" if start.spares else "")
+                + (f", {' '.join(start.way)}" if start.way else "")
                 + f", {' '.join(e['fault'] for e in fired) or '-'}"
                 + (", all end" if restarted else ""),
-                wrong=problem or differ or judge_losses(number, losses, alone[training]),
+                wrong=problem
+                or differ
+                or judge_losses(number, losses, alone[training], within=_within(plan, number)),
                 seconds=seconds / len(plan.trainings),
                 repairs_s=[
                     r["repair_s"]
@@ -152,6 +115,8 @@ def verdicts(
 def judge(start: Start, outcome: Outcome) -> str:
     """What is wrong with a start of the ranks as a whole, "" when nothing is. Pure."""
     summary, total = outcome.summary, start.ranks + start.spares
+    if outcome.left:
+        return f"left behind: {', '.join(outcome.left)}"
     if start.end_all is not None:
         wrong = outcome.status != 1
         return f"status {outcome.status} though all ranks died, 1 is wanted" if wrong else ""
@@ -168,7 +133,7 @@ def judge(start: Start, outcome: Outcome) -> str:
     wanted = {
         "samples_lost": 0, "samples_repeated": 0, "samples_used": summary["samples_expected"],
         "spares": start.spares, "spares_used": len(outcome.joined),
-        "spares_lost": len(outcome.died_waiting),
+        "spares_lost": len(outcome.died_waiting), "strategy": strategy_of(start.way),
     }  # fmt: skip
     for name, value in wanted.items():
         if summary[name] != value:
@@ -180,26 +145,63 @@ def judge(start: Start, outcome: Outcome) -> str:
     told = sorted([*unfired, *(e["fault"] for e in outcome.fired)])
     if told != sorted(start.faults):
         return f"faults fired {outcome.fired} and not {unfired}, planned {start.faults}"
+    return _judge_strategy(start, outcome)
+
+
+def _judge_strategy(start: Start, outcome: Outcome) -> str:
+    """What is wrong with what a start's strategy told of itself."""
+    if strategy_of(start.way) == "sync":
+        return ""
+    assert outcome.summary is not None
+    for event in outcome.events:
+        if event["event"] == "epoch" and not 0 <= event["strategy"]["disagreement"] < math.inf:
+            return f"replicas {event['strategy']} apart after step {event['step']}"
+    bound, stale = bound_of(start.way), outcome.summary["staleness"]
+    if bound is not None and max(map(int, stale), default=0) > bound:
+        return f"staleness {stale}, at most {bound} wanted"
     return ""
+
+
+def _judge_resuming(pairs: Sequence[tuple[Start, Outcome]]) -> str:
+    """What is wrong with where the second start, if there is one, began."""
+    if len(pairs) == 1:
+        return ""
+    (first, _), (_, again) = pairs
+    assert first.end_all is not None
+    begun = next(e["step"] for e in again.events if e["event"] == "fit")
+    least = first.end_all[0] * STEPS
+    return "" if begun > least else f"went on from step {begun}, later than {least} wanted"
 
 
 _LETHAL = ("kill", "segv", "exit", "raise", "stop")
 
 
-def judge_losses(number: int, losses: Losses, alone: list[tuple[float, ...]]) -> str:
+def judge_losses(
+    number: int, losses: Losses, alone: list[tuple[float, ...]], *, within: float
+) -> str:
     """What is wrong with the losses of training *number*, "" when nothing is. Pure.
 
     Args:
         alone: those of one rank without a fault.
+        within: how far from these they may be, relative to them.
     """
     for step, wanted in zip(_ends(number), alone, strict=True):
         found = losses.get(step, ())
         if len(found) != len(wanted):
             return f"losses {found} after step {step}, of one rank {wanted}"
         differences = [abs(a - b) / abs(b) for a, b in zip(found, wanted, strict=True)]
-        if not all(difference < TOLERANCE for difference in differences):
+        if not all(difference < within for difference in differences):  # NaN is not
             return f"losses {found} after step {step}, of one rank {wanted}"
     return ""
+
+
+def _within(plan: TrainPlan, number: int) -> float:
+    """How far the losses of training *number* may be from those of one rank."""
+    first, *again = plan.starts
+    if not again or first.end_all is None or number < first.end_all[0]:
+        return tolerance(first.way)
+    ways = [again[0].way] if number > first.end_all[0] else [first.way, again[0].way]
+    return max(map(tolerance, ways))
 
 
 def _ends(number: int) -> range:
@@ -208,18 +210,22 @@ def _ends(number: int) -> range:
 
 
 def _losses(outcomes: Sequence[Outcome]) -> tuple[Losses, str]:
-    """Of all starts, the last one's counting, and whether the ranks of one saw different ones."""
+    """Of all starts, the last one's counting, and in what the ranks of one differed, if at all."""
     found: Losses = {}
     differ = ""
     for outcome in outcomes:
         here: dict[int, set[tuple[float, ...]]] = {}
+        replicas: dict[int, set[float]] = {}
         for event in outcome.events:
             if event["event"] == "epoch":
                 values = [event[name] for name in ("loss", "val_loss") if name in event]
                 here.setdefault(event["step"], set()).add(tuple(values))
+                replicas.setdefault(event["step"], set()).add(event["replica"])
         for step, seen in here.items():
             if len(seen) > 1:
                 differ = f"the ranks saw different losses after step {step}: {sorted(seen)}"
+            if len(replicas[step]) > 1:
+                differ = f"the ranks had {len(replicas[step])} different replicas after step {step}"
             found[step] = min(seen)
     return found, differ
 
@@ -227,55 +233,5 @@ def _losses(outcomes: Sequence[Outcome]) -> tuple[Losses, str]:
 def _outcome(plan: TrainPlan, number: int, place: Path) -> Outcome:
     options = [*plan.options]
     if plan.checkpoint:
-        options += ["--checkpoint", str(place / "saved"), "--checkpoint-every", "3"]
-    return _matex(plan.starts[number], plan.trainings, options, place, f"report-{number}")
-
-
-def _matex(
-    start: Start, trainings: Sequence[str], options: Sequence[str], place: Path, name: str
-) -> Outcome:
-    """``matex run`` to its end; its status is -1 when it had to be ended."""
-    report = place / name
-    command = [
-        *(sys.executable, "-m", "matex", "run", "-n", str(start.ranks), "--report", str(report)),
-        *(("--spares", str(start.spares)) if start.spares else ()),
-        *options,
-        *(word for fault in start.faults for word in ("--inject", fault)),
-        str(SCRIPT),
-    ]
-    if start.end_all is not None:
-        command += ["--end-all-at", ",".join(map(str, start.end_all))]
-    process = subprocess.Popen(
-        [*command, *trainings],
-        cwd=place,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=TIMEOUT_S)
-        status = process.returncode
-    except subprocess.TimeoutExpired:
-        output = _told_to_end(process)
-        status, output = -1, f"no end within {TIMEOUT_S:g} s\n{output}"
-    finally:  # interrupted: the launcher ends its ranks when it is told to
-        if process.poll() is None:
-            _told_to_end(process)
-    outcome = Outcome(status=status, output=output)
-    events, summary = report / "events.jsonl", report / "summary.json"
-    if events.exists():
-        outcome.events = [json.loads(line) for line in events.read_text().splitlines()]
-    if summary.exists():
-        outcome.summary = json.loads(summary.read_text())
-    return outcome
-
-
-def _told_to_end(process: subprocess.Popen[str]) -> str:
-    """End ``matex run``; what it had printed. Ranks that hang cannot leave when told once."""
-    for _ in range(2):
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=60)[0]
-    raise SystemExit(f"matex run (process {process.pid}) did not end when it was told to, twice")
+        options += ["--checkpoint", str(place / "saved"), "--checkpoint-every", str(SAVE_EVERY)]
+    return train(plan.starts[number], plan.trainings, options, place, f"report-{number}")

@@ -91,10 +91,9 @@ class Places:
 
     def in_recovery(self) -> None:
         """Inside each repair, also that of a rank that waits."""
-        with self._dog.busy():
-            if self._comm.world.waits:
-                self._follow()
-            self._faults.at("recovery")
+        if self._comm.world.waits:
+            self._follow()
+        self._faults.at("recovery")
 
     def _tell(self, newcomers: Iterable[int]) -> None:
         joined = set(newcomers)

@@ -12,6 +12,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,23 @@ class Log:
         os.write(self._file, (json.dumps({"what": what, **content}) + "\n").encode())
 
 
-def main() -> None:
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """What a rank works with once it has met the others."""
+
+    plan: dict[str, Any]
+    communicator: ft.Communicator
+    injector: ft.Injector
+    dog: ft.Watchdog
+    log: Log
+
+
+def begin(in_recovery: Callable[[ft.Injector], None]) -> Begun:
+    """Meet the others, with faults and recoveries written down; by the words of the command line.
+
+    Args:
+        in_recovery: called inside each repair, where this rank does not wait for others.
+    """
     plan = json.loads(Path(sys.argv[1]).read_text())
     faulthandler.dump_traceback_later(STACKS_AFTER_S)
     started = time.monotonic()
@@ -56,8 +74,6 @@ def main() -> None:
         timeout_s=timeout_s, stopped_after_s=0.5, neighbours=lambda: communicator.world.neighbours
     )
 
-    places = Places(communicator, injector, dog, path=Path(sys.argv[2]) / "begun", log=log)
-
     def recovered(recovery: ft.Recovery) -> None:
         if recovery.lost:
             log(
@@ -66,11 +82,23 @@ def main() -> None:
             )  # fmt: skip
             injector.heard("recovered")
 
+    def recovery_point() -> None:
+        with dog.busy():
+            in_recovery(injector)
+
     communicator.waiting = dog.waiting
-    communicator.recovery_point = places.in_recovery
+    communicator.recovery_point = recovery_point
     communicator.listeners.append(recovered)
     ft.shield(communicator.leave)
     dog.start()
+    return Begun(plan=plan, communicator=communicator, injector=injector, dog=dog, log=log)
+
+
+def main() -> None:
+    begun = begin(lambda injector: places.in_recovery())
+    plan, communicator, injector = begun.plan, begun.communicator, begun.injector
+    dog, log = begun.dog, begun.log
+    places = Places(communicator, injector, dog, path=Path(sys.argv[2]) / "begun", log=log)
     work = Work(communicator, injector, welcome=places.welcome)
     with ft.shielded(), dog.working():
         end = 0

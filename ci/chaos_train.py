@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import zlib
 from typing import Any
 
 import keras
@@ -35,6 +36,24 @@ class EndAll(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if (self.epoch, batch) == (1, self.batch):
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Compared(keras.callbacks.Callback):  # type: ignore[misc]
+    """Adds a checksum of weights and optimizer to the logs of an epoch."""
+
+    on_every_rank = True
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        sum_of_all = 0
+        for variable in (*self.model.weights, *self.model.optimizer.variables):
+            sum_of_all = zlib.crc32(np.asarray(variable).tobytes(), sum_of_all)
+        logs["replica"] = float(sum_of_all)
+
+
+def made_optimizer(name: str, **options: Any) -> keras.optimizers.Optimizer:
+    if name == "nesterov":
+        return keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True, **options)
+    return keras.optimizers.get({"class_name": name, "config": options})
 
 
 class CustomStep(keras.Model):  # type: ignore[misc]
@@ -65,8 +84,9 @@ def made_model(kind: str) -> keras.Model:
     penalty = keras.regularizers.L2(0.01) if kind == "regularized" else None
     inputs = keras.Input((12,))
     hidden = inputs
-    for _ in range(2):
-        hidden = layers.Dense(24, "relu", kernel_regularizer=penalty)(hidden)
+    for _ in range(2):  # messages of a wide one wait for their receivers
+        width = 300 if kind == "wide" else 24
+        hidden = layers.Dense(width, "relu", kernel_regularizer=penalty)(hidden)
     made = CustomStep if kind == "custom" else keras.Model
     return made(inputs, layers.Dense(1, "sigmoid")(hidden))
 
@@ -88,9 +108,7 @@ def train(training: str, callbacks: list[keras.callbacks.Callback]) -> None:
         more["validation_data"] = (held_out, y[:700])
     model = made_model(kind)
     model.compile(
-        keras.optimizers.get(
-            {"class_name": optimizer, "config": {"clipnorm": 0.5 if kind == "clipped" else None}}
-        ),
+        made_optimizer(optimizer, clipnorm=0.5 if kind == "clipped" else None),
         "binary_crossentropy",
         metrics=["accuracy"],
         weighted_metrics=[],
@@ -105,8 +123,7 @@ def main() -> None:
     arguments = parser.parse_args()
     last, batch = map(int, (arguments.end_all_at or "-1,-1").split(","))
     for number, training in enumerate(arguments.trainings):
-        callbacks = [EndAll(batch)] if number == last else []
-        train(training, callbacks)
+        train(training, [Compared(), *([EndAll(batch)] if number == last else [])])
 
 
 main()

@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaos_plan import KINDS, PHASES
+from chaos_ways import draw_way, takes_spares
 
-__all__ = ["EPOCH_STEPS", "STEPS", "Start", "TrainPlan", "draw_training", "training_of"]
+__all__ = [
+    "EPOCH_STEPS",
+    "SAVE_EVERY",
+    "STEPS",
+    "Start",
+    "TrainPlan",
+    "draw_training",
+    "training_of",
+]
 
 EPOCH_STEPS, EPOCHS = 8, 2  # of every training of chaos_train.py
 STEPS = EPOCH_STEPS * EPOCHS
 
-MODELS = ("plain", "embedding", "two-inputs", "weighted", "regularized", "clipped", "custom")
+MODELS = (
+    "plain",
+    "wide",
+    "embedding",
+    "two-inputs",
+    "weighted",
+    "regularized",
+    "clipped",
+    "custom",
+)
+OPTIMIZERS = ("sgd", "adam", "nesterov")
 MOST_TRAININGS = 10
+SAVE_EVERY = 3  # steps, where checkpoints are made
+#: When these come, the step has been counted.
+BETWEEN_STEPS = ("validation", "checkpoint", "in-consensus")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """One start of the ranks, *ranks* that work and *spares* more.
 
+    ``way`` are options of matex run that say how they share the work.
     ``end_all`` is the training, and the batch of its second epoch, after which all who work die.
     """
 
     ranks: int
     spares: int
     faults: tuple[str, ...]
+    way: tuple[str, ...] = ()
     end_all: tuple[int, int] | None = None
 
 
@@ -46,8 +71,8 @@ class TrainPlan:
 
 
 def training_of(step: int, at: str = "") -> int:
-    """The training of *step*; validation and checkpoints come when the step has been counted."""
-    return (step - (at in ("validation", "checkpoint"))) // STEPS
+    """The training of *step*, in which a fault struck at phase *at*."""
+    return (step - (at in BETWEEN_STEPS)) // STEPS
 
 
 def draw_training(seed: int) -> TrainPlan:
@@ -60,7 +85,8 @@ def draw_training(seed: int) -> TrainPlan:
     for number in range(1 + restart):
         last = dice.randrange(3) if restart and number == 0 else None
         ranks = dice.randint(2, 4) if restart else dice.randint(3, 6)
-        spares = dice.choice((0, 0, 1, 1, 2))
+        way = starts[0].way if starts and dice.random() < 0.5 else draw_way(dice)
+        spares = dice.choice((0, 0, 1, 1, 2)) if takes_spares(way) else 0
         guard = dice.randrange(ranks)
         alive = [rank for rank in range(ranks + spares) if rank != guard]
         faults: list[str] = []
@@ -75,15 +101,18 @@ def draw_training(seed: int) -> TrainPlan:
                 break
             if starts and begun == len(trainings) - 1 and starts[-1].end_all:
                 steps = steps[EPOCH_STEPS + starts[-1].end_all[1] + 1 :]
-            at_ends = ["validation"] * trainings[begun].endswith("yes")
-            at_ends += ["checkpoint"] * checkpoint
-            lethal = _faults(dice, alive, steps, at_ends=at_ends, spares=spares > 0)
+            whens = _whens(steps, validates=trainings[begun].endswith("yes"), saves=checkpoint)
+            lethal = _faults(dice, alive, whens, spares=spares > 0)
             faults += lethal + _harmless(dice, [*alive, guard], steps, often=not lethal)
             begun += 1
-        starts.append(Start(ranks=ranks, spares=spares, faults=tuple(faults), end_all=end_all))
+        starts.append(
+            Start(ranks=ranks, spares=spares, faults=tuple(faults), way=way, end_all=end_all)
+        )
         if end_all is None:
             break
-    options = ["--exchange", dice.choice(("native", "native", "host")), "--nonfinite", "recompute"]
+    compressed = any("--compression" in start.way for start in starts)
+    exchange = "host" if compressed else dice.choice(("native", "native", "host"))
+    options = ["--exchange", exchange, "--nonfinite", "recompute"]
     options += dice.choice(([], ["--check-every", "3"]))
     return TrainPlan(
         seed=seed, trainings=tuple(trainings), options=tuple(options), starts=tuple(starts),
@@ -92,27 +121,42 @@ def draw_training(seed: int) -> TrainPlan:
 
 
 def _training(dice: random.Random) -> str:
-    return f"{dice.choice(MODELS)},{dice.choice(('sgd', 'adam'))},{dice.choice(('yes', 'no'))}"
+    return f"{dice.choice(MODELS)},{dice.choice(OPTIMIZERS)},{dice.choice(('yes', 'no'))}"
+
+
+def _whens(steps: range, *, validates: bool, saves: bool) -> dict[str, Sequence[int]]:
+    """The phases of a training that makes *steps*, and in which of them each comes."""
+    ends = [step + 1 for step in steps if (step + 1) % EPOCH_STEPS == 0]
+    saved = [step + 1 for step in steps if (step + 1) % SAVE_EVERY == 0] if saves else []
+    whens: dict[str, Sequence[int]] = dict.fromkeys((*PHASES, "in-strategy"), steps)
+    whens["in-consensus"] = sorted({*ends, *saved})
+    if validates:
+        whens["validation"] = ends
+    if saves:
+        whens["checkpoint"] = whens["in-consensus"]
+    return whens
 
 
 def _faults(
-    dice: random.Random, alive: list[int], steps: range, *, at_ends: list[str], spares: bool
+    dice: random.Random, alive: list[int], whens: dict[str, Sequence[int]], *, spares: bool
 ) -> list[str]:
     """Lethal ones for one training, whose victims are taken from *alive*."""
     found: list[str] = []
+    steps = whens["compute"]
+    phases = [*PHASES, *(phase for phase in whens if phase not in PHASES)]
     step = dice.choice(steps)
     for number in range(min(len(alive), dice.choice((0, 1, 1, 1, 1, 2, 3)))):
         victim = alive.pop(dice.randrange(len(alive)))
         kind = dice.choices(list(KINDS), list(KINDS.values()))[0]
         if kind == "hang":  # ends after its time-out; the ft layer has many of them
             kind = "kill"
-        phase, when = dice.choice((*PHASES, *at_ends)), step
+        phase, when = dice.choice(phases), step
         if number and dice.random() < 0.6:
             phase = dice.choice(("recovery", "in-exchange")) if spares else "recovery"
         elif spares and dice.random() < 0.35:  # if it waits, it does so in the first step
             phase, when = dice.choice(("compute", "recovery")), steps[0]
-        elif phase in at_ends:
-            when = dice.choice([s + 1 for s in steps if (s + 1) % EPOCH_STEPS == 0])
+        elif phase in BETWEEN_STEPS:
+            when = dice.choice(whens[phase])
         found.append(f"{kind}:rank={victim},step={when},at={phase}")
     return found
 

@@ -25,6 +25,8 @@ PHASES = (
     "before-exchange",
     "in-exchange",
     "after-exchange",
+    "in-strategy",
+    "in-consensus",
     "recovery",
     "checkpoint",
     "apoptosis",
@@ -159,9 +161,9 @@ def parse_fault(text: str) -> Fault:
     if "count" in values.given and not at_event:
         raise FaultSyntaxError(f"fault {text!r}: count goes with event. Received: {due[0]}")
     at = values.one_of("at", PHASES, "" if at_event else "compute")
-    if kind == "hang" and at == "in-exchange":
+    if kind == "hang" and at.startswith("in-"):
         raise FaultSyntaxError(
-            f"fault {text!r}: user code hangs outside of the exchange; at=in-exchange is for stop"
+            f"fault {text!r}: user code hangs outside of the exchange; at={at} is for stop"
         )
     factor = values.real("factor", "2")
     if not factor >= 1:

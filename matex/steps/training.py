@@ -241,6 +241,7 @@ class Training:
 
     def consensus(self) -> None:
         """Make every replica the model that is evaluated and saved; collective."""
+        self._faults.during("in-consensus")
         self._strategy.consensus()
 
     def __iter__(self) -> Iterator[tuple[int, int, Training]]:
@@ -295,6 +296,7 @@ class Training:
             for fault in self._faults.take("bitflip"):
                 flip(self._model, fault, step=self._faults.step)
             logs = self._make_step(batch)
+        self._faults.during("in-strategy")
         self._strategy.after_step(self._faults.step)
         passed = Traffic(*self._source.after_step(self._faults.step))
         exchange = self._exchange

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from tests.fault.ranks import ROOT, execute, scratch
 
+# How many runs of a layer, from which seed on, and what some of them must have.
+PARTS = {"ft": (8, 168, "aside)"), "strategies": (6, 38, "in-strategy")}
 
-def test_random_faults_break_nothing() -> None:
+
+@pytest.mark.parametrize("layer", PARTS)
+def test_random_faults_break_nothing(layer: str) -> None:
+    count, seed, some = PARTS[layer]
+    chaos = [sys.executable, str(ROOT / "ci" / "chaos.py"), "--layer", layer]
     with scratch() as directory:
         output = execute(
-            [sys.executable, str(ROOT / "ci" / "chaos.py"), "--runs", "12", "--seed", "168"],
-            directory=directory,
-            timeout_s=100,
+            [*chaos, "--runs", str(count), "--seed", str(seed)], directory=directory, timeout_s=100
         )
     runs = [line for line in output.splitlines() if line.startswith("seed ")]
-    assert len(runs) >= 12
-    assert any("aside)" in line for line in runs)  # with spares
+    assert len(runs) >= count
+    assert any(some in line for line in runs)
     assert all(line.endswith(": ok") for line in runs), output

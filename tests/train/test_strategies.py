@@ -35,7 +35,7 @@ PLANS = {
         "kill:rank=0,step=9,at=after-exchange",
         "kill:rank=1,step=21,at=in-exchange",
         "kill:rank=4,step=21,at=recovery",
-        "kill:rank=2,step=33",
+        "kill:rank=2,step=33,at=in-strategy",
     ),
     "downpour --staleness-bound 0 --lr-scaling sqrt": (
         "kill:rank=1,step=15,at=after-exchange",  # before a meeting
@@ -47,7 +47,7 @@ PLANS = {
     "daso": (
         "kill:rank=0,step=8,at=in-exchange",
         "kill:rank=3,step=8,at=recovery",
-        "kill:rank=1,step=24",
+        "kill:rank=1,step=32,at=in-consensus",
     ),
 }
 # On nodes of two: the keeper of all and then all of a node, a node's keeper, the last of a node.

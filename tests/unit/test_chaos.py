@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib
+import random
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 import ft
+from matex.cli import main
 
 CI = Path(__file__).resolve().parents[2] / "ci"
 
@@ -23,7 +26,7 @@ def suite() -> Iterator[dict[str, ModuleType]]:
     """The modules of ci/chaos.py, which are scripts' neighbours and in no package."""
     sys.path.insert(0, str(CI))
     try:
-        names = ("plan", "ft", "train_plan", "full")
+        names = ("plan", "ft", "ways", "moves", "train_plan", "start", "full")
         yield {name: importlib.import_module(f"chaos_{name}") for name in names}
     finally:
         sys.path.remove(str(CI))
@@ -32,7 +35,7 @@ def suite() -> Iterator[dict[str, ModuleType]]:
 def test_plans_are_functions_of_their_seed_and_leave_somebody(
     suite: dict[str, ModuleType],
 ) -> None:
-    sizes, phases, kinds, set_aside = set(), set(), set(), 0
+    sizes, phases, struck, kinds, set_aside = set(), set(), set(), set(), 0
     for seed in range(300):
         plan = suite["plan"].draw_launch(seed)
         assert plan == suite["plan"].draw_launch(seed)
@@ -48,12 +51,71 @@ def test_plans_are_functions_of_their_seed_and_leave_somebody(
         assert trained == suite["train_plan"].draw_training(seed)
         for start in trained.starts:
             planned = [ft.parse_fault(text) for text in start.faults]
+            struck |= {fault.at for fault in planned}
             ft.check_faults(planned, ranks=start.ranks + start.spares)
             assert all(f.step < 16 * len(trained.trainings) + 1 for f in planned)
     assert sizes == set(range(2, 17))
     assert 150 < set_aside < 250
     assert phases >= {"", "compute", "in-exchange", "recovery", "checkpoint", "validation"}
+    assert struck >= phases - {""} | {"after-exchange", "in-strategy", "in-consensus"}
     assert kinds == {"kill", "segv", "exit", "raise", "stop", "hang"}
+
+
+def test_vectors_are_moved_by_every_strategy_and_struck_between_any_two_messages(
+    suite: dict[str, ModuleType],
+) -> None:
+    moves, ways, phases, late = suite["moves"], set(), set(), 0
+    for seed in range(200):
+        plan = moves.draw_moves(seed)
+        assert plan == moves.draw_moves(seed)
+        faults = [ft.parse_fault(text) for text in plan.faults]
+        ft.check_faults(faults, ranks=plan.ranks)
+        assert plan.guard not in {rank for fault in faults for rank in fault.ranks}
+        assert len(plan.ways) == len(plan.sizes) == len(plan.runs) == len(plan.working)
+        assert len(plan.moments) == plan.ranks
+        for cut in plan.cuts:
+            assert cut.victim not in cut.late
+            where = f"rank={cut.victim},step={cut.step},at={cut.phase}"
+            assert any(text.endswith(where) for text in plan.faults)
+            late += len(cut.late)
+        ways |= {way.partition(" --sync-every")[0] for way in plan.ways}
+        phases |= {fault.at for fault in faults}
+        ends = [sum(len(run) for run in plan.runs[: n + 1]) for n in range(len(plan.runs))]
+        starts = [0, *ends[:-1]]
+        meetings = {
+            min(start + k, end) - 1
+            for start, end in zip(starts, ends, strict=True)
+            for k in range(moves.MEET_EVERY, end - start + moves.MEET_EVERY, moves.MEET_EVERY)
+        }
+        assert all(fault.step in meetings for fault in faults if fault.at == "in-consensus")
+    assert late > 100
+    assert ways == {words for words, _ in suite["ways"].STRATEGIES}
+    assert phases >= {"compute", "in-exchange", "in-strategy", "in-consensus", "recovery"}
+
+
+def test_half_of_the_trainings_go_by_a_strategy_and_each_way_is_one_that_matex_takes(
+    suite: dict[str, ModuleType],
+) -> None:
+    ways, plans = suite["ways"], [suite["train_plan"].draw_training(seed) for seed in range(300)]
+    starts = [start for plan in plans for start in plan.starts]
+    parting = [start for start in starts if ways.strategy_of(start.way) != "sync"]
+    assert 0.4 < len(parting) / len(starts) < 0.6
+    drawn = {" ".join(ways.draw_way(random.Random(seed))) for seed in range(2000)}
+    for words, every in ways.STRATEGIES:
+        assert any(words in way for way in drawn)
+        assert all(any(words in way and f"--sync-every {e}" in way for way in drawn) for e in every)
+    words = {
+        (*start.way, *plan.options, *(("--spares", "1") if start.spares else ()))
+        for plan in plans
+        for start in plan.starts
+    }
+    assert len(words) > 50
+    for options in words:
+        assert main(["run", "-n", "2", "--dry-run", *options, __file__]) == 0
+        assert "--compression" not in options or "host" in options
+    saved = [plan.starts for plan in plans if len(plan.starts) == 2]
+    changed = [(ways.strategy_of(a.way), ways.strategy_of(b.way)) for a, b in saved]
+    assert {before == after for before, after in changed} == {True, False}
 
 
 Logs = dict[int, list[dict[str, Any]]]
@@ -122,6 +184,7 @@ GOOD = {
     "status": "finished", "reason": None, "world_size_end": 2, "samples_lost": 0,
     "samples_repeated": 0, "samples_used": 64, "samples_expected": 64,
     "weights_hash": {"0": "ab", "3": "ab"}, "spares": 2, "spares_used": 1, "spares_lost": 1,
+    "strategy": "sync",
     "faults": [
         {"rank": 2, "kind": "kill", "step": 0, "at": "compute", "overcome": None, "repair_s": None},
         {"rank": 1, "kind": "segv", "step": 20, "at": "compute", "overcome": "in-place",
@@ -145,7 +208,7 @@ def training(suite: dict[str, ModuleType]) -> tuple[Any, Any]:
     )  # fmt: skip
 
     def epoch(rank: int, step: int, **losses: float) -> dict[str, Any]:
-        return {"event": "epoch", "rank": rank, "step": step, **losses}
+        return {"event": "epoch", "rank": rank, "step": step, "replica": 5.0, **losses}
 
     events = [
         {"event": "waits", "rank": 2, "step": 0},
@@ -188,6 +251,7 @@ def test_a_right_launch_of_trainings_is_right(suite: dict[str, ModuleType]) -> N
         ({"samples_lost": 4}, "samples_lost is 4"),
         ({"samples_repeated": 4}, "samples_repeated is 4"),
         ({"samples_used": 60}, "samples_used is 60, 64 wanted"),
+        ({"strategy": "gossip"}, "strategy is gossip, sync wanted"),
         ({"spares_used": 0}, "spares_used is 0, 1 wanted"),
         ({"spares_lost": 0}, "spares_lost is 0, 1 wanted"),
         ({"faults": GOOD["faults"][:1]}, "no record of the death of ranks [1]"),
@@ -217,6 +281,9 @@ def test_what_else_is_wrong_with_a_training_is_seen(suite: dict[str, ModuleType]
     assert "planned" in wrong_of(lambda outcome: outcome.events.pop())[0]
     assert "status -1" in wrong_of(lambda outcome: setattr(outcome, "status", -1))[0]
     assert "no summary" in wrong_of(lambda outcome: setattr(outcome, "summary", None))[0]
+    assert "left behind: /dev/shm/x" in wrong_of(lambda o: setattr(o, "left", ["/dev/shm/x"]))[0]
+    parted = wrong_of(lambda outcome: outcome.events[-2].update(replica=6.0))
+    assert "2 different replicas after step 32" in parted[0]
     assert "different losses" in wrong_of(lambda outcome: loss(outcome, 0.1, ranks={3}))[0]
     for value in (0.651, float("nan")):
         first, second = wrong_of(lambda outcome: loss(outcome, value, ranks={0, 3}))  # noqa: B023
@@ -226,14 +293,57 @@ def test_what_else_is_wrong_with_a_training_is_seen(suite: dict[str, ModuleType]
     assert "losses () after step 32" in missing[1]
 
 
+def test_a_strategy_may_part_from_one_rank_but_not_far(suite: dict[str, ModuleType]) -> None:
+    """Its losses and what it tells of itself: plan, and what is wrong with changes of it."""
+    way = ("--strategy", "downpour", "--staleness-bound", "1")
+
+    def wrong_of(change: Any, *, staleness: str = "1") -> str:
+        plan, outcome = training(suite)
+        plan = dataclasses.replace(plan, starts=(dataclasses.replace(plan.starts[0], way=way),))
+        outcome.summary |= {"strategy": "downpour", "staleness": {staleness: 3}}
+        for event in outcome.events:
+            if event["event"] == "epoch":
+                event |= {"loss": 1.05 * event["loss"], "strategy": {"disagreement": 0.01}}
+                change(event)
+        return str(trained(suite, plan, outcome)[1].wrong)
+
+    assert wrong_of(lambda event: None) == ""
+    for loss in (0.9, float("nan")):
+        wrong = wrong_of(lambda event: event.update(loss=loss))  # noqa: B023
+        assert "after step 24, of one rank" in wrong
+    apart = wrong_of(lambda event: event["strategy"].update(disagreement=float("inf")))
+    assert "apart after step 8" in apart
+    assert "at most 1 wanted" in wrong_of(lambda event: None, staleness="2")
+
+
+def test_what_a_start_leaves_is_seen(
+    suite: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, memory = suite["start"], tmp_path / "memory"
+    memory.mkdir()
+    monkeypatch.setattr(start.leftovers, "SHARED_MEMORY", memory)
+    monkeypatch.setattr(start, "_GRACE_S", 0.1)
+    (memory / "matex-0-4711-host-0a-mpi").mkdir()
+    (memory / "matex-0-4712-host-0b").mkdir()  # of another run
+    waits = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(waits, cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        left = start._left(4711, tmp_path)
+        process.communicate(b"\n")
+    assert left == [f"{memory}/matex-0-4711-host-0a-mpi", f"process {process.pid}"]
+    assert start._left(4713, tmp_path) == []
+
+
 def test_all_may_die_in_the_first_start_alone(suite: dict[str, ModuleType]) -> None:
     plan, outcome = training(suite)
     (start,) = plan.starts
     first = dataclasses.replace(start, faults=(), end_all=(1, 2))
     both = dataclasses.replace(plan, starts=(first, start))
     ended = suite["full"].Outcome(status=1, output="", events=outcome.events[:7])
+    outcome.events.insert(0, {"event": "fit", "rank": 0, "step": 24})
     one, two = trained(suite, both, ended, outcome)
     assert (one.wrong, two.wrong) == ("", "")
     assert two.kinds == ["segv", "all"]
+    outcome.events[0]["step"] = 16
+    assert "went on from step 16" in trained(suite, both, ended, outcome)[0].wrong
     ended.status = 0
     assert "though all ranks died" in trained(suite, both, ended, outcome)[0].wrong

@@ -38,7 +38,7 @@ def written(draw: st.DrawFn) -> tuple[str, Fault]:
             "host": draw(st.from_regex(r"[a-z][a-z0-9.-]{0,9}", fullmatch=True)),
         }
         keys["host"] = wanted["host"]
-    phases = [p for p in PHASES if (kind, p) != ("hang", "in-exchange")]
+    phases = [p for p in PHASES if kind != "hang" or not p.startswith("in-")]
     if "at" in KINDS[kind][1] and draw(st.booleans()):
         keys["at"] = wanted["at"] = draw(st.sampled_from(phases))
     if kind == "slow" and draw(st.booleans()):
@@ -106,6 +106,7 @@ BAD = {
     "kill:rank=0,event=epoch,count=0": "count must be a whole number from 1. Received: '0'",
     "kill:rank=0,step=1,count=2": "count goes with event. Received: step",
     "hang:rank=0,step=1,at=in-exchange": "at=in-exchange is for stop",
+    "hang:rank=0,step=1,at=in-consensus": "at=in-consensus is for stop",
     "bitflip:rank=0,step=1,target=soul": "target must be one of weights, optimizer.",
     "bitflip:rank=0,step=1,bit=32": "bit must be a whole number from 0 to 31. Received: '32'",
     "node:host=,step=1": "host is empty",
