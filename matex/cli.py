@@ -11,21 +11,17 @@ from typing import Any, NoReturn
 import ft
 import matex
 from matex.commands import checkpoint_cli, data_cli, faults_cli, prune_cli
-from matex.config import (
+from matex.config import OPTIONS, Config, batch_job, duration_s, wants_ulfm
+from matex.errors import InputError
+from matex.option_rules import (
     APOPTOSIS,
     COMPRESSIONS,
     EXCHANGES,
-    OPTIONS,
     POLICIES,
     SHUFFLES,
     STRAGGLERS,
     STRATEGIES,
-    Config,
-    batch_job,
-    duration_s,
-    wants_ulfm,
 )
-from matex.errors import InputError
 from matex.schedules import SCALINGS
 
 __all__ = ["main"]

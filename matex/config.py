@@ -11,20 +11,12 @@ from typing import Any
 
 import ft
 from matex.allocation import Allocation, allocation
-from matex.apoptosis.schedule import MODES
 from matex.errors import InputError
-from matex.schedules import SCALINGS
+from matex.option_rules import check
 
 __all__ = [
-    "APOPTOSIS",
-    "COMPRESSIONS",
-    "EXCHANGES",
     "OPTIONS",
-    "POLICIES",
     "SEGMENTS",
-    "SHUFFLES",
-    "STRAGGLERS",
-    "STRATEGIES",
     "Config",
     "batch_job",
     "duration_s",
@@ -35,55 +27,8 @@ __all__ = [
     "wants_ulfm",
 ]
 
-EXCHANGES = ("auto", "native", "host")
-APOPTOSIS = tuple(MODES)
-POLICIES = ("stop", "skip", "recompute")
-STRAGGLERS = ("warn", "evict", "balance")
-COMPRESSIONS = ("none", "fp16", "bf16")
-SHUFFLES = ("whole", "ring")
-STRATEGIES = ("sync", "gossip", "daso", "easgd", "downpour")
-
 #: The variable that names the directory in which Open MPI puts its segments of shared memory.
 SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
-
-_WORDS = {
-    "exchange": EXCHANGES,
-    "nonfinite": POLICIES,
-    "straggler": STRAGGLERS,
-    "apoptosis": ("", *APOPTOSIS),
-    "strategy": STRATEGIES,
-    "shuffle": SHUFFLES,
-    "lr_scaling": SCALINGS,
-    "compression": COMPRESSIONS,
-}
-
-_OWN_ROWS = "elsewhere each rank's own rows make its update"
-
-# What only replicas that are equal can do: option, its default, and why.
-_SYNC_ONLY = (
-    ("apoptosis", "", "all ranks must remove the same units"),
-    ("compression", "none", "elsewhere no gradients travel"),
-    ("balance", False, _OWN_ROWS),
-    ("spares", 0, "a spare takes over a state that all ranks share"),
-)
-
-# What only some strategies know: option, its default, and which.
-_OF_STRATEGIES: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
-    ("ranks_per_node", 0, ("daso", "easgd", "downpour")),
-    ("two_level", False, ("easgd", "downpour")),
-    ("outer_every", 0, ("easgd", "downpour")),
-    ("sync_every", 0, ("easgd", "downpour")),
-    ("asynchronous", False, ("easgd",)),
-    ("staleness_bound", None, ("downpour",)),
-    ("momentum", 0.0, ("downpour",)),
-)
-
-_LEAST = {
-    **{"checkpoint_every": 0, "checkpoint_interval": 0, "keep": 1, "keep_every": 0},
-    **{"keep_best": 0, "seed": 0, "spares": 0, "threads": 0, "wall_time": 0, "grow_to": 0},
-    **{"warmup_epochs": 0, "ranks_per_node": 0, "sync_every": 0, "momentum": 0},
-    **{"outer_every": 0},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,77 +136,7 @@ class Config:
     cache: Path | None = None
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if not getattr(self, name) >= least:
-                raise InputError(
-                    f"{name} must be at least {least}. Received: {name}={getattr(self, name)}"
-                )
-        for name in ("hang_timeout", "memory_every"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{name} must be above 0 seconds. Received: {value}")
-        for name in ("check_every", "checkpoint_part_mb", "staleness_bound"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise InputError(f"{name} must be at least 0. Received: {name}={value}")
-        for name, words in _WORDS.items():
-            if getattr(self, name) not in words:
-                known = ", ".join(word for word in words if word)
-                raise InputError(
-                    f"{name} must be one of {known}. Received: {getattr(self, name)!r}"
-                )
-        if not self.momentum < 1:
-            raise InputError(f"momentum must be below 1. Received: momentum={self.momentum}")
-        if self.lr_scaling != "none" and not self.batch_per_rank and self.strategy == "sync":
-            raise InputError(
-                "lr_scaling is for a batch that grows with the ranks, and for strategies with "
-                "replicas that part: give batch_per_rank too. "
-                f"Received: lr_scaling={self.lr_scaling!r} with a constant global batch"
-            )
-        for name, default, which in _OF_STRATEGIES:
-            if getattr(self, name) != default and self.strategy not in which:
-                raise InputError(
-                    f"{name} is for strategy {' and '.join(which)}. "
-                    f"Received: {name}={getattr(self, name)} with strategy={self.strategy!r}"
-                )
-        for name in ("ranks_per_node", "outer_every"):
-            if getattr(self, name) and self.strategy != "daso" and not self.two_level:
-                raise InputError(
-                    f"with strategy {self.strategy} {name} is for two levels: give two_level too. "
-                    f"Received: {name}={getattr(self, name)} without it"
-                )
-        if self.outer_every == 1:
-            raise InputError(
-                "outer_every must be at least 2, so that nodes meet more seldom than their ranks. "
-                "Received: outer_every=1; or leave two_level out"
-            )
-        if self.asynchronous and self.sync_every == 1:
-            raise InputError(
-                "asynchronous easgd wants a sync_every of at least 2, which a meeting takes. "
-                "Received: sync_every=1"
-            )
-        for name, plain, why in _SYNC_ONLY:
-            if getattr(self, name) != plain and self.strategy != "sync":
-                raise InputError(
-                    f"{name} wants strategy sync: {why}. "
-                    f"Received: {name}={getattr(self, name)!r} with strategy={self.strategy!r}"
-                )
-        if self.straggler == "balance" and self.strategy != "sync":
-            raise InputError(
-                f"straggler balance wants strategy sync: {_OWN_ROWS}. "
-                f"Received: strategy={self.strategy!r}"
-            )
-        if self.shuffle == "ring" and (self.balance or self.straggler == "balance" or self.spares):
-            raise InputError(
-                "shuffle ring wants equal shares of the ranks that begin. Received: "
-                f"balance={self.balance}, straggler={self.straggler!r}, spares={self.spares}"
-            )
-        if self.spares and (self.balance or self.straggler == "balance" or self.batch_per_rank):
-            raise InputError(
-                "spares want a constant global batch in equal shares. Received: "
-                f"balance={self.balance}, straggler={self.straggler!r}, "
-                f"batch_per_rank={self.batch_per_rank}"
-            )
+        check(self)
         _ = self.faults
 
     @cached_property

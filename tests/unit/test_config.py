@@ -134,6 +134,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"balance": True, "strategy": "daso"}, "balance wants strategy sync"),
     ({"straggler": "balance", "strategy": "easgd"}, "straggler balance wants strategy sync"),
+    ({"straggler": "evict", "check_every": 0}, "give check_every too. Received: straggler='evict'"),
     ({"straggler": "balance", "spares": 1}, "straggler='balance'"),
     (
         {"ranks_per_node": 2},
