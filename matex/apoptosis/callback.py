@@ -41,7 +41,7 @@ class Apoptosis(keras.callbacks.Callback):
             ``random`` are baselines.
         first_epoch, last_epoch: epochs, counted from 1, at whose ends events may come;
             by default the second, and two before the last.
-        every: epochs from one event to the next; 0 doubles the wait after each.
+        every: epochs from one event to the next; 0 lets it grow by one each time.
         pruning_ratio: stop when this share of *target* is gone, between 0 and 1.
         target: ``parameters`` or ``flops``.
         exclude: names of layers whose units stay.

@@ -69,8 +69,8 @@ class Thresholds:
 class Calendar:
     """Events come at ends of epochs, counted from 1: from ``first`` to ``last``.
 
-    Every ``every`` epochs; or, where that is 0, after twice the wait of the one before:
-    the step is traced anew after each, and the first ones bring most.
+    Every ``every`` epochs; or, where that is 0, after one epoch more than the one before: the
+    step is traced anew after each, and the first ones bring most.
     """
 
     first: int
@@ -87,7 +87,7 @@ class Calendar:
         return self if self.due <= epoch + self.wait else replace(self, due=0)
 
     def after(self, epoch: int) -> Calendar:
-        wait = self.every or max(1, 2 * self.wait)
+        wait = self.every or self.wait + 1
         return replace(self, wait=wait, due=epoch + wait)
 
 

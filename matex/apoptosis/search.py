@@ -1,7 +1,8 @@
 """How much of what may die does: a search that asks the held-out loss as seldom as it can.
 
 All groups at once at the cost of their thresholds. Where the loss rises too far each group by
-itself, and at last less of all; where it hardly rises, more, and then more of each by itself.
+itself, and less of those for which it still does; where it hardly rises, more, and then more of
+each by itself.
 A group dies in one order, so what dies at less is part of what dies at more.
 """
 
@@ -80,8 +81,11 @@ def search(
     verdicts = {one.number: Verdict(one, 1.0, loss, False) for one in whole}
     if len(whole) > 1:
         verdicts |= _each(whole, 1.0, trial, before, allowed)
-    less = _worth_it(whole, LESS)
-    if less and not any(verdict.kept for verdict in verdicts.values()):
+    less = _worth_it([one for one in whole if not verdicts[one.number].kept], LESS)
+    standing = [verdict.loss for verdict in verdicts.values() if verdict.kept]
+    if less and standing:
+        verdicts |= _each(less, LESS, trial, standing[-1], allowed)
+    elif less:
         loss = _tried(less, trial, allowed)
         verdicts |= {one.number: Verdict(one, LESS, loss, loss <= allowed) for one in less}
     return list(verdicts.values())

@@ -95,8 +95,14 @@ def test_more_of_each_goes_where_it_takes_no_more_than_its_part() -> None:
 
 def test_a_group_that_costs_too_much_keeps_its_units_and_the_others_do_not() -> None:
     network = Network(0.01, 9.0, 0.01)
-    assert outcome(network, 1.4) == [(1.0, True), (1.0, False), (1.0, True)]
-    assert network.tried == [[10, 10, 10], [10, 0, 0], [10, 10, 0], [10, 0, 10]]
+    assert outcome(network, 1.4) == [(1.0, True), (pytest.approx(1 / 3), False), (1.0, True)]
+    assert network.tried == [[10, 10, 10], [10, 0, 0], [10, 10, 0], [10, 0, 10], [10, 3, 10]]
+
+
+def test_less_goes_of_a_group_that_costs_too_much() -> None:
+    network = Network(0.01, 0.05, 0.01)
+    assert outcome(network, 1.4) == [(1.0, True), (pytest.approx(1 / 3), True), (1.0, True)]
+    assert network.tried[-1] == network.gone == [10, 3, 10]
 
 
 def test_less_of_all_goes_where_no_group_can() -> None:
