@@ -83,6 +83,11 @@ def run(words: list[str], link: Link, script: list[str]) -> dict[str, Any]:
             raise SystemExit(f"{' '.join(command)} ended with {done.returncode}\n{done.stderr}")
         events = [json.loads(line) for line in (report / "events.jsonl").read_text().splitlines()]
         summary = json.loads((report / "summary.json").read_text())
+        if summary["world_size_end"] != HOSTS * SLOTS:  # those left would train on, and be faster
+            raise SystemExit(
+                f"{HOSTS * SLOTS} ranks were to be measured. Received: "
+                f"{summary['world_size_end']} at the end; try again"
+            )
         sent = sum(network.switch.sent)
         dropped = network.switch.dropped
     began = min(e["time_s"] for e in events if e["event"] == "first-step")

@@ -96,9 +96,9 @@ def rows_to_judge(
 ) -> int:
     """How many held-out rows to judge by, so that an event costs a fifth of an epoch. Pure.
 
-    An epoch over *training* rows costs three forward passes of them; an event at most one
-    over *scored* rows, the decisions, and, before, with all groups, with less of all and of
-    each, one over these.
+    An epoch over *training* rows costs three forward passes of them; an event one over
+    *scored* rows, the decisions, and over these one before, one with all groups, one with less
+    and mostly one with each.
 
     Args:
         widths: of each group.

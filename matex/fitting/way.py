@@ -64,9 +64,10 @@ class Way:
 
     def _tell_one_node(self) -> None:
         run, config = self._run, self._run.config
+        if not config.two_level:
+            return
         ranks = run.communicator.world.ranks
-        nodes = nodes_by(run.communicator, config.ranks_per_node)(ranks)
-        if config.two_level and len(nodes) == 1:
+        if len(nodes_by(run.communicator, config.ranks_per_node)(ranks)) == 1:
             run.say_once(
                 f"strategy {config.strategy} has one level: two_level wants ranks on several "
                 f"nodes. Received: {len(ranks)} ranks on one; ranks_per_node makes smaller ones"

@@ -11,6 +11,7 @@ import pytest
 import ft
 from matex.strategies import Daso, Downpour, Elastic, Gossip, ReplicaLike, Strategy, nodes_by
 from matex.strategies.ring import ring_mean, ring_traffic
+from tests.mpi.vectors import Vector
 
 Make = Callable[[ft.Communicator, ReplicaLike], Strategy]
 
@@ -38,21 +39,6 @@ STRATEGIES: dict[str, Make] = {
     },
     "daso": lambda comm, replica: Daso(comm, replica, epochs=3, ranks_per_node=2),
 }
-
-
-class Vector:
-    """A model of five weights and a momentum of two numbers."""
-
-    weights = 5
-
-    def __init__(self) -> None:
-        self.value = np.arange(7, dtype=np.float64)
-
-    def read(self) -> np.ndarray:
-        return self.value.copy()
-
-    def write(self, vector: np.ndarray) -> None:
-        self.value = vector.copy()
 
 
 def move(vector: Vector, target: float) -> None:

@@ -11,21 +11,7 @@ import pytest
 import ft
 from matex.strategies import Downpour, Elastic, Strategy, nodes_by
 from matex.strategies.rules.nodes import nodes_of
-
-
-class Vector:
-    """A model of five weights and a momentum of two numbers."""
-
-    weights = 5
-
-    def __init__(self) -> None:
-        self.value = np.arange(7, dtype=np.float64)
-
-    def read(self) -> np.ndarray:
-        return self.value.copy()
-
-    def write(self, vector: np.ndarray) -> None:
-        self.value = vector.copy()
+from tests.mpi.vectors import Vector
 
 
 def elastic_tree(size: int, steps: int, every: int, outer: int) -> tuple[np.ndarray, np.ndarray]:
