@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 from ft.alone import ALONE
 from ft.errors import Unrecoverable
+from ft.heartbeat import Heartbeat, interval
 from ft.launcher import started_by, transports
 
 __all__ = ["die", "finalize", "has_mpi", "has_ulfm", "load", "on_death", "shield", "shielded"]
@@ -38,7 +39,7 @@ _SEPARATE = (
 )
 _TRANSPORTS = "OMPI_MCA_btl"
 
-_FINALIZE_S = 5.0
+_heartbeat: Heartbeat | None = None
 _real_exit = os._exit
 _shielded_pid = 0
 _death_callbacks: list[Callable[[str], None]] = []
@@ -54,7 +55,8 @@ def load() -> Any:
     what stands for one with a single rank, see :func:`has_mpi`.
 
     Thread level SERIALIZED is asked for: an exchange may run on a thread of the
-    training framework while the main thread waits for it.
+    training framework while the main thread waits for it. With the failure detector
+    it is MULTIPLE, and a :class:`ft.heartbeat.Heartbeat` begins.
 
     Raises:
         Unrecoverable: a launcher started this process, and no MPI library can be
@@ -74,8 +76,12 @@ def load() -> Any:
         said = "" if isinstance(error, ModuleNotFoundError) else str(error).partition("\n")[0]
         raise Unrecoverable(f"{_INSTALL} Received: {said}" if said else _INSTALL) from None
     if not MPI.Is_initialized():
+        global _heartbeat  # noqa: PLW0603 - MPI is a property of the process
+        every_s = interval(os.environ)
         with _transports():
-            MPI.Init_thread(MPI.THREAD_SERIALIZED)
+            MPI.Init_thread(MPI.THREAD_SERIALIZED if every_s is None else MPI.THREAD_MULTIPLE)
+        if every_s is not None:
+            _heartbeat = Heartbeat(MPI.__file__, every_s=every_s)
         if started is not None and started.processes > 1 == MPI.COMM_WORLD.Get_size():
             raise Unrecoverable(_SEPARATE.format_map(started._asdict()))
     return MPI
@@ -178,19 +184,15 @@ def shielded() -> Iterator[None]:
 
 
 def finalize() -> None:
-    """MPI_Finalize, once, for at most 5 s; safe after failures with ``async_mpi_finalize``."""
+    """MPI_Finalize, once; safe after failures with ``async_mpi_finalize``."""
     global _finalized  # noqa: PLW0603 - MPI is a property of the process
     mpi = load()
     if mpi is not ALONE and not mpi.Is_finalized():
-        # With the failure detector on, MPI_Finalize of Open MPI 5.0.11 may spin for ever, and
-        # mpi4py's keeps the interpreter locked meanwhile. All have left, so nothing is lost when
-        # this process goes on to its end without it. The extension's handle finds the very
-        # library that it is linked to.
-        end = threading.Thread(
-            target=ctypes.CDLL(mpi.__file__).MPI_Finalize, name="ft-finalize", daemon=True
-        )
-        end.start()
-        end.join(_FINALIZE_S)
+        if _heartbeat is not None:
+            _heartbeat.stop()
+        # mpi4py's own would keep the interpreter locked, and the watchdog with it, while it waits
+        # for the others. The extension's handle finds the very library that it is linked to.
+        ctypes.CDLL(mpi.__file__).MPI_Finalize()
     _finalized = True
 
 

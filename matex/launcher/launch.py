@@ -109,7 +109,6 @@ def settings(*, crowded: bool = False, detector: bool = False) -> list[str]:
     if detector:
         values |= {
             "mpi_ft_detector": "1",
-            "mpi_ft_detector_thread": "1",
             "mpi_ft_detector_period": "3",
             "mpi_ft_detector_timeout": "10",
         }

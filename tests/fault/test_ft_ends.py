@@ -112,7 +112,6 @@ def test_a_normal_end_is_a_common_one(how: str, ranks: int) -> None:
 # As on several hosts; with it MPI_Finalize of Open MPI 5.0.11 does not return on some ranks.
 DETECTOR = {
     "OMPI_MCA_mpi_ft_detector": "1",
-    "OMPI_MCA_mpi_ft_detector_thread": "1",
     "OMPI_MCA_mpi_ft_detector_period": "3",
     "OMPI_MCA_mpi_ft_detector_timeout": "10",
 }

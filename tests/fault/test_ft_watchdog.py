@@ -132,10 +132,28 @@ def woken(victim: int, steps: int) -> None:
 
 DETECTOR = {
     "OMPI_MCA_mpi_ft_detector": "1",
-    "OMPI_MCA_mpi_ft_detector_thread": "1",
     "OMPI_MCA_mpi_ft_detector_period": "0.5",
     "OMPI_MCA_mpi_ft_detector_timeout": "2",
 }
+
+
+def deaf(seconds: int) -> None:
+    """Each rank holds the interpreter in turn, as a library that reads a large file may."""
+    import ctypes
+
+    communicator = begin()
+    for step in range(communicator.world.size):
+        if communicator.world.rank == step:
+            ctypes.PyDLL(None).sleep(seconds)
+        add(communicator, step)
+    mark("members", [member.rank for member in communicator.world.members])
+    communicator.leave()
+
+
+def test_a_rank_that_computes_for_longer_than_the_time_out_is_not_taken_for_silent() -> None:
+    job = run(deaf, ranks=3, environment=DETECTOR, seconds=5)
+    assert job["members"] == {rank: [0, 1, 2] for rank in range(3)}, job.output
+    assert job.ended == {0, 1, 2}
 
 
 def test_a_stopped_rank_that_is_woken_ends_itself() -> None:

@@ -94,7 +94,11 @@ def test_the_other_host_goes_on(two_hosts: dict[str, str], tmp_path: Path) -> No
     assert (summary["restarts"], summary["world_size_end"]) == (1, 2), starts
     assert sorted(starts[:4]) == ["mxa", "mxa", "mxb", "mxb"]
     assert starts[4:] == ["mxa", "mxa"]
-    assert {e["step"] for e in outcome.events if e["event"] == "resumed"} == {12}
+    # The others may go on for some steps before the launcher ends them for the lost daemon.
+    (resumed,) = {e["step"] for e in outcome.events if e["event"] == "resumed"}
+    written = {e["step"] for e in outcome.events if e["event"] == "checkpoint"}
+    assert resumed >= 12
+    assert resumed in written
     left = {name: [*(tmp_path / "memory" / name).rglob("*")] for name in HOSTS}
     assert [path.name for path in left["mxb"] if path.name.startswith("sm_segment.mxb.")]
     assert left["mxa"] == []
