@@ -129,6 +129,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="an HDF5 file of digits (default: drawn ones)")
     parser.add_argument("--images", type=int, default=6000)
     parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument(
+        "--beyond", type=int, default=0, help="epochs that all but the first strategy do on top"
+    )
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--as", dest="role", choices=("parent", "rank"), default="parent")
     arguments = parser.parse_args()
@@ -137,13 +140,14 @@ def main() -> None:
         return
     end_tidily()
     script = [str(Path(__file__).resolve()), "--as", "rank", "--images", str(arguments.images)]
-    script += ["--epochs", str(arguments.epochs), "--batch-size", str(arguments.batch_size)]
+    script += ["--batch-size", str(arguments.batch_size)]
     if arguments.data is not None:
         script += ["--data", str(arguments.data.resolve())]
     link = Link(rate_bit_s=1e6 * arguments.rate, delay_s=1e-3 * arguments.delay)
     first: dict[str, Any] | None = None
     for strategy in arguments.strategies.split(","):
-        result = run(shlex.split(strategy), link, script)
+        epochs = arguments.epochs + (arguments.beyond if first else 0)
+        result = run(shlex.split(strategy), link, [*script, "--epochs", str(epochs)])
         first = first or result
         reached = time_to(first["val_loss"][-1], result["seconds"], result["val_loss"])
         result["to_loss_s"] = reached
