@@ -37,7 +37,7 @@ _LEAST_ROWS = 512
 
 # Measuring and deciding about n units take as long as so many n^3 FLOPs of a forward pass: it is
 # less than half of them, in float64 and in pieces.
-_DECIDING = 24
+_DECIDING = 38
 
 # A group that would lose less is left: shrinking it costs more than it brings.
 LEAST_SHARE = 0.05

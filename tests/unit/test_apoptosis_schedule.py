@@ -53,5 +53,6 @@ def test_judging_costs_a_part_of_an_epoch_and_is_never_blind() -> None:
 
     assert rows(10**6, wide) == 4096
     assert rows(50_000, narrow) == 2329
-    assert rows(50_000, wide) == 1658  # deciding takes as long as 18,000 forward passes
+    assert rows(80_000, wide) == 2908  # deciding takes as long as 28,500 forward passes
+    assert rows(50_000, wide) == 512
     assert rows(600, narrow, scored=600) == 512
