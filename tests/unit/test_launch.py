@@ -65,7 +65,6 @@ def test_several_hosts_have_the_detector() -> None:
         "async_mpi_finalize": "1",
         "coll": "^han",
         "mpi_ft_detector": "1",
-        "mpi_ft_detector_thread": "1",
         "mpi_ft_detector_period": "3",
         "mpi_ft_detector_timeout": "10",
     }
