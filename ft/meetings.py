@@ -91,7 +91,10 @@ class Meetings:
     def pending(self) -> Pending:
         """Whose work the next operation is made of. Local, and equal on all ranks."""
         return Pending(
-            operation=self._done + 1, expected=self._expected, lost=tuple(sorted(self._lost))
+            operation=self._done + 1,
+            expected=self._expected,
+            lost=tuple(sorted(self._lost)),
+            apart=self._apart,
         )
 
     @property

@@ -51,11 +51,22 @@ class Pending:
     died since. Work is shared among ``expected``; what fell to ``lost`` is
     divided among the others. A spare stands in ``expected`` where the rank did whose
     place it took, so that nobody else's work is another than before.
+
+    ``apart``: the last repair, which nobody need have died for, found some members in the
+    operation before, whose result the others handed over. Those have what comes between the
+    two operations before them, the others behind them. So messages between single peers,
+    which belong there, are not for now: see :attr:`disturbed`.
     """
 
     operation: int
     expected: tuple[int, ...]
     lost: tuple[int, ...]
+    apart: bool = False
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether a peer may not make its part of a message that is made before the operation."""
+        return self.apart or bool(self.lost)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -156,7 +156,7 @@ class Centre:
     def visit(self, step: int) -> None:
         """Let who is due come, be served, and go home; local."""
         self.traffic = Traffic()
-        if self._communicator.pending.lost:
+        if self._communicator.pending.disturbed:
             self._end_ways()
         else:
             self._end_ways(visits=False)
@@ -197,7 +197,7 @@ class Centre:
 
     def _spread(self, parcel: np.ndarray, ranks: Sequence[int]) -> np.ndarray | None:
         """The *parcel* of the first of *ranks*, which all of them call for; None after a death."""
-        if self._communicator.pending.lost:
+        if self._communicator.pending.disturbed:
             return None
         first, me = ranks[0], self._communicator.world.rank
         if me != first:

@@ -100,7 +100,7 @@ class Daso:
         arrived = self._arrived(vector[: self._replica.weights])
         merging = count > pace.wait and (count - pace.wait) % pace.skip == 0
         # Who notices a death one operation later waits for partners among those of before.
-        if not self._communicator.pending.lost:
+        if not self._communicator.pending.disturbed:
             if merging or count % pace.local == 0:
                 self._average_node(step, vector, arrived)
             if count % pace.skip == 0:

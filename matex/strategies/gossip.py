@@ -52,7 +52,7 @@ class Gossip:
         pair = partners(world.ranks, world.rank, step, seed=self._seed)
         # Where a death was found by the others one operation later, they still wait for
         # partners among the members of before.
-        if pair is None or self._communicator.pending.lost:
+        if pair is None or self._communicator.pending.disturbed:
             return
         self._sent = self._replica.read()
         self._swap = ft.Swap(

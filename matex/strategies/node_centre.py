@@ -50,7 +50,7 @@ class NodeCentre:
     def meet(self, worker: np.ndarray, *, number: int) -> np.ndarray | None:
         """The *worker* of this rank after it; None where somebody has died. By all of a node."""
         self.traffic = Traffic()
-        if self._communicator.pending.lost:  # the others may wait, for who will not come
+        if self._communicator.pending.disturbed:  # the others may wait, for who will not come
             return None
         node, send = self._node, worker
         if self._apart:
