@@ -48,6 +48,7 @@ class Meetings:
         self._vacant: tuple[int, ...] = ()
         self._keep = 0
         self._has_failed = False
+        self._repairs = 0
         self._apart = False  # in the last meeting, with no operation completed since
         self._done = 0
         self._attempted = np.empty(0, np.uint8)
@@ -95,6 +96,7 @@ class Meetings:
             expected=self._expected,
             lost=tuple(sorted(self._lost)),
             apart=self._apart,
+            repairs=self._repairs,
         )
 
     @property
@@ -266,6 +268,7 @@ class Meetings:
         self._expected = self._world.ranks
         self._lost = frozenset()
         self._apart = False
+        self._repairs = self._world.generation
         mpi.forget_exit()
 
     def _hand_over(self, new: Any, *, done: np.ndarray, intact: np.ndarray) -> None:

@@ -56,12 +56,16 @@ class Pending:
     operation before, whose result the others handed over. Those have what comes between the
     two operations before them, the others behind them. So messages between single peers,
     which belong there, are not for now: see :attr:`disturbed`.
+
+    ``repairs``: how many there were when the operation could first have been started. Messages
+    that were under way at a repair are lost.
     """
 
     operation: int
     expected: tuple[int, ...]
     lost: tuple[int, ...]
     apart: bool = False
+    repairs: int = 0
 
     @property
     def disturbed(self) -> bool:

@@ -116,6 +116,7 @@ class Centre:
         self._shares_of = shares
         self._common = common
         self._members = communicator.pending.expected
+        self._repairs = communicator.pending.repairs
         self._shares = shares(self._members)
         self._version = 0
         self._known = 0  # version of the centre as this worker last heard of it
@@ -131,9 +132,9 @@ class Centre:
     def after_step(self, step: int) -> None:
         """What is due between two steps; every member calls it after the same one.
 
-        Collective where it is the first after a death that all know of; recovers by itself.
+        Collective where it is the first after a repair that all know of; recovers by itself.
         """
-        if self.members_changed():
+        if self.was_repaired():
             self.settle()
         else:
             self.visit(step)
@@ -146,12 +147,15 @@ class Centre:
 
     # The parts of these, for what is made of several centres.
 
-    def members_changed(self) -> bool:
-        """Whether all know of a death since it was last asked. Equal on all ranks; local."""
+    def was_repaired(self) -> bool:
+        """Whether all know of a repair since it was last asked. Equal on all ranks; local."""
         # Who completed the operation in which somebody died hears of it one later. So all go
-        # by who was expected to come to the next, which is the same on all of them.
-        before, self._members = self._members, self._communicator.pending.expected
-        return before != self._members
+        # by what was so when the next could first be started, which is the same on all of them.
+        # Also where nobody died: a repair ends all that is under way.
+        pending = self._communicator.pending
+        before, self._repairs = self._repairs, pending.repairs
+        self._members = pending.expected
+        return before != self._repairs
 
     def visit(self, step: int) -> None:
         """Let who is due come, be served, and go home; local."""

@@ -28,14 +28,17 @@ class NodeCentre:
         self._nodes = nodes
         self._beta = beta
         self._members = communicator.pending.expected
+        self._repairs = communicator.pending.repairs
         self._apart = False
         self.traffic = Traffic()
         """Of the newest meeting."""
 
     def note_members(self) -> None:
         """Every rank calls it after each step. Local."""
-        before, self._members = self._members, self._communicator.pending.expected
-        self._apart = self._apart or before != self._members
+        pending = self._communicator.pending
+        before, self._repairs = self._repairs, pending.repairs
+        self._members = pending.expected
+        self._apart = self._apart or before != self._repairs
 
     @property
     def _node(self) -> list[int]:

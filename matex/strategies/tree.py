@@ -87,8 +87,8 @@ class Tree:
 
     def after_step(self, step: int) -> None:
         """As that of :class:`Centre`."""
-        changed = self._node.members_changed()
-        if self._top.members_changed() or changed:
+        changed = self._node.was_repaired()
+        if self._top.was_repaired() or changed:
             self.settle()
         else:
             self._node.visit(step)
