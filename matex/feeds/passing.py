@@ -32,7 +32,8 @@ class Passing:
     ) -> int:
         """Let rows go and come; local. The bytes that this rank sends.
 
-        Every member calls it in the same place between two operations, where no peer is lost.
+        Every member calls it in the same place between two operations, where nothing is
+        disturbed: see :class:`ft.Pending`.
 
         Args:
             giving: row numbers by the member (original rank) that gets them; all are held, and

@@ -170,9 +170,9 @@ class RingRows(Rows):
         pending = self._communicator.pending
         to = self._plan(order.epoch + 1, self._batch_size).place_of[rows]
         mine, sent = self._place, (0, 0)
-        # Where a death was found by the others one operation later, they still go by the members
-        # of before; rows of a step in which it was found are with others than planned.
-        if pending.expected == self._expected and not pending.lost:
+        # Where the others found a failure one operation later, they have been here, by the members
+        # of before; rows of a step in which a death was found are with others than planned.
+        if pending.expected == self._expected and not pending.disturbed:
             source = sharers(hi - lo, hi - lo, len(pending.expected))
             giving = _by_place(rows, to, (source == mine) & (to != mine), pending.expected)
             getting = _by_place(rows, source, (source != mine) & (to == mine), pending.expected)

@@ -200,7 +200,8 @@ class Centre:
         self._known = self._version
 
     def _spread(self, parcel: np.ndarray, ranks: Sequence[int]) -> np.ndarray | None:
-        """The *parcel* of the first of *ranks*, which all of them call for; None after a death."""
+        """The *parcel* of the first of *ranks*, which all of them call for; None after a
+        repair."""
         if self._communicator.pending.disturbed:
             return None
         first, me = ranks[0], self._communicator.world.rank

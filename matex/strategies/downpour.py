@@ -138,7 +138,7 @@ class Downpour:
 
     def _meet_node(self, nodes: Nodes, step: int) -> None:
         """The ranks of a node push at once, and start from their mean; without that after a
-        death, for all meet again."""
+        repair, for all meet again."""
         if self._communicator.pending.disturbed:  # the others may wait, for who will not come
             return
         rank = self._communicator.world.rank

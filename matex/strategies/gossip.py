@@ -50,8 +50,8 @@ class Gossip:
         self._parted = True
         world = self._communicator.world
         pair = partners(world.ranks, world.rank, step, seed=self._seed)
-        # Where a death was found by the others one operation later, they still wait for
-        # partners among the members of before.
+        # Where the others found a failure one operation later, they have been here, or still
+        # wait for partners among the members of before.
         if pair is None or self._communicator.pending.disturbed:
             return
         self._sent = self._replica.read()

@@ -51,7 +51,7 @@ class NodeCentre:
         return len(self._node) / len(self._members)
 
     def meet(self, worker: np.ndarray, *, number: int) -> np.ndarray | None:
-        """The *worker* of this rank after it; None where somebody has died. By all of a node."""
+        """The *worker* of this rank after it; None after a repair. By all of a node."""
         self.traffic = Traffic()
         if self._communicator.pending.disturbed:  # the others may wait, for who will not come
             return None

@@ -109,7 +109,7 @@ def test_a_normal_end_is_a_common_one(how: str, ranks: int) -> None:
         assert "was left" in job["closed"][0]
 
 
-# As on several hosts; with it MPI_Finalize of Open MPI 5.0.11 does not return on some ranks.
+# As on several hosts.
 DETECTOR = {
     "OMPI_MCA_mpi_ft_detector": "1",
     "OMPI_MCA_mpi_ft_detector_period": "3",

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 
 import ft
 from matex.strategies import Daso, Downpour, Elastic, Gossip, ReplicaLike, Strategy, nodes_by
 from matex.strategies.ring import ring_mean, ring_traffic
+from tests.mpi.operations import add_up
 from tests.mpi.vectors import Vector
 
 Make = Callable[[ft.Communicator, ReplicaLike], Strategy]
@@ -51,38 +51,17 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def add_up(comm: ft.Communicator, *, fails: bool) -> None:
-    """An operation that completes everywhere, though this rank may take it for failed."""
-    total = np.empty(1)
-
-    def call(handle: Any) -> None:
-        handle.Allreduce(np.ones(1), total)
-        handle.Agree(1)  # a revoke does not end this call
-        if fails and comm.done == done:
-            raise MPI.Exception(MPI.ERR_REVOKED)
-
-    done = comm.done
-    while comm.done == done:
-        try:
-            comm.attempt(total, call)
-        except ft.PeerFailure:
-            fails = False
-            comm.recover()
-    assert total[0] == comm.world.size
-
-
-@pytest.mark.parametrize("behind", [0, 1, -1])
 def test_a_rank_that_is_one_operation_behind_waits_for_nobody(
-    name: str, behind: int, comm: ft.Communicator
+    name: str, comm: ft.Communicator
 ) -> None:
     """Nobody died, and what comes between the operations is behind the others already."""
-    behind = comm.world.ranks[behind % comm.world.size]
+    fails = {3: comm.world.ranks[0], 4: comm.world.ranks[0], 10: comm.world.ranks[-1]}
     vector = Vector()
     strategy = STRATEGIES[name](comm, vector)
     strategy.epoch_begins(1)  # for DASO not one of those that average everything
-    for step in range(24):
+    for step in range(14):
         strategy.before_step(step)
-        add_up(comm, fails=comm.world.rank == behind and step % 7 in (3, 4))
+        add_up(comm, fails=fails.get(step) == comm.world.rank)
         move(vector, comm.world.rank)
         strategy.after_step(step)
     strategy.consensus()
@@ -176,9 +155,9 @@ def test_nodes_of_daso_are_one_model_and_draw_together(comm: ft.Communicator) ->
         nodes = comm.allgather(vector.value)
         for rank in comm.world.ranks:
             np.testing.assert_array_equal(nodes[rank], nodes[rank // 2 * 2])
-    assert max(messages) <= 3
     size = comm.world.size
     if size in (2, 3, 4):
+        assert max(messages) <= 3
         own = 2 if size != 3 or node == 0 else 0  # of the ring, in each step
         between = [3, 7, 11] if size > 2 else []
         sends = [m - own for m in messages]

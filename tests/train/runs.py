@@ -74,10 +74,10 @@ def execute(
         process.send_signal(signal.SIGTERM)
         stdout, stderr = process.communicate(timeout=30)
         raise AssertionError(f"no end within {timeout_s:g} s\n{stdout}\n{stderr}") from None
-    except BaseException:  # such as the time limit of the test
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
-        raise
+    finally:
+        if process.poll() is None:  # the time limit of the test came first
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=30)
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
