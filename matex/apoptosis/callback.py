@@ -41,7 +41,7 @@ class Apoptosis(keras.callbacks.Callback):
             ``random`` are baselines.
         first_epoch, last_epoch: epochs, counted from 1, at whose ends events may come;
             by default the second, and two before the last.
-        every: epochs from one event to the next; 0 lets it grow by one each time.
+        every: epochs from one event to the next; 0: one, and from then on two.
         pruning_ratio: stop when this share of *target* is gone, between 0 and 1.
         target: ``parameters`` or ``flops``.
         exclude: names of layers whose units stay.
@@ -51,7 +51,7 @@ class Apoptosis(keras.callbacks.Callback):
         data: ``(x, y)``, rows to measure activations on; by default some of fit's.
         validation_data: ``(x, y)``, rows to judge by; by default some of fit's
             validation data, else of its training data.
-        samples: how many rows to measure activations on.
+        samples: how many rows to measure activations on, and to judge by at most.
         verbose: 0 for no lines.
 
     Raises:
@@ -215,9 +215,13 @@ class Apoptosis(keras.callbacks.Callback):
             self._thresholds = self._thresholds.after(
                 change.layer, part=change.part, kept=change.kept
             )
+        loss = outcome.loss_after
         if outcome.changed:
             self._progress = self._progress.spent(before, training)
-        self._look(epoch, outcome.loss_after, training)
+            self._held_out = None  # a smaller network is judged by more rows
+            if self._calendar.is_due(epoch + 1) and self._delta is not None:
+                loss = self._judge().loss(self.model, self._peers)
+        self._look(epoch, loss, training)
         self._tell(epoch, outcome, time.perf_counter() - started)
 
     def _training_loss(self, logs: Any) -> float | None:
@@ -238,7 +242,7 @@ class Apoptosis(keras.callbacks.Callback):
                 scored=self._scoring.size,
                 widths=[group.width for group in groups_of(net)],
                 flops=rebuild.flops(net),
-                most=2 * self._count,
+                most=self._count,
             )
             self._held_out, _ = held_out_of(self._training, validation, rows)
         return Judge(self._held_out)

@@ -98,7 +98,7 @@ def hold_event(
     if before is None:
         before = judge.loss(model, peers)
     judge.begin()
-    verdicts = search(
+    verdicts, loss_after = search(
         event.decide(thresholds, share),
         event,
         before=before,
@@ -122,7 +122,7 @@ def hold_event(
     return Outcome(
         changes=changes,
         loss_before=before,
-        loss_after=next((c.loss for c in reversed(changes) if c.kept), before),
+        loss_after=loss_after,
         loss_allowed=allowed if np.isfinite(allowed) else None,
         at_risk=at_risk,
         parameters=(sizes[0], model.count_params()),

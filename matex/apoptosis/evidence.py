@@ -112,6 +112,18 @@ class Survivors:
             return None
         return int(np.argmin(np.where(open_to, scores, np.inf)))
 
+    @property
+    def dead(self) -> int:
+        """How many have gone."""
+        return len(self.removed)
+
+    def open_to(self, scores: np.ndarray, count: int) -> np.ndarray:
+        """Which units are among the *count* of the smallest scores that may go: a mask."""
+        scores = np.where(self.alive & self.mortal, scores, np.inf)
+        result = np.zeros(len(scores), bool)
+        result[np.argsort(scores, kind="stable")[:count]] = True
+        return result & np.isfinite(scores)
+
     def cheapest(self, scores: np.ndarray, count: int) -> tuple[list[int], float]:
         """The *count* units of the smallest scores, and the score of the next; none to end."""
         first = self.pick(scores)

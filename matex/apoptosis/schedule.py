@@ -37,7 +37,9 @@ _LEAST_ROWS = 512
 
 # Measuring and deciding about n units take as long as so many n^3 FLOPs of a forward pass: it is
 # less than half of them, in float64 and in pieces.
-_DECIDING = 38
+_DECIDING = 30
+
+_LONGEST_WAIT = 2
 
 # A group that would lose less is left: shrinking it costs more than it brings.
 LEAST_SHARE = 0.05
@@ -69,8 +71,8 @@ class Thresholds:
 class Calendar:
     """Events come at ends of epochs, counted from 1: from ``first`` to ``last``.
 
-    Every ``every`` epochs; or, where that is 0, after one epoch more than the one before: the
-    step is traced anew after each, and the first ones bring most.
+    Every ``every`` epochs; or, where that is 0, after one and then every second: the first ones
+    bring most, and the step is traced anew after each.
     """
 
     first: int
@@ -87,7 +89,7 @@ class Calendar:
         return self if self.due <= epoch + self.wait else replace(self, due=0)
 
     def after(self, epoch: int) -> Calendar:
-        wait = self.every or self.wait + 1
+        wait = self.every or min(self.wait + 1, _LONGEST_WAIT)
         return replace(self, wait=wait, due=epoch + wait)
 
 

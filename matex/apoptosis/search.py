@@ -1,15 +1,15 @@
 """How much of what may die does: a search that asks the held-out loss as seldom as it can.
 
 All groups at once at the cost of their thresholds. Where the loss rises too far each group by
-itself, and less of those for which it still does; where it hardly rises, more, and then more of
-each by itself.
+itself, and of those for which it still does as much as should cost their share of what is left;
+where it hardly rises, more, and then more of each by itself.
 A group dies in one order, so what dies at less is part of what dies at more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from matex.apoptosis.evidence import Removal
@@ -17,6 +17,11 @@ from matex.apoptosis.schedule import LEAST_SHARE, LESS, MORE
 from matex.apoptosis.trace import Group
 
 __all__ = ["Candidate", "Trial", "Verdict", "search"]
+
+
+# Of a share of what is allowed, as a loss does not rise quite as the cost does; and the least
+# part of a threshold that is tried.
+_SAFE, _LEAST = 0.8, 1 / 9
 
 
 class Candidate(NamedTuple):
@@ -64,86 +69,91 @@ class Trial(Protocol):
 
 def search(
     found: Sequence[Candidate], trial: Trial, *, before: float, allowed: float, adapts: bool
-) -> list[Verdict]:
-    """Apply to *trial* what keeps its loss within *allowed*; what came of each group.
+) -> tuple[list[Verdict], float]:
+    """Apply to *trial* what keeps its loss within *allowed*; what came of each group, and the loss.
 
     Args:
         before: the loss without any removal.
         adapts: whether more than the thresholds may go.
     """
-    whole = _worth_it(found, 1.0)
-    loss = _tried(whole, trial, allowed) if whole else before
-    if loss <= allowed:
-        verdicts = {one.number: Verdict(one, 1.0, loss, True) for one in whole}
-        if adapts and loss - before <= LESS * (allowed - before) and math.isfinite(allowed):
-            verdicts |= _more(found, verdicts, trial, loss, allowed)
-        return list(verdicts.values())
-    verdicts = {one.number: Verdict(one, 1.0, loss, False) for one in whole}
-    if len(whole) > 1:
-        verdicts |= _each(whole, 1.0, trial, before, allowed)
-    less = _worth_it([one for one in whole if not verdicts[one.number].kept], LESS)
-    standing = [verdict.loss for verdict in verdicts.values() if verdict.kept]
-    if less and standing:
-        verdicts |= _each(less, LESS, trial, standing[-1], allowed)
-    elif less:
-        loss = _tried(less, trial, allowed)
-        verdicts |= {one.number: Verdict(one, LESS, loss, loss <= allowed) for one in less}
-    return list(verdicts.values())
+    course = _Course(trial, before, allowed)
+    whole = [(one, 1.0) for one in _worth_it(found, 1.0)]
+    if not whole or course.together(whole):
+        hardly = course.loss - before <= LESS * (allowed - before) and math.isfinite(allowed)
+        if adapts and hardly:
+            _try(course, course.more(found))
+    else:
+        if len(whole) > 1:
+            course.each(whole)
+        _try(course, course.less())
+    return list(course.verdicts.values()), course.loss
 
 
-def _more(
-    found: Sequence[Candidate],
-    verdicts: Mapping[int, Verdict],
-    trial: Trial,
-    loss: float,
-    allowed: float,
-) -> dict[int, Verdict]:
-    """What goes at more than the thresholds, on top of *verdicts*, which stand at *loss*."""
-    dying = {number: len(v.candidate.removal.removed) for number, v in verdicts.items()}
-
-    def gain(one: Candidate) -> int:
-        return len(one.removal.removed) - dying.get(one.number, 0)
-
-    more = [one for one in _worth_it(found, MORE) if gain(one) >= LEAST_SHARE * one.group.width]
-    if not more:
-        return {}
-    together = _tried(more, trial, allowed)
-    if together <= allowed:
-        return {one.number: Verdict(one, MORE, together, True) for one in more}
-    if len(more) == 1:
-        return {}
-    each = _each(more, MORE, trial, loss, allowed)
-    return {number: verdict for number, verdict in each.items() if verdict.kept}
+def _try(course: _Course, some: list[tuple[Candidate, float]]) -> None:
+    if some and not course.together(some) and len(some) > 1:
+        course.each(some)
 
 
-def _each(
-    some: Sequence[Candidate], part: float, trial: Trial, loss: float, allowed: float
-) -> dict[int, Verdict]:
-    """Each group by itself, if it raises *loss* by no more than its part of what is left.
+class _Course:
+    """What has been tried so far: ``loss`` with what stands, and the newest verdicts by group."""
 
-    One may cost what all others together do not, and would leave nothing for them.
-    """
-    result: dict[int, Verdict] = {}
-    ordered = sorted(some, key=lambda one: len(one.removal.removed), reverse=True)
-    for place, one in enumerate(ordered):
-        limit = loss + (allowed - loss) / (len(ordered) - place)
-        now = _tried([one], trial, limit)
-        result[one.number] = Verdict(one, part, now, now <= limit)
-        if now <= limit:
-            loss = now
-    return result
+    def __init__(self, trial: Trial, before: float, allowed: float) -> None:
+        self._trial = trial
+        self._allowed = allowed
+        self._rise: dict[int, float] = {}  # of the loss, by a group alone
+        self.loss = before
+        self.verdicts: dict[int, Verdict] = {}
+
+    def together(self, some: Sequence[tuple[Candidate, float]]) -> bool:
+        """Groups at parts of their thresholds; whether the loss allows it."""
+        return self._try(some, self._allowed)
+
+    def each(self, some: Sequence[tuple[Candidate, float]]) -> None:
+        """Each by itself, if it raises the loss by no more than its part of what is left.
+
+        One may cost what all others together do not, and would leave nothing for them.
+        """
+        ordered = sorted(some, key=lambda one: len(one[0].removal.removed), reverse=True)
+        for place, one in enumerate(ordered):
+            share = (self._allowed - self.loss) / (len(ordered) - place)
+            self._try([one], self.loss + share)
+
+    def less(self) -> list[tuple[Candidate, float]]:
+        """Of those that were refused what should cost its share of what is left.
+
+        The loss rises about as the cost does, so by how far it did.
+        """
+        refused = [verdict.candidate for verdict in self.verdicts.values() if not verdict.kept]
+        share = _SAFE * (self._allowed - self.loss) / max(1, len(refused))
+        parts = [(one, min(1.0, max(_LEAST, share / self._rise[one.number]))) for one in refused]
+        return [(less, part) for one, part in parts if (less := one.at(part)).is_worth_it]
+
+    def more(self, found: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
+        """What goes at more than the thresholds, where it is worth it."""
+        dying = {n: len(v.candidate.removal.removed) for n, v in self.verdicts.items()}
+        return [
+            (one, MORE)
+            for one in _worth_it(found, MORE)
+            if len(one.removal.removed) - dying.get(one.number, 0) >= LEAST_SHARE * one.group.width
+        ]
+
+    def _try(self, some: Sequence[tuple[Candidate, float]], limit: float) -> bool:
+        self._trial.apply([one for one, _ in some])
+        loss = self._trial.loss()
+        kept = loss <= limit
+        if len(some) == 1:
+            self._rise[some[0][0].number] = loss - self.loss
+        if kept:
+            self._trial.accept()
+            self.loss = loss
+        else:
+            self._trial.undo()
+        for one, part in some:
+            known = self.verdicts.get(one.number)
+            if kept or known is None or not known.kept:
+                self.verdicts[one.number] = Verdict(one, part, loss, kept)
+        return kept
 
 
 def _worth_it(found: Sequence[Candidate], part: float) -> list[Candidate]:
     return [less for one in found if (less := one.at(part)).is_worth_it]
-
-
-def _tried(some: Sequence[Candidate], trial: Trial, allowed: float) -> float:
-    """The loss with *some* applied; they stay so only where it is allowed."""
-    trial.apply(some)
-    loss = trial.loss()
-    if loss <= allowed:
-        trial.accept()
-    else:
-        trial.undo()
-    return loss

@@ -18,9 +18,11 @@ class Units:
         self._parent: list[int] = []
         self._fixed: set[int] = set()
         self._bent: set[int] = set()
+        self._roots: np.ndarray | None = None  # of every unit, as long as nothing changes
 
     def new(self, count: int) -> np.ndarray:
         """*count* new units, shape (count,)."""
+        self._roots = None
         first = len(self._parent)
         self._parent.extend(range(first, first + count))
         return np.arange(first, first + count)
@@ -41,10 +43,14 @@ class Units:
 
     def roots(self, units: np.ndarray) -> np.ndarray:
         """The roots of *units*, in their shape."""
-        return np.array([self.root(int(u)) for u in units.ravel()], np.int64).reshape(units.shape)
+        if self._roots is None:
+            self._roots = np.array([self.root(u) for u in range(len(self._parent))], np.int64)
+        found: np.ndarray = self._roots[units]
+        return found
 
     def tie(self, these: np.ndarray, those: np.ndarray) -> None:
         """Tie two arrays of one shape, unit by unit."""
+        self._roots = None
         for a, b in zip(these.ravel().tolist(), those.ravel().tolist(), strict=True):
             x, y = self.root(a), self.root(b)
             if x != y:

@@ -29,10 +29,22 @@ _NOT_SLOTS = {"_variables", "_trainable_variables", "_inner_optimizers", "_track
 
 
 def resize(variable: Any, value: np.ndarray) -> None:
-    """Make *variable* hold *value*, whatever its shape was; local, between steps."""
+    """Make *variable* hold *value*, whatever its shape was; local, between steps.
+
+    All get one name inside: TensorFlow takes the better part of a millisecond for each new
+    pair of a name and a shape, and a weight and its slots have one shape.
+    """
+    old = variable.value
     with tf.init_scope():
         variable._shape = tuple(value.shape)
-        variable._initialize(tf.constant(value, dtype=variable.dtype))
+        variable._value = tf.Variable(
+            value,
+            dtype=variable.dtype,
+            trainable=old.trainable,
+            name="resized",
+            aggregation=old.aggregation,
+            synchronization=old.synchronization,
+        )
 
 
 class Slot(NamedTuple):

@@ -76,8 +76,12 @@ def test_dead_and_constant_units_go_first_and_exactly(generator: np.random.Gener
     )
 
 
-def test_the_cost_of_gram_is_the_mean_square_that_is_lost(generator: np.random.Generator) -> None:
-    weights, outgoing = generator.normal(size=(200, 30)), generator.normal(size=(200, 9))
+@pytest.mark.parametrize("width", [9, 70])
+def test_the_cost_of_gram_is_the_mean_square_that_is_lost(
+    width: int, generator: np.random.Generator
+) -> None:
+    weights = generator.normal(size=(200, 30))
+    outgoing = generator.normal(size=(200, width))
     evidence, activations = layer(generator.normal(size=(900, 30)), weights, outgoing)
     removal = choose("gram", evidence, at_most(130))
     wanted = activations @ outgoing
@@ -85,9 +89,10 @@ def test_the_cost_of_gram_is_the_mean_square_that_is_lost(generator: np.random.G
     assert removal.cost == pytest.approx(lost / np.square(wanted).sum(), rel=1e-3)
 
 
-def test_blocks_choose_as_one_by_one_does(generator: np.random.Generator) -> None:
+@pytest.mark.parametrize("width", [6, 70])
+def test_blocks_choose_as_one_by_one_does(width: int, generator: np.random.Generator) -> None:
     """Against the definition: invert the matrix anew for every unit."""
-    weights, outgoing = generator.normal(size=(120, 20)), generator.normal(size=(120, 6))
+    weights, outgoing = generator.normal(size=(120, 20)), generator.normal(size=(120, width))
     evidence, _ = layer(generator.normal(size=(700, 20)), weights, outgoing)
     gram = evidence.readers[0].gram
     gram = gram + 1e-7 * np.diag(np.diagonal(gram))

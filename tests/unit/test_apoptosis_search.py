@@ -50,7 +50,9 @@ class Network:
 
 def outcome(network: Network, allowed: float, *, adapts: bool = True) -> list[tuple[float, bool]]:
     found = [candidate(i) for i in range(len(network.prices))]
-    verdicts = search(found, network, before=1.0, allowed=allowed, adapts=adapts)
+    verdicts, loss = search(found, network, before=1.0, allowed=allowed, adapts=adapts)
+    assert loss == network.loss() <= allowed
+    network.tried.pop()
     assert [v.candidate.number for v in verdicts] == list(range(len(found)))
     for verdict in verdicts:
         died = len(verdict.candidate.removal.removed)
@@ -95,36 +97,52 @@ def test_more_of_each_goes_where_it_takes_no_more_than_its_part() -> None:
 
 def test_a_group_that_costs_too_much_keeps_its_units_and_the_others_do_not() -> None:
     network = Network(0.01, 9.0, 0.01)
-    assert outcome(network, 1.4) == [(1.0, True), (pytest.approx(1 / 3), False), (1.0, True)]
-    assert network.tried == [[10, 10, 10], [10, 0, 0], [10, 10, 0], [10, 0, 10], [10, 3, 10]]
+    assert outcome(network, 1.4) == [(1.0, True), (1.0, False), (1.0, True)]
+    assert network.tried == [[10, 10, 10], [10, 0, 0], [10, 10, 0], [10, 0, 10]]
 
 
-def test_less_goes_of_a_group_that_costs_too_much() -> None:
+def test_of_a_group_that_costs_too_much_as_many_go_as_its_share_should_pay() -> None:
     network = Network(0.01, 0.05, 0.01)
-    assert outcome(network, 1.4) == [(1.0, True), (pytest.approx(1 / 3), True), (1.0, True)]
+    assert outcome(network, 1.4) == [(1.0, True), (pytest.approx(0.32), True), (1.0, True)]
     assert network.tried[-1] == network.gone == [10, 3, 10]
+
+
+def test_what_others_leave_of_their_shares_is_not_lost() -> None:
+    network = Network(0.02, 0.0, 0.0)
+    assert outcome(network, 1.19) == [(pytest.approx(0.76), True), (1.0, True), (1.0, True)]
+    assert network.tried[-1] == network.gone == [7, 10, 10]
 
 
 def test_less_of_all_goes_where_no_group_can() -> None:
     network = Network(0.01, 0.01)
-    assert outcome(network, 1.08) == [(pytest.approx(1 / 3), True)] * 2
+    assert outcome(network, 1.08) == [(pytest.approx(0.32), True)] * 2
     assert network.tried == [[10, 10], [10, 0], [0, 10], [3, 3]]
     network = Network(0.01)
-    assert outcome(network, 1.01) == [(pytest.approx(1 / 3), False)]
-    assert network.tried == [[10], [3]]
+    assert outcome(network, 1.03) == [(pytest.approx(0.24), True)]
+    assert network.tried == [[10], [2]]
+
+
+def test_less_of_each_goes_where_it_does_not_of_all() -> None:
+    class Joint(Network):
+        def loss(self) -> float:
+            return super().loss() + (1.0 if all(self.gone) else 0.0)
+
+    network = Joint(0.01, 0.01)
+    assert outcome(network, 1.08) == [(pytest.approx(0.32), True), (pytest.approx(0.32), False)]
+    assert network.tried[3:] == [[3, 3], [3, 0], [3, 3]]
 
 
 def test_a_group_of_which_too_few_would_go_is_left() -> None:
     dear = candidate(1, least=TAU / 4)  # 4 of 40 at tau, 1 at a third of it
-    verdicts = search(
+    verdicts, _ = search(
         [candidate(0), dear], Network(0.01, 0.04), before=1.0, allowed=1.08, adapts=True
     )
     assert [(v.candidate.number, v.part, v.kept) for v in verdicts] == [
-        (0, pytest.approx(1 / 3), True),
+        (0, pytest.approx(0.32), True),
         (1, 1.0, False),
     ]
     nothing = candidate(0, least=2 * TAU)
-    assert search([nothing], Network(0.01), before=1.0, allowed=1.0, adapts=False) == []
+    assert search([nothing], Network(0.01), before=1.0, allowed=1.0, adapts=False) == ([], 1.0)
 
 
 def test_without_a_limit_nothing_beyond_the_thresholds_goes() -> None:
