@@ -24,13 +24,16 @@ def allowed_loss(before: float, at_start: float, delta: float, gained: float = 0
 
     Args:
         before: the held-out loss when the event begins.
-        at_start: that of the untrained network, which gives the scale where training has
-            brought the loss near zero.
-        delta: a share of the larger of both.
+        at_start: that of the untrained network.
+        delta: a share of the cube root of *before* times the square of the larger of both:
+            where training has brought the loss near zero a share of it would be nothing, and
+            one of the untrained network's loss the better part of what has been learnt.
         gained: by how much the last epoch has lowered the loss.
     """
-    earned = min(_PART * gained, _MOST * delta * abs(before))
-    return before + max(delta * max(abs(before), abs(at_start)), earned)
+    loss = abs(before)
+    earned = min(_PART * gained, _MOST * delta * loss)
+    scale = (loss * max(loss, abs(at_start)) ** 2) ** (1 / 3)
+    return before + max(delta * scale, earned)
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ class Apoptosis(keras.callbacks.Callback):
         pruning_ratio: stop when this share of *target* is gone, between 0 and 1.
         target: ``parameters`` or ``flops``.
         exclude: names of layers whose units stay.
-        delta: an event after which the held-out loss has risen by more than this share of
-            it (or of the untrained network's, if larger), and by more than a part of what
+        delta: an event after which the held-out loss has risen by more than this share (of a
+            scale between it and the untrained network's), and by more than a part of what
             the last epoch gained, is tried with less or rolled back; None: none is.
         data: ``(x, y)``, rows to measure activations on; by default some of fit's.
         validation_data: ``(x, y)``, rows to judge by; by default some of fit's
