@@ -39,7 +39,7 @@ def remove_by_gram(readers: tuple[Reader, ...], limits: Limits) -> Removal:
     """
     units = len(readers[0].outgoing)
     survivors = Survivors(units, limits)
-    if not all(np.isfinite(reader.gram).all() for reader in readers):
+    if not all(np.isfinite(matrix).all() for reader in readers for matrix in reader):
         return survivors.removal  # of a network that has diverged nothing can be said
     states = [_State(reader) for reader in readers]
     count = min(max(1, units // _AT_ONCE), BLOCK)
@@ -58,7 +58,7 @@ def remove_by_gram(readers: tuple[Reader, ...], limits: Limits) -> Removal:
         still = limits.most - survivors.dead
         if states[0].room < count and still:
             few = max(_CANDIDATES * still, BLOCK)
-            left = survivors.open_to(_scores(states), few)
+            left = survivors.candidates(_scores(states), few)
             for state in states:
                 state.compact(left)
 

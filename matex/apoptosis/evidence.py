@@ -117,12 +117,17 @@ class Survivors:
         """How many have gone."""
         return len(self.removed)
 
-    def open_to(self, scores: np.ndarray, count: int) -> np.ndarray:
-        """Which units are among the *count* of the smallest scores that may go: a mask."""
-        scores = np.where(self.alive & self.mortal, scores, np.inf)
+    def candidates(self, scores: np.ndarray, count: int) -> np.ndarray:
+        """A mask of *count* units that may go, of the smallest scores.
+
+        Of all that may go, where parts of the group may come to their end before the others.
+        """
+        open_to = self.alive & self.mortal
+        if any(len(part) < len(scores) for part, _ in self._parts):
+            return open_to
         result = np.zeros(len(scores), bool)
-        result[np.argsort(scores, kind="stable")[:count]] = True
-        return result & np.isfinite(scores)
+        result[np.argsort(np.where(open_to, scores, np.inf), kind="stable")[:count]] = True
+        return result & open_to
 
     def cheapest(self, scores: np.ndarray, count: int) -> tuple[list[int], float]:
         """The *count* units of the smallest scores, and the score of the next; none to end."""

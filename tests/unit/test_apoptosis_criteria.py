@@ -122,6 +122,26 @@ def test_limits_hold(criterion: str, generator: np.random.Generator) -> None:
     assert (np.sum(kept < 10), np.sum(kept >= 10)) == (8, 1)
 
 
+def test_a_part_that_comes_to_its_end_leaves_the_others(generator: np.random.Generator) -> None:
+    """The first half is cheap, and most of it stays: what goes of the second is dear."""
+    weights, outgoing = generator.normal(size=(400, 9)), generator.normal(size=(400, 3))
+    weights[:200] = weights[:20].repeat(10, 0)
+    evidence, _ = layer(generator.normal(size=(900, 9)), weights, outgoing)
+    parts = ((np.arange(200), 150), (np.arange(200, 400), 10))
+    removed = choose("gram", evidence, Limits(300, np.inf, parts)).removed
+    assert (np.sum(removed < 200), np.sum(removed >= 200)) == (50, 190)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_of_a_network_that_has_diverged_nothing_goes(
+    value: float, generator: np.random.Generator
+) -> None:
+    evidence, _ = layer(
+        generator.normal(size=(90, 9)), generator.normal(size=(40, 9)), np.full((40, 3), value)
+    )
+    assert not len(choose("gram", evidence, at_most(11)).removed)
+
+
 def test_every_reader_counts_and_gets_its_own_compensation(generator: np.random.Generator) -> None:
     weights = generator.normal(size=(16, 6))
     weights[10] = weights[2]
