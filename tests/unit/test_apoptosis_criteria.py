@@ -124,12 +124,12 @@ def test_limits_hold(criterion: str, generator: np.random.Generator) -> None:
 
 def test_a_part_that_comes_to_its_end_leaves_the_others(generator: np.random.Generator) -> None:
     """The first half is cheap, and most of it stays: what goes of the second is dear."""
-    weights, outgoing = generator.normal(size=(400, 9)), generator.normal(size=(400, 3))
-    weights[:200] = weights[:20].repeat(10, 0)
+    weights, outgoing = generator.normal(size=(800, 9)), generator.normal(size=(800, 3))
+    weights[:400] = weights[:20].repeat(20, 0)
     evidence, _ = layer(generator.normal(size=(900, 9)), weights, outgoing)
-    parts = ((np.arange(200), 150), (np.arange(200, 400), 10))
-    removed = choose("gram", evidence, Limits(300, np.inf, parts)).removed
-    assert (np.sum(removed < 200), np.sum(removed >= 200)) == (50, 190)
+    parts = ((np.arange(400), 250), (np.arange(400, 800), 10))
+    removed = choose("gram", evidence, Limits(190, np.inf, parts)).removed
+    assert (np.sum(removed < 400), np.sum(removed >= 400)) == (150, 40)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
