@@ -14,11 +14,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["BLOCK", "Compaction", "Inverse", "Rows", "products_of"]
+__all__ = ["BLOCK", "Compaction", "Inverse", "Products", "products_of"]
 
 BLOCK = 96
 
-# From so few columns on, a product U U^T is held as U.
+# Up to so many columns of U a product U U^T is held as U.
 _FEW = 48
 
 # Of a matrix, when what is noted is applied: what comes in between stays in a core's cache.
@@ -91,7 +91,7 @@ class Inverse:
         self._look()
 
 
-class Rows(Protocol):
+class Products(Protocol):
     """The products W = U U^T of all rows of a matrix U; only its diagonal is asked for.
 
     Losing row j there with best replacement by the others is ``U -= (g / g_j) u_j^T``.
@@ -110,13 +110,13 @@ class Rows(Protocol):
         """Let those who are left move together."""
 
 
-def products_of(outgoing: np.ndarray) -> Rows:
+def products_of(outgoing: np.ndarray) -> Products:
     """For U = *outgoing*, in the precision that the network has it in."""
     outgoing = outgoing.astype(np.float32)
-    return _Factor(outgoing) if outgoing.shape[1] <= _FEW else _Products(outgoing)
+    return _AsFactor(outgoing) if outgoing.shape[1] <= _FEW else _AsMatrix(outgoing)
 
 
-class _Factor:
+class _AsFactor:
     """Held as U."""
 
     def __init__(self, outgoing: np.ndarray) -> None:
@@ -138,7 +138,7 @@ class _Factor:
         self._look()
 
 
-class _Products:
+class _AsMatrix:
     """Held as W, noted as ``W - A B^T - B A^T``, A and B interleaved: one product serves both."""
 
     def __init__(self, outgoing: np.ndarray) -> None:

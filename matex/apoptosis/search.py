@@ -81,17 +81,12 @@ def search(
     if not whole or course.together(whole):
         hardly = course.loss - before <= LESS * (allowed - before) and math.isfinite(allowed)
         if adapts and hardly:
-            _try(course, course.more(found))
+            course.together_or_each(course.more(found))
     else:
         if len(whole) > 1:
             course.each(whole)
-        _try(course, course.less())
+        course.together_or_each(course.less())
     return list(course.verdicts.values()), course.loss
-
-
-def _try(course: _Course, some: list[tuple[Candidate, float]]) -> None:
-    if some and not course.together(some) and len(some) > 1:
-        course.each(some)
 
 
 class _Course:
@@ -117,6 +112,11 @@ class _Course:
         for place, one in enumerate(ordered):
             share = (self._allowed - self.loss) / (len(ordered) - place)
             self._try([one], self.loss + share)
+
+    def together_or_each(self, some: Sequence[tuple[Candidate, float]]) -> None:
+        """All of them, or, where the loss does not allow that, each by itself."""
+        if some and not self.together(some) and len(some) > 1:
+            self.each(some)
 
     def less(self) -> list[tuple[Candidate, float]]:
         """Of those that were refused what should cost its share of what is left.
