@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import ft
 from matex.errors import InputError
@@ -25,6 +26,9 @@ __all__ = [
 
 _MOST_CORES = 4096
 _DIGEST = 8  # bytes
+
+# What the usual BLAS libraries of numpy ask the environment for when they are loaded.
+_BLAS_THREADS = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}
 
 
 class Neighbour(NamedTuple):
@@ -126,11 +130,14 @@ def neighbours(communicator: ft.Communicator, visible_gpus: str) -> list[Neighbo
 def take_cores(chosen: Cores, *, asked_for: bool) -> None:
     """Keep this process on its cores and give libraries its number of threads. Local.
 
-    To be called before TensorFlow makes its threads. What the user's environment
-    says of threads counts, unless they were *asked_for* as an option.
+    To be called before TensorFlow makes its threads; numpy's BLAS, which is loaded by then
+    and has seen all cores of the host, is told. What the user's environment says of threads
+    counts, unless they were *asked_for* as an option.
     """
     if chosen.kept_on:
         os.sched_setaffinity(0, chosen.kept_on)
+    if asked_for or not _BLAS_THREADS & os.environ.keys():
+        threadpool_limits(chosen.threads, user_api="blas")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
         if asked_for:
             os.environ[name] = str(chosen.threads)

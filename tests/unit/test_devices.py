@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -64,6 +67,40 @@ def test_threads_never_exceed_cores_but_for_one_each(cores: int, ranks: int) -> 
     assert sum(c.threads for c in chosen) <= max(cores, ranks)
     kept = [core for c in chosen for core in c.kept_on]
     assert len(kept) == len(set(kept))
+
+
+BLAS = """
+from threadpoolctl import threadpool_info
+from matex.devices import Cores, take_cores
+take_cores(Cores({threads}), asked_for={asked_for})
+print(*{{pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}})
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "threads", "asked_for", "expected"),
+    [
+        ({}, 1, False, 1),
+        ({}, 2, False, 2),
+        ({"OPENBLAS_NUM_THREADS": "2"}, 1, False, 2),
+        ({"OMP_NUM_THREADS": "2"}, 1, False, 2),
+        ({"OPENBLAS_NUM_THREADS": "2"}, 1, True, 1),
+    ],
+)
+def test_the_blas_that_is_loaded_already_gets_no_more_threads_than_its_rank(
+    environment: dict[str, str], threads: int, asked_for: bool, expected: int
+) -> None:
+    clean = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    code = BLAS.format(threads=threads, asked_for=asked_for)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split() == [str(expected)]
 
 
 @pytest.mark.parametrize(
