@@ -41,23 +41,29 @@ class Progress:
     """What the losses have done, as far as events ask. Epochs are counted from 1.
 
     ``at_start`` is the held-out loss of the untrained network. At the end of ``epoch`` (0:
-    not looked yet) the held-out loss was ``held_out``, after an event if there was one, and
-    the mean loss over the epoch's training ``training``, None if unknown. ``owed``: what the
-    latter, or else the former, was before the newest event; None: there was none.
+    not looked yet) the held-out loss was ``held_out``, after an event if there was one, on
+    ``rows`` rows (0: unknown how many), and the mean loss over the epoch's training
+    ``training``, None if unknown. ``owed``: what the latter, or else the former, was before
+    the newest event; None: there was none.
     """
 
     at_start: float | None = None
     epoch: int = 0
     held_out: float = 0.0
+    rows: int = 0
     training: float | None = None
     owed: float | None = None
 
-    def looked(self, epoch: int, held_out: float, training: float | None) -> Progress:
-        """With the losses at the end of *epoch*."""
-        return replace(self, epoch=epoch, held_out=held_out, training=training)
+    def looked(
+        self, epoch: int, held_out: float, training: float | None, rows: int = 0
+    ) -> Progress:
+        """With the losses at the end of *epoch*, *held_out* on so many rows."""
+        return replace(self, epoch=epoch, held_out=held_out, training=training, rows=rows)
 
     def gained(self, epoch: int, held_out: float, training: float | None) -> float:
         """By how much the loss has fallen from the end of the epoch before *epoch*; at least 0.
+
+        *held_out* is on as many rows as at the last look.
 
         The smaller of what the held-out loss and the training loss say: the first goes up and
         down where BatchNormalization lags, the second falls while a network overfits.

@@ -15,6 +15,7 @@ from matex.apoptosis.allowance import Progress, allowed_loss
 from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import Options, Outcome, hold_event, share_to
 from matex.apoptosis.judge import Judge
+from matex.apoptosis.measure import samples_needed
 from matex.apoptosis.peers import Alone, Peers, Together
 from matex.apoptosis.samples import Sample, held_out_of, sample_of
 from matex.apoptosis.schedule import MODES, Calendar, Thresholds, rows_to_judge
@@ -51,7 +52,7 @@ class Apoptosis(keras.callbacks.Callback):
         data: ``(x, y)``, rows to measure activations on; by default some of fit's.
         validation_data: ``(x, y)``, rows to judge by; by default some of fit's
             validation data, else of its training data.
-        samples: how many rows to measure activations on, and to judge by at most.
+        samples: how many rows to measure activations on, and to judge by, at most.
         verbose: 0 for no lines.
 
     Raises:
@@ -175,8 +176,9 @@ class Apoptosis(keras.callbacks.Callback):
         if self._calendar.is_due(epoch + 1):
             self._come_to(epoch + 1, self._training_loss(logs))
         elif self._calendar.is_due(epoch + 2) and self._delta is not None:
-            loss = self._judge().loss(self.model, self._peers)
-            self._look(epoch + 1, loss, self._training_loss(logs))
+            judge = self._judge()
+            loss = judge.loss(self.model, self._peers)
+            self._look(epoch + 1, loss, self._training_loss(logs), judge.rows)
 
     def _come_to(self, epoch: int, training: float | None) -> None:
         """An event is due; *training* is the mean loss of the epoch."""
@@ -189,14 +191,14 @@ class Apoptosis(keras.callbacks.Callback):
         before, allowed = judge.loss(self.model, self._peers), math.inf
         if self._delta is not None:
             if not self._progress.is_even(before, training, self._delta):
-                self._look(epoch, before, training)
+                self._look(epoch, before, training, judge.rows)
                 if self._verbose:
                     self._peers.say(
                         f"apoptosis waits after epoch {epoch}: the loss is not yet back "
                         "where it was before the last event"
                     )
                 return
-            gained = self._progress.gained(epoch, before, training)
+            gained = self._progress.gained(epoch, self._as_looked(before, judge.rows), training)
             at_start = self._progress.at_start or 0.0
             allowed = allowed_loss(before, at_start, self._delta, gained)
         outcome = hold_event(
@@ -215,37 +217,48 @@ class Apoptosis(keras.callbacks.Callback):
             self._thresholds = self._thresholds.after(
                 change.layer, part=change.part, kept=change.kept
             )
-        loss = outcome.loss_after
         if outcome.changed:
             self._progress = self._progress.spent(before, training)
             self._held_out = None  # a smaller network is judged by more rows
-            if self._calendar.is_due(epoch + 1) and self._delta is not None:
-                loss = self._judge().loss(self.model, self._peers)
-        self._look(epoch, loss, training)
+        self._look(epoch, outcome.loss_after, training, judge.rows)
         self._tell(epoch, outcome, time.perf_counter() - started)
+        if outcome.changed:
+            self._peers.renew(self.model)
 
     def _training_loss(self, logs: Any) -> float | None:
         """The leader's; None where the model reports none, or none that is a number."""
         loss = self._peers.verdict(float((logs or {}).get("loss", math.nan)))
         return None if math.isnan(loss) else loss
 
-    def _look(self, epoch: int, held_out: float, training: float | None) -> None:
-        self._progress = self._progress.looked(epoch, held_out, training)
+    def _look(self, epoch: int, held_out: float, training: float | None, rows: int) -> None:
+        self._progress = self._progress.looked(epoch, held_out, training, rows)
         self._note()
+
+    def _as_looked(self, held_out: float, rows: int) -> float:
+        """*held_out*, the loss on *rows* rows, on as many as at the last look; collective."""
+        looked = self._progress.rows
+        if looked in (0, rows):
+            return held_out
+        return Judge(self._rows(looked)).loss(self.model, self._peers)
 
     def _judge(self) -> Judge:
         if self._held_out is None:
-            validation = self._given[1] or keras_hooks.feeds()[1]
             net = trace(self.model, exclude=self._options.exclude)
+            groups = groups_of(net)
             rows = rows_to_judge(
                 self._scoring.of,
-                scored=self._scoring.size,
-                widths=[group.width for group in groups_of(net)],
+                scored=samples_needed(net, groups, self._scoring.size),
+                widths=[group.width for group in groups],
                 flops=rebuild.flops(net),
                 most=self._count,
             )
-            self._held_out, _ = held_out_of(self._training, validation, rows)
+            self._held_out = self._rows(rows)
         return Judge(self._held_out)
+
+    def _rows(self, count: int) -> Sample:
+        """*count* rows to judge by."""
+        validation = self._given[1] or keras_hooks.feeds()[1]
+        return held_out_of(self._training, validation, count)[0]
 
     def _share(self) -> float:
         """Of the units of each group, how much may still go."""

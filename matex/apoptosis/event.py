@@ -17,6 +17,7 @@ from matex.apoptosis.samples import Sample
 from matex.apoptosis.schedule import MORE, Thresholds
 from matex.apoptosis.search import Candidate, Verdict, search
 from matex.apoptosis.trace import groups_of, trace
+from matex.partition import Span
 
 __all__ = ["Change", "Options", "Outcome", "hold_event"]
 
@@ -146,15 +147,18 @@ class _Event:
         self._known: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
 
     def measure(self, scoring: Sample) -> None:
-        """Second moments over the whole sample, each rank going through its part; collective."""
+        """Second moments over as much of the sample as it takes, shared out; collective."""
+        needed = measure.samples_needed(self.net, self._groups, scoring.size)
+        scoring = scoring.fewer(needed)
 
-        def compute(spans: list[tuple[int, int]]) -> np.ndarray:
-            batches = zip(
-                scoring.starts(spans), (b[0] for b in scoring.batches(spans)), strict=True
-            )
-            return measure.measured(self._model, self.net, self._groups, batches, scoring.size)
+        def add(spans: list[Span], total: np.ndarray) -> None:
+            starts, batches = scoring.starts(spans), scoring.batches(spans)
+            inputs = [(first, batch[0]) for first, batch in zip(starts, batches, strict=True)]
+            into = measure.views(self._groups, total)
+            measure.add(self._model, self.net, self._groups, inputs, scoring.size, into)
 
-        self._sums = measure.views(self._groups, self._peers.total(scoring.size, compute))
+        total = self._peers.total(scoring.size, measure.numbers(self._groups), add)
+        self._sums = measure.views(self._groups, total)
 
     def decide(self, thresholds: Thresholds, share: float) -> list[Candidate]:
         """Who of each group would die, at up to the most that the search may try; collective."""

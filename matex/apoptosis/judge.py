@@ -9,12 +9,13 @@ import numpy as np
 
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
+from matex.partition import Span
 
 __all__ = ["Judge"]
 
 
 class Judge:
-    """Evaluates a model on *sample*, whose rows the peers share. Metrics are left alone.
+    """Evaluates a model on *sample*, whose ``rows`` the peers share. Metrics are left alone.
 
     The bound: an argmax over outputs cannot change where the largest exceeds the next by
     more than sqrt(2) times the norm of the change of the outputs.
@@ -22,25 +23,24 @@ class Judge:
 
     def __init__(self, sample: Sample) -> None:
         self._sample = sample
-        self._spans: list[tuple[int, int]] = []
+        self.rows = sample.size
+        self._spans: list[Span] = []
         self._newest: list[Any] = []
-        self._before: tuple[list[tuple[int, int]], list[Any]] = ([], [])
+        self._before: tuple[list[Span], list[Any]] = ([], [])
         self._after = self._before
 
     def loss(self, model: Any, peers: Peers) -> float:
         """The mean loss without regularisation; collective, with one answer for all."""
         self._spans, self._newest = [], []
 
-        def compute(spans: list[tuple[int, int]]) -> np.ndarray:
-            total = np.zeros(2)
+        def add(spans: list[Span], total: np.ndarray) -> None:
             for batch in self._sample.batches(spans):
                 outputs = model(batch[0], training=False)
                 self._newest.append(_as_classes(model, outputs))
                 total += _loss(model, batch, outputs)
             self._spans += spans
-            return total
 
-        total, weight = peers.total(self._sample.size, compute)
+        total, weight = peers.total(self._sample.size, 2, add)
         return peers.verdict(float(total / max(weight, 1e-300)))
 
     def begin(self) -> None:
@@ -57,14 +57,15 @@ class Judge:
         None where the model has no single output of classes, or where a rank died since.
         """
 
-        def compute(spans: list[tuple[int, int]]) -> np.ndarray:
+        def add(spans: list[Span], total: np.ndarray) -> None:
             (rows, old), (same, new) = self._before, self._after
             if rows != same or spans != rows or any(y is None for y in (*old, *new)):
-                return np.array([np.nan, 1.0])
-            unsure = sum(_unsure(a, b) for a, b in zip(old, new, strict=True))
-            return np.array([float(unsure), float(sum(len(y) for y in new))])
+                total += (np.nan, 1.0)
+            else:
+                unsure = sum(_unsure(a, b) for a, b in zip(old, new, strict=True))
+                total += (unsure, sum(len(y) for y in new))
 
-        unsure, rows = peers.total(self._sample.size, compute)
+        unsure, rows = peers.total(self._sample.size, 2, add)
         return None if np.isnan(unsure) else float(unsure / max(rows, 1.0))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,11 +15,13 @@ from matex.apoptosis.network import Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
 
-__all__ = ["Sums", "measured", "numbers", "stride", "views"]
+__all__ = ["Sums", "add", "numbers", "samples_needed", "stride", "views"]
 
-# Rows of a second moment for each unit, and at least. Positions of one sample are much alike,
-# so more of those.
-_PER_UNIT, _LEAST, _ALIKE = 3, 1024, 4
+# Rows of a second moment for each unit, and at least.
+_PER_UNIT, _LEAST = 2, 1024
+
+# The same for positions of which a sample has several: they are much alike.
+_PER_UNIT_ALIKE, _LEAST_ALIKE = 12, 4096
 
 Sums = list[list[np.ndarray]]
 
@@ -41,25 +44,24 @@ def views(groups: Sequence[Group], vector: np.ndarray) -> Sums:
     return result
 
 
-def measured(
+def add(
     model: Any,
     net: Network,
     groups: Sequence[Group],
     batches: Iterable[tuple[int, Any]],
     samples: int,
-) -> np.ndarray:
-    """For each group and reading the sum of [a, 1] [a, 1]^T over *batches*, shape (n + 1, n + 1).
+    sums: Sums,
+) -> None:
+    """Add to *sums* for each group and reading that of [a, 1] [a, 1]^T over *batches*; local.
 
-    A vector of which they are :func:`views`; local. They add up over batches and over ranks:
-    which rows are looked at, where not all of them are needed, does not depend on how they
-    are cut.
+    They add up over batches and over ranks: which rows are looked at, where not all of them
+    are needed, does not depend on how they are cut.
 
     Args:
         batches: the number of the first sample of each, and the inputs.
         samples: how many there are in all, on all ranks.
+        sums: each float64, shape (n + 1, n + 1).
     """
-    vector = np.zeros(numbers(groups))
-    result = views(groups, vector)
     readings = {
         (id(r.layer), id(r.kernel.variable), r.kernel.axis): r for g in groups for r in g.readings
     }
@@ -74,8 +76,7 @@ def measured(
                         rows = _rows(reading, inputs)
                         places = occurrences(net.units.roots(reading.input_units), group.members)
                         each = max(1, len(rows) // count)
-                        _add(result[g][r], rows, places, first=first, samples=samples, each=each)
-    return vector
+                        _add(sums[g][r], rows, places, first=first, samples=samples, each=each)
 
 
 @contextlib.contextmanager
@@ -112,14 +113,34 @@ def _rows(reading: Reading, inputs: Any) -> np.ndarray:
     return np.asarray(x, np.float32).reshape(-1, x.shape[-1])
 
 
+def samples_needed(net: Network, groups: Sequence[Group], most: int) -> int:
+    """On how many samples, of *most*, to measure *groups*; local.
+
+    On all where a kernel reads its units several times in each, as they are in a picture.
+    """
+    counts = {id(variable): count for variable, count in net.work}
+    rows = 1
+    for group in groups:
+        for reading in group.readings:
+            times = len(occurrences(net.units.roots(reading.input_units), group.members))
+            if times * counts.get(id(reading.kernel.variable), math.inf) > 1:
+                return most
+            rows = max(rows, _wanted(group.width, alike=False))
+    return min(most, rows)
+
+
+def _wanted(units: int, *, alike: bool) -> int:
+    per_unit, least = (_PER_UNIT_ALIKE, _LEAST_ALIKE) if alike else (_PER_UNIT, _LEAST)
+    return max(least, per_unit * units)
+
+
 def stride(rows: int, units: int, *, alike: bool) -> int:
     """Which of *rows* to look at: every so manieth. Pure.
 
     Args:
         alike: several rows come from each sample.
     """
-    wanted = max(_LEAST, _PER_UNIT * units) * (_ALIKE if alike else 1)
-    step = max(1, rows // wanted)
+    step = max(1, rows // _wanted(units, alike=alike))
     # An even one might see every other position of a picture alone.
     return step + (alike and step > 1 and step % 2 == 0)
 

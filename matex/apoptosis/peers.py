@@ -17,16 +17,17 @@ from matex import keras_hooks, state
 from matex.apoptosis.evidence import Removal
 from matex.partition import Span, assigned, difference
 
-__all__ = ["Alone", "Peers", "Together"]
+__all__ = ["Add", "Alone", "Peers", "Together"]
 
-Compute = Callable[[list[Span]], np.ndarray]
+# Adds to a vector what rows of a sample come to.
+Add = Callable[[list[Span], np.ndarray], None]
 
 
 class Peers(Protocol):
     """Each method is collective over those who take part."""
 
-    def total(self, size: int, compute: Compute) -> np.ndarray:
-        """The sum of what *compute* gives, float64, over all rows [0, size)."""
+    def total(self, size: int, length: int, add: Add) -> np.ndarray:
+        """What *add* adds to a vector, float64, shape (length,), for all rows [0, size)."""
 
     def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
         """*make* of each group, whose widths are given, the same everywhere."""
@@ -35,7 +36,10 @@ class Peers(Protocol):
         """One value for all."""
 
     def settle(self, model: Any) -> None:
-        """The model has been cut: weights and slots become equal, steps are traced anew."""
+        """The model has been cut: weights and slots become equal."""
+
+    def renew(self, model: Any) -> None:
+        """Local: what was traced of the model's former shapes is traced anew."""
 
     def reached(self, phase: str) -> None:
         """Local: the event has come to *phase*, for fault injection."""
@@ -50,8 +54,10 @@ class Peers(Protocol):
 class Alone:
     """A process without ranks."""
 
-    def total(self, size: int, compute: Compute) -> np.ndarray:
-        return compute([(0, size)])
+    def total(self, size: int, length: int, add: Add) -> np.ndarray:
+        total = np.zeros(length)
+        add([(0, size)], total)
+        return total
 
     def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
         return [make(i) for i in range(len(widths))]
@@ -60,7 +66,10 @@ class Alone:
         return value
 
     def settle(self, model: Any) -> None:
-        """Keras's own functions were made anew by the cut."""
+        """There is one model."""
+
+    def renew(self, model: Any) -> None:
+        """Keras traces its functions at their next call."""
 
     def reached(self, phase: str) -> None:
         """No faults here."""
@@ -84,24 +93,23 @@ class Together:
         self._run = run
         self._changed = changed
 
-    def total(self, size: int, compute: Compute) -> np.ndarray:
+    def total(self, size: int, length: int, add: Add) -> np.ndarray:
         communicator = self._run.communicator
         have: list[Span] = []
-        mine: np.ndarray | None = None
+        send: np.ndarray | None = None
         while True:
             pending = communicator.pending
             rank = communicator.world.rank
             wanted = assigned((0, size), pending.expected, pending.lost, rank)
-            missing = wanted if mine is None else difference(wanted, have)
-            if missing is None or mine is None:
-                mine = compute(wanted)
-            elif missing:
-                mine = mine + compute(missing)
+            missing = wanted if send is None else difference(wanted, have)
+            if send is None or missing is None:
+                send, missing = np.zeros(length + 1), wanted
+            if missing:
+                add(missing, send[:-1])
             have = wanted
-            self._run.watchdog.progress()
-            rows = sum(hi - lo for lo, hi in have)
-            send = np.concatenate([mine, [float(rows)]])
+            send[-1] = sum(hi - lo for lo, hi in have)
             total = np.empty_like(send)
+            self._run.watchdog.progress()
 
             def is_whole(total: np.ndarray = total) -> bool:
                 return bool(total[-1] == size)
@@ -112,6 +120,7 @@ class Together:
             except ft.PeerFailure:
                 if communicator.recover().finished:
                     return total[:-1]
+                send = send.copy()  # a peer may not have done yet with what it was sent
 
     def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
         communicator = self._run.communicator
@@ -138,8 +147,10 @@ class Together:
 
     def settle(self, model: Any) -> None:
         state.broadcast(self._run.communicator, model)
-        keras_hooks.renew_validation(model)
         self._run.totals.parameters_end = keras_hooks.parameters(model)
+
+    def renew(self, model: Any) -> None:
+        keras_hooks.renew_validation(model)
         self._changed()
 
     def reached(self, phase: str) -> None:

@@ -14,7 +14,7 @@ from matex.errors import InputError, Unsupported
 __all__ = ["Sample", "held_out_of", "sample_of"]
 
 # Numbers that go into the network at once.
-_NUMBERS = 1 << 19
+_NUMBERS = 1 << 20
 _ROWS = (32, 2048)
 
 
@@ -26,6 +26,7 @@ class Sample:
 
     def __init__(self, batches: Batches, count: int, *, offset: float = 0.0) -> None:
         self._batches = batches
+        self._offset = offset
         self.of = batches.samples
         self.size = min(count, batches.samples)
         spread = (np.arange(self.size) + offset) * (batches.samples / self.size)
@@ -33,6 +34,10 @@ class Sample:
         leaves = tf.nest.flatten(batches.signature[0])
         row = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)
         self._at_once = int(np.clip(_NUMBERS // max(1, row), *_ROWS))
+
+    def fewer(self, count: int) -> Sample:
+        """A sample of *count* rows of the same batches, where that is fewer; local."""
+        return self if count >= self.size else Sample(self._batches, count, offset=self._offset)
 
     def batches(self, spans: list[tuple[int, int]]) -> list[tuple[Any, ...]]:
         """``(x[, y[, sample_weight]])`` of the rows of *spans*, [lo, hi) within the sample."""

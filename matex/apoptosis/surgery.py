@@ -61,7 +61,8 @@ def take_over(
             has = dead >= 0
             heirs = place[removal.kept]
             lives = heirs >= 0
-            gift = np.tensordot(transfer[: len(heirs)][:, has], rows[dead[has]], 1)
+            given = transfer[: len(heirs)][:, has].astype(value.dtype)
+            gift = np.tensordot(given, rows[dead[has]], 1)
             rows[heirs[lives]] += gift[lives]
             rows[dead[has]] = 0.0
         kernel.assign(value.astype(dtype, copy=False))

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 import matex
+from matex.apoptosis.allowance import Progress
 from matex.apoptosis.schedule import MODES
 from matex.errors import InputError
 
@@ -40,7 +41,8 @@ def make(seed: int = 0) -> tuple[Any, np.ndarray, np.ndarray]:
 
 
 def fit(model: Any, x: Any, y: Any, callback: Any, *, epochs: int = 1, **more: Any) -> Any:
-    given = {"batch_size": 100, "verbose": 0, "callbacks": [callback], **more}
+    callbacks = callback if isinstance(callback, list) else [callback]
+    given = {"batch_size": 100, "verbose": 0, "callbacks": callbacks, **more}
     return model.fit(x, y, epochs=epochs, **given)
 
 
@@ -108,6 +110,37 @@ def test_a_bad_event_is_rolled_back() -> None:
     assert event["changes"] and not any(change["kept"] for change in event["changes"])
     for now, before in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(now, before)
+
+
+def test_what_an_epoch_gained_is_told_by_the_rows_of_the_last_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A network that an event has cut is judged by more rows than before."""
+    told: list[tuple[int, float]] = []
+
+    def gained(self: Progress, epoch: int, held_out: float, training: float | None) -> float:
+        told.append((self.rows, held_out))
+        return 0.0
+
+    class Loss(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 1:
+                rows = self.model.matex_notes["progress"]["rows"]
+                chosen = (np.arange(rows) * (len(x) / rows)).astype(int)
+                outputs = self.model(x[chosen], training=False)
+                losses.append(float(self.model.compute_loss(None, y[chosen, None], outputs)))
+
+    losses: list[float] = []
+    monkeypatch.setattr(Progress, "gained", gained)
+    model, x, y = make()
+    x, y = np.tile(x, (16, 1)), np.tile(y, 16)
+    apoptosis = matex.Apoptosis(first_epoch=1, last_epoch=2, delta=0.5, verbose=0)
+    fit(model, x, y, [Loss(), apoptosis], epochs=2, validation_data=(x, y))
+    assert [event["epoch"] for event in apoptosis.events] == [1, 2]
+    (none, _), (rows, loss) = told
+    assert none == 0 < rows < 2048, "so many judged the first event"
+    assert model.matex_notes["progress"]["rows"] > rows, "and so many the second"
+    assert [loss] == pytest.approx(losses, rel=1e-5)
 
 
 def test_excluded_layers_stay() -> None:

@@ -163,8 +163,8 @@ def remove(
     """Choose *most* units *among* these, and hand over their work; their roots."""
     others = np.setdiff1d(np.arange(group.width), among)
     parts = (*group.parts, (others, len(others)))
-    vector = measure.measured(model, net, [group], [(0, sample)], len(sample))
-    (sums,) = measure.views([group], vector)
+    (sums,) = measure.views([group], np.zeros(measure.numbers([group])))
+    measure.add(model, net, [group], [(0, sample)], len(sample), [sums])
     facts = surgery.evidence(net, group, sums, incoming=True)
     removal = choose(criterion, facts, Limits(most, np.inf, parts))
     given = transfers(criterion, facts, removal.kept, removal.removed)
