@@ -105,10 +105,17 @@ class _RowBatch:
         return self._read(self._order.indices(spans), then=lambda: self._following(spans))
 
     def _following(self, spans: Sequence[Span]) -> np.ndarray:
-        """The same share of the next batch: what comes next if nobody dies."""
+        """What comes next if nobody dies: the same share of the next batch.
+
+        One with fewer samples is cut in other places, so of that nothing, or else all.
+        """
         (lo, hi), samples = self.span, self._order.samples
-        moved = [(a + hi - lo, b + hi - lo) for a, b in spans]
-        return self._order.indices([(a, min(b, samples)) for a, b in moved if a < samples])
+        end = min(hi + hi - lo, samples)
+        if list(spans) == [self.span]:
+            return self._order.indices([(hi, end)])
+        if end - hi < hi - lo:
+            return self._order.indices([])
+        return self._order.indices([(a + hi - lo, b + hi - lo) for a, b in spans])
 
     def fingerprint(self, spans: Sequence[Span]) -> int:
         return self._order.fingerprint(spans)

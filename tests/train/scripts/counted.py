@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 import matex
+from matex.data import prefetch
 from matex.data.hdf5 import Hdf5Rows
 from matex.feeds.ring import RingRows
 
@@ -15,6 +16,7 @@ parser.add_argument("file", help="HDF5 file with x and y")
 parser.add_argument("counts", help="what each rank read goes to this path and its number")
 parser.add_argument("--reread", action="store_true", help="let no row be passed on or kept")
 args = parser.parse_args()
+prefetch.WORTH_S = 0.0  # every read is slow enough to be made ahead
 
 
 class Counted(Hdf5Rows):
