@@ -13,13 +13,13 @@ from matex import keras_hooks
 from matex.apoptosis import rebuild
 from matex.apoptosis.allowance import Progress, allowed_loss
 from matex.apoptosis.criteria import CRITERIA
-from matex.apoptosis.event import Options, Outcome, hold_event, share_to
+from matex.apoptosis.event import Options, Outcome, hold_event
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.measure import samples_needed
 from matex.apoptosis.peers import Alone, Peers, Together
 from matex.apoptosis.samples import Sample, held_out_of, sample_of
 from matex.apoptosis.schedule import MODES, Calendar, Thresholds, rows_to_judge
-from matex.apoptosis.targets import MEASURES, size_of
+from matex.apoptosis.targets import MEASURES, Goal, size_of
 from matex.apoptosis.telling import line_of, record_of
 from matex.apoptosis.trace import groups_of, trace
 from matex.errors import InputError
@@ -183,9 +183,12 @@ class Apoptosis(keras.callbacks.Callback):
     def _come_to(self, epoch: int, training: float | None) -> None:
         """An event is due; *training* is the mean loss of the epoch."""
         started = time.perf_counter()
-        share = self._share()
+        ratio, measure = self._goal
+        goal = None if ratio is None else Goal(measure, (1 - ratio) * self._size_at_start)
+        if goal is not None and self._size() <= goal.size:
+            return
         # A callback may have asked the leader alone to stop: what it knows counts for all.
-        if share <= 0 or self._peers.verdict(float(self.model.stop_training)):
+        if self._peers.verdict(float(self.model.stop_training)):
             return
         judge = self._judge()
         before, allowed = judge.loss(self.model, self._peers), math.inf
@@ -208,7 +211,7 @@ class Apoptosis(keras.callbacks.Callback):
             scoring=self._scoring,
             judge=judge,
             peers=self._peers,
-            share=share,
+            goal=goal,
             before=before,
             allowed=allowed,
         )
@@ -259,16 +262,6 @@ class Apoptosis(keras.callbacks.Callback):
         """*count* rows to judge by."""
         validation = self._given[1] or keras_hooks.feeds()[1]
         return held_out_of(self._training, validation, count)[0]
-
-    def _share(self) -> float:
-        """Of the units of each group, how much may still go."""
-        ratio, target = self._goal
-        if ratio is None:
-            return 1.0
-        goal = (1 - ratio) * self._size_at_start
-        if self._size() <= goal:
-            return 0.0
-        return share_to(self.model, target, goal, self._options.exclude)
 
     def _tell(self, epoch: int, outcome: Outcome, seconds: float) -> None:
         times = {"epoch": epoch, "epoch_s": self._epoch_s, "seconds": seconds}

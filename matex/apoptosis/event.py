@@ -15,7 +15,7 @@ from matex.apoptosis.judge import Judge
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
 from matex.apoptosis.schedule import MORE, Thresholds
-from matex.apoptosis.search import Candidate, Verdict, search
+from matex.apoptosis.search import Candidate, Verdict, dead_of, search, worth_it
 from matex.apoptosis.trace import groups_of, trace
 from matex.partition import Span
 
@@ -73,6 +73,7 @@ def hold_event(
     judge: Judge,
     peers: Peers,
     share: float = 1.0,
+    goal: targets.Goal | None = None,
     before: float | None = None,
     allowed: float = np.inf,
 ) -> Outcome:
@@ -84,6 +85,7 @@ def hold_event(
 
     Args:
         share: of each group's units, how much may go at most.
+        goal: beyond which nothing goes; of all groups that which costs least does first.
         before: what *judge* has just made of *model*, if it was asked.
         allowed: the held-out loss that it may come to.
 
@@ -100,19 +102,14 @@ def hold_event(
         before = judge.loss(model, peers)
     judge.begin()
     verdicts, loss_after = search(
-        event.decide(thresholds, share),
+        event.decide(thresholds, share, goal),
         event,
         before=before,
         allowed=allowed,
         adapts=thresholds.mode.adapts,
     )
     changes = [_change(verdict) for verdict in verdicts]
-    dead = {
-        int(unit)
-        for one, _, _, kept in verdicts
-        if kept
-        for unit in one.group.members[one.removal.removed]
-    }
+    dead = dead_of(verdict.candidate for verdict in verdicts if verdict.kept)
     at_risk = judge.at_risk(peers) if dead else None
     peers.reached("apoptosis-rebuilding")
     after = event.net
@@ -145,6 +142,7 @@ class _Event:
         self._sums: measure.Sums | None = None
         self._values: list[tuple[Any, np.ndarray]] = []
         self._known: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
+        self._savings: dict[int, float] = {}  # of a unit, by groups
 
     def measure(self, scoring: Sample) -> None:
         """Second moments over as much of the sample as it takes, shared out; collective."""
@@ -160,7 +158,9 @@ class _Event:
         total = self._peers.total(scoring.size, measure.numbers(self._groups), add)
         self._sums = measure.views(self._groups, total)
 
-    def decide(self, thresholds: Thresholds, share: float) -> list[Candidate]:
+    def decide(
+        self, thresholds: Thresholds, share: float, goal: targets.Goal | None
+    ) -> list[Candidate]:
         """Who of each group would die, at up to the most that the search may try; collective."""
         fraction = min(thresholds.mode.fraction, share)
         options = self._options
@@ -174,25 +174,36 @@ class _Event:
             return choose(options.criterion, self._facts(number), limits, seed=options.seed)
 
         removals = self._peers.decide([group.width for group in self._groups], make)
-        return [
+        found = [
             Candidate(number, group, removal, thresholds.tau(group.name))
             for number, (group, removal) in enumerate(zip(self._groups, removals, strict=True))
         ]
+        if goal is None:
+            return found
+        part = goal.part(self.net, lambda part: dead_of(worth_it(found, part)), most)
+        return worth_it(found, part)
 
     def apply(self, some: Sequence[Candidate]) -> None:
         """Give the work of their dead to the living; local."""
-        self._values = [(v, v.numpy()) for one in some for v in surgery.touched(one.group)]
+        self._values = []
         for one in some:
-            surgery.take_over(self.net, one.group, one.removal, self._transfers(one))
+            given = self._transfers(one)
+            self._values += surgery.take_over(self.net, one.group, one.removal, given)
 
     def undo(self) -> None:
         """The readers get back the values that the last :meth:`apply` changed; local."""
-        for variable, value in self._values:
+        for variable, value in reversed(self._values):
             variable.assign(value)
 
     def loss(self) -> float:
         """The held-out loss; collective."""
         return self._judge.loss(self._model, self._peers)
+
+    def saving(self, one: Candidate) -> float:
+        """About the parts of the parameters and of the FLOPs that go with its dead; local."""
+        if one.number not in self._savings:
+            self._savings[one.number] = targets.saving(self.net, one.group.members[:1])
+        return len(one.removal.removed) * self._savings[one.number]
 
     def accept(self) -> None:
         """What was judged last may stay; local."""
@@ -222,7 +233,7 @@ def _change(verdict: Verdict) -> Change:
     )
 
 
-def share_to(model: Any, measured: str, goal: float, exclude: tuple[str, ...]) -> float:
-    """The share of each group that may go so that *model* comes down to the size *goal*."""
+def share_to(model: Any, goal: targets.Goal, exclude: tuple[str, ...]) -> float:
+    """The share of each group that may go so that *model* comes down to *goal*."""
     net = trace(model, exclude=exclude)
-    return targets.share_for(net, groups_of(net), measured, goal)
+    return targets.share_for(net, groups_of(net), goal)

@@ -4,24 +4,31 @@ All groups at once at the cost of their thresholds. Where the loss rises too far
 itself, and of those for which it still does as much as should cost their share of what is left;
 where it hardly rises, more, and then more of each by itself.
 A group dies in one order, so what dies at less is part of what dies at more.
+
+Shares are as the square roots of what a group's dead make the network smaller by: with equal ones
+groups that hardly matter to its size spend most of what is allowed, and in proportion to it one
+group does, until it is where the network fails.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from matex.apoptosis.evidence import Removal
 from matex.apoptosis.schedule import LEAST_SHARE, LESS, MORE
 from matex.apoptosis.trace import Group
 
-__all__ = ["Candidate", "Trial", "Verdict", "search"]
+__all__ = ["Candidate", "Trial", "Verdict", "dead_of", "search", "worth_it"]
 
 
 # Of a share of what is allowed, as a loss does not rise quite as the cost does; and the least
 # part of a threshold that is tried.
 _SAFE, _LEAST = 0.8, 1 / 9
+
+_FIRST = operator.itemgetter(0)
 
 
 class Candidate(NamedTuple):
@@ -60,6 +67,9 @@ class Trial(Protocol):
     def loss(self) -> float:
         """The held-out loss as it now is."""
 
+    def saving(self, one: Candidate) -> float:
+        """By how much its death makes the network smaller, above 0, in any unit."""
+
     def accept(self) -> None:
         """What was judged last may stay."""
 
@@ -77,7 +87,7 @@ def search(
         adapts: whether more than the thresholds may go.
     """
     course = _Course(trial, before, allowed)
-    whole = [(one, 1.0) for one in _worth_it(found, 1.0)]
+    whole = [(one, 1.0) for one in worth_it(found, 1.0)]
     if not whole or course.together(whole):
         hardly = course.loss - before <= LESS * (allowed - before) and math.isfinite(allowed)
         if adapts and hardly:
@@ -104,14 +114,15 @@ class _Course:
         return self._try(some, self._allowed)
 
     def each(self, some: Sequence[tuple[Candidate, float]]) -> None:
-        """Each by itself, if it raises the loss by no more than its part of what is left.
+        """Each by itself, if it raises the loss by no more than its share of what is left.
 
-        One may cost what all others together do not, and would leave nothing for them.
+        One may cost what all others together do, and would leave nothing for them. What one
+        leaves of its share is for those that matter more, which come later.
         """
-        ordered = sorted(some, key=lambda one: len(one[0].removal.removed), reverse=True)
-        for place, one in enumerate(ordered):
-            share = (self._allowed - self.loss) / (len(ordered) - place)
-            self._try([one], self.loss + share)
+        ordered = sorted(((self._weight(one), one, part) for one, part in some), key=_FIRST)
+        for place, (weight, one, part) in enumerate(ordered):
+            share = weight / sum(others for others, *_ in ordered[place:])
+            self._try([(one, part)], self.loss + share * (self._allowed - self.loss))
 
     def together_or_each(self, some: Sequence[tuple[Candidate, float]]) -> None:
         """All of them, or, where the loss does not allow that, each by itself."""
@@ -124,18 +135,26 @@ class _Course:
         The loss rises about as the cost does, so by how far it did.
         """
         refused = [verdict.candidate for verdict in self.verdicts.values() if not verdict.kept]
-        share = _SAFE * (self._allowed - self.loss) / max(1, len(refused))
-        parts = [(one, min(1.0, max(_LEAST, share / self._rise[one.number]))) for one in refused]
-        return [(less, part) for one, part in parts if (less := one.at(part)).is_worth_it]
+        weights = [self._weight(one) for one in refused]
+        total, result = sum(weights), []
+        for weight, one in zip(weights, refused, strict=True):
+            share = _SAFE * (self._allowed - self.loss) * weight / total
+            part = min(1.0, max(_LEAST, share / self._rise[one.number]))
+            if (less := one.at(part)).is_worth_it:
+                result.append((less, part))
+        return result
 
     def more(self, found: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
         """What goes at more than the thresholds, where it is worth it."""
         dying = {n: len(v.candidate.removal.removed) for n, v in self.verdicts.items()}
         return [
             (one, MORE)
-            for one in _worth_it(found, MORE)
+            for one in worth_it(found, MORE)
             if len(one.removal.removed) - dying.get(one.number, 0) >= LEAST_SHARE * one.group.width
         ]
+
+    def _weight(self, one: Candidate) -> float:
+        return math.sqrt(self._trial.saving(one))
 
     def _try(self, some: Sequence[tuple[Candidate, float]], limit: float) -> bool:
         self._trial.apply([one for one, _ in some])
@@ -155,5 +174,11 @@ class _Course:
         return kept
 
 
-def _worth_it(found: Sequence[Candidate], part: float) -> list[Candidate]:
+def worth_it(found: Sequence[Candidate], part: float) -> list[Candidate]:
+    """Those of which enough die at this part of their thresholds, with what does."""
     return [less for one in found if (less := one.at(part)).is_worth_it]
+
+
+def dead_of(some: Iterable[Candidate]) -> set[int]:
+    """The roots of all units that die."""
+    return {int(unit) for one in some for unit in one.group.members[one.removal.removed]}

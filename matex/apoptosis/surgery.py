@@ -17,7 +17,7 @@ from matex.apoptosis.network import Binding, Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
 
-__all__ = ["evidence", "take_over", "touched"]
+__all__ = ["evidence", "take_over"]
 
 
 def evidence(
@@ -42,20 +42,26 @@ def evidence(
 
 def take_over(
     net: Network, group: Group, removal: Removal, transfers: Sequence[np.ndarray]
-) -> None:
+) -> list[tuple[Any, np.ndarray]]:
     """Give the work of the dead to the living; local. No shape changes.
 
     Args:
         transfers: of :func:`matex.apoptosis.criteria.transfers`.
+
+    Returns:
+        The variables that were assigned to, in that order, and what each held before.
     """
+    before = []
     for reading, transfer in zip(group.readings, transfers, strict=True):
-        kernel, axis = reading.kernel.variable, reading.kernel.axis
-        dtype = np.asarray(kernel.numpy()).dtype
-        value = np.array(kernel.numpy(), np.result_type(dtype, np.float32))
-        rows = np.moveaxis(value, axis, 0)  # a view
+        kernel = reading.kernel.variable
+        old = np.asarray(kernel.numpy())
+        before.append((kernel, old))
+        value = np.array(old, np.result_type(old.dtype, np.float32))
+        rows = np.moveaxis(value, reading.kernel.axis, 0)  # a view
         places = occurrences(net.units.roots(reading.kernel.units), group.members)
         if reading.bias is not None:
-            _fold(reading, transfer[-1], removal, places, value)
+            before.append((reading.bias, np.asarray(reading.bias.numpy())))
+            _fold(reading, transfer[-1], removal, places, rows)
         for place in places:
             dead = place[removal.removed]
             has = dead >= 0
@@ -65,21 +71,14 @@ def take_over(
             gift = np.tensordot(given, rows[dead[has]], 1)
             rows[heirs[lives]] += gift[lives]
             rows[dead[has]] = 0.0
-        kernel.assign(value.astype(dtype, copy=False))
-
-
-def touched(group: Group) -> list[Any]:
-    """The variables that :func:`take_over` assigns to."""
-    found = [r.kernel.variable for r in group.readings]
-    found += [r.bias for r in group.readings if r.bias is not None]
-    return list({id(v): v for v in found}.values())
+        kernel.assign(value.astype(old.dtype, copy=False))
+    return before
 
 
 def _fold(
-    reading: Reading, share: np.ndarray, removal: Removal, places: np.ndarray, value: np.ndarray
+    reading: Reading, share: np.ndarray, removal: Removal, places: np.ndarray, rows: np.ndarray
 ) -> None:
-    """What was constant in the dead goes into the reader's bias."""
-    rows = np.moveaxis(value, reading.kernel.axis, 0)
+    """What was constant in the dead goes into the reader's bias; *rows* are by its units."""
     constant = np.zeros(rows.shape[1:])
     for place in places:
         dead = place[removal.removed]
@@ -88,10 +87,11 @@ def _fold(
     # Axes before that of the inputs are taps of a convolution.
     constant = constant.sum(axis=tuple(range(reading.kernel.axis)))
     variable: Any = reading.bias
-    bias = np.array(variable.numpy(), np.float64)
+    old = np.asarray(variable.numpy())
+    bias = np.array(old, np.float64)
     target = bias if bias.shape == constant.shape else bias[0]  # GRU keeps a second, recurrent one
     target += constant.reshape(target.shape)
-    variable.assign(bias.astype(variable.numpy().dtype))
+    variable.assign(bias.astype(old.dtype))
 
 
 def _rows(net: Network, binding: Binding, group: Group, value: Any = None) -> np.ndarray:

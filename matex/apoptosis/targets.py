@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from matex.apoptosis.network import Network
 from matex.apoptosis.trace import Group
 
-__all__ = ["MEASURES", "share_for", "size_of"]
+__all__ = ["MEASURES", "Goal", "saving", "share_for", "size_of"]
 
 MEASURES = ("parameters", "flops")
 
@@ -29,20 +30,43 @@ def size_of(net: Network, measure: str, dead: Collection[int] = ()) -> float:
     )
 
 
-def share_for(net: Network, groups: Sequence[Group], measure: str, goal: float) -> float:
+def saving(net: Network, dead: Collection[int]) -> float:
+    """The part of the parameters that goes with the *dead*, and that of the FLOPs, in a sum."""
+    sizes = ((size_of(net, measure), size_of(net, measure, dead)) for measure in MEASURES)
+    return sum((before - after) / max(before, 1.0) for before, after in sizes)
+
+
+class Goal(NamedTuple):
+    """A network whose *measure*, one of :data:`MEASURES`, comes down to *size*."""
+
+    measure: str
+    size: float
+
+    def is_met(self, net: Network, dead: Collection[int] = ()) -> bool:
+        """By *net* without the *dead*."""
+        return size_of(net, self.measure, dead) <= self.size
+
+    def part(self, net: Network, dead: Callable[[float], Collection[int]], most: float) -> float:
+        """The least part, up to *most*, of which the *dead* bring *net* there.
+
+        *most* where none does. At a larger part the same die, and others.
+        """
+        low, high = 0.0, most
+        if not self.is_met(net, dead(most)):
+            return most
+        for _ in range(12):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.is_met(net, dead(middle)) else (middle, high)
+        return high
+
+
+def share_for(net: Network, groups: Sequence[Group], goal: Goal) -> float:
     """The share of each group's units that may go so that the size comes down to *goal*."""
 
-    def size(share: float) -> float:
-        dead = [g.members[: _most(g, share)] for g in groups]
-        return size_of(net, measure, np.concatenate(dead).tolist() if dead else ())
+    def dead(share: float) -> list[int]:
+        return [int(unit) for g in groups for unit in g.members[: _most(g, share)]]
 
-    low, high = 0.0, 1.0
-    if not groups or size(high) > goal:
-        return high
-    for _ in range(12):
-        middle = (low + high) / 2
-        low, high = (low, middle) if size(middle) <= goal else (middle, high)
-    return high
+    return goal.part(net, dead, 1.0)
 
 
 def _most(group: Group, share: float) -> int:

@@ -16,7 +16,7 @@ from matex.apoptosis.judge import Judge
 from matex.apoptosis.peers import Alone
 from matex.apoptosis.samples import sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
-from matex.apoptosis.targets import MEASURES, size_of
+from matex.apoptosis.targets import MEASURES, Goal, size_of
 from matex.apoptosis.trace import trace
 from matex.errors import InputError
 
@@ -54,7 +54,7 @@ def prune(
     if not 0 < ratio < 1:
         raise InputError(f"ratio must be between 0 and 1. Received: ratio={ratio}")
     sample = sample_of({"x": x, "y": y}, samples)
-    goal = (1 - ratio) * size_of(trace(model, exclude=exclude), target)
+    goal = Goal(target, (1 - ratio) * size_of(trace(model, exclude=exclude), target))
     return hold_event(
         model,
         Options(criterion=criterion, exclude=exclude),
@@ -62,7 +62,7 @@ def prune(
         scoring=sample,
         judge=Judge(sample),
         peers=Alone(),
-        share=share_to(model, target, goal, exclude),
+        share=share_to(model, goal, exclude),
     )
 
 

@@ -14,6 +14,8 @@ from keras import layers
 import matex
 from matex.apoptosis.allowance import Progress
 from matex.apoptosis.schedule import MODES
+from matex.apoptosis.targets import MEASURES, size_of
+from matex.apoptosis.trace import trace
 from matex.errors import InputError
 
 
@@ -96,6 +98,19 @@ def test_each_criterion_reaches_a_target(criterion: str) -> None:
     assert model.count_params() >= 0.6 * before
     if criterion == "projection":  # which finds the copies
         assert model.count_params() <= 0.72 * before
+
+
+@pytest.mark.parametrize("ratio", [0.3, 0.36, 0.4])
+@pytest.mark.parametrize("target", MEASURES)
+def test_a_goal_is_reached_and_hardly_passed(target: str, ratio: float) -> None:
+    """Also where the rest of the way is less of each group than is worth an event."""
+    model, x, y = make()
+    before = size_of(trace(model), target)
+    options = {"pruning_ratio": ratio, "target": target, "delta": None}
+    apoptosis = matex.Apoptosis("conservative", first_epoch=1, every=1, verbose=0, **options)
+    fit(model, x, y, apoptosis, epochs=8)
+    assert 1 - ratio - 0.06 <= size_of(trace(model), target) / before <= 1 - ratio
+    assert len(apoptosis.events) > 1
 
 
 def test_a_bad_event_is_rolled_back() -> None:

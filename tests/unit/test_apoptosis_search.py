@@ -25,8 +25,9 @@ def candidate(number: int, least: float = 0.0) -> Candidate:
 class Network:
     """Its loss is 1, and rises by a price for each unit of a group that is gone."""
 
-    def __init__(self, *prices: float) -> None:
+    def __init__(self, *prices: float, sizes: Sequence[float] = (1, 1, 1)) -> None:
         self.prices = prices
+        self.sizes = sizes
         self.gone = [0] * len(prices)
         self.tried: list[list[int]] = []
         self._last: list[tuple[int, int]] = []
@@ -42,6 +43,9 @@ class Network:
 
     def accept(self) -> None:
         assert self.tried[-1] == self.gone
+
+    def saving(self, one: Candidate) -> float:
+        return self.sizes[one.number]
 
     def loss(self) -> float:
         self.tried.append(list(self.gone))
@@ -111,6 +115,14 @@ def test_what_others_leave_of_their_shares_is_not_lost() -> None:
     network = Network(0.02, 0.0, 0.0)
     assert outcome(network, 1.19) == [(pytest.approx(0.76), True), (1.0, True), (1.0, True)]
     assert network.tried[-1] == network.gone == [7, 10, 10]
+
+
+def test_a_group_gets_by_the_root_of_what_the_network_shrinks_by() -> None:
+    network = Network(0.02, 0.02, sizes=(9, 1))
+    assert outcome(network, 1.3) == [(1.0, True), (pytest.approx(0.4), True)]
+    assert network.tried == [[10, 10], [0, 10], [10, 0], [10, 4]]
+    network = Network(0.04, 0.04, sizes=(9, 1))
+    assert outcome(network, 1.2) == [(pytest.approx(0.3), True), (1.0, False)]
 
 
 def test_less_of_all_goes_where_no_group_can() -> None:
