@@ -112,11 +112,11 @@ def test_signals_to_matex_run_reach_the_ranks(tmp_path: Path) -> None:
         "interrupted.py",
         "--endless",
         ranks=1,
-        options=[*options, "--wall-time", "00:00:10"],
+        options=[*options, "--wall-time", "00:00:20"],
     )
     assert clock.status == 75, clock.stderr
     assert "wall time" in clock.summary["reason"]
-    assert clock.summary["wall_s"] < 10
+    assert clock.summary["wall_s"] < 20
     without = interrupted(tmp_path / "3", "--endless", ranks=1, at="0:3", what="SIGTERM:matex-run")
     assert without.status == 1
     assert without.summary["status"] == "stopped"
