@@ -54,9 +54,7 @@ class Progress:
     training: float | None = None
     owed: float | None = None
 
-    def looked(
-        self, epoch: int, held_out: float, training: float | None, rows: int = 0
-    ) -> Progress:
+    def looked(self, epoch: int, held_out: float, training: float | None, rows: int) -> Progress:
         """With the losses at the end of *epoch*, *held_out* on so many rows."""
         return replace(self, epoch=epoch, held_out=held_out, training=training, rows=rows)
 

@@ -16,6 +16,7 @@ from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import Options, Outcome, hold_event
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.measure import samples_needed
+from matex.apoptosis.network import Network
 from matex.apoptosis.peers import Alone, Peers, Together
 from matex.apoptosis.samples import Sample, held_out_of, sample_of
 from matex.apoptosis.schedule import MODES, Calendar, Thresholds, rows_to_judge
@@ -122,7 +123,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._training = training
         self._scoring = sample_of(training, self._count)
         self._held_out: Sample | None = None
-        self._size_at_start = self._size()
+        self._size_at_start = size_of(self._net(), self._goal[1])
         self._progress = Progress()
         self.read_notes()
         if self._progress.at_start is None and self._delta is not None:
@@ -153,8 +154,9 @@ class Apoptosis(keras.callbacks.Callback):
         }
         rebuild.note(self.model, notes)
 
-    def _size(self) -> float:
-        return size_of(trace(self.model, exclude=self._options.exclude), self._goal[1])
+    def _net(self) -> Network:
+        """The model as it now is."""
+        return trace(self.model, exclude=self._options.exclude)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._began = time.perf_counter()
@@ -185,7 +187,7 @@ class Apoptosis(keras.callbacks.Callback):
         started = time.perf_counter()
         ratio, measure = self._goal
         goal = None if ratio is None else Goal(measure, (1 - ratio) * self._size_at_start)
-        if goal is not None and self._size() <= goal.size:
+        if goal is not None and goal.is_met(self._net()):
             return
         # A callback may have asked the leader alone to stop: what it knows counts for all.
         if self._peers.verdict(float(self.model.stop_training)):
@@ -246,7 +248,7 @@ class Apoptosis(keras.callbacks.Callback):
 
     def _judge(self) -> Judge:
         if self._held_out is None:
-            net = trace(self.model, exclude=self._options.exclude)
+            net = self._net()
             groups = groups_of(net)
             rows = rows_to_judge(
                 self._scoring.of,

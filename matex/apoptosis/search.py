@@ -28,8 +28,6 @@ __all__ = ["Candidate", "Trial", "Verdict", "dead_of", "search", "worth_it"]
 # part of a threshold that is tried.
 _SAFE, _LEAST = 0.8, 1 / 9
 
-_FIRST = operator.itemgetter(0)
-
 
 class Candidate(NamedTuple):
     """A group, and who of it would die at what cost; ``tau`` is its threshold."""
@@ -119,7 +117,8 @@ class _Course:
         One may cost what all others together do, and would leave nothing for them. What one
         leaves of its share is for those that matter more, which come later.
         """
-        ordered = sorted(((self._weight(one), one, part) for one, part in some), key=_FIRST)
+        weighed = [(self._weight(one), one, part) for one, part in some]
+        ordered = sorted(weighed, key=operator.itemgetter(0))
         for place, (weight, one, part) in enumerate(ordered):
             share = weight / sum(others for others, *_ in ordered[place:])
             self._try([(one, part)], self.loss + share * (self._allowed - self.loss))

@@ -26,7 +26,7 @@ def evidence(
     """What the criteria are told of *group*; local.
 
     Args:
-        sums: of :func:`matex.apoptosis.measure.measured`, one for each of the group's
+        sums: of :func:`matex.apoptosis.measure.views`, one for each of the group's
             readings; None for criteria that look at weights alone.
         incoming: whether the incoming vectors are wanted.
     """

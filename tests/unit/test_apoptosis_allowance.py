@@ -41,7 +41,7 @@ def test_a_network_that_learns_fast_does_not_lose_what_it_will_need() -> None:
     ],
 )
 def test_what_an_epoch_gains(held_out: float, training: float | None, gained: float) -> None:
-    before = Progress(at_start=2.3).looked(4, 2.0, 2.0)
+    before = Progress(at_start=2.3).looked(4, 2.0, 2.0, rows=512)
     assert before.gained(5, held_out, training) == pytest.approx(gained)
     assert before.gained(6, held_out, training) == 0.0, "of two epochs nothing is known"
     assert Progress(at_start=2.3).gained(1, held_out, training) == 0.0
@@ -57,10 +57,10 @@ def test_an_event_waits_until_training_has_got_back_what_the_last_one_cost() -> 
 
 
 def test_a_fit_that_starts_over_owes_nothing_and_one_that_resumes_does() -> None:
-    spent = Progress(at_start=2.0).looked(4, 1.0, 1.0).spent(1.2, 1.0)
+    spent = Progress(at_start=2.0).looked(4, 1.0, 1.0, rows=512).spent(1.2, 1.0)
     noted = Progress(**json.loads(json.dumps(spent.notes())))
     assert noted == noted.from_epoch(4) == spent
-    assert noted.from_epoch(0) == Progress(at_start=2.0, held_out=1.0, training=1.0)
+    assert noted.from_epoch(0) == Progress(at_start=2.0, held_out=1.0, rows=512, training=1.0)
 
 
 @given(st.lists(st.tuples(losses, losses, st.floats(0.0, 1.0)), max_size=20))
@@ -77,5 +77,5 @@ def test_events_never_spend_more_than_half_of_what_training_gained(
         assert rise <= 0.01 * held_out + 1e-9
         rise -= min(rise, 0.005 * held_out)  # which may always be spent
         spent += rise
-        progress = progress.looked(epoch, held_out + rise, training)
+        progress = progress.looked(epoch, held_out + rise, training, rows=512)
         assert spent <= 0.5 * earned + 1e-9
