@@ -1,8 +1,9 @@
 """How much of what may die does: a search that asks the held-out loss as seldom as it can.
 
 All groups at once at the cost of their thresholds. Where the loss rises too far each group by
-itself, and of those for which it still does as much as should cost their share of what is left;
-where it hardly rises, more, and then more of each by itself.
+itself, and of those for which it still does as much as should cost their share of what is left.
+Where it hardly rises more of all, or else as much as should be allowed by how far it then did:
+a loss rises ever faster with what dies, so between two points it lies below the line through them.
 A group dies in one order, so what dies at less is part of what dies at more.
 
 Shares are as the square roots of what a group's dead make the network smaller by: with equal ones
@@ -86,14 +87,14 @@ def search(
     """
     course = _Course(trial, before, allowed)
     whole = [(one, 1.0) for one in worth_it(found, 1.0)]
-    if not whole or course.together(whole):
+    if course.together(whole):
         hardly = course.loss - before <= LESS * (allowed - before) and math.isfinite(allowed)
-        if adapts and hardly:
-            course.together_or_each(course.more(found))
+        if adapts and hardly and not course.together(course.more(found, MORE)):
+            course.together(course.more(found, course.between()))
     else:
         if len(whole) > 1:
             course.each(whole)
-        course.together_or_each(course.less())
+        course.together(course.less())
     return list(course.verdicts.values()), course.loss
 
 
@@ -104,12 +105,13 @@ class _Course:
         self._trial = trial
         self._allowed = allowed
         self._rise: dict[int, float] = {}  # of the loss, by a group alone
+        self._refused = before  # the loss that was last
         self.loss = before
         self.verdicts: dict[int, Verdict] = {}
 
     def together(self, some: Sequence[tuple[Candidate, float]]) -> bool:
-        """Groups at parts of their thresholds; whether the loss allows it."""
-        return self._try(some, self._allowed)
+        """Groups at parts of their thresholds, if any; whether the loss allows it."""
+        return not some or self._try(some, self._allowed)
 
     def each(self, some: Sequence[tuple[Candidate, float]]) -> None:
         """Each by itself, if it raises the loss by no more than its share of what is left.
@@ -122,11 +124,6 @@ class _Course:
         for place, (weight, one, part) in enumerate(ordered):
             share = weight / sum(others for others, *_ in ordered[place:])
             self._try([(one, part)], self.loss + share * (self._allowed - self.loss))
-
-    def together_or_each(self, some: Sequence[tuple[Candidate, float]]) -> None:
-        """All of them, or, where the loss does not allow that, each by itself."""
-        if some and not self.together(some) and len(some) > 1:
-            self.each(some)
 
     def less(self) -> list[tuple[Candidate, float]]:
         """Of those that were refused what should cost its share of what is left.
@@ -143,14 +140,19 @@ class _Course:
                 result.append((less, part))
         return result
 
-    def more(self, found: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
-        """What goes at more than the thresholds, where it is worth it."""
-        dying = {n: len(v.candidate.removal.removed) for n, v in self.verdicts.items()}
+    def more(self, found: Sequence[Candidate], part: float) -> list[tuple[Candidate, float]]:
+        """What goes at such a part of the thresholds, where that is worth it beyond what does."""
+        dying = {n: len(v.candidate.removal.removed) for n, v in self.verdicts.items() if v.kept}
         return [
-            (one, MORE)
-            for one in worth_it(found, MORE)
+            (one, part)
+            for one in worth_it(found, part)
             if len(one.removal.removed) - dying.get(one.number, 0) >= LEAST_SHARE * one.group.width
         ]
+
+    def between(self) -> float:
+        """The part below that refused last at which the loss should be what is allowed."""
+        rise = self._refused - self.loss
+        return max(1.0, 1 + (MORE - 1) * _SAFE * (self._allowed - self.loss) / rise)
 
     def _weight(self, one: Candidate) -> float:
         return math.sqrt(self._trial.saving(one))
@@ -166,6 +168,7 @@ class _Course:
             self.loss = loss
         else:
             self._trial.undo()
+            self._refused = loss
         for one, part in some:
             known = self.verdicts.get(one.number)
             if kept or known is None or not known.kept:
