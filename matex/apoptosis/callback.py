@@ -14,6 +14,7 @@ from matex.apoptosis import rebuild
 from matex.apoptosis.allowance import Progress, allowed_loss
 from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import Options, Outcome, hold_event
+from matex.apoptosis.forward import Traced
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.measure import samples_needed
 from matex.apoptosis.network import Network
@@ -123,12 +124,14 @@ class Apoptosis(keras.callbacks.Callback):
         self._training = training
         self._scoring = sample_of(training, self._count)
         self._held_out: Sample | None = None
+        self._forward = Traced(self.model)
         self._size_at_start = size_of(self._net(), self._goal[1])
         self._progress = Progress()
         self.read_notes()
         if self._progress.at_start is None and self._delta is not None:
-            judge = Judge(held_out_of(training, self._given[1], self._count)[0])
-            self._progress = Progress(at_start=judge.loss(self.model, self._peers))
+            sample = held_out_of(training, self._given[1], self._count)[0]
+            at_start = Judge(sample, self._forward).loss(self._peers)
+            self._progress = Progress(at_start=at_start)
         self._note()
 
     def read_notes(self) -> None:
@@ -179,7 +182,7 @@ class Apoptosis(keras.callbacks.Callback):
             self._come_to(epoch + 1, self._training_loss(logs))
         elif self._calendar.is_due(epoch + 2) and self._delta is not None:
             judge = self._judge()
-            loss = judge.loss(self.model, self._peers)
+            loss = judge.loss(self._peers)
             self._look(epoch + 1, loss, self._training_loss(logs), judge.rows)
 
     def _come_to(self, epoch: int, training: float | None) -> None:
@@ -193,7 +196,7 @@ class Apoptosis(keras.callbacks.Callback):
         if self._peers.verdict(float(self.model.stop_training)):
             return
         judge = self._judge()
-        before, allowed = judge.loss(self.model, self._peers), math.inf
+        before, allowed = judge.loss(self._peers), math.inf
         if self._delta is not None:
             if not self._progress.is_even(before, training, self._delta):
                 self._look(epoch, before, training, judge.rows)
@@ -244,7 +247,7 @@ class Apoptosis(keras.callbacks.Callback):
         looked = self._progress.rows
         if looked in (0, rows):
             return held_out
-        return Judge(self._rows(looked)).loss(self.model, self._peers)
+        return Judge(self._rows(looked), self._forward).loss(self._peers)
 
     def _judge(self) -> Judge:
         if self._held_out is None:
@@ -258,7 +261,7 @@ class Apoptosis(keras.callbacks.Callback):
                 most=self._count,
             )
             self._held_out = self._rows(rows)
-        return Judge(self._held_out)
+        return Judge(self._held_out, self._forward)
 
     def _rows(self, count: int) -> Sample:
         """*count* rows to judge by."""

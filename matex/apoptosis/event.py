@@ -99,7 +99,7 @@ def hold_event(
         event.measure(scoring)
     peers.reached("apoptosis-deciding")
     if before is None:
-        before = judge.loss(model, peers)
+        before = judge.loss(peers)
     judge.begin()
     verdicts, loss_after = search(
         event.decide(thresholds, share, goal),
@@ -197,7 +197,7 @@ class _Event:
 
     def loss(self) -> float:
         """The held-out loss; collective."""
-        return self._judge.loss(self._model, self._peers)
+        return self._judge.loss(self._peers)
 
     def saving(self, one: Candidate) -> float:
         """About the parts of the parameters and of the FLOPs that go with its dead; local."""

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from matex.apoptosis.forward import Forward
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
 from matex.partition import Span
@@ -15,13 +16,14 @@ __all__ = ["Judge"]
 
 
 class Judge:
-    """Evaluates a model on *sample*, whose ``rows`` the peers share. Metrics are left alone.
+    """Evaluates a model by *forward* on *sample*, whose ``rows`` the peers share.
 
     The bound: an argmax over outputs cannot change where the largest exceeds the next by
     more than sqrt(2) times the norm of the change of the outputs.
     """
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: Sample, forward: Forward) -> None:
+        self._forward = forward
         self._sample = sample
         self.rows = sample.size
         self._spans: list[Span] = []
@@ -29,15 +31,17 @@ class Judge:
         self._before: tuple[list[Span], list[Any]] = ([], [])
         self._after = self._before
 
-    def loss(self, model: Any, peers: Peers) -> float:
+    def loss(self, peers: Peers) -> float:
         """The mean loss without regularisation; collective, with one answer for all."""
         self._spans, self._newest = [], []
 
         def add(spans: list[Span], total: np.ndarray) -> None:
             for batch in self._sample.batches(spans):
-                outputs = model(batch[0], training=False)
-                self._newest.append(_as_classes(model, outputs))
-                total += _loss(model, batch, outputs)
+                outputs, mean = self._forward(batch)
+                self._newest.append(_as_classes(self._forward.model, outputs))
+                if mean is not None:
+                    rows = len(keras.tree.flatten(batch[0])[0])
+                    total += mean * rows, rows
             self._spans += spans
 
         total, weight = peers.total(self._sample.size, 2, add)
@@ -67,17 +71,6 @@ class Judge:
 
         unsure, rows = peers.total(self._sample.size, 2, add)
         return None if np.isnan(unsure) else float(unsure / max(rows, 1.0))
-
-
-def _loss(model: Any, batch: tuple[Any, ...], outputs: Any) -> np.ndarray:
-    """The sum of the losses of the rows of *batch*, and their weight."""
-    x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
-    if y is None or not model.compiled:  # nothing to judge by
-        return np.zeros(2)
-    mean = model.compute_loss(x, y, outputs, weight, training=False)
-    own = sum(float(loss) for loss in model.losses)
-    rows = len(keras.tree.flatten(x)[0])
-    return np.array([(float(mean) - own) * rows, float(rows)])
 
 
 def _as_classes(model: Any, outputs: Any) -> np.ndarray | None:

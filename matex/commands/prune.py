@@ -12,6 +12,7 @@ import numpy as np
 import matex.data
 from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import Options, Outcome, hold_event, share_to
+from matex.apoptosis.forward import Forward
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.peers import Alone
 from matex.apoptosis.samples import sample_of
@@ -60,7 +61,7 @@ def prune(
         Options(criterion=criterion, exclude=exclude),
         Thresholds(Mode(1.0, np.inf)),
         scoring=sample,
-        judge=Judge(sample),
+        judge=Judge(sample, Forward(model)),
         peers=Alone(),
         share=share_to(model, goal, exclude),
     )

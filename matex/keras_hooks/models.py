@@ -21,6 +21,7 @@ __all__ = [
     "follow_backup",
     "is_graph",
     "is_precise",
+    "layers_with_weights",
     "mean_losses_only",
     "parameters",
     "refuse",
@@ -79,6 +80,15 @@ def changing_variables(model: Any) -> list[Any]:
     """Variables made to change outside the optimizer: not weights, not frozen weights."""
     weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
     return [v for v in model.non_trainable_variables if id(v) not in weights]
+
+
+def layers_with_weights(model: Any) -> list[Any]:
+    """Those that hold weights themselves, wherever in *model* they are."""
+    return [
+        layer
+        for layer in model._flatten_layers()
+        if layer._trainable_variables or layer._non_trainable_variables
+    ]
 
 
 def is_graph(model: Any) -> bool:
