@@ -61,7 +61,7 @@ class Traced(Forward):
     one trace serves for all sizes: it is given the weights, of whose shapes it knows nothing.
 
     At each size the first batch goes both ways. A trace that does not give the same loss is not
-    used, nor one that cannot be made.
+    used, nor one that cannot be made, or is not wanted: ``run_eagerly``.
     """
 
     def __init__(self, model: Any) -> None:
@@ -73,7 +73,7 @@ class Traced(Forward):
         self._serves_all = all(type(layer) in _WITHOUT_WIDTHS for layer in holders)
 
     def __call__(self, batch: tuple[Any, ...]) -> tuple[Any, float | None]:
-        if not self._has_loss(batch):
+        if self.model.run_eagerly or not self._has_loss(batch):
             return super().__call__(batch)
         shapes = [tuple(variable.shape) for variable in self.model.weights]
         if shapes != self._shapes:

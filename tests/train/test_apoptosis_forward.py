@@ -126,6 +126,13 @@ def test_a_model_that_cannot_be_traced_goes_layer_by_layer() -> None:
     assert [walks_of(forward, batch) for _ in range(2)] == [2, 1]
 
 
+def test_a_model_that_is_to_run_eagerly_does() -> None:
+    model, batch = make((5,), [layers.Dense(12, "relu")])
+    model.run_eagerly = True
+    forward = Traced(model)
+    assert [walks_of(forward, batch) for _ in range(2)] == [1, 1]
+
+
 def test_without_a_loss_there_are_outputs() -> None:
     model, (x, y) = make((5,), [layers.Dense(12)])
     bare = keras.Model(model.inputs, model.outputs)
