@@ -44,7 +44,9 @@ class Apoptosis(keras.callbacks.Callback):
             ``random`` are baselines.
         first_epoch, last_epoch: epochs, counted from 1, at whose ends events may come;
             by default the second, and two before the last.
-        every: epochs from one event to the next; 0: one, and from then on two.
+        every: epochs from one event to the next; 0: one while events make the network smaller
+            by a quarter or more, and then two, or where it is so small that its steps would be no
+            faster, and there is no *pruning_ratio*, no more.
         pruning_ratio: stop when this share of *target* is gone, between 0 and 1.
         target: ``parameters`` or ``flops``.
         exclude: names of layers whose units stay.
@@ -220,7 +222,8 @@ class Apoptosis(keras.callbacks.Callback):
             before=before,
             allowed=allowed,
         )
-        self._calendar = self._calendar.after(epoch)
+        flops = outcome.flops[1] if goal is None else math.inf  # which is to be reached
+        self._calendar = self._calendar.after(epoch, gone=outcome.gone, flops=flops)
         for change in outcome.changes:
             self._thresholds = self._thresholds.after(
                 change.layer, part=change.part, kept=change.kept
@@ -230,6 +233,12 @@ class Apoptosis(keras.callbacks.Callback):
             self._held_out = None  # a smaller network is judged by more rows
         self._look(epoch, outcome.loss_after, training, judge.rows)
         self._tell(epoch, outcome, time.perf_counter() - started)
+        if self._calendar.is_over and self._verbose:
+            self._peers.say(
+                f"apoptosis is over after epoch {epoch}: it brings little now, and a network of "
+                f"{outcome.flops[1]:,.0f} FLOPs a row is no faster for being smaller; with every=2 "
+                "it would go on"
+            )
         if outcome.changed:
             self._peers.renew(self.model)
 

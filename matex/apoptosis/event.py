@@ -63,6 +63,11 @@ class Outcome(NamedTuple):
     def changed(self) -> bool:
         return any(change.kept for change in self.changes)
 
+    @property
+    def gone(self) -> float:
+        """The part of the parameters or of the FLOPs, whichever is larger, that went."""
+        return max(1 - after / max(before, 1.0) for before, after in (self.parameters, self.flops))
+
 
 def hold_event(
     model: Any,

@@ -39,7 +39,12 @@ _LEAST_ROWS = 512
 # less than half of them, in float64 and in pieces.
 _DECIDING = 30
 
-_LONGEST_WAIT = 2
+# After an event that made the network smaller by so much the next comes at the next epoch, and
+# else after so many; the step is traced anew after each.
+_MUCH, _WAIT = 0.25, 2
+
+# A network of fewer FLOPs for a row takes TensorFlow about as long whatever its widths are.
+_LIGHT = 1.5e5
 
 # A group that would lose less is left: shrinking it costs more than it brings.
 LEAST_SHARE = 0.05
@@ -71,8 +76,8 @@ class Thresholds:
 class Calendar:
     """Events come at ends of epochs, counted from 1: from ``first`` to ``last``.
 
-    Every ``every`` epochs; or, where that is 0, after one and then every second: the first ones
-    bring most, and the step is traced anew after each.
+    Every ``every`` epochs; or, where that is 0, one after another while they bring much, and
+    then every second epoch, as long as a smaller network is a faster one.
     """
 
     first: int
@@ -84,12 +89,27 @@ class Calendar:
     def is_due(self, epoch: int) -> bool:
         return max(self.first, self.due) <= epoch <= self.last
 
+    @property
+    def is_over(self) -> bool:
+        """Whether there will be no more events, though there are epochs for some."""
+        return not self.every and self.wait > _WAIT
+
     def from_epoch(self, epoch: int) -> Calendar:
         """For a fit that begins after *epoch*: one that starts over does not wait."""
         return self if self.due <= epoch + self.wait else replace(self, due=0)
 
-    def after(self, epoch: int) -> Calendar:
-        wait = self.every or min(self.wait + 1, _LONGEST_WAIT)
+    def after(self, epoch: int, *, gone: float, flops: float) -> Calendar:
+        """After an event at the end of *epoch*.
+
+        Args:
+            gone: the part of the network that went.
+            flops: for a row, of what is left.
+        """
+        wait = self.every
+        if not wait and gone >= _MUCH:
+            wait = 1
+        elif not wait:
+            wait = _WAIT if flops >= _LIGHT else max(1, self.last + 1 - epoch)
         return replace(self, wait=wait, due=epoch + wait)
 
 

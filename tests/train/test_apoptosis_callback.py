@@ -113,6 +113,27 @@ def test_a_goal_is_reached_and_hardly_passed(target: str, ratio: float) -> None:
     assert len(apoptosis.events) > 1
 
 
+def test_a_small_network_is_left_when_little_goes_any_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model, x, y = make()
+    apoptosis = matex.Apoptosis("natural", first_epoch=1, delta=None)
+    fit(model, x, y, apoptosis, epochs=9)
+    gone = [
+        max(1 - event[name] / event[f"{name}_before"] for name in ("parameters", "flops"))
+        for event in apoptosis.events
+    ]
+    assert [event["epoch"] for event in apoptosis.events] == list(range(1, len(gone) + 1))
+    assert min(gone[:-1]) >= 0.25 > gone[-1]
+    assert f"apoptosis is over after epoch {len(gone)}" in capsys.readouterr().out
+
+    model, x, y = make()
+    apoptosis = matex.Apoptosis("natural", first_epoch=1, every=3, delta=None)
+    fit(model, x, y, apoptosis, epochs=9)
+    assert [event["epoch"] for event in apoptosis.events] == [1, 4, 7]
+    assert "is over" not in capsys.readouterr().out
+
+
 def test_a_bad_event_is_rolled_back() -> None:
     model, x, y = make()
     fit(model, x, y, keras.callbacks.Callback(), epochs=20)

@@ -28,19 +28,45 @@ def test_other_modes_do_not_adapt(mode: str) -> None:
     assert start.after("a", part=1.0, kept=False) == start
 
 
-@pytest.mark.parametrize(
-    ("every", "wanted"), [(0, [2, 3, 5, 7, 9, 11, 13, 15, 17, 19]), (6, [2, 8, 14, 20])]
-)
-def test_the_first_events_follow_each_other_and_then_they_come_regularly(
-    every: int, wanted: list[int]
-) -> None:
-    calendar = Calendar(first=2, last=20, every=every)
-    held = []
+LIGHT, HEAVY = 1e5, 1e7
+
+
+def held(calendar: Calendar, gone: list[float], flops: float) -> list[int]:
+    """The epochs of events, of which these parts of the network go, and later on a tenth."""
+    epochs: list[int] = []
     for epoch in range(1, 25):
         if calendar.is_due(epoch):
-            held.append(epoch)
-            calendar = calendar.after(epoch)
-    assert held == wanted
+            part = gone[len(epochs)] if len(epochs) < len(gone) else 0.1
+            epochs.append(epoch)
+            calendar = calendar.after(epoch, gone=part, flops=flops)
+    return epochs
+
+
+def test_events_that_bring_much_follow_each_other_and_others_come_every_second_epoch() -> None:
+    calendar = Calendar(first=2, last=16)
+    assert held(calendar, [0.7, 0.5, 0.3], HEAVY) == [2, 3, 4, 5, 7, 9, 11, 13, 15]
+    assert held(calendar, [0.1, 0.0, 0.5, 0.5], HEAVY) == [2, 4, 6, 7, 8, 10, 12, 14, 16]
+
+
+def test_what_brings_little_is_the_last_where_a_smaller_network_is_no_faster() -> None:
+    calendar = Calendar(first=2, last=16)
+    assert held(calendar, [0.7, 0.5, 0.3], LIGHT) == [2, 3, 4, 5]
+    assert held(calendar, [], LIGHT) == [2]
+
+
+def test_events_come_as_often_as_was_asked_for() -> None:
+    for flops in (LIGHT, HEAVY):
+        calendar = Calendar(first=2, last=20, every=6)
+        assert held(calendar, [0.7], flops) == [2, 8, 14, 20]
+        assert not calendar.after(8, gone=0.0, flops=flops).is_over
+
+
+def test_a_resumed_fit_keeps_to_the_last_event_and_one_that_starts_over_does_not() -> None:
+    over = Calendar(first=2, last=16).after(5, gone=0.0, flops=LIGHT)
+    assert over.is_over
+    for epoch in (5, 9, 16):
+        assert not any(over.from_epoch(epoch).is_due(later) for later in range(epoch, 20))
+    assert over.from_epoch(0).is_due(2)
 
 
 def test_a_resumed_fit_waits_and_one_that_starts_over_does_not() -> None:
