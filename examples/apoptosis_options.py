@@ -21,7 +21,11 @@ def parser(
     add("--mode", choices=MODES, default="adaptive", help="of apoptosis")
     add("--criterion", default="gram", help="what the units that die are chosen by")
     add("--ratio", type=float, help="stop when this share of the parameters is gone")
-    add("--every", type=options.count, help="epochs between events; without it one, then two")
+    add(
+        "--every",
+        type=options.count,
+        help="epochs between events; without it one while they bring much, then two or no more",
+    )
     add("--delta", type=float, help="by what share an event may raise the held-out loss")
     add("--json", type=Path, metavar="FILE", help="write what came of it here")
     return made
