@@ -44,8 +44,8 @@ class Apoptosis(keras.callbacks.Callback):
             ``random`` are baselines.
         first_epoch, last_epoch: epochs, counted from 1, at whose ends events may come;
             by default the second, and two before the last.
-        every: epochs from one event to the next; 0: one while events make the network smaller
-            by a quarter or more, and then two, or where it is so small that its steps would be no
+        every: epochs from one event to the next; 0: one while events take 30 % or more of the
+            parameters, and then two, or where it is so small that its steps would be no
             faster, and there is no *pruning_ratio*, no more.
         pruning_ratio: stop when this share of *target* is gone, between 0 and 1.
         target: ``parameters`` or ``flops``.

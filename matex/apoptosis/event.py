@@ -65,8 +65,9 @@ class Outcome(NamedTuple):
 
     @property
     def gone(self) -> float:
-        """The part of the parameters or of the FLOPs, whichever is larger, that went."""
-        return max(1 - after / max(before, 1.0) for before, after in (self.parameters, self.flops))
+        """The part of the parameters that went."""
+        before, after = self.parameters
+        return 1 - after / max(before, 1)
 
 
 def hold_event(

@@ -41,7 +41,7 @@ _DECIDING = 30
 
 # After an event that made the network smaller by so much the next comes at the next epoch, and
 # else after so many; the step is traced anew after each.
-_MUCH, _WAIT = 0.25, 2
+_MUCH, _WAIT = 0.3, 2
 
 # A network of fewer FLOPs for a row takes TensorFlow about as long whatever its widths are.
 _LIGHT = 1.5e5
@@ -102,7 +102,7 @@ class Calendar:
         """After an event at the end of *epoch*.
 
         Args:
-            gone: the part of the network that went.
+            gone: the part of the parameters that went.
             flops: for a row, of what is left.
         """
         wait = self.every
