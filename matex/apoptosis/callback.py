@@ -45,8 +45,8 @@ class Apoptosis(keras.callbacks.Callback):
         first_epoch, last_epoch: epochs, counted from 1, at whose ends events may come;
             by default the second, and two before the last.
         every: epochs from one event to the next; 0: one while events take 30 % or more of the
-            parameters, and then two, or where it is so small that its steps would be no
-            faster, and there is no *pruning_ratio*, no more.
+            parameters, and then two; of a model so small that its steps would be no faster
+            none after the first that takes less, unless there is a *pruning_ratio*.
         pruning_ratio: stop when this share of *target* is gone, between 0 and 1.
         target: ``parameters`` or ``flops``.
         exclude: names of layers whose units stay.
@@ -222,7 +222,7 @@ class Apoptosis(keras.callbacks.Callback):
             before=before,
             allowed=allowed,
         )
-        flops = outcome.flops[1] if goal is None else math.inf  # which is to be reached
+        flops = outcome.flops[1] if goal is None else math.inf
         self._calendar = self._calendar.after(epoch, gone=outcome.gone, flops=flops)
         for change in outcome.changes:
             self._thresholds = self._thresholds.after(

@@ -103,7 +103,7 @@ class Calendar:
 
         Args:
             gone: the part of the parameters that went.
-            flops: for a row, of what is left.
+            flops: for a row, of what is left; infinite where size itself is the goal.
         """
         wait = self.every
         if not wait and gone >= _MUCH:
