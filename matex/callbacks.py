@@ -1,14 +1,19 @@
 """Which callbacks run where.
 
-Those that decide about training from its logs, which are equal everywhere, run
-on every rank. Those that write or print, and all that a user wrote, run on the
-leader; when it dies the next leader's copy is begun and goes on. Two of Keras's own
-have a memory or a past: ModelCheckpoint keeps its best value on every rank but
-saves on one; what BackupAndRestore restores goes to all.
+A user's callbacks are part of the script, so they run on every rank: what they
+collect is there on all of them after ``fit``, whoever died meanwhile, and what they
+change they change everywhere. So do those of Keras's that decide from the logs, which
+are equal on all ranks. Those of Keras's that only write, and any whose class says
+``on_one_rank = True``, run on the leader; when it dies the next leader's copy is begun
+and goes on. Some of these have a memory or a past: ModelCheckpoint and OrbaxCheckpoint
+keep their best value on every rank but save on one; what BackupAndRestore restores
+goes to all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,14 +28,23 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(horovod.advice(__name__, name))
 
 
-# What a callback inside Keras must be to run on every rank: it decides, and writes nothing.
-_DECIDING = (
-    keras.callbacks.EarlyStopping,
-    keras.callbacks.History,
-    keras.callbacks.LearningRateScheduler,
-    keras.callbacks.ReduceLROnPlateau,
-    keras.callbacks.SwapEMAWeights,
-    keras.callbacks.TerminateOnNaN,
+# Those of Keras's that write, send or print, and decide nothing for the training.
+_WRITING = (
+    keras.callbacks.CSVLogger,
+    keras.callbacks.RemoteMonitor,
+    keras.callbacks.TensorBoard,
+)
+# Packages whose callbacks tell a service or a terminal of the run: once is enough.
+_TRACKERS = (
+    "aim",
+    "clearml",
+    "comet_ml",
+    "dvclive",
+    "mlflow",
+    "neptune",
+    "swanlab",
+    "tqdm",
+    "wandb",
 )
 _BEGINNINGS = ("on_train_begin", "on_epoch_begin", "on_test_begin")
 
@@ -42,11 +56,10 @@ class OnLeader(keras.callbacks.Callback):
     so the inner callback finds the state it expects.
 
     Args:
-        inner: the user's callback.
+        inner: the callback that was given.
         leads: whether this rank leads now.
         alone: runs a function with matex out of the way, so that an inner
             ``model.evaluate`` does not wait for ranks that make no such call.
-        verbose: what the inner callback sees as fit's ``verbose``.
     """
 
     def __init__(
@@ -55,20 +68,16 @@ class OnLeader(keras.callbacks.Callback):
         *,
         leads: Callable[[], bool],
         alone: Callable[[Callable[[], None]], None],
-        verbose: Any = None,
     ) -> None:
         super().__init__()
         self._inner = inner
         self._leads = leads
         self._alone = alone
-        self._verbose = verbose
         self._begun: dict[str, tuple[Any, ...]] = {}
         self._ready = False
 
     def set_params(self, params: Any) -> None:
         super().set_params(params)
-        if self._verbose is not None and params is not None:
-            params = {**params, "verbose": self._verbose}
         self._inner.set_params(params)
 
     def _pass(self, name: str, *args: Any) -> None:
@@ -127,15 +136,17 @@ class _Unsaving:
 
 
 class OnEveryRankSavingOnLeader(OnLeader):
-    """ModelCheckpoint: compares on every rank, so that the next leader knows the best."""
+    """ModelCheckpoint and its kin compare on every rank, so that the next leader knows the best."""
 
     def _pass(self, name: str, *args: Any) -> None:
         leads = self._leads()
-        self._inner.set_model(self.model if leads else _Unsaving(self.model))
         call = getattr(self._inner, name)
         if leads:
+            self._inner.set_model(self.model)
             self._alone(lambda: call(*args))
-        else:
+            return
+        self._inner.set_model(_Unsaving(self.model))
+        with keras_hooks.saving_nothing(self._inner):
             call(*args)
 
 
@@ -187,6 +198,40 @@ class EverySide(keras.callbacks.Callback):
         self._after_epoch(epoch, logs)
 
 
+class _Nowhere(io.TextIOBase):
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def _seen_on_leader(name: str) -> Callable[..., None]:
+    inherited = getattr(keras.callbacks.ProgbarLogger, name)
+
+    def call(self: Progress, *args: Any, **kwargs: Any) -> None:
+        shown = contextlib.nullcontext()
+        with shown if self.leads() else contextlib.redirect_stdout(_Nowhere()):
+            inherited(self, *args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+class Progress(keras.callbacks.ProgbarLogger):
+    """Keras's progress bar: kept on every rank, so that the next leader goes on with it.
+
+    Args:
+        leads: whether this rank leads now, and so prints it.
+    """
+
+    def __init__(self, leads: Callable[[], bool]) -> None:
+        super().__init__()
+        self.leads = leads
+
+
+for _name in vars(keras.callbacks.ProgbarLogger):
+    if _name.startswith("on_"):
+        setattr(Progress, _name, _seen_on_leader(_name))
+
+
 def share_out(
     callbacks: Any,
     *,
@@ -196,22 +241,24 @@ def share_out(
     restored: Callable[[], None] = lambda: None,
     last: Iterable[keras.callbacks.Callback] = (),
 ) -> list[keras.callbacks.Callback]:
-    """The list to give to fit or evaluate, with ``verbose=0``, for the user's *callbacks*."""
-    given = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
-    if callbacks is None:
-        given = []
+    """The list to give to fit, evaluate or predict for the user's *callbacks*."""
 
     def placed(callback: keras.callbacks.Callback) -> keras.callbacks.Callback:
-        if isinstance(callback, _DECIDING) or getattr(callback, "on_every_rank", False):
+        package = type(callback).__module__.partition(".")[0]
+        if getattr(callback, "on_one_rank", package in _TRACKERS):
+            return OnLeader(callback, leads=leads, alone=alone)
+        if not keras_hooks.is_of_keras(callback):
             return callback
-        if isinstance(callback, keras.callbacks.ModelCheckpoint):
+        if keras_hooks.saves_best(callback):
             return OnEveryRankSavingOnLeader(callback, leads=leads, alone=alone)
         if isinstance(callback, keras.callbacks.BackupAndRestore):
             return RestoringOnLeader(callback, restored=restored, leads=leads, alone=alone)
-        return OnLeader(callback, leads=leads, alone=alone)
+        if isinstance(callback, _WRITING):
+            return OnLeader(callback, leads=leads, alone=alone)
+        return callback
 
+    given = keras_hooks.listed(callbacks)
     result = [placed(callback) for callback in given]
-    if verbose != 0:
-        progress = keras.callbacks.ProgbarLogger()
-        result.append(OnLeader(progress, leads=leads, alone=alone, verbose=verbose))
+    if verbose != 0 and not any(isinstance(c, keras.callbacks.ProgbarLogger) for c in given):
+        result.append(Progress(leads))
     return [*result, *last]

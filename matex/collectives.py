@@ -117,7 +117,7 @@ def _communicator() -> ft.Communicator | None:
     if current.runtime.is_alone:
         raise Unsupported(
             "a collective must be called by all ranks. Received: a call from a callback that one "
-            "rank runs; give its class the attribute on_every_rank = True"
+            "rank runs; do not give its class the attribute on_one_rank"
         )
     return current.runtime.run.communicator
 

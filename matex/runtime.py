@@ -71,7 +71,7 @@ class Runtime:
 
     def fit(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if self._context:
-            return original(model, *args, **kwargs)
+            return self._plainly(lambda: original(model, *args, **kwargs))
         given = _arguments(original, model, *args, **kwargs)
         self._fit = fit = Fit(
             self.run, model, number=self._fits, arguments=given, averaging=self.averaging
@@ -89,10 +89,17 @@ class Runtime:
         self._model = model
         self._remember(model)
         try:
-            return self._within("fit", lambda: original(model, **self._shared_out(given, last)))
+            history = self._within("fit", lambda: original(model, **self._shared_out(given, last)))
+            self._files_complete(given["callbacks"])
+            return history
         finally:
             fit.end()
             keras_hooks.start_at(model, None)
+
+    def _files_complete(self, callbacks: Any) -> None:
+        """What callbacks wrote on the leader is there when any rank goes on; collective."""
+        if self.run.communicator.initial_size > 1 and keras_hooks.listed(callbacks):
+            self.run.communicator.barrier()
 
     def _add_apoptosis(self, model: Any, given: dict[str, Any]) -> None:
         """The callback that the command line asks for, one to a model."""
@@ -100,9 +107,7 @@ class Runtime:
             return
         from matex.apoptosis.callback import Apoptosis
 
-        callbacks = given["callbacks"]
-        known = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
-        known = [callback for callback in known if callback is not None]
+        known = keras_hooks.listed(given["callbacks"])
         if any(isinstance(callback, Apoptosis) for callback in known):
             return
         own = self._apoptosis.setdefault(id(model), Apoptosis(self.run.config.apoptosis))
@@ -114,29 +119,39 @@ class Runtime:
             self._fit.renew()
 
     def evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._context not in ([], ["fit"]):
-            return original(model, *args, **kwargs)
-        if not self._context:
-            given = _arguments(original, model, *args, **kwargs)
-            given.update(given.pop("kwargs", {}))
-            args, kwargs = (), self._shared_out(given)
-            check_equal(self.run.communicator, model, "evaluate")
+        if self._context == ["fit"] and kwargs.get("_use_cached_eval_dataset"):
+            return self._within("evaluate", lambda: original(model, *args, **kwargs))
+        if self._context:
+            return self._plainly(lambda: original(model, *args, **kwargs))
+        given = _arguments(original, model, *args, **kwargs)
+        given.update(given.pop("kwargs", {}))
+        given = self._shared_out(given)
+        check_equal(self.run.communicator, model, "evaluate")
         self._model = model
-        return self._within("evaluate", lambda: original(model, *args, **kwargs))
+        return self._within("evaluate", lambda: original(model, **given))
 
     def predict(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if self._context:
-            return original(model, *args, **kwargs)
+            return self._plainly(lambda: original(model, *args, **kwargs))
         given = self._shared_out(_arguments(original, model, *args, **kwargs))
         check_equal(self.run.communicator, model, "predict")
         model.make_predict_function()
         self._model = model
         return self._within("predict", lambda: original(model, **given))
 
+    def _plainly(self, call: Callable[[], Any]) -> Any:
+        """What a callback asks of a model, as one process would do it; local.
+
+        Other ranks may ask for it at another time, or not at all: no rank waits for them.
+        """
+        if self.is_alone:
+            return call()
+        return self._within("plain", call)
+
     def _within(self, context: str, call: Callable[[], Any]) -> Any:
         self._context.append(context)
         try:
-            with self.run.watchdog.working():
+            with self.run.watchdog.working(context != "plain"):
                 return call()
         finally:
             self._context.pop()
@@ -145,8 +160,8 @@ class Runtime:
         feed = once(lambda x: original(*args, **{**kwargs, "x": x}))
         if self._context == ["fit"] and self._fit is not None and not self._fit.begun:
             return self._fit.begin(feed, kwargs)
-        if self._context in (["evaluate"], ["fit", "evaluate"], ["fit"]):
-            fit = self._fit if "fit" in self._context else None
+        if self._context in (["evaluate"], ["fit"]):
+            fit = self._fit if self._context == ["fit"] else None
             evaluation = functools.partial(
                 self.shares.evaluation, passed=None if fit is None else fit.passed_validation()
             )
@@ -220,7 +235,7 @@ class Runtime:
         if self._context[-1:] == ["alone"]:
             raise Unsupported(
                 "a callback that trains must do so on every rank. Received: an optimizer step in "
-                "one that runs on the leader; give its class the attribute on_every_rank = True"
+                "one that runs on the leader; do not give its class the attribute on_one_rank"
             )
         if not self._context:
             self._tell_own_loop()
@@ -286,7 +301,7 @@ class Runtime:
         )
 
     def _shared_out(self, given: dict[str, Any], *last: keras.callbacks.Callback) -> dict[str, Any]:
-        """The arguments for Keras's own method, with each callback where it belongs."""
+        """The arguments for Keras's own method, with each callback where it belongs. Local."""
         callbacks = share_out(
             given["callbacks"],
             verbose=given["verbose"],
@@ -295,7 +310,7 @@ class Runtime:
             restored=self._restored,
             last=last,
         )
-        return {**given, "callbacks": callbacks, "verbose": 0}
+        return {**given, "callbacks": callbacks}
 
     def _restored(self) -> None:
         if self._fit is not None:

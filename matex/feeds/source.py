@@ -199,9 +199,9 @@ class Rows:
         self._cursor = cursor
         first = self._cursor // self._batch_size
         while self._cursor < self._order.samples:
-            last = max(first, min(first + at_once, self.num_batches) - 1)
-            yield first, last
-            first = last + 1
+            # Keras counts whole executions, also where the data end inside the last.
+            yield first, first + at_once - 1
+            first += at_once
 
     @contextlib.contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -249,8 +250,17 @@ class Fit:
             self._training.renew()
 
     def _common_seed(self) -> int:
-        """One seed for the orders of samples, from the script's own random state; collective."""
-        seed = np.random.randint(0, 2**31, size=1, dtype=np.int64)  # noqa: NPY002 - the script's own
+        """One seed for the orders of samples; collective.
+
+        It follows from where NumPy's global generator stands, which the script may have seeded,
+        and from the number of the fit. The generator itself belongs to the script: it is not
+        moved, or the script would draw other numbers afterwards than without matex.
+        """
+        name, *numbers = np.random.get_state(legacy=True)  # noqa: NPY002 - the script's own
+        digest = hashlib.blake2b(str(name).encode() + bytes([self._number & 0xFF]), digest_size=4)
+        for part in numbers:
+            digest.update(np.asarray(part).tobytes())
+        seed = np.array([int.from_bytes(digest.digest(), "little") >> 1], np.int64)
         self._run.communicator.broadcast(seed)
         return int(seed[0])
 

@@ -50,8 +50,7 @@ class FitState:
         self._run = run
         self._model = model
         self._number = number
-        given = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
-        self._callbacks = [callback for callback in given if callback is not None]
+        self._callbacks = keras_hooks.listed(callbacks)
         self._architecture: str | None = None
         self._nbytes: int | None = None
         self._copies = Copies()

@@ -44,7 +44,7 @@ class Joined:
         fit_state.saved = self.saved
         fit_state.seed = self.saved.cursor["seed"]
         fit_state.restore_callbacks()
-        for callback in callbacks if isinstance(callbacks, list | tuple) else [callbacks]:
+        for callback in keras_hooks.listed(callbacks):
             if hasattr(callback, "read_notes"):
                 callback.read_notes()
         keras_hooks.set_history(model, self.going["history"])

@@ -1,22 +1,45 @@
-"""What Keras's callbacks remember from epoch to epoch, as far as it decides about training."""
+"""What callbacks remember from epoch to epoch: Keras's own by name, a user's plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
 import numpy as np
 
-__all__ = ["add_epochs", "history_of", "memory_of", "remember", "set_history"]
+from matex.keras_hooks import plain_values
+
+__all__ = [
+    "add_epochs",
+    "history_of",
+    "is_of_keras",
+    "listed",
+    "memory_of",
+    "remember",
+    "saves_best",
+    "saving_nothing",
+    "set_history",
+]
 
 _LIST = "best_weights"
+_OWN = "own"
+
+# What every callback has, and no memory of its own.
+_NO_MEMORY = {"_model", "model", "params", "validation_data"}
 
 # On the history of a rank that joined: the numbers of the epochs before.
 _BEFORE = "matex_before"
 
+# Keras 3.12 has none.
+_ORBAX: tuple[type, ...] = (
+    (keras.callbacks.OrbaxCheckpoint,) if hasattr(keras.callbacks, "OrbaxCheckpoint") else ()
+)
+
 # Class -> attributes: numbers or None, and for EarlyStopping the list of best weights.
 _MEMORY: dict[type, tuple[str, ...]] = {
+    **dict.fromkeys(_ORBAX, ("best",)),
     keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch", _LIST),
     keras.callbacks.ReduceLROnPlateau: ("wait", "cooldown_counter", "best"),
     keras.callbacks.ModelCheckpoint: ("best",),
@@ -24,8 +47,46 @@ _MEMORY: dict[type, tuple[str, ...]] = {
 }
 
 
+def listed(callbacks: Any) -> list[Any]:
+    """The *callbacks* that ``fit`` was given (None, one, nested lists, a container), in a list."""
+    if callbacks is None:
+        return []
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        return list(callbacks.callbacks)
+    return [callback for callback in keras.tree.flatten(callbacks) if callback is not None]
+
+
+def is_of_keras(callback: Any) -> bool:
+    """Whether the class of *callback* is Keras's own, and not a user's on top of one."""
+    return type(callback).__module__.partition(".")[0] == "keras" and not isinstance(
+        callback, keras.callbacks.LambdaCallback
+    )
+
+
+def saves_best(callback: Any) -> bool:
+    """Whether *callback* keeps a best value by which it saves the model, or not."""
+    return isinstance(callback, (keras.callbacks.ModelCheckpoint, *_ORBAX))
+
+
+@contextlib.contextmanager
+def saving_nothing(callback: Any) -> Iterator[None]:
+    """Inside, an OrbaxCheckpoint decides and counts, but writes nothing; others are as ever."""
+    if not isinstance(callback, _ORBAX):
+        yield
+        return
+    callback._save_checkpoint = lambda step, logs=None: None
+    try:
+        yield
+    finally:
+        del callback._save_checkpoint
+
+
 def memory_of(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
-    """By name what those of *callbacks* that decide remember; copies, local."""
+    """By name what *callbacks* remember: copies, local.
+
+    Of a user's callback these are the attributes that hold plain values, see
+    :mod:`matex.keras_hooks.plain_values`.
+    """
     found: dict[str, np.ndarray] = {}
     for name, callback, attributes in _deciding(callbacks):
         for attribute in attributes:
@@ -35,6 +96,9 @@ def memory_of(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
             else:
                 parts = {} if value is None else {attribute: np.array(value)}
             found.update((f"{name}/{key}", array) for key, array in parts.items())
+    for name, callback in _owned(callbacks):
+        values = {key: value for key, value in vars(callback).items() if key not in _NO_MEMORY}
+        found[f"{name}/{_OWN}"] = plain_values.packed(values)
     return found
 
 
@@ -55,6 +119,10 @@ def remember(callbacks: Iterable[Any], memory: Mapping[str, np.ndarray]) -> None
         weights = [mine[key] for key in mine if key.startswith(f"{_LIST}/")]
         if weights:
             setattr(callback, _LIST, weights)
+    for name, callback in _owned(callbacks):
+        content = memory.get(f"{name}/{_OWN}")
+        if content is not None:
+            vars(callback).update(plain_values.unpacked(content))
 
 
 def history_of(model: Any, *, ended: tuple[int, Mapping[str, Any]] | None = None) -> dict[str, Any]:
@@ -94,6 +162,17 @@ def _epochs(history: Any) -> list[int]:
 
 def _number(value: Any) -> Any:
     return float(value) if np.ndim(value) == 0 else np.asarray(value).tolist()
+
+
+def _owned(callbacks: Iterable[Any]) -> Iterable[tuple[str, Any]]:
+    """The callbacks of the user's own classes, with names that follow from their order."""
+    counts: dict[str, int] = {}
+    for callback in callbacks:
+        kind = type(callback)
+        if kind.__module__.partition(".")[0] in ("keras", "matex"):
+            continue
+        number = counts[kind.__name__] = counts.get(kind.__name__, -1) + 1
+        yield f"{kind.__name__}-{number}", callback
 
 
 def _deciding(callbacks: Iterable[Any]) -> Iterable[tuple[str, Any, tuple[str, ...]]]:

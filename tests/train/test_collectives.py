@@ -41,7 +41,7 @@ def test_on_three_ranks(die: int | None, tmp_path: Path) -> None:
     for rank, result in results.items():
         assert {key: result[key] for key in expected(3, rank)} == expected(3, rank)
         assert result["after"] == [i + sum(living) / len(living) for i in range(3)]
-        assert ("on_every_rank" in result["alone"]) == (rank == 0)
+        assert ("on_one_rank" in result["alone"]) == (rank == 0)
 
 
 def test_without_a_run_there_is_one_rank(tmp_path: Path) -> None:

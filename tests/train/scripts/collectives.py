@@ -25,6 +25,7 @@ def in_graph(x):
 
 
 class Alone(keras.callbacks.Callback):
+    on_one_rank = True
     said = ""
 
     def on_epoch_end(self, epoch, logs=None):
