@@ -365,7 +365,7 @@ class Fit:
         row[2] = int(state.weights_hash(state.weights_of(model)), 16)
         row[3] = run.is_short
         gathered = run.communicator.allgather(row)
-        check_hashes(gathered.ranks, gathered.rows[:, 2].tolist(), f"after epoch {epoch}")
+        self._settle_weights(gathered, epoch)
         if rate is not None:
             leader_s = gathered[min(gathered.ranks)]
             rate.assign(float(leader_s[1].view(np.float64)))
@@ -387,6 +387,31 @@ class Fit:
         if training is not None and last:
             self._reserve.close(epoch, training.mark, logs or {})
 
+    def _settle_weights(self, gathered: ft.Gathered, epoch: int) -> None:
+        """See that all ranks go on with equal weights; collective where they are not.
+
+        Args:
+            gathered: rows with the 64-bit hash of each rank's weights in column 2.
+
+        Raises:
+            ReplicasDiverged: on every rank, where no callback of the script's can be the reason.
+        """
+        ranks, hashes = gathered.ranks, gathered.rows[:, 2].tolist()
+        own = [c for c in keras_hooks.listed(self._arguments["callbacks"]) if _may_change(c)]
+        if not own:
+            check_hashes(ranks, hashes, f"after epoch {epoch}")
+        if len(set(hashes)) == 1:
+            return
+        leader = min(ranks)
+        others = [rank for rank, digest in zip(ranks, hashes, strict=True) if rank != leader
+                  and digest != gathered[leader][2]]  # fmt: skip
+        state.broadcast(self._run.communicator, self._model)
+        self._run.events.write("weights-settled", epoch=epoch, leader=leader, ranks=others)
+        self._run.say(
+            f"after epoch {epoch} callbacks changed the weights differently on rank "
+            f"{', '.join(map(str, others))} than on rank {leader}, whose weights all ranks now have"
+        )
+
     def _leave_out(self, epoch: int) -> None:
         """Training stops in or after *epoch*: what was still to come is not expected any more."""
         training = self._training
@@ -407,3 +432,8 @@ class Fit:
                 f"{wanted} steps must make {wanted} updates. Received: {made} updates; "
                 f"is this another Keras than {TESTED}?"
             )
+
+
+def _may_change(callback: Any) -> bool:
+    """Whether *callback* is of a user's making, and so may change weights in any way."""
+    return not keras_hooks.is_of_keras(callback)

@@ -17,7 +17,11 @@ from matex.steps.blame import blame
 from matex.steps.nonfinite import Nonfinite
 from matex.steps.share import Share
 
-__all__ = ["Mender"]
+__all__ = ["AllStop", "Mender"]
+
+
+class AllStop(Exception):
+    """No rank contributed to a step, because every one wants training to stop before it."""
 
 
 class Mender:
@@ -48,7 +52,7 @@ class Mender:
         self._faults = faults
         self._nonfinite = nonfinite
         self._refill = refill
-        self._anew = self._doubted = False
+        self._anew = self._doubted = self._declined = False
         self.inherited: dict[int, int] = {}
         self.have: list[Span] = []
         self.replay = Replay()
@@ -61,7 +65,7 @@ class Mender:
         span, pending = self._share.current.span, self._communicator.pending
         self.replay = Replay()
         self._nonfinite.begin()
-        self._anew = self._doubted = False
+        self._anew = self._doubted = self._declined = False
         self.have = self._share.assigned(span)
         if self.inherited:
             self.replay.at_risk, self.inherited = self.inherited, {}
@@ -76,23 +80,34 @@ class Mender:
             self.replay.recomputed = size(self.have) - own
         return self.have
 
+    def decline(self) -> None:
+        """After :meth:`begin`: contribute nothing, because training should stop here. Local.
+
+        Where all ranks do, :meth:`mend` raises :class:`AllStop`; where some do not, the step is
+        made again with the whole of its samples, and training stops after it.
+        """
+        self.have = []
+
     def mend(self, exchange: HostExchange | None, error: BaseException) -> None:
         """Bring the failed exchange to its end; collective over the survivors.
 
         Afterwards the exchange holds the result of a whole step, the same on every rank.
 
         Raises:
+            AllStop: alike on every rank, no update was made.
             TrainingError: alike on every rank, no update was made.
         """
         cause = error if exchange is None else exchange.error
         while exchange is not None and isinstance(cause, ft.PeerFailure | TrainingError):
             died = isinstance(cause, ft.PeerFailure)
+            if not died and self._all_stop(exchange):
+                raise AllStop
             finished = died and self._recover()
             started = time.perf_counter()
             try:
                 if finished:
                     exchange.check()
-                elif died:
+                elif died or self._some_declined(exchange):
                     exchange.replay(self._completed(exchange))
                 else:
                     exchange.replay(self._finite(exchange, cause))
@@ -104,6 +119,18 @@ class Mender:
             finally:
                 self.replay.seconds += time.perf_counter() - started
         raise error if cause is None else cause
+
+    def _all_stop(self, exchange: HostExchange) -> bool:
+        """Whether the step's sum says that every rank declined it."""
+        header = exchange.header
+        return header.stop == header.one and header.samples == 0 != exchange.expected[0]
+
+    def _some_declined(self, exchange: HostExchange) -> bool:
+        """Whether samples may be missing because a rank declined; once a step."""
+        header, before = exchange.header, self._declined
+        short = header.samples < exchange.expected[0] and not header.nonfinite
+        self._declined = before or bool(header.stop and short)
+        return self._declined and not before
 
     def _finite(self, exchange: HostExchange, error: BaseException) -> np.ndarray:
         """What this rank sends in a second attempt at a step with numbers that are not finite.

@@ -17,7 +17,7 @@ from matex.feeds.source import GlobalBatch, Source
 from matex.partition import size
 from matex.records.step_report import Replay, StepReport
 from matex.steps.bitflips import flip
-from matex.steps.mending import Mender
+from matex.steps.mending import AllStop, Mender
 from matex.steps.nonfinite import Nonfinite
 from matex.steps.share import Share, Wishes
 from matex.steps.step import Control, Step
@@ -90,6 +90,7 @@ class Training:
         self.epoch = first_epoch
         self.cursor = self._start = cursor
         self._resumed = False
+        self._made: dict[str, Any] | None = None
         self.stop_agreed = False
         self.agreed = Wishes()
         self.report = StepReport(samples=0, step_s=0.0, exchange_s=0.0)
@@ -257,7 +258,28 @@ class Training:
             yield last, last, self
             return
         for first, last in self._source.epoch(self.epoch, self.cursor, at_once):
+            if self.stop_wanted and self._all_stop():
+                return
             yield first, last, self
+
+    def _all_stop(self) -> bool:
+        """Whether every rank wants to stop before the next step, as Keras would; collective.
+
+        It is asked in the exchange of that step, where the others are. If they do not, the step
+        is made, and :meth:`run` finds it done.
+        """
+        if not self._strategy.sums_gradients:  # its messages for the step may be under way
+            return False
+        self._mark = self._source.mark
+        batch = self._source.next()
+        if batch is None:
+            return False
+        try:
+            self._made = self._run_step(batch, decline=True)
+        except AllStop:
+            self.stop_agreed = self._model.stop_training = True
+            return True
+        return False
 
     def close(self) -> None:
         """After the last step: end what reads ahead. Local."""
@@ -271,8 +293,8 @@ class Training:
         Raises:
             StopIteration: the data came to their end before the first of them.
         """
-        logs: dict[str, Any] | None = None
-        for _ in range(self._model.steps_per_execution):
+        logs, self._made = self._made, None
+        for _ in range(self._model.steps_per_execution - (logs is not None)):
             if logs is not None and self.stop_agreed:
                 break
             self._mark = self._source.mark
@@ -289,13 +311,13 @@ class Training:
 
     # One step.
 
-    def _run_step(self, batch: GlobalBatch) -> dict[str, Any]:
+    def _run_step(self, batch: GlobalBatch, *, decline: bool = False) -> dict[str, Any]:
         started = time.perf_counter()
         with self._stepping():
             self._faults.at("compute")
             for fault in self._faults.take("bitflip"):
                 flip(self._model, fault, step=self._faults.step)
-            logs = self._make_step(batch)
+            logs = self._make_step(batch, decline=decline)
         self._faults.during("in-strategy")
         self._strategy.after_step(self._faults.step)
         passed = Traffic(*self._source.after_step(self._faults.step))
@@ -331,7 +353,7 @@ class Training:
             own.messages + passed.messages + 1, own.bytes + passed.bytes + exchange.bytes
         )
 
-    def _make_step(self, batch: GlobalBatch) -> dict[str, Any]:
+    def _make_step(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._share.batch = batch
         if not self._step.tried:
             self._try_out(batch)  # members may be lost in it: before rows are assigned
@@ -342,6 +364,9 @@ class Training:
             self._share.rate_factor = self._rate_factor(self.epoch + batch.span[0] / samples)
         self._strategy.before_step(self._faults.step)
         spans = self._mender.begin()
+        if decline:
+            self._mender.decline()
+            spans = []
         try:
             if self._ready and spans:
                 exchange = self._begin(batch)

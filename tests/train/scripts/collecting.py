@@ -1,0 +1,157 @@
+"""A plain Keras script for the tests: callbacks that collect, change weights, ask, raise and stop.
+
+Prints what the script holds afterwards, on each rank alike.
+"""
+
+import json
+import os
+import random
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+keras.utils.set_random_seed(3)
+generator = np.random.default_rng(0)
+x = generator.normal(size=(200, 8)).astype("float32")
+y = (x[:, 0] > x[:, 1]).astype("float32")
+RANK = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+LAST = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) - 1
+
+
+def tell(name, value):
+    print("told", json.dumps({name: value}), flush=True)
+
+
+def made():
+    keras.utils.set_random_seed(4)
+    inputs = keras.Input((8,))
+    model = keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(inputs))
+    model.compile(keras.optimizers.SGD(0.5), "binary_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def fit(model, *callbacks, **options):
+    given = {"batch_size": 40, "epochs": 3, "shuffle": False, "verbose": 0, **options}
+    return model.fit(x, y, callbacks=list(callbacks), **given)
+
+
+def rounded(values):
+    return [round(float(value), 4) for value in values]
+
+
+class Losses(keras.callbacks.Callback):
+    """Collects; what it holds is read after fit."""
+
+    def __init__(self):
+        super().__init__()
+        self.losses = []
+        self.by_epoch = {}
+        self.seen = []
+        self.asked = []
+
+    def on_train_begin(self, logs=None):
+        self.verbose = self.params["verbose"]
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.seen.append(batch)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.append(batch)
+        self.losses.append(logs["loss"])
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.by_epoch[epoch] = logs["val_loss"]
+        self.asked.append(self.model.evaluate(x[:7], y[:7], verbose=0)[0])
+        self.asked.append(float(self.model.predict(x[:3], verbose=0).mean()))
+
+
+log, epochs_seen = Losses(), []
+note = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: epochs_seen.append(epoch))
+model = made()
+fit(model, [log], note, validation_data=(x[:50], y[:50]), verbose=2)
+tell("losses", rounded(log.losses))
+tell("by epoch", {epoch: round(value, 4) for epoch, value in log.by_epoch.items()})
+tell("seen", log.seen)
+tell("asked", rounded(log.asked))
+tell("verbose", log.verbose)
+tell("lambda", epochs_seen)
+tell("history", rounded(model.history.history["val_loss"]))
+
+# The generators stand where plain Keras leaves them.
+tell("numpy", float(np.random.rand()))  # noqa: NPY002 - the global one is meant
+tell("python", random.random())
+tell("tensorflow", round(float(tf.random.uniform(())), 6))
+tell("keras", round(float(keras.random.uniform(())), 6))
+
+
+class Halving(keras.callbacks.Callback):
+    """Changes weights, one epoch alike on all ranks and one epoch not."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.set_weights([weight / 2 for weight in self.model.get_weights()])
+        if epoch == 1 and RANK == LAST > 0:
+            self.model.set_weights([weight + 1 for weight in self.model.get_weights()])
+
+
+model = made()
+fit(model, Halving())
+tell("halved", rounded(model.get_weights()[0].ravel()))
+
+
+class Raising(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 3:
+            raise ValueError("enough")
+
+
+model = made()
+try:
+    fit(model, Raising())
+except ValueError as error:
+    tell("raised", str(error))
+fit(model, epochs=1)
+tell("after it", rounded(model.get_weights()[0].ravel()))
+
+
+class Stopping(keras.callbacks.Callback):
+    def __init__(self, at, ranks=(0, 1, 2)):
+        super().__init__()
+        self.at, self.ranks = at, ranks
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == self.at and RANK in self.ranks:
+            self.model.stop_training = True
+
+
+for at in (0, 2, 4):
+    model, log = made(), Losses()
+    fit(model, Stopping(at), log, validation_data=(x[:50], y[:50]))
+    tell(f"stopped {at}", int(model.optimizer.iterations.numpy()))
+    tell(f"seen until {at}", log.seen)
+
+model = made()  # one rank alone wants to
+fit(model, Stopping(2, ranks=[LAST]) if LAST else Stopping(3))
+tell("one stopped", int(model.optimizer.iterations.numpy()))
+
+model, log = made(), Losses()
+model.compile("sgd", "mse", steps_per_execution=2)
+fit(model, log, validation_data=(x[:50], y[:50]), epochs=1)
+tell("executions", log.seen)
+
+
+class Slow(keras.callbacks.Callback):
+    """Runs on one rank, as it says."""
+
+    on_one_rank = True
+    calls = 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        time.sleep(0.01)
+        self.calls += 1
+
+
+slow = Slow()
+fit(made(), slow)
+print("one rank", slow.calls, flush=True)
