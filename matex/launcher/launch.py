@@ -59,7 +59,8 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: str) -> list[str]:
     # --oversubscribe puts all ranks on the first host (Open MPI 5.0.11).
     beyond = ["--map-by", "slot:OVERSUBSCRIBE"] if several else ["--oversubscribe"]
     survive = ["--with-ft", "ulfm"] if launch.ulfm else []
-    command = [mpiexec, *survive, *beyond, *_as_root()]
+    # Raw: a progress bar is a line that does not end, and of a dead rank it came at the very end.
+    command = [mpiexec, *survive, *beyond, *_as_root(), "--output", ":raw"]
     crowded = not several and launch.processes > len(os.sched_getaffinity(0))
     if launch.hosts is not None:
         command += ["--host", launch.hosts]

@@ -33,7 +33,7 @@ def launcher_s(words: list[str]) -> list[str]:
 def test_one_host() -> None:
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     assert launcher_s(command()) == [
-        *("/x/mpiexec", "--with-ft", "ulfm", "--oversubscribe", *root),
+        *("/x/mpiexec", "--with-ft", "ulfm", "--oversubscribe", *root, "--output", ":raw"),
         *("--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han", "-n", str(CORES)),
     ]
 
