@@ -11,6 +11,7 @@ import ft
 from matex import keras_hooks
 from matex.data import Batches
 from matex.errors import NotShareable, Unsupported
+from matex.feeds.batch_size import most_rows
 from matex.feeds.input_work import turned_round
 from matex.feeds.mapped_stream import MappedStream, place_variable
 from matex.feeds.stream import Stream, specification
@@ -82,7 +83,8 @@ def stream_of(
         options.deterministic = True  # all ranks must see one order
         x = x.with_options(options)
     feed = make_feed(x)
-    return Stream(feed, specification(keras_hooks.dataset_of(feed)))
+    dataset = keras_hooks.dataset_of(feed)
+    return Stream(feed, specification(dataset), most_rows=most_rows(dataset))
 
 
 def _mapped(
@@ -108,4 +110,5 @@ def _mapped(
         return None
     place = place_variable(communicator)
     feed = make_feed(pipeline.ahead(place))
-    return MappedStream(feed, pipeline, place, communicator)
+    rows = most_rows(given["x"])
+    return MappedStream(feed, pipeline, place, communicator, most_rows=rows)

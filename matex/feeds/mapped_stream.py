@@ -41,9 +41,15 @@ class MappedStream(Stream):
     """
 
     def __init__(
-        self, feed: Any, pipeline: Pipeline, place: tf.Variable, communicator: ft.Communicator
+        self,
+        feed: Any,
+        pipeline: Pipeline,
+        place: tf.Variable,
+        communicator: ft.Communicator,
+        *,
+        most_rows: int | None = None,
     ) -> None:
-        super().__init__(feed, pipeline.element_spec)
+        super().__init__(feed, pipeline.element_spec, most_rows=most_rows)
         self._pipeline = pipeline
         self._place = place
         self._communicator = communicator

@@ -46,6 +46,9 @@ class Source(Protocol):
     samples: int | None
     """Of an epoch, where it is known beforehand."""
 
+    most_rows: int | None
+    """Of a global batch, where it is known beforehand."""
+
     mark: int
     """63 bits of what has been handed out so far; 0 where the cursor says it all."""
 
@@ -151,6 +154,7 @@ class Rows:
         self._cursor = 0
         self.signature = batches.signature
         self.samples: int | None = batches.samples
+        self.most_rows: int | None = self._batch_size
         self.mark = 0
 
     @property

@@ -74,6 +74,7 @@ class Stream:
     Args:
         feed: Keras's epoch iterator over the user's data.
         specification: of its batches.
+        most_rows: of a batch, where it is known beforehand.
         steps: ``steps_per_epoch``.
 
     Raises:
@@ -88,7 +89,7 @@ class Stream:
         "random operation in a parallel map"
     )
 
-    def __init__(self, feed: Any, specification: Any) -> None:
+    def __init__(self, feed: Any, specification: Any, *, most_rows: int | None = None) -> None:
         self._feed = feed
         self._specification = specification
         self._iterator: Any = None
@@ -99,6 +100,7 @@ class Stream:
         self._mismatch: type[InputError] = InputError
         self.signature = flat_signature(specification)
         self.samples: int | None = None
+        self.most_rows = most_rows
         self.mark = 0
 
     @property

@@ -24,11 +24,15 @@ from matex.fitting.redundant import Averaging
 from matex.fitting.reserve import Reserve
 from matex.fitting.way import Way
 from matex.run import Run
+from matex.steps.step import Step
 from matex.steps.training import Traced, Training
 from matex.versions import TESTED
 from matex.watch.agreement import check_alike, check_hashes
 
 __all__ = ["Fit"]
+
+# Gradients below it are not worth a line.
+_LARGE_BYTES = 4 << 20
 
 
 class Fit:
@@ -125,8 +129,10 @@ class Fit:
             state.reshape(model, self._state.saved)
         way = self._way
         way.choose(source, seed=self._state.seed, epochs=self._arguments["epochs"])
-        traced = self._traced_before(source)
-        traced = traced or (Training.new_step(model, source, **way.step_options), None)
+        options = way.step_options(source)
+        traced = self._traced_before(source, options["most_rows"])
+        traced = traced or (Training.new_step(model, source, **options), None)
+        self._tell_dense(traced[0])
         batch_size = given["batch_size"] or BATCH_SIZE
         check_alike(run.communicator, model, source, batch_size, number=self._number)
         cursor = {"epoch": self._arguments["initial_epoch"], "samples": 0}
@@ -223,13 +229,26 @@ class Fit:
             source.resume(saved.cursor["epoch"] - initial_epoch, mark)
             self._run.say("going through the data to where the checkpoint was made")
 
-    def _traced_before(self, source: Source) -> Traced | None:
+    def _tell_dense(self, step: Step) -> None:
+        """Say which gradients are far larger on their way than what was looked up."""
+        large = {name: n for name, n in step.slots.summed.items() if n >= _LARGE_BYTES}
+        if large and self._run.communicator.initial_size > 1:
+            names = ", ".join(f"{name} {n / 1e6:.0f} MB" for name, n in large.items())
+            self._run.say_once(
+                f"gradients of embeddings travel as whole tables in each step: {names}; as the "
+                "rows that were looked up where batches have one size, look up as many places "
+                "for each of their rows, and these take less"
+            )
+
+    def _traced_before(self, source: Source, most_rows: int | None) -> Traced | None:
         """What the last fit traced, where Keras too would use its own again.
 
         Keras drops a model's train function when the model is compiled anew.
         """
         traced: Traced | None = getattr(self._model.train_function, "traced", None)
         if traced is None or traced[0].form != source.as_data(source.signature):
+            return None
+        if not traced[0].slots.take(most_rows):
             return None
         return traced
 

@@ -29,6 +29,7 @@ class _Given:
         self._cut: Cut | None = None
         self.signature = flat_signature(form)
         self.samples: int | None = None
+        self.most_rows: int | None = None
         self.num_batches: int | None = None
         self.mark = mark
 

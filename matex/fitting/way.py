@@ -73,12 +73,13 @@ class Way:
                 f"nodes. Received: {len(ranks)} ranks on one; ranks_per_node makes smaller ones"
             )
 
-    @property
-    def step_options(self) -> dict[str, bool]:
-        """Of :class:`matex.steps.step.Step`."""
+    def step_options(self, source: Source) -> dict[str, Any]:
+        """Of :class:`matex.steps.step.Step`, for a fit on *source*."""
+        as_slices = self.strategy.sums_gradients and self._run.config.compression == "none"
         return {
             "sums_gradients": self.strategy.sums_gradients,
             "scales_rate": self.batches.scales_rate,
+            "most_rows": source.most_rows if as_slices else None,
         }
 
     def after_step(self, training: Training) -> None:

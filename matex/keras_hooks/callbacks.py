@@ -74,11 +74,12 @@ def saving_nothing(callback: Any) -> Iterator[None]:
     if not isinstance(callback, _ORBAX):
         yield
         return
-    callback._save_checkpoint = lambda step, logs=None: None
+    shadowed: Any = callback
+    shadowed._save_checkpoint = lambda step, logs=None: None
     try:
         yield
     finally:
-        del callback._save_checkpoint
+        del shadowed._save_checkpoint
 
 
 def memory_of(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:

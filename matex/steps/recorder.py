@@ -43,10 +43,8 @@ class Recorder:
         def apply(grads: Sequence[Any], trainable_variables: Any = None) -> None:
             self._calls += 1
             self._variables = None if trainable_variables is None else list(trainable_variables)
-            self._gradients = [
-                None if g is None else _dense(g, v)
-                for g, v in zip(grads, self._changed, strict=True)
-            ]
+            self._gradients = list(grads)
+            assert len(self._gradients) == len(self._changed)
 
         def scaled_loss(loss: Any) -> Any:
             self.scaled = True
@@ -66,17 +64,19 @@ class Recorder:
 
     @property
     def gradients(self) -> list[Any]:
-        """Those that exist, dense, in the order of the variables."""
+        """Those that exist, tensors or ``tf.IndexedSlices``, in the order of the variables."""
         return [g for g in self._gradients if g is not None]
 
     @property
+    def variables(self) -> list[Any]:
+        """Those that :attr:`gradients` belong to."""
+        pairs = zip(self._changed, self._gradients, strict=True)
+        return [variable for variable, gradient in pairs if gradient is not None]
+
+    @property
     def names(self) -> list[str]:
-        """Names of the variables that :attr:`gradients` belong to."""
-        return [
-            getattr(v, "path", v.name)
-            for v, g in zip(self._changed, self._gradients, strict=True)
-            if g is not None
-        ]
+        """Names of :attr:`variables`."""
+        return [getattr(variable, "path", variable.name) for variable in self.variables]
 
     @property
     def _changed(self) -> list[Any]:
@@ -90,10 +90,3 @@ class Recorder:
         given = iter(gradients)
         complete = [None if g is None else next(given) for g in self._gradients]
         self._optimizer.apply(complete, self._variables)
-
-
-def _dense(gradient: Any, variable: Any) -> Any:
-    """A tensor of the variable's shape, which a graph may have lost (LSTM on free lengths)."""
-    dense = tf.convert_to_tensor(gradient)
-    dense.set_shape(variable.shape)
-    return dense

@@ -10,7 +10,7 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import TrainingError
-from matex.exchange import Header, Layout
+from matex.exchange import Header, Layout, header_of
 from matex.feeds.source import GlobalBatch
 from matex.partition import Span, assigned
 from matex.steps.step import Control, Step
@@ -113,6 +113,11 @@ class Share:
 
     def contribution(self, spans: list[Span]) -> list[np.ndarray]:
         """The parts that *spans* add to the step, computed outside the fused graph."""
+        if len(spans) > 1 and self._step.slots.used:
+            each = [self.contribution([span]) for span in spans]
+            parts = [np.add.reduce(pieces) for pieces in zip(*each, strict=True)]
+            self.put_header(parts[-1], header_of(parts[-1]))
+            return parts
         if spans:
             parts = self._step.contribution(*self.inputs(spans))
             return [np.asarray(part) for part in parts]

@@ -21,6 +21,7 @@ from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout, Segment, segment_of
 from matex.steps.forward_state import ForwardState
 from matex.steps.recorder import Recorder
+from matex.steps.slots import Slots
 from matex.steps.traces import Traces
 
 __all__ = ["Batch", "Control", "Step"]
@@ -61,6 +62,7 @@ class Step:
         sums_gradients: whether gradients are exchanged; else an update is made by the mean
             gradient over this rank's own rows.
         scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
+        most_rows: of a global batch, where gradients of embeddings may travel as slices.
         as_data: makes of a batch of that signature what ``train_step`` gets.
 
     Raises:
@@ -74,6 +76,7 @@ class Step:
         *,
         sums_gradients: bool = True,
         scales_rate: bool = False,
+        most_rows: int | None = None,
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
     ) -> None:
         self._model = model
@@ -82,6 +85,8 @@ class Step:
         self.sums_gradients = sums_gradients
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
+        self.most_rows = most_rows if sums_gradients else None
+        self.slots = Slots(self.most_rows)
         self._log_names: list[str] = []
         self._extra_names: list[str] = []
         self._sources: dict[str, tuple[Any, str | None]] = {}
@@ -170,15 +175,16 @@ class Step:
         averaged, sums = state.changes(saved, salt)
         extra = self._extra_logs(keras_hooks.flat_logs(logs), results)
         restored = state.restore(saved)
-        dtype = self._lay_out(list(extra)).dtype
+        values, places = self.slots.fill(recorder.gradients, recorder.variables, batch, salt)
+        dtype = self._lay_out(values, places, list(extra)).dtype
         weight = tf.cast(weight, dtype)
-        gradients = [tf.cast(g, dtype) for g in recorder.gradients]
+        gradients = [tf.cast(value, dtype) for value in values]
         if not recorder.scaled:
             gradients = [g * weight for g in gradients]
         if not self.sums_gradients and not keras_hooks.scales_loss(self._model.optimizer):
             header = _with_nonfinite(header, gradients)
         means = [_flat(m, dtype) * weight for m in (*averaged, *extra.values())]
-        tail = [*means, *(_flat(s, dtype) for s in sums), tf.cast(header, dtype)]
+        tail = [*means, *(_flat(s, dtype) for s in (*sums, *places)), tf.cast(header, dtype)]
         # The first fence: the tail, and so the exchange, comes after every side effect.
         with tf.control_dependencies([r.op for r in restored if not tf.executing_eagerly()]):
             return [*gradients, tf.concat(tail, 0)]
@@ -204,11 +210,11 @@ class Step:
         keras_hooks.set_learning_rate(model.optimizer, told.learning_rate)
         factor = told.rate_factor if self.scales_rate else None
         with keras_hooks.updating(), keras_hooks.rate_times(model.optimizer, factor):
-            self._recorder.apply(
-                [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
-            )
+            whole = [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
+            counted = len(self._state.segments()[1])
+            self._recorder.apply(self.slots.empty(whole, sums[counted:]))
         extra = [means.pop() for _ in self._extra_names][::-1]
-        self._state.add(means, sums)
+        self._state.add(means, sums[:counted])
         logs = {name: keras_hooks.Results.now(source) for name, source in self._sources.items()}
         logs.update((n, tf.reshape(e, ())) for n, e in zip(self._extra_names, extra, strict=True))
         return {name: logs[name] for name in self._log_names}
@@ -230,16 +236,13 @@ class Step:
         self._extra_names = list(extra)
         return extra
 
-    def _lay_out(self, extra: list[str]) -> Layout:
+    def _lay_out(self, gradients: Parts, places: Parts, extra: list[str]) -> Layout:
         means, sums = self._state.segments()
-        recorder = self._recorder
+        named = zip(gradients, self._recorder.names, strict=True)
         self.layout = Layout(
-            gradients=tuple(
-                segment_of("gradient of", gradient, name)
-                for gradient, name in zip(recorder.gradients, recorder.names, strict=True)
-            ),
+            gradients=tuple(segment_of("gradient of", gradient, name) for gradient, name in named),
             means=(*means, *(Segment(f"value of {name}", (), "float32") for name in extra)),
-            sums=sums,
+            sums=(*sums, *(Segment("places", (int(p.shape[0]),), "float32") for p in places)),
         )
         return self.layout
 

@@ -130,6 +130,7 @@ class Training:
             self._source,
             sums_gradients=before.sums_gradients,
             scales_rate=before.scales_rate,
+            most_rows=before.most_rows,
         )
         self._exchange = None
         self._share = Share(self._communicator, self._model, self._step, self._wishes)
@@ -368,7 +369,8 @@ class Training:
             self._mender.decline()
             spans = []
         try:
-            if self._ready and spans:
+            # Slots follow from the first row of a stretch, so each stretch is computed by itself.
+            if self._ready and spans and not (len(spans) > 1 and self._step.slots.used):
                 exchange = self._begin(batch)
                 inputs = self._share.inputs(spans)
                 return exchange.run(lambda: self._step.fused(*inputs))

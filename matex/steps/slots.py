@@ -1,0 +1,196 @@
+"""Gradients of embeddings, which are a few rows of a table, on their way between ranks.
+
+TensorFlow gives the gradient of a table that was looked into as ``tf.IndexedSlices``: a row of
+numbers and its place in the table for each look-up, with places repeated. Keras's optimizers
+take it so, and square each slice before the slices of one place are added up; a gradient that
+was made dense before gives other numbers. Dense it may also be far larger than its slices.
+
+So slices travel as they are, each in a slot of the exchanged vector that follows from the row
+of the global batch that looked it up. Ranks fill the slots of their rows and leave zeros in
+the others; the sum over ranks puts the slices of the batch together, whoever computed them.
+Slots without a slice hold zeros for place 0, which changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+__all__ = ["Slots"]
+
+# Places travel as float32, which counts exactly up to here.
+_EXACT = 1 << 24
+
+# Slices may be larger than the dense gradient up to so many bytes: for the numbers of Keras.
+_SMALL_BYTES = 8 << 20
+
+# Operations whose result has a row for each row of their first input of that many.
+_BY_ROWS = frozenset(
+    (
+        "AddV2",
+        "Cast",
+        "ExpandDims",
+        "FloorMod",
+        "Greater",
+        "GreaterEqual",
+        "Identity",
+        "Less",
+        "LessEqual",
+        "LogicalAnd",
+        "Maximum",
+        "Minimum",
+        "Mul",
+        "SelectV2",
+        "Squeeze",
+        "StopGradient",
+        "StridedSlice",
+        "Sub",
+    )
+)
+_DEPTH = 32
+
+
+class _Kind(NamedTuple):
+    """Of one gradient: how many slices each row of the batch brings, by look-up; () for dense."""
+
+    looked_up: tuple[int, ...]
+    shape: tuple[int, ...]
+    """Of the variable."""
+
+
+class Slots:
+    """The slots of one traced step. Local.
+
+    ``summed`` names the variables whose slices are made dense, with the bytes of each:
+    because their slices take more, or cannot be told by rows.
+
+    Args:
+        rows: of the largest global batch; None where it is not known, or slices must not be
+            used, and all gradients are dense.
+    """
+
+    def __init__(self, rows: int | None) -> None:
+        self._rows = rows
+        self._kinds: list[_Kind] = []
+        self.summed: dict[str, int] = {}
+
+    @property
+    def used(self) -> bool:
+        """Whether a gradient travels as slices, so that it counts which rows a rank computes."""
+        return any(kind.looked_up for kind in self._kinds)
+
+    def take(self, rows: int | None) -> bool:
+        """Whether batches of at most *rows* have slots here, or need none."""
+        return not self.used or (rows is not None and self._rows is not None and rows <= self._rows)
+
+    def fill(
+        self, gradients: Sequence[Any], variables: Sequence[Any], batch: Any, first_row: Any
+    ) -> tuple[list[Any], list[Any]]:
+        """Dense tensors of fixed shapes for *gradients*, and the places of the slices.
+
+        Args:
+            gradients: tensors or ``tf.IndexedSlices``, those of *variables*.
+            batch: the rows that they were computed from.
+            first_row: the number of the first of them in the global batch, a float scalar; the
+                others follow it.
+        """
+        rows = tf.shape(tf.nest.flatten(batch)[0])[0]
+        first = tf.cast(first_row, tf.int32)
+        self._kinds, values, places = [], [], []
+        for gradient, variable in zip(gradients, variables, strict=True):
+            kind = self._kind_of(gradient, variable)
+            self._kinds.append(kind)
+            if not kind.looked_up:
+                dense = tf.convert_to_tensor(gradient)
+                dense.set_shape(variable.shape)  # which a graph may have lost (LSTM, free lengths)
+                values.append(dense)
+                continue
+            width = prod(kind.shape[1:])
+            flat = tf.reshape(gradient.values, (-1, width))
+            values.append(self._placed(flat, kind, rows, first))
+            place = tf.cast(tf.reshape(gradient.indices, (-1, 1)), tf.float32)
+            places.append(tf.reshape(self._placed(place, kind, rows, first), (-1,)))
+        return values, places
+
+    def _placed(self, slices: Any, kind: _Kind, rows: Any, first: Any) -> Any:
+        """The *slices* of some rows in their slots, those of each look-up in a block of its own."""
+        assert self._rows is not None
+        blocks = []
+        # Fails where there are not as many slices as rows bring.
+        for block, per_row in zip(
+            tf.split(slices, [rows * n for n in kind.looked_up]), kind.looked_up, strict=True
+        ):
+            before = first * per_row
+            after = self._rows * per_row - before - rows * per_row
+            placed = tf.pad(block, [[before, after], [0, 0]])
+            blocks.append(tf.ensure_shape(placed, (self._rows * per_row, slices.shape[1])))
+        return tf.concat(blocks, 0) if len(blocks) > 1 else blocks[0]
+
+    def empty(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Any]:
+        """The whole batch's gradients again, of what :meth:`fill` gave and ranks added up."""
+        left = iter(places)
+        result: list[Any] = []
+        for kind, gradient in zip(self._kinds, gradients, strict=True):
+            if not kind.looked_up:
+                result.append(gradient)
+                continue
+            place = tf.cast(tf.round(next(left)), tf.int32)
+            values = tf.reshape(gradient, (-1, *kind.shape[1:]))
+            shape = tf.constant(kind.shape, tf.int32)
+            result.append(tf.IndexedSlices(values, place, dense_shape=shape))
+        return result
+
+    def _kind_of(self, gradient: Any, variable: Any) -> _Kind:
+        shape = tuple(int(n) for n in variable.shape)
+        if not isinstance(gradient, tf.IndexedSlices):
+            return _Kind((), shape)
+        looked_up = () if self._rows is None else _look_ups(gradient.indices)
+        width = gradient.values.dtype.size
+        dense_bytes = prod(shape) * width
+        slice_bytes = (self._rows or 0) * sum(looked_up) * (prod(shape[1:]) * width + 4)
+        if not looked_up or shape[0] >= _EXACT or slice_bytes > max(dense_bytes, _SMALL_BYTES):
+            if not _is_whole(gradient.indices):
+                self.summed[getattr(variable, "path", variable.name)] = dense_bytes
+            return _Kind((), shape)
+        return _Kind(looked_up, shape)
+
+
+def _look_ups(indices: Any) -> tuple[int, ...]:
+    """How many of *indices* each row of the batch brings, by look-up; () where it cannot be told.
+
+    The graph tells it, so nothing is known of what was computed eagerly.
+    """
+    if hasattr(indices, "numpy"):
+        return ()
+    operation = indices.op
+    if operation.type == "ConcatV2":  # the table was looked into several times
+        pieces = [_look_ups(piece) for piece in operation.inputs[:-1]]
+        return tuple(n for piece in pieces for n in piece) if all(pieces) else ()
+    if operation.type in ("Cast", "Identity"):
+        return _look_ups(operation.inputs[0])
+    if operation.type != "Reshape":
+        return ()
+    looked_up = operation.inputs[0]
+    shape = looked_up.shape.as_list() if looked_up.shape.rank else [1]
+    if shape[0] is not None or None in shape[1:] or not _is_by_rows(looked_up, _DEPTH):
+        return ()
+    return (prod(shape[1:]),)
+
+
+def _is_by_rows(tensor: Any, depth: int) -> bool:
+    """Whether the first axis of *tensor* is the batch's, followed up to the step's inputs."""
+    operation = tensor.op
+    if operation.type == "Placeholder":
+        return tensor.dtype != tf.resource
+    if operation.type not in _BY_ROWS or not depth:
+        return False
+    free = [i for i in operation.inputs if i.shape.rank and i.shape[0] is None]
+    return bool(free) and all(_is_by_rows(each, depth - 1) for each in free)
+
+
+def _is_whole(indices: Any) -> bool:
+    """Whether a fixed number of places is looked up whatever the batch, such as positions."""
+    return indices.shape.rank == 1 and indices.shape[0] is not None

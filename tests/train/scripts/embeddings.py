@@ -1,0 +1,51 @@
+"""A plain Keras script for the tests: tables that are looked into, in the ways that models do it."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+layers = keras.layers
+keras.utils.set_random_seed(1)
+generator = np.random.default_rng(0)
+x = generator.integers(0, 50, (300, 20))
+y = (x.sum(1) > 500).astype("float32")
+
+
+class Positions(layers.Layer):
+    """Tokens and their places: two tables, of which one is looked into alike for every row."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = layers.Embedding(50, 8)
+        self.places = layers.Embedding(20, 8)
+
+    def call(self, tokens):
+        return self.tokens(tokens) + self.places(keras.ops.arange(keras.ops.shape(tokens)[-1]))
+
+
+def train(inputs, outputs, data, optimizer):
+    model = keras.Model(inputs, layers.Dense(1, "sigmoid")(outputs))
+    model.compile(optimizer, "binary_crossentropy")
+    if isinstance(data, tf.data.Dataset):
+        history = model.fit(data, epochs=3, verbose=0)
+    else:
+        history = model.fit(data, y, epochs=3, batch_size=32, shuffle=False, verbose=0)
+    print("losses", *(round(loss, 5) for loss in history.history["loss"]), flush=True)
+
+
+tokens = keras.Input((20,), dtype="int32")
+mean = layers.GlobalAveragePooling1D()(layers.Embedding(50, 8)(tokens))
+train(tokens, mean, x, "adam")
+last = layers.LSTM(4)(layers.Embedding(50, 8)(tokens))
+train(tokens, last, x, keras.optimizers.RMSprop(0.01))
+one, some = keras.Input((), dtype="int32"), keras.Input((3,), dtype="int32")
+table = layers.Embedding(50, 8)
+both = layers.Concatenate()([table(one), layers.Flatten()(table(some))])
+optimizer = keras.optimizers.Adam(0.01, clipnorm=1.0)
+train([one, some], both, [x[:, 0], x[:, 1:4]], optimizer)
+hidden = Positions()(tokens)
+hidden = hidden + layers.MultiHeadAttention(2, 4)(hidden, hidden)
+train(tokens, layers.Flatten()(hidden), x, "adam")
+pairs = tf.data.Dataset.from_tensor_slices((x, y)).map(lambda row, label: (row + 1, label))
+large = layers.GlobalAveragePooling1D()(layers.Embedding(5_000, 8)(tokens))
+train(tokens, large, pairs.batch(32).prefetch(2), keras.optimizers.Adam(0.02))

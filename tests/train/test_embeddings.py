@@ -1,0 +1,36 @@
+"""Embeddings train as in plain Keras, whose optimizers see the slices of their gradients."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.train.runs import SCRIPTS, execute, faults, matex_run
+
+
+def losses(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("losses")]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("plain")
+    done = execute([sys.executable, SCRIPTS / "embeddings.py"], directory=folder)
+    assert done.returncode == 0, done.stderr
+    return losses(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "plan"), [(1, []), (3, ["kill:rank=0,step=12", "kill:rank=1,step=33"])]
+)
+def test_losses_are_those_of_plain_keras(
+    plain: list[str], ranks: int, plan: list[str], tmp_path: Path
+) -> None:
+    outcome = matex_run(tmp_path, "embeddings.py", ranks=ranks, options=faults(*plan))
+    assert outcome.status == 0, outcome.stderr
+    assert losses(outcome.stdout) == plain
+    assert len(plain) == 5
+    assert outcome.summary["samples_lost"] == outcome.summary["samples_repeated"] == 0
+    assert "whole" not in outcome.stdout  # not computed whole, and no table sent whole
