@@ -1,4 +1,4 @@
-"""A plain Keras script for the tests: tables that are looked into, in the ways that models do it."""
+"""A plain Keras script for the tests: tables that are looked into in the ways of models."""
 
 import keras
 import numpy as np
