@@ -29,7 +29,7 @@ from ft.failure_models import FailureModel, in_steps, sample
 from ft.faults import EVENTS, KINDS, PHASES, Fault, check_faults, parse_fault
 from ft.injector import Injector
 from ft.launcher import Started, started_by
-from ft.mpi import die, has_mpi, has_ulfm, on_death, shield, shielded
+from ft.mpi import die, has_mpi, has_ulfm, on_death, program_error, shield, shielded
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
 from ft.records import Gathered, Pending, Recovery
@@ -70,6 +70,7 @@ __all__ = [
     "in_steps",
     "on_death",
     "parse_fault",
+    "program_error",
     "read_plan",
     "sample",
     "shield",

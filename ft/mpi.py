@@ -25,7 +25,17 @@ from ft.errors import Unrecoverable
 from ft.heartbeat import Heartbeat, interval
 from ft.launcher import started_by, transports
 
-__all__ = ["die", "finalize", "has_mpi", "has_ulfm", "load", "on_death", "shield", "shielded"]
+__all__ = [
+    "die",
+    "finalize",
+    "has_mpi",
+    "has_ulfm",
+    "load",
+    "on_death",
+    "program_error",
+    "shield",
+    "shielded",
+]
 
 _INSTALL = (
     "MPI was not found: wanted an MPI library that mpi4py can load. "
@@ -45,6 +55,7 @@ _shielded_pid = 0
 _death_callbacks: list[Callable[[str], None]] = []
 _farewell: Callable[[], None] | None = None
 _exit_requested: list[int] = []
+_program_error: BaseException | None = None
 _finalized = False
 
 
@@ -125,12 +136,26 @@ def on_death(callback: Callable[[str], None]) -> None:
     _death_callbacks.append(callback)
 
 
-def die(reason: str) -> NoReturn:
+def program_error() -> BaseException | None:
+    """For a callback of :func:`on_death`: the exception out of the program that ends this process.
+
+    A ``SystemExit`` stands for an exit with a nonzero status. None where whoever called
+    :func:`die` decided to end it.
+    """
+    return _program_error
+
+
+def die(reason: str, *, error: BaseException | None = None) -> NoReturn:
     """End this process now, by SIGKILL, so that its peers notice and go on.
 
     Output is flushed first. Nothing else runs: no ``atexit``, no MPI_Finalize. A process
     that no launcher started has no peers, and ends with status 1.
+
+    Args:
+        error: the exception out of the program that is the reason, see :func:`program_error`.
     """
+    global _program_error  # noqa: PLW0603 - one process, one end
+    _program_error = error
     for callback in _death_callbacks:
         with contextlib.suppress(OSError, ValueError):
             callback(reason)
@@ -177,10 +202,10 @@ def shielded() -> Iterator[None]:
         if message:
             print(message, file=sys.stderr)
         if status != 0:
-            die(message or f"the program ended with status {status}")
+            die(message or f"the program ended with status {status}", error=stop)
     except BaseException as error:  # noqa: BLE001 - whatever it is, this rank is lost
         traceback.print_exc()
-        die(_one_line(type(error), error))
+        die(_one_line(type(error), error), error=error)
 
 
 def finalize() -> None:
@@ -211,13 +236,14 @@ def _status_of(code: object) -> tuple[int, str]:
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     sys.__excepthook__(kind, error, trace)
-    die(_one_line(kind, error))
+    die(_one_line(kind, error), error=error.with_traceback(trace))
 
 
 def _uncaught_in_thread(args: Any) -> None:
     threading.__excepthook__(args)
     if args.exc_type is not SystemExit:
-        die(_one_line(args.exc_type, args.exc_value))
+        error = args.exc_value or args.exc_type()
+        die(_one_line(args.exc_type, args.exc_value), error=error)
 
 
 def _exit(code: object = None) -> NoReturn:
@@ -231,7 +257,7 @@ def _exit_now(status: int) -> NoReturn:
     # PRRTE 3.0 (Open MPI 5.0.11) tells nobody of a rank that ends with a status
     # other than 0, so its peers would wait for ever. Forked children are not ranks.
     if status != 0 and os.getpid() == _shielded_pid and not _finalized:
-        die(f"os._exit with status {status}")
+        die(f"os._exit with status {status}", error=SystemExit(status))
     _real_exit(status)
 
 
@@ -239,7 +265,8 @@ def _at_exit() -> None:
     if _finalized:
         return
     if _exit_requested and _exit_requested[-1] != 0:
-        die(f"the program ended with status {_exit_requested[-1]}")
+        status = _exit_requested[-1]
+        die(f"the program ended with status {status}", error=SystemExit(status))
     if _farewell is not None:
         _farewell()
 

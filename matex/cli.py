@@ -280,6 +280,11 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         "--compression", choices=COMPRESSIONS,
         help="send gradients in 16 bits; what rounding takes is added to the next step's",
     )  # fmt: skip
+    add(
+        "--strict", action="store_true", default=None,
+        help="status 1 when a rank was lost to an error of the script's own (an exception, an "
+        "exit), also where the others finish",
+    )  # fmt: skip
     add("script", type=Path, help="a Keras script")
     add("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
 

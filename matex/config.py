@@ -91,6 +91,8 @@ class Config:
         lr_scaling: by what the learning rate is multiplied then, and where a strategy lets each
             rank update by its own rows, one of ``SCALINGS``.
         warmup_epochs: in which that factor climbs from 1.
+        strict: a rank that is lost to an error of the script's own makes the run a failed one,
+            with status 1, though the others finish it.
         compression: numbers of 16 bits in which gradients travel, or "none" for 32.
         cache: directory where the native exchange is kept once it is built.
     """
@@ -133,6 +135,7 @@ class Config:
     lr_scaling: str = "none"
     warmup_epochs: float = 5.0
     compression: str = "none"
+    strict: bool = False
     cache: Path | None = None
 
     def __post_init__(self) -> None:
@@ -262,6 +265,7 @@ _KINDS: dict[str, Any] = {
     "lr_scaling": str,
     "warmup_epochs": float,
     "compression": str,
+    "strict": lambda text: bool(int(text)),
     "cache": Path,
 }
 

@@ -19,6 +19,7 @@ from matex.errors import DataError, InputError, MatexError, ToldToLeave
 from matex.persistence.host_memory import ready_segments
 from matex.persistence.leaving import Dismissed, Leaving, Notice
 from matex.records.events import EVENTS, EventLog
+from matex.records.losses import told_of
 
 if TYPE_CHECKING:
     from matex.runtime import Runtime
@@ -61,12 +62,19 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
             f"as 'matex run' does). Received: spares={config.spares} without it"
         )
     ft.check_faults(config.faults, ranks=communicator.initial_size)
+    if config.strict and config.report is None:
+        raise InputError(
+            "strict wants a report directory, in which ranks say what ends them. "
+            "Received: strict without report; give --report DIR"
+        )
     if config.report is not None:
         config.report.mkdir(parents=True, exist_ok=True)
     console.redirect(config.report, world.rank, lambda: communicator.world.is_leader)
     path = None if config.report is None else config.report / EVENTS
     events = EventLog(path, world.rank)
-    ft.on_death(lambda reason: events.write("death", reason=reason, step=_step()))
+    ft.on_death(
+        lambda reason: events.write("death", reason=reason, step=_step(), **_cause_of(reason))
+    )
     faulthandler.enable(2, all_threads=False)
     host = devices.neighbours(communicator, visible_gpus())
     working = communicator.initial_size - config.spares
@@ -89,7 +97,7 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     from matex.runtime import Runtime
 
     runtime = current.runtime = Runtime(Run(config, communicator, events, notice))
-    ft.shield(runtime.finish)
+    ft.shield(lambda: _farewell(runtime))
     if gpu.note:
         runtime.run.say(gpu.note)
     return runtime
@@ -136,7 +144,7 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
             return 0
         except DataError as error:
             _print_line(str(error))  # of this rank alone, which the others go on without
-            ft.die(str(error))
+            ft.die(str(error), error=error)
         except tensorflow.errors.OpError:
             # An average in a graph of the script's own failed: on every rank alike.
             if runtime.averaging.error is None:
@@ -145,7 +153,7 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
         except MatexError as error:
             return _failed(runtime, error)
     runtime.finish()
-    return 0
+    return 1 if runtime.run.failed_strictly else 0
 
 
 def _failed(runtime: Runtime, error: MatexError) -> int:
@@ -159,6 +167,19 @@ def _failed(runtime: Runtime, error: MatexError) -> int:
     _print_line(str(error))
     runtime.finish(reason=str(error))
     return 1
+
+
+def _farewell(runtime: Runtime) -> None:
+    """The end of a program that called ``matex.init``."""
+    runtime.finish()
+    if runtime.run.failed_strictly:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)  # too late for sys.exit, and the ranks have left each other
+
+
+def _cause_of(reason: str) -> dict[str, str]:
+    return told_of(ft.program_error(), reason, script=Path(sys.argv[0]))
 
 
 def _step() -> int | None:

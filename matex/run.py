@@ -29,6 +29,7 @@ from matex.records.fault_events import (
     told,
 )
 from matex.records.fault_records import unfired
+from matex.records.losses import LOST_STRICTLY, lost_to_own_errors
 from matex.records.step_report import StepReport
 from matex.records.summary import COUNTS, FAULTS, SUMMARY, Stopped, Totals, faults_csv, summarize
 from matex.state import state_hash
@@ -95,6 +96,7 @@ class Run:
         self.script_leaves = False  # between its own steps: see matex.fitting.own_loop
         self._started = time.time()
         self._finished = False
+        self.failed_strictly = False  # known after the end
         self._said: set[str] = set()
         self._awaiting_step = True
         self._step_limit_s: float | None = None
@@ -203,6 +205,8 @@ class Run:
         self.communicator.barrier()  # everybody's events and checkpoints are written
         if reason is None and self.stopped is None:
             self.saver.discard_memory()  # nobody will want it any more
+            if self.config.strict and lost_to_own_errors(self.events.all()):
+                self.failed_strictly, reason = True, LOST_STRICTLY
         if self.leads and self.config.report is not None:
             self._tell_unfired()
             hashes = {

@@ -13,6 +13,7 @@ from matex.persistence.leaving import STATUS
 from matex.records import summary as summaries
 from matex.records.events import EVENTS, Event, read_events
 from matex.records.fault_records import AGAIN
+from matex.records.losses import LOST_STRICTLY, advice
 
 __all__ = ["all_events", "judge", "last_start", "reason_of"]
 
@@ -56,17 +57,18 @@ def judge(report: Path, reason: str, *, ranks: int, kept: bool) -> int:
     events = last_start(every)
     path = report / summaries.SUMMARY
     summary = json.loads(path.read_text()) if path.exists() else {"status": None}
-    if summary["status"] == "stopped":
-        return STATUS if summary["resumable"] else _FAILED
-    if summary["status"] == "failed":
+    status = summary["status"]
+    strictly = status == "failed" and summary["reason"] == LOST_STRICTLY
+    if status == "failed" and not strictly:
         return _FAILED  # the ranks have said why, all alike
-    finished = summary["status"] == "finished"
-    cause = None if finished else root_cause(events, logs)
+    cause = root_cause(events, logs) if status is None else None
     for end in survived(events, logs):
         if cause is None or end.reason != cause.reason:
-            _print_line(f"went on without {end}{_where(report, end, kept=kept)}")
-    if finished:
-        return _FINISHED
+            _print_line(f"went on without {end}{_advice(end)}{_where(report, end, kept=kept)}")
+    if status == "stopped":
+        return STATUS if summary["resumable"] else _FAILED
+    if status is not None:
+        return _FAILED if strictly else _FINISHED
     if cause is not None:
         crash = crash_in(logs.get(cause.rank, ""))
         if crash.startswith(cause.reason):
@@ -74,6 +76,14 @@ def judge(report: Path, reason: str, *, ranks: int, kept: bool) -> int:
     summaries.failed(report, every, ranks=ranks, reason=reason)
     _print_line(f"failed: {reason}{_where(report, cause, kept=kept)}")
     return _FAILED
+
+
+def _advice(end: End) -> str:
+    """What else to say of the error of the script's own that ended a rank."""
+    if not end.is_own:
+        return ""
+    instead = advice(end.reason)
+    return f"; {instead}" if instead else ""
 
 
 def _where(report: Path, end: End | None, *, kept: bool) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from matex.records.events import Event
+from matex.records.losses import OWN_ERRORS
 
 __all__ = ["End", "crash_in", "root_cause", "survived"]
 
@@ -20,17 +21,29 @@ class End(NamedTuple):
     rank: int
     reason: str
     step: int | None = None
+    where: str = ""
+    cause: str = ""
 
     def __str__(self) -> str:
         place = f" at step {self.step}" if self.step is not None else ""
-        return f"rank {self.rank}{place}: {self.reason}"
+        where = f" ({self.where})" if self.where else ""
+        return f"rank {self.rank}{place}: {self.reason}{where}"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it was an error of the script's own."""
+        return self.cause in OWN_ERRORS
 
 
 def survived(events: Iterable[Event], logs: Mapping[int, str]) -> list[End]:
-    """Ranks that ended in error while the others went on without them."""
+    """Ranks that ended in error while the others went on without them.
+
+    Those that an error of the script's own ended come last.
+    """
     events = list(events)
     lost = _lost(events)
-    return [end for end in [*_errors(events), *_crashes(logs)] if end.rank in lost]
+    ends = [end for end in [*_errors(events), *_crashes(logs)] if end.rank in lost]
+    return sorted(ends, key=lambda end: end.is_own)
 
 
 def root_cause(events: Iterable[Event], logs: Mapping[int, str]) -> End | None:
@@ -64,7 +77,13 @@ def _lost(events: list[Event]) -> set[int]:
 
 def _errors(events: list[Event]) -> list[End]:
     return [
-        End(event["rank"], event["reason"], event.get("step"))
+        End(
+            event["rank"],
+            event["reason"],
+            event.get("step"),
+            event.get("where", ""),
+            event.get("cause", ""),
+        )
         for event in events
         if event["event"] == "death"
     ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from matex.records.events import Event, write_json
 from matex.records.fault_records import FIELDS, fault_records, restarts_in
+from matex.records.losses import ranks_lost
 
 __all__ = ["COUNTS", "FAULTS", "SUMMARY", "Stopped", "Totals", "failed", "faults_csv", "summarize"]
 
@@ -75,7 +76,7 @@ def summarize(
 
     Every step's sum of sample counts and fingerprints was checked before its
     update, so no sample counted in ``samples_used`` was used twice; what was
-    expected and is not used was lost.
+    expected and is not used was lost. ``ranks_lost``: see :func:`matex.records.losses.ranks_lost`.
     """
     events = list(events)
     return {
@@ -94,6 +95,7 @@ def summarize(
         "spares_lost": len(
             {rank for e in events if e["event"] == "spare-lost" for rank in e["lost"]}
         ),
+        "ranks_lost": ranks_lost(events),
         "restarts": len(restarts_in(events)),
         "epochs": totals.epochs,
         "steps": totals.steps,

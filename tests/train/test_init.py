@@ -88,15 +88,20 @@ def test_without_any_mpi_it_is_one_rank_that_saves_and_reports(tmp_path: Path) -
     assert failed.stderr.strip().endswith("RuntimeError: a bug")
 
 
-def test_a_rank_that_exits_in_error_is_left_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_rank_that_exits_in_error_is_left_behind(strict: bool, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     end = "import sys\nif matex.rank() == 1: sys.exit(3)"
     script.write_text(SCRIPT.format(end=end))
-    done = execute([*mpiexec(3), script], directory=tmp_path, MATEX_REPORT=str(tmp_path / "report"))
+    variables = {"MATEX_REPORT": str(tmp_path / "report"), "MATEX_STRICT": str(int(strict))}
+    done = execute([*mpiexec(3), script], directory=tmp_path, **variables)
     assert "rank 0 of 3" in done.stdout, done.stderr
     summary = json.loads((tmp_path / "report" / "summary.json").read_text())
-    assert summary["status"] == "finished"
-    assert summary["world_size_end"] == 2
+    assert (summary["status"], summary["world_size_end"]) == ("failed" if strict else "finished", 2)
+    (lost,) = summary["ranks_lost"]
+    assert (lost["cause"], lost["error"]) == ("script", "the program ended with status 3")
+    if strict:
+        assert done.returncode == 1
 
 
 def test_an_unknown_option_is_named(tmp_path: Path) -> None:

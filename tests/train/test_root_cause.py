@@ -56,6 +56,38 @@ def test_the_last_error_is_the_cause_where_the_others_survived_the_first(tmp_pat
     outcome = matex_run(tmp_path, script, ranks=2)
     assert outcome.status == 1
     *_, warning, last = outcome.stderr.strip().splitlines()
-    assert warning.startswith("matex: went on without rank 0 at step 4: ValueError: first; see ")
-    assert last.startswith("matex: failed: rank 1 at step 9: KeyError: 'later'; see ")
+    assert warning.startswith(
+        "matex: went on without rank 0 at step 4: ValueError: first (script.py, line "
+    )
+    assert last.startswith("matex: failed: rank 1 at step 9: KeyError: 'later' (script.py, line ")
     assert last.endswith("rank-0001.log")
+
+
+ON_ONE_RANK = """
+import keras, matex, numpy as np
+
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(np.zeros((8, 2)), np.zeros((8, 1)), batch_size=4, verbose=0)
+if matex.rank() == 1:
+    open("there/is/none")
+model.fit(np.zeros((8, 2)), np.zeros((8, 1)), batch_size=4, verbose=0)
+print("the others go on")
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--strict"]])
+def test_a_rank_lost_to_the_script_is_the_last_line(options: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(ON_ONE_RANK)
+    outcome = matex_run(tmp_path, script, ranks=2, options=options)
+    assert "the others go on" in outcome.stdout
+    last = outcome.stderr.strip().splitlines()[-1]
+    assert last.startswith("matex: went on without rank 1 at step 2: FileNotFoundError: ")
+    assert "(script.py, line 8); every rank runs the whole script" in last
+    assert last.endswith("rank-0001.log")
+    (lost,) = outcome.summary["ranks_lost"]
+    assert (lost["rank"], lost["step"], lost["cause"]) == (1, 2, "script")
+    assert lost["error"].startswith("FileNotFoundError: ")
+    wanted = (1, "failed") if options else (0, "finished")
+    assert (outcome.status, outcome.summary["status"]) == wanted

@@ -53,6 +53,7 @@ GIVEN = {
     "lr_scaling": ("none", "none"),
     "warmup_epochs": (1.5, "1.5"),
     "compression": ("bf16", "bf16"),
+    "strict": (True, "1"),
     "cache": (Path("kept"), "kept"),
 }
 

@@ -1,0 +1,131 @@
+"""Which ranks a run lost, and to what: an error of the script's own, a signal, an injected fault.
+
+A rank that ends in error writes the event ``death`` with what :func:`told_of` says. One that
+a signal ends says nothing.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ft
+from matex.errors import DataError, MatexError
+from matex.records.events import Event
+from matex.records.fault_records import AGAIN
+
+__all__ = ["LOST_STRICTLY", "OWN_ERRORS", "advice", "lost_to_own_errors", "ranks_lost", "told_of"]
+
+#: The causes for which a run under ``--strict`` fails.
+OWN_ERRORS = ("script", "data")
+
+#: The reason of a run that failed for no other one.
+LOST_STRICTLY = "lost ranks to errors of the script's own, which --strict does not allow"
+
+_FILE_ERRORS = {
+    *("BadZipFile", "FileExistsError", "FileNotFoundError", "IsADirectoryError"),
+    *("NotADirectoryError", "NotFoundError", "OSError", "PermissionError", "EOFError"),
+    *("BlockingIOError", "AlreadyExistsError", "DataLossError", "UnpicklingError"),
+}
+
+
+def told_of(
+    error: BaseException | None, reason: str, *, script: Path | None = None
+) -> dict[str, str]:
+    """The fields ``cause``, ``error`` and ``where`` of a rank's death.
+
+    Args:
+        error: what ends the process, if it is an exception out of the program.
+        reason: the line that the rank gives for its end.
+        script: the file that is run; *where* is the innermost line beside it or below.
+    """
+    if error is None:
+        return {"cause": "evicted" if reason.endswith(": evicted") else "ended", "error": reason}
+    if isinstance(error, ft.InjectedFault):
+        return {"cause": "injected", "error": reason}
+    if isinstance(error, DataError):
+        return {"cause": "data", "error": reason}
+    if isinstance(error, MatexError | ft.FtError):
+        return {"cause": "ended", "error": reason}
+    told = {"cause": "script", "error": reason}
+    where = _where(error, script)
+    return {**told, "where": where} if where else told
+
+
+def _where(error: BaseException, script: Path | None) -> str:
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{Path(error.filename).name}, line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if script is not None:
+        folder = script.resolve().parent
+        own = [f for f in frames if folder in Path(f.filename).resolve().parents]
+        frames = traceback.StackSummary([f for f in own if "site-packages" not in f.filename])
+    if not frames:
+        return ""
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+
+
+def advice(error: str) -> str:
+    """What to write instead, after the line of a file error; "" after any other. Pure."""
+    name = error.partition(":")[0].rpartition(".")[2]
+    if name not in _FILE_ERRORS and "File not found" not in error:  # Keras's ValueError
+        return ""
+    return (
+        "every rank runs the whole script: what programs and libraries that it calls do to files "
+        "belongs on one rank (if matex.rank() == 0: ...), before a fit, or under other names"
+    )
+
+
+def ranks_lost(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """One record for each rank that the others went on without, in order of time. Pure.
+
+    ``rank`` (original), ``step`` (None before the first), ``cause``: "script" for an exception
+    out of the script or its exit with a nonzero status, "data" for a file that this rank could
+    not read, "injected", "evicted" for one that was too slow, "ended" for one that ended itself
+    for another reason (no progress, cut off from the others), "signal" for one that said
+    nothing; and ``error``, the line that it gave for its end, or None.
+    """
+    records: list[dict[str, Any]] = []
+    for start in _starts(events):
+        said = {e["rank"]: e for e in start if e["event"] == "death"}
+        struck = {e["rank"]: e for e in start if e["event"] == "fault" and e["lethal"]}
+        known: set[int] = set()
+        for event in start:
+            if event["event"] not in ("recovered", "spare-lost"):
+                continue
+            for rank in event["lost"]:
+                if rank not in known:
+                    known.add(rank)
+                    records.append(_record(rank, event, said.get(rank), struck.get(rank)))
+    return records
+
+
+def lost_to_own_errors(events: Iterable[Event]) -> bool:
+    """Whether a rank was lost to an error of the script's own. Pure."""
+    return any(record["cause"] in OWN_ERRORS for record in ranks_lost(events))
+
+
+def _record(rank: int, lost: Event, said: Event | None, struck: Event | None) -> dict[str, Any]:
+    if said is not None and said.get("cause", "ended") != "ended":
+        cause, error = said["cause"], said["reason"]
+    elif struck is not None:
+        cause, error = "injected", str(struck["fault"])
+    elif said is not None:
+        cause, error = "ended", said["reason"]
+    else:
+        cause, error = "signal", None
+    step = next((e["step"] for e in (said, struck) if e is not None), lost.get("step"))
+    return {"rank": rank, "step": step, "cause": cause, "error": error}
+
+
+def _starts(events: Iterable[Event]) -> Sequence[list[Event]]:
+    """The events of each start of the ranks."""
+    starts: list[list[Event]] = [[]]
+    for event in events:
+        if event["event"] in AGAIN:
+            starts.append([])
+        else:
+            starts[-1].append(event)
+    return starts
