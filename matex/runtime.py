@@ -44,6 +44,7 @@ class Runtime:
         self._model: Any = None
         self._trained: dict[int, Callable[[], list[Any]]] = {}
         self._own_checkpoint = False
+        self._sees_test_batches = False
         self._apoptosis: dict[int, keras.callbacks.Callback] = {}
         self.averaging = Averaging(run)
         self.shares = Shares(run)
@@ -165,6 +166,11 @@ class Runtime:
             evaluation = functools.partial(
                 self.shares.evaluation, passed=None if fit is None else fit.passed_validation()
             )
+            if self._sees_test_batches:
+                self.run.say_once(
+                    "every rank evaluates all of the data: a callback sees each batch"
+                )
+                return feed(kwargs["x"])
             return self._unless_whole("evaluates", evaluation, feed, kwargs)
         if self._context == ["predict"]:
             return self._unless_whole("predicts", self.shares.prediction, feed, kwargs)
@@ -302,6 +308,8 @@ class Runtime:
 
     def _shared_out(self, given: dict[str, Any], *last: keras.callbacks.Callback) -> dict[str, Any]:
         """The arguments for Keras's own method, with each callback where it belongs. Local."""
+        own = keras_hooks.listed(given["callbacks"])
+        self._sees_test_batches = any(map(keras_hooks.sees_test_batches, own))
         callbacks = share_out(
             given["callbacks"],
             verbose=given["verbose"],

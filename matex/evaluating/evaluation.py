@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -95,8 +96,8 @@ class SharedEvaluation:
 
     @property
     def num_batches(self) -> int:
-        """Steps of this rank: its batches, and at least one."""
-        return max(1, len(self._chunked(self._assigned())))
+        """Of the whole set, as in one process."""
+        return -(-self._samples // self._batch_size)
 
     def reset(self) -> None:
         """Keras calls it before each pass."""
@@ -110,8 +111,12 @@ class SharedEvaluation:
         self._faults.at("validation")
         self._spans = self._assigned()
         self._chunks = self._chunked(self._spans)
-        for step in range(max(1, len(self._chunks))):
-            yield step, step, self
+        # A progress bar is to come to the end of the whole set with the rank's own last batch.
+        own, at_once = max(1, len(self._chunks)), self._model.steps_per_execution
+        last = max(1, -(-self.num_batches // at_once)) * at_once
+        ends = [last * (step + 1) // own for step in range(own)]
+        for before, end in itertools.pairwise([0, *ends]):
+            yield before, end - 1, self
 
     def run(self, model: Any) -> dict[str, Any]:
         """The next step; collective where it is the last."""

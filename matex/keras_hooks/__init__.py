@@ -10,6 +10,7 @@ from matex.keras_hooks.callbacks import (
     remember,
     saves_best,
     saving_nothing,
+    sees_test_batches,
     set_history,
 )
 from matex.keras_hooks.data import as_data, dataset_of, is_stream
@@ -111,6 +112,7 @@ __all__ = [
     "saving_nothing",
     "scales_loss",
     "seed_variables",
+    "sees_test_batches",
     "set_batch_shape",
     "set_history",
     "set_input_shapes",

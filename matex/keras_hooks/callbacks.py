@@ -20,6 +20,7 @@ __all__ = [
     "remember",
     "saves_best",
     "saving_nothing",
+    "sees_test_batches",
     "set_history",
 ]
 
@@ -61,6 +62,14 @@ def is_of_keras(callback: Any) -> bool:
     return type(callback).__module__.partition(".")[0] == "keras" and not isinstance(
         callback, keras.callbacks.LambdaCallback
     )
+
+
+def sees_test_batches(callback: Any) -> bool:
+    """Whether *callback*, a user's, does something before or after each batch of an evaluation."""
+    if is_of_keras(callback):
+        return False
+    methods = (getattr(callback, f"on_test_batch_{edge}", None) for edge in ("begin", "end"))
+    return not all(getattr(method, "_is_default", False) for method in methods)
 
 
 def saves_best(callback: Any) -> bool:

@@ -141,6 +141,28 @@ fit(model, log, validation_data=(x[:50], y[:50]), epochs=1)
 tell("executions", log.seen)
 
 
+class Evaluating(keras.callbacks.Callback):
+    """Sees each batch of an evaluation, or of a prediction."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.seen.append([batch, round(logs["loss"], 4)])
+
+    def on_predict_batch_end(self, batch, logs=None):
+        self.seen.append([batch, list(logs["outputs"].shape)])
+
+
+model, log = made(), Evaluating()
+fit(model, log, validation_data=(x[:50], y[:50]), validation_batch_size=20, epochs=1)
+model.evaluate(x, y, batch_size=100, callbacks=[log], verbose=0)
+model.predict(x, batch_size=80, callbacks=[log], verbose=0)
+tell("batches", [batch for batch, _ in log.seen])
+tell("values", [round(float(np.sum(value)), 4) for _, value in log.seen])
+
+
 class Slow(keras.callbacks.Callback):
     """Runs on one rank, as it says."""
 
