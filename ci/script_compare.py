@@ -18,6 +18,7 @@ __all__ = ["compare_files", "compare_text", "lines_of", "tree_of"]
 RELATIVE = 1e-3
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[-+]?\d+)?(?![\w])", re.ASCII)
 _TIME = re.compile(r"\b\d+(?:\.\d+)?\s?[mu]?s(?:/(?:step|epoch|sample))?(?!\w)")
+_ADDRESS = re.compile(r"\b(?:\d{12,}|0x[0-9a-f]{8,})\b")
 _COLOUR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 _REDRAWN = re.compile("[\r\x08]+")
 _TEXT = {".csv", ".json", ".log", ".pbtxt", ".tsv", ".txt", ".yaml"}
@@ -26,11 +27,15 @@ _EVENTS = re.compile(r"(events\.out\.tfevents)\.[^/]*")
 
 
 def lines_of(text: str) -> list[str]:
-    """What a reader of the terminal sees in the end, without times, colours and matex's lines."""
+    """What a reader of the terminal sees in the end.
+
+    Without times, addresses, colours and matex's own lines.
+    """
     found = []
     for line in text.replace("\r\n", "\n").split("\n"):
         shown = _COLOUR.sub("", _REDRAWN.split(line.rstrip("\r\x08"))[-1])
-        shown = " ".join(_TIME.sub("<time>", shown).split())
+        shown = _ADDRESS.sub("<address>", _TIME.sub("<time>", shown))
+        shown = " ".join(shown.split())
         if shown and not shown.startswith("matex: "):
             found.append(shown)
     return found

@@ -2,9 +2,9 @@
 
     python ci/script_matrix.py [--only NAME]... [--ways 1 2 3 kill] [--jobs 2] [--folder DIR]
 
-Each script is run unchanged by plain Python, by ``matex run`` on 1, 2 and 3 ranks, and on 3 of which
-rank 0 is killed in the first fit, each time in an empty folder. Exit status, printed results and
-files written are compared with plain Python's. Status 1 where anything differs.
+Each script is run unchanged by plain Python, by ``matex run`` on 1, 2 and 3 ranks, and on 3 of
+which rank 0 is killed in the first fit, each time in an empty folder. Exit status, printed results
+and files written are compared with plain Python's. Status 1 where anything differs.
 """
 
 from __future__ import annotations

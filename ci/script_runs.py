@@ -66,7 +66,7 @@ def run_alone(name: str, way: Way, folder: Path, *, timeout_s: float) -> Ended:
 def run_bundle(
     scripts: Sequence[str], way: Way, folder: Path, *, timeout_s: float
 ) -> dict[str, Ended]:
-    """Run *scripts* in one launch, each in a folder of its name in *folder*; by name how it went."""
+    """Run *scripts* in one launch, each in *folder*/name; by name how it went."""
     folder.mkdir(parents=True)
     paths = [str(SCRIPTS / f"{name}.py") for name in scripts]
     command = [*way.command(), str(Path(__file__).resolve()), str(folder), *paths]
