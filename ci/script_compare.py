@@ -77,7 +77,7 @@ def _compare_file(name: str, wanted: Path, found: Path) -> Iterator[str]:
         return
     try:
         a, b = _contents(wanted), _contents(found)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         yield f"{name}: cannot be read: {type(error).__name__}: {error}"
         return
     if a != b:

@@ -123,7 +123,7 @@ class DistributedGradientTape:
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         """As the tape's, averaged over the ranks; collective in a run, when it is executed.
 
-        Sparse gradients come back dense where they were averaged.
+        Slices stay slices.
 
         Raises:
             TrainingError: the ranks did not compute the same; on all of them.

@@ -9,6 +9,8 @@ rank that dies takes nothing along: the others average what they have.
 from __future__ import annotations
 
 import time
+import zlib
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,12 @@ _TOLERANCE = 1e-5
 _BLOCK = 1 << 16
 
 _MEAN = "_matex_mean"  # attribute of a gradient that is the ranks' mean
+
+_NOT_THE_SAME = (
+    "outside of fit's shared steps every rank must compute the same. Received: gradients that "
+    "differ; give all ranks the same whole data, so delete what shards them by rank, such as "
+    "dataset.shard(size, rank), and seed every random generator of the script and its input"
+)
 
 _TAIL = 6  # square, not finite, stop, leave, learning rate, one
 
@@ -62,7 +70,9 @@ class Averaging:
     def average(self, optimizer: Any | None, gradients: list[Any]) -> list[Any]:
         """The ranks' mean of each gradient, None where there is none; collective when it runs.
 
-        Gradients that are such means already are given back, and nothing is exchanged.
+        Gradients that are such means already are given back, and nothing is exchanged. Slices
+        stay slices, each by itself: optimizers square them before they add up what falls to
+        one row.
 
         Args:
             optimizer: whose learning rate the ranks take from the leader; None for a tape.
@@ -73,25 +83,30 @@ class Averaging:
         if all(g is None or hasattr(g, _MEAN) for g in gradients):
             return gradients
         rate = keras_hooks.learning_rate_variable(optimizer)
-        dense = [tf.convert_to_tensor(g) for g in gradients if g is not None]
-        wide = any(g.dtype == tf.float64 for g in dense)
-        dtype = tf.float64 if wide else tf.float32
-        given = [tf.cast(g, dtype) for g in dense]
+        found = [_tensor_or_slices(g) for g in gradients if g is not None]
+        values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in found]
+        rows = [g.indices for g in found if isinstance(g, tf.IndexedSlices)]
+        dtype = tf.float64 if any(g.dtype == tf.float64 for g in values) else tf.float32
+        given = [tf.cast(g, dtype) for g in values]
         given.append(tf.cast(0.0 if rate is None else rate, dtype))
+        exchange = partial(self._exchange, len(rows))
         if tf.executing_eagerly():
-            means = [tf.constant(part) for part in self._exchange(*(g.numpy() for g in given))]
+            means = [tf.constant(p) for p in exchange(*(g.numpy() for g in (*rows, *given)))]
         else:
-            means = tf.numpy_function(self._exchange, given, [dtype] * len(given))
+            means = tf.numpy_function(exchange, [*rows, *given], [dtype] * len(given))
         if rate is not None:
             keras_hooks.set_learning_rate(optimizer, tf.reshape(means[-1], ()))
-        averaged = iter(zip(means, dense, strict=False))
+        averaged = iter(zip(means, found, strict=False))
         return [None if g is None else _like(*next(averaged)) for g in gradients]
 
-    def _exchange(self, *parts: np.ndarray) -> list[np.ndarray]:
+    def _exchange(self, sparse: int, *parts: np.ndarray) -> list[np.ndarray]:
+        """The means of *parts* but for the first *sparse*, which say where their slices belong."""
         run = self._run
         started = time.perf_counter()
         run.faults.at("compute")
-        *gradients, rate = parts
+        *gradients, rate = parts[sparse:]
+        if sparse:
+            self._meet(parts[:sparse])
         send = self._packed(gradients, rate)
         run.faults.at("before-exchange")
         total = self._sum(send)
@@ -140,6 +155,16 @@ class Averaging:
                     leader = True
                     send[-2] = self._rate
 
+    def _meet(self, rows: tuple[np.ndarray, ...]) -> None:
+        """Make sure that all have slices for the same rows: other numbers of them do not add up."""
+        places = 0
+        for part in rows:
+            places = zlib.crc32(part.tobytes(), places + part.size)
+        found = self._run.communicator.allgather(np.array(places)).rows
+        self.error = None if (found == places).all() else TrainingError(_NOT_THE_SAME)
+        if self.error is not None:
+            raise self.error
+
     def _check(self, total: np.ndarray) -> None:
         count, spoiled = float(total[-1]), float(total[-5])
         self.error = None
@@ -150,20 +175,23 @@ class Averaging:
             square = float(total[-_TAIL]) / count
             excess = square - _square(mean)
             if abs(excess) > _TOLERANCE * square + 1e-30:
-                self.error = TrainingError(
-                    "outside of fit's shared steps every rank must compute the same. Received: "
-                    "gradients that differ; give all ranks the same whole data, so delete what "
-                    "shards them by rank, such as dataset.shard(size, rank), and seed every "
-                    "random generator of the script and its input"
-                )
+                self.error = TrainingError(_NOT_THE_SAME)
         if self.error is not None:
             raise self.error
 
 
+def _tensor_or_slices(gradient: Any) -> Any:
+    return gradient if isinstance(gradient, tf.IndexedSlices) else tf.convert_to_tensor(gradient)
+
+
 def _like(mean: Any, gradient: Any) -> Any:
+    """*mean* as a gradient of the kind of *gradient*."""
+    slices = isinstance(gradient, tf.IndexedSlices)
     if not tf.executing_eagerly():
-        mean.set_shape(gradient.shape)
+        mean.set_shape(gradient.values.shape if slices else gradient.shape)
     mean = tf.cast(mean, gradient.dtype)
+    if slices:
+        mean = tf.IndexedSlices(mean, gradient.indices, gradient.dense_shape)
     setattr(mean, _MEAN, True)
     return mean
 

@@ -94,5 +94,5 @@ print(
     sorted(history.history),
 )
 print("twin follows:", bool(np.isfinite(model.evaluate(held_out, verbose=0))))
-model.save_weights("diffusion.weights.h5")
+model.ema_network.save_weights("diffusion.weights.h5")
 print("generated", model.generate(4).shape)
