@@ -1,0 +1,188 @@
+"""Run Keras's own tests in this process, as one rank or alone, and write a line a test at once.
+
+    [matex run -n N] ci/suite_rank.py PLAN
+
+PLAN is a JSON file as :class:`suite_launch.Plan` writes it. keras_suite.py starts this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import suite_absent
+import suite_records
+
+_PEERS_S = 0.001
+
+
+class Recorder:
+    """A plugin of pytest: seeds each test by its name, records it, and meets the other ranks.
+
+    Args:
+        root: the folder of Keras's own tests; names of tests are relative to it.
+        skip: tests that an earlier launch has recorded.
+        out: the file of this rank's records.
+        meet: waits for the other ranks.
+    """
+
+    def __init__(self, root: Path, skip: set[str], out: Path, meet: Callable[[], None]) -> None:
+        self._root = root
+        self._skip = skip
+        self._out = out.open("a", buffering=1, encoding="utf-8")
+        self._meet = meet
+        self._reports: list[Any] = []
+        self._seed = suite_records.Seeds("")
+
+    def seed(self, given: Any = None) -> int:
+        """A number for who would take the clock's."""
+        return self._seed.next() if given is None else given
+
+    def name(self, item: Any) -> str:
+        return f"{item.path.relative_to(self._root)}{item.nodeid[item.nodeid.find('::') :]}"
+
+    def _write(self, **record: Any) -> None:
+        self._out.write(json.dumps(record) + "\n")
+
+    @pytest.hookimpl
+    def pytest_configure(self, config: Any) -> None:
+        for marker in ("requires_trainable_backend", "multi_device"):
+            config.addinivalue_line("markers", f"{marker}: of Keras")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Iterator[None]:
+        import keras  # noqa: F401 - before there are stand-ins
+
+        with suite_absent.stand_ins():
+            return (yield)
+
+    @pytest.hookimpl
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = [item for item in items if self.name(item) not in self._skip]
+        for item in items:
+            if item.get_closest_marker("multi_device"):
+                item.add_marker(pytest.mark.skip(reason="TensorFlow has one device here"))
+
+    @pytest.hookimpl
+    def pytest_collectreport(self, report: Any) -> None:
+        name = str(report.nodeid).partition("keras/src/")[2]
+        if report.failed and name not in self._skip:
+            self._write(
+                test=name, outcome="failed", seconds=0.0, reason=suite_records.reason_of(report)
+            )
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        import keras
+
+        name = self.name(item)
+        self._reports.clear()
+        self._write(test=name)
+        print(f"--- {name}", file=sys.__stderr__, flush=True)
+        self._seed = suite_records.Seeds(name)
+        keras.utils.set_random_seed(self._seed.next())
+        began = time.monotonic()
+        result = yield
+        seconds = time.monotonic() - began
+        outcome, reason = suite_records.outcome_of(self._reports)
+        self._write(test=name, outcome=outcome, seconds=round(seconds, 3), reason=reason)
+        self._meet()
+        return result
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self._reports.append(report)
+
+    def end(self) -> None:
+        """All tests have run."""
+        self._write(end=True)
+        self._out.close()
+
+
+@contextlib.contextmanager
+def one_clock(recorder: Recorder) -> Iterator[None]:
+    """What is seeded by the clock gets the same number on every rank.
+
+    Generators that are made without a seed, and names of temporary folders in a common place,
+    would differ between the ranks, as they do between two runs of plain Python.
+    """
+    reseed, generator = np.random.seed, np.random.default_rng
+    np.random.seed = lambda seed=None: reseed(recorder.seed(seed))
+    np.random.default_rng = lambda seed=None: generator(recorder.seed(seed))
+    try:
+        yield
+    finally:
+        np.random.seed, np.random.default_rng = reseed, generator
+
+
+def conftest() -> types.ModuleType:
+    """What Keras's tests import from the conftest that its wheel does not have."""
+    module = types.ModuleType("conftest")
+
+    def skip_if_backend(backend: str, reason: str) -> Any:
+        return pytest.mark.skipif(backend == "tensorflow", reason=reason)
+
+    module.skip_if_backend = skip_if_backend  # type: ignore[attr-defined]
+    return module
+
+
+def meeting(size: int) -> Callable[[], None]:
+    """A barrier of *size* ranks, by which no test begins before all have left the one before.
+
+    It has a communicator of its own: who is still in an operation of matex does not pair with it.
+    A rank that loses another ends itself, and the rest of the tests is for the next launch.
+    """
+    if size == 1:
+        return lambda: None
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD.Dup()
+
+    def meet() -> None:
+        try:
+            request = world.Ibarrier()
+            while not request.Test():
+                time.sleep(_PEERS_S)  # the core is for who still works
+        except MPI.Exception:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return meet
+
+
+def main() -> int:
+    plan = json.loads(Path(sys.argv[1]).read_text())
+    rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+    size = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+    faulthandler.register(signal.SIGUSR2, file=sys.__stderr__, all_threads=True)
+    sys.modules["conftest"] = conftest()
+    root = Path(plan["root"])
+    out = Path(plan["out"]) / suite_records.file_of(rank)
+    recorder = Recorder(root, set(plan["skip"]), out, meeting(size))
+    settings = out.with_suffix(".ini")
+    settings.write_text("[pytest]\n")
+    options = [
+        *("-c", str(settings), f"--rootdir={root.parent.parent}", "--continue-on-collection-errors"),
+        *("--import-mode=importlib", "--assert=plain", "--tb=short", "--color=no", "-q"),
+        *("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:timeout", "-p", "no:pytest_mpi"),
+        *("-p", "no:hypothesispytest", f"--basetemp={out.with_suffix('.tmp')}"),
+    ]
+    with one_clock(recorder):
+        pytest.main([*options, *(str(root / name) for name in plan["files"])], plugins=[recorder])
+    recorder.end()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
