@@ -19,6 +19,7 @@ __all__ = [
     "Neighbour",
     "choose_cores",
     "choose_gpu",
+    "cores_of",
     "neighbours",
     "take_cores",
     "take_gpu",
@@ -67,7 +68,7 @@ def choose_cores(
         working: ranks from this one on are spares (None: there are none). They get as many
             threads as the others, and no cores of their own: whose they will need is not known.
     """
-    mine = next(neighbour.cores for neighbour in host if neighbour.rank == rank)
+    mine = cores_of(host, rank)
     sharing = [neighbour for neighbour in host if neighbour.cores & mine]
     if working is not None:
         sharing = [neighbour for neighbour in sharing if neighbour.rank < working]
@@ -79,6 +80,11 @@ def choose_cores(
         return Cores(threads)
     first = [neighbour.rank for neighbour in sharing].index(rank) * threads
     return Cores(threads, tuple(sorted(mine)[first : first + threads]))
+
+
+def cores_of(host: Sequence[Neighbour], rank: int) -> frozenset[int]:
+    """Those of its *host* that *rank* may use, alone or with other ranks. Pure."""
+    return next(neighbour.cores for neighbour in host if neighbour.rank == rank)
 
 
 def choose_gpu(gpus: int, host: Sequence[Neighbour], rank: int) -> Gpu:

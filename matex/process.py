@@ -97,6 +97,7 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     from matex.runtime import Runtime
 
     runtime = current.runtime = Runtime(Run(config, communicator, events, notice))
+    runtime.run.threads = cores.threads, len(devices.cores_of(host, world.rank))
     ft.shield(lambda: _farewell(runtime))
     if gpu.note:
         runtime.run.say(gpu.note)

@@ -93,6 +93,7 @@ class Run:
         self.saver = Saver(config, communicator, events, self.notice, self.warn)
         self.stopped: Stopped | None = None  # see matex.departure
         self.can_grow = config.grow_to > 0
+        self.threads = 1, 1  # of this rank, and the cores that it shares with others
         self.script_leaves = False  # between its own steps: see matex.fitting.own_loop
         self._started = time.time()
         self._finished = False

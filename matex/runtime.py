@@ -21,9 +21,9 @@ from matex.feeds.feeding import MakeFeed, once
 from matex.fitting.fit import Fit
 from matex.fitting.redundant import Averaging
 from matex.fitting.single import SingleSteps, form_of, tensors_of
+from matex.fitting.whole import slower
 from matex.persistence.leaving import told_in_own_loop
 from matex.run import Run
-from matex.steps.training import Training
 from matex.watch.agreement import check_equal
 
 __all__ = ["Runtime"]
@@ -57,6 +57,7 @@ class Runtime:
     def start(self) -> None:
         """Attach to Keras; collective."""
         keras_hooks.attach(self)
+        keras_hooks.watch_environment()
         if strange := keras_hooks.untested():
             self.run.say(strange)
         self.run.start()
@@ -74,6 +75,8 @@ class Runtime:
         if self._context:
             return self._plainly(lambda: original(model, *args, **kwargs))
         given = _arguments(original, model, *args, **kwargs)
+        asked = given["epochs"]
+        given["epochs"] = keras_hooks.most_epochs(asked)
         self._fit = fit = Fit(
             self.run, model, number=self._fits, arguments=given, averaging=self.averaging
         )
@@ -90,7 +93,8 @@ class Runtime:
         self._model = model
         self._remember(model)
         try:
-            history = self._within("fit", lambda: original(model, **self._shared_out(given, last)))
+            shared = {**self._shared_out(given, last), "epochs": asked}
+            history = self._within("fit", lambda: original(model, **shared))
             self._files_complete(given["callbacks"])
             return history
         finally:
@@ -159,8 +163,10 @@ class Runtime:
 
     def data(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         feed = once(lambda x: original(*args, **{**kwargs, "x": x}))
+        steps = keras_hooks.most_steps(kwargs.get("steps_per_epoch"))
+        given = {**kwargs, "steps_per_epoch": steps}
         if self._context == ["fit"] and self._fit is not None and not self._fit.begun:
-            return self._fit.begin(feed, kwargs)
+            return self._fit.begin(feed, given)
         if self._context in (["evaluate"], ["fit"]):
             fit = self._fit if self._context == ["fit"] else None
             evaluation = functools.partial(
@@ -171,9 +177,9 @@ class Runtime:
                     "every rank evaluates all of the data: a callback sees each batch"
                 )
                 return feed(kwargs["x"])
-            return self._unless_whole("evaluates", evaluation, feed, kwargs)
+            return self._unless_whole("evaluates", evaluation, feed, given)
         if self._context == ["predict"]:
-            return self._unless_whole("predicts", self.shares.prediction, feed, kwargs)
+            return self._unless_whole("predicts", self.shares.prediction, feed, given)
         return original(*args, **kwargs)
 
     def _unless_whole(self, verb: str, make: Any, feed: MakeFeed, given: dict[str, Any]) -> Any:
@@ -188,8 +194,8 @@ class Runtime:
         singles: dict[str, SingleSteps | None] = {}
 
         def train(iterator: Any) -> Any:
-            if isinstance(iterator, Training):
-                return iterator.run()
+            if self._context == ["fit"] and self._fit is not None:
+                return self._fit.step(original, iterator)
             if self._context:
                 return original(iterator)
             batch = tensors_of(next(iterator))
@@ -206,10 +212,12 @@ class Runtime:
                         return single(batch)
                 except NotShareable as reason:
                     singles[form] = None
-                    self.run.say_once(
-                        f"every rank computes the whole batch, exact but no faster: {reason}"
-                    )
-                return original(iter([batch]))
+                    if self.run.communicator.initial_size > 1:
+                        self.run.say_once(
+                            f"every rank computes the whole batch, {slower(self.run)}; "
+                            f"because {reason}"
+                        )
+                return self._within("train_on_batch", lambda: original(iter([batch])))
 
         return train
 
@@ -221,6 +229,7 @@ class Runtime:
                 return iterator.run()
             return original(iterator)
 
+        test.original = original  # type: ignore[attr-defined]
         return test
 
     def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
@@ -248,6 +257,10 @@ class Runtime:
             self._trained.setdefault(id(optimizer), lambda: keras_hooks.state_of(optimizer))
         return self.averaging.average(optimizer, gradients)
 
+    def stepping_on(self, data: Any) -> None:
+        """A train step that is traced or run gets *data*; None after it. Local."""
+        self.averaging.batch = data
+
     def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
         """What a distributed tape gives for *gradients* of *sources*; collective in own loops.
 
@@ -274,7 +287,7 @@ class Runtime:
 
     def _tell_own_loop(self) -> None:
         self.run.say_once(
-            "a loop of one's own runs whole on every rank, exact but no faster; "
+            f"a loop of one's own runs whole on every rank, {slower(self.run)}; "
             "fit and train_on_batch share the work"
         )
         self._tell_unsaved("a loop of one's own")

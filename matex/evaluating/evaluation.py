@@ -5,49 +5,19 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 import ft
 from matex import keras_hooks
 from matex.data import Batches
 from matex.data.prefetch import Prefetch
-from matex.errors import NotShareable, TrainingError
+from matex.errors import TrainingError
+from matex.evaluating.test_step import Sharing, TestStep
 from matex.partition import Span, assigned, difference
 
-__all__ = ["SharedEvaluation", "make_test_step"]
-
-
-def make_test_step(
-    model: Any, signature: Any, as_data: Callable[[Any], Any] = keras_hooks.as_data
-) -> Callable[[Any], dict[str, Any]]:
-    """One ``test_step`` on a batch of *signature*: updates metrics, returns results. Local.
-
-    Raises:
-        NotShareable: results of parts of a batch do not add up to that of the whole.
-    """
-
-    def run(batch: Any) -> dict[str, Any]:
-        with (
-            keras_hooks.mean_losses_only(model),
-            keras_hooks.batches_weighed(model, _refused),
-        ):
-            logs: dict[str, Any] = model.test_step(as_data(batch))
-        if set(logs) != set(model.get_metrics_result()):
-            raise NotShareable(f"test_step returns {', '.join(logs)}, which are not its metrics")
-        return logs
-
-    if model.run_eagerly:
-        return run
-    traced = tf.function(run, input_signature=(signature,), autograph=False)
-    traced.get_concrete_function()
-    return traced
-
-
-def _refused() -> NoReturn:
-    raise NotShareable("test_step counts batches, of which ranks would make others")
+__all__ = ["SharedEvaluation"]
 
 
 class SharedEvaluation:
@@ -62,9 +32,8 @@ class SharedEvaluation:
         batches: the whole set.
         steps: how many batches of it at most.
         faults: may strike in phase ``validation``.
-
-    Raises:
-        NotShareable: parts do not add up to the whole.
+        say: one line for the user.
+        sharing: what the other ranks share, where this one joins them; found out without it.
     """
 
     def __init__(
@@ -77,6 +46,8 @@ class SharedEvaluation:
         steps: int | None,
         faults: ft.Injector,
         watchdog: ft.Watchdog,
+        say: Callable[[str], None],
+        sharing: Sharing | None = None,
     ) -> None:
         self._communicator = communicator
         self._batches = batches
@@ -86,13 +57,27 @@ class SharedEvaluation:
         self._faults = faults
         self._watchdog = watchdog
         self._model = model
-        self.retrace()
+        self._say = say
+        self._step = TestStep(
+            model,
+            batches.signature,
+            keras_hooks.as_data,
+            alone=communicator.initial_size == 1,
+        )
+        if sharing is not None:
+            self._step.settle(sharing)
         self._spans: list[Span] = []
         self._chunks: list[Span] = []
+        self._extra: np.ndarray | None = None
 
     def retrace(self) -> None:
-        """The model's shapes are new, or have changed; local."""
-        self._test_step = make_test_step(self._model, self._batches.signature)
+        """The model's shapes have changed; local."""
+        self._step.renew()
+
+    @property
+    def passed(self) -> tuple[int, int, int]:
+        """What a rank that joins has to know, as of :class:`StreamEvaluation`."""
+        return 0, 0, -1 if self._step.sharing is None else int(self._step.sharing)
 
     @property
     def num_batches(self) -> int:
@@ -109,6 +94,9 @@ class SharedEvaluation:
 
     def __iter__(self) -> Iterator[tuple[int, int, SharedEvaluation]]:
         self._faults.at("validation")
+        if self._step.sharing is None:  # not before: callbacks have begun, and write summaries
+            self._find_out()
+        self._extra = None
         self._spans = self._assigned()
         self._chunks = self._chunked(self._spans)
         # A progress bar is to come to the end of the whole set with the rank's own last batch.
@@ -118,25 +106,37 @@ class SharedEvaluation:
         for before, end in itertools.pairwise([0, *ends]):
             yield before, end - 1, self
 
+    def _find_out(self) -> None:
+        """What the ranks may share; collective."""
+        first = self._batches.rows(np.arange(min(self._batch_size, self._samples)))
+        if reason := self._step.agree(first, self._communicator):
+            self._say(f"every rank evaluates all of the data: {reason}")
+
     def run(self, model: Any) -> dict[str, Any]:
         """The next step; collective where it is the last."""
         if self._chunks:
             self._evaluate(self._chunks.pop(0))
         if not self._chunks:
             self._add_up(model)
-        logs: dict[str, Any] = model.get_metrics_result()
-        return logs
+        return self._step.logs
 
     def _assigned(self) -> list[Span]:
         pending, world = self._communicator.pending, self._communicator.world
-        return assigned((0, self._samples), pending.expected, pending.lost, world.rank)
+        if self._step.sharing == Sharing.WHOLE:
+            return [(0, self._samples)]
+        unit = self._batch_size if self._step.sharing == Sharing.BATCHES else 1
+        units = -(-self._samples // unit)
+        spans = assigned((0, units), pending.expected, pending.lost, world.rank)
+        return [(lo * unit, min(hi * unit, self._samples)) for lo, hi in spans]
 
     def _chunked(self, spans: list[Span]) -> list[Span]:
         size = self._batch_size
         return [(i, min(i + size, hi)) for lo, hi in spans for i in range(lo, hi, size)]
 
     def _evaluate(self, span: Span) -> None:
-        self._test_step(self._reader.rows(np.arange(*span), then=self._next_indices))
+        self._step(self._reader.rows(np.arange(*span), then=self._next_indices))
+        if span[1] == self._samples:  # of what is no metric, Keras reports the last batch's
+            self._extra = self._step.extra
         self._watchdog.progress()
 
     def _next_indices(self) -> np.ndarray:
@@ -145,8 +145,12 @@ class SharedEvaluation:
     def _add_up(self, model: Any) -> None:
         self._reader.close()
         communicator = self._communicator
+        if self._step.sharing == Sharing.WHOLE:
+            return
+        self._step.ready()
         while True:
             mine = [v.numpy().astype(np.float64).reshape(-1) for v in model.metrics_variables]
+            mine.append(np.zeros_like(self._step.extra) if self._extra is None else self._extra)
             count = sum(hi - lo for lo, hi in self._spans)
             send = np.concatenate([*mine, [float(count)]])
             total = np.empty_like(send)
@@ -161,7 +165,8 @@ class SharedEvaluation:
             raise TrainingError(
                 f"{self._samples} samples were to be evaluated. Received: {total[-1]:.0f}"
             )
-        parts = np.split(total[:-1], np.cumsum([part.size for part in mine])[:-1])
+        *parts, extra = np.split(total[:-1], np.cumsum([part.size for part in mine])[:-1])
+        self._step.extra = extra
         for variable, part in zip(model.metrics_variables, parts, strict=True):
             variable.assign(part.reshape(variable.shape).astype(variable.numpy().dtype))
 
@@ -171,6 +176,7 @@ class SharedEvaluation:
         missing = difference(wanted, self._spans)
         if missing is None:  # a second death moved the pieces: start over
             model.reset_metrics()
+            self._extra = None
             missing = wanted
         for span in self._chunked(missing):
             self._evaluate(span)

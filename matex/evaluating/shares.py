@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from matex import keras_hooks
 from matex.evaluating.evaluation import SharedEvaluation
 from matex.evaluating.prediction import SharedPrediction
 from matex.evaluating.stream_evaluation import StreamEvaluation
+from matex.evaluating.test_step import Sharing
 from matex.feeds.feeding import BATCH_SIZE, MakeFeed, rows_of, stream_of
 from matex.feeds.same_data import check_same_data
 from matex.feeds.source import Rows, Source
@@ -32,13 +32,13 @@ class Shares:
         feed: MakeFeed,
         given: dict[str, Any],
         *,
-        passed: tuple[int, int] | None = None,
+        passed: tuple[int, ...] | None = None,
     ) -> SharedEvaluation | StreamEvaluation:
         """For evaluate and the validation of fit.
 
         Args:
-            passed: on a rank alone that joins those who have been through the data so often,
-                and the mark of it: local, then.
+            passed: on a rank alone that joins those who have been through the data: their
+                evaluation's ``passed``; local, then.
 
         Raises:
             NotShareable: every rank must evaluate all of it.
@@ -47,7 +47,6 @@ class Shares:
         batches = rows_of(**{**given, "steps_per_epoch": None})
         if passed is None:
             check_same_data(run.communicator, given["x"], batches, "evaluate")
-        keras_hooks.refuse_to_cut(model)
         if batches is None:
             evaluation = StreamEvaluation(
                 run.communicator,
@@ -55,6 +54,7 @@ class Shares:
                 stream_of(run.communicator, feed, given, say=run.say_once),
                 faults=run.faults,
                 progress=run.watchdog.progress,
+                say=run.say_once,
             )
             if passed is not None:
                 evaluation.go_on_after(*passed)
@@ -70,6 +70,8 @@ class Shares:
             steps=steps,
             faults=run.faults,
             watchdog=run.watchdog,
+            say=run.say_once,
+            sharing=Sharing(passed[2]) if passed and passed[2] >= 0 else None,
         )
 
     def prediction(self, model: Any, feed: MakeFeed, given: dict[str, Any]) -> SharedPrediction:

@@ -43,6 +43,10 @@ class Source(Protocol):
     signature: Any
     """Structure of ``tf.TensorSpec`` with a free batch dimension."""
 
+    built_on: Any
+    """A batch as ``train_step`` gets it, of ``tf.TensorSpec``, for building a model: where every
+    batch has as many rows, with their number."""
+
     samples: int | None
     """Of an epoch, where it is known beforehand."""
 
@@ -153,6 +157,7 @@ class Rows:
         self._order: Order | None = None
         self._cursor = 0
         self.signature = batches.signature
+        self.built_on = self.as_data(self.signature)
         self.samples: int | None = batches.samples
         self.most_rows: int | None = self._batch_size
         self.mark = 0

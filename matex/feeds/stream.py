@@ -28,6 +28,7 @@ __all__ = [
     "Cut",
     "Stream",
     "digest",
+    "digest_of",
     "flat_signature",
     "leaves_of",
     "rows_in",
@@ -99,6 +100,8 @@ class Stream:
         self._resumed: tuple[int, int] | None = None
         self._mismatch: type[InputError] = InputError
         self.signature = flat_signature(specification)
+        leaves = [leaf for leaf in tree.flatten(specification) if _is_data(leaf)]
+        self.built_on = leaves_of(specification, leaves)
         self.samples: int | None = None
         self.most_rows = most_rows
         self.mark = 0
@@ -234,11 +237,27 @@ def digest(before: int, tensors: Sequence[Any], last: bool) -> int:
 
     Of large tensors evenly spread values are taken.
     """
-    state = hashlib.blake2b(before.to_bytes(8, "little") + bytes([last]), digest_size=8)
+    spread = []
     for tensor in tensors:
-        state.update(f"{tensor.dtype.name}{tuple(tensor.shape)}".encode())
         spacing = max(1, int(tf.size(tensor)) // _HASHED)
         values = tensor.numpy() if spacing == 1 else tf.reshape(tensor, [-1])[::spacing].numpy()
+        spread.append((f"{tensor.dtype.name}{tuple(tensor.shape)}", values))
+    return _digest(before, spread, last)
+
+
+def digest_of(before: int, arrays: Sequence[np.ndarray]) -> int:
+    """The same of arrays, where TensorFlow must not be called."""
+    spread = []
+    for array in arrays:
+        flat = array.reshape(-1)
+        spread.append((f"{array.dtype}{array.shape}", flat[:: max(1, flat.size // _HASHED)]))
+    return _digest(before, spread, False)
+
+
+def _digest(before: int, spread: Sequence[tuple[str, np.ndarray]], last: bool) -> int:
+    state = hashlib.blake2b(before.to_bytes(8, "little") + bytes([last]), digest_size=8)
+    for kind, values in spread:
+        state.update(kind.encode())
         state.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
     return int.from_bytes(state.digest(), "little") >> 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,9 @@ from matex.fitting.joining import Joined
 from matex.fitting.redundant import Averaging
 from matex.fitting.reserve import Reserve
 from matex.fitting.way import Way
+from matex.fitting.whole import Whole
 from matex.run import Run
+from matex.steps.attempt import attempted
 from matex.steps.step import Step
 from matex.steps.training import Traced, Training
 from matex.versions import TESTED
@@ -69,6 +72,8 @@ class Fit:
             saved=saved if is_of_fit(saved, number) else None,
         )
         self._training: Training | None = None
+        self._whole: Whole | None = None
+        self._logs: dict[str, Any] = {}
         self._updates_at_step_0 = 0
         self._reserve = Reserve(run, model, self._state, self._way.replicas)
         self._joined: Joined | None = None
@@ -100,23 +105,47 @@ class Fit:
         batches = rows_of(**given)
         check_same_data(self._run.communicator, given["x"], batches, "fit")
         check_same_validation(self._run.communicator, self._arguments["validation_data"])
+        generators = keras_hooks.Generators()
         try:
             self._training = self._begin_shared(make_feed, given, batches)
         except NotShareable as reason:
-            self._begin_whole(reason)
+            self._be_whole(reason, kept="no checkpoint is made of this fit")
             return make_feed(given["x"])
+        finally:
+            generators.put_back(built=True)
         return self._training
 
-    def _begin_whole(self, reason: NotShareable) -> None:
+    def _be_whole(self, reason: NotShareable, *, kept: str) -> None:
+        """Batches cannot be cut, which all ranks know; local."""
         run = self._run
-        self._averaging.begin_fit()
-        kept = "" if not run.saver.is_on else "; no checkpoint is made of this fit"
+        but = f"; {kept}" if run.saver.is_on else ""
         if run.config.strategy != "sync":
-            kept += f", and strategy {run.config.strategy} is not used"
-        if run.config.shuffle == "ring":
-            kept += ", and shuffle ring is not used"
-        run.say(f"every rank computes the whole batch, exact but no faster: {reason}{kept}")
+            but += f"; strategy {run.config.strategy} is not used"
+        if run.config.shuffle == "ring" and self._training is None:
+            but += "; shuffle ring is not used"
+        self._whole = Whole(run, self._model, self._averaging, reason, but=but)
         run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
+
+    def step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
+        """What Keras's train function does with *iterator*; collective. The logs."""
+        if self._training is not None:
+            logs = self._training.run(lambda data, rows: self._whole_step(original, data, rows))
+        else:
+            assert self._whole is not None
+            logs = self._whole.step(lambda: original(iterator))
+        self._logs = logs
+        return logs
+
+    def _whole_step(self, original: Callable[[Any], Any], data: Any, rows: int) -> Any:
+        assert self._whole is not None
+        assert self._training is not None
+        return self._whole.of_training(self._training, original)(data, rows)
+
+    @property
+    def _flags(self) -> Training | Averaging:
+        """By what the ranks agree on a stop."""
+        shared = None if self._whole is not None else self._training
+        return shared or self._averaging
 
     def _begin_shared(
         self, make_feed: MakeFeed, given: dict[str, Any], batches: Batches | None
@@ -124,7 +153,8 @@ class Fit:
         run, model = self._run, self._model
         keras_hooks.refuse_to_cut(model)
         source = self._source(make_feed, given, batches)
-        keras_hooks.build(model, source.as_data(source.signature))
+        with attempted("the model cannot be built from its data before training"):
+            keras_hooks.build(model, source.built_on)
         if self._state.saved is not None:
             state.reshape(model, self._state.saved)
         way = self._way
@@ -179,6 +209,10 @@ class Fit:
             traced=traced,
             nonfinite=run.nonfinite,
             stepping=run.stepping,
+            leaves_nonfinite=keras_hooks.looks_for_nan(self._arguments["callbacks"]),
+            on_whole=lambda reason: self._be_whole(
+                reason, kept="checkpoints are made of it at ends of epochs only"
+            ),
         )
 
     def _source(
@@ -346,7 +380,7 @@ class Fit:
         assert self._training is not None
         joined.begin(self._model, self._training, self._arguments)
 
-    def passed_validation(self) -> tuple[int, int] | None:
+    def passed_validation(self) -> tuple[int, ...] | None:
         """What the other ranks have done with the validation data, told once.
 
         None where this one goes with them.
@@ -359,14 +393,20 @@ class Fit:
         Raises:
             Leaving: every batch is computed whole on every rank, and it was agreed to leave.
         """
-        if self._training is None and self._averaging.leave_agreed:
+        flags = self._flags
+        if flags is self._averaging and self._averaging.leave_agreed:
             leave(self._run, None)
-        flags = self._training or self._averaging
         if flags.stop_agreed:
             self._model.stop_training = True
-        elif self._model.stop_training:
+        elif self._model.stop_training and not self._ends_by_nan():
             flags.stop_wanted = True
             self._model.stop_training = False
+
+    def _ends_by_nan(self) -> bool:
+        """Whether the script's TerminateOnNaN, which sees the same on all ranks, ended training."""
+        if not keras_hooks.looks_for_nan(self._arguments["callbacks"]):
+            return False
+        return not np.isfinite(float(self._logs.get("loss", 0.0)))
 
     def after_epoch(self, epoch: int, logs: Any) -> None:
         """After the callbacks of an epoch: decide together, compare replicas; collective.
@@ -375,7 +415,7 @@ class Fit:
             ReplicasDiverged, HooksError: on every rank.
         """
         run, model = self._run, self._model
-        flags = self._training or self._averaging
+        flags = self._flags
         self._check_updates()
         rate = keras_hooks.learning_rate_variable(model.optimizer)
         row = np.zeros(4, np.uint64)
@@ -442,7 +482,7 @@ class Fit:
 
     def _check_updates(self) -> None:
         """Whether each step so far was one update, no more and no less, failures or not."""
-        if self._training is None:
+        if self._training is None or self._whole is not None:
             return
         made = keras_hooks.updates_made(self._model.optimizer)
         wanted = self._run.step + self._updates_at_step_0

@@ -69,10 +69,10 @@ class Joined:
         keras_hooks.start_at(model, cursor["epoch"])
         training.join(cursor["epoch"], cursor["samples"], dict(self.going["at_risk"]))
 
-    def passed_validation(self) -> tuple[int, int] | None:
-        """Passes and mark of the validation data when this rank joined, told once; else None."""
+    def passed_validation(self) -> tuple[int, ...] | None:
+        """The ``passed`` of the others' validation when this rank joined, told once; else None."""
         validated, self._validated = self._validated, None
-        return None if validated is None else (validated[0], validated[1])
+        return None if validated is None else tuple(validated)
 
     def end(self, model: Any) -> None:
         """After the fit: its history is as long as that of the others."""

@@ -3,14 +3,17 @@
 For loops of one's own, several optimizers in a step, and losses that are no mean over
 rows. The result is that of one process, because each rank does what that process would
 do; the average only keeps the ranks equal to the last bit, whatever their rounding. A
-rank that dies takes nothing along: the others average what they have.
+rank that dies takes nothing along: the others average what they have. Where ranks came to other
+gradients from the same batch, the step draws random numbers by a generator that no seed
+reaches: then those of the leader count, which are one process's too.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 import zlib
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ import tensorflow as tf
 import ft
 from matex import keras_hooks
 from matex.errors import TrainingError
+from matex.feeds.stream import digest_of
 from matex.persistence.leaving import told_in_own_loop
 from matex.records.step_report import StepReport
 from matex.run import Run
@@ -46,6 +50,8 @@ _TAIL = 6  # square, not finite, stop, leave, learning rate, one
 class Averaging:
     """Averages gradients at every optimizer step, in a graph or outside. One to a process.
 
+    ``batch`` is what the running train step was given, ``samples`` how many rows that were, where
+    it is known; ``differs`` whether the ranks have drawn other numbers in this fit.
     ``stop_wanted`` is this rank's wish and ``stop_agreed`` whether any rank had it;
     ``leave_agreed`` whether any was told to leave. A loop of the script's own is left
     before the update, by an error on every rank. ``error`` is why the last average failed;
@@ -60,11 +66,14 @@ class Averaging:
         self.stop_agreed = False
         self.leave_agreed = False
         self.in_fit = False
+        self.batch: Any = None
+        self.samples = 0
+        self.differs = False
         self.error: TrainingError | None = None
 
     def begin_fit(self) -> None:
         """What comes next is a fit, which itself sees to what is agreed. Local."""
-        self.stop_wanted = self.stop_agreed = self.leave_agreed = False
+        self.stop_wanted = self.stop_agreed = self.leave_agreed = self.differs = False
         self.in_fit = True
 
     def average(self, optimizer: Any | None, gradients: list[Any]) -> list[Any]:
@@ -89,39 +98,45 @@ class Averaging:
         dtype = tf.float64 if any(g.dtype == tf.float64 for g in values) else tf.float32
         given = [tf.cast(g, dtype) for g in values]
         given.append(tf.cast(0.0 if rate is None else rate, dtype))
-        exchange = partial(self._exchange, len(rows))
+        batch = [leaf for leaf in tf.nest.flatten(self.batch, True) if _is_data(leaf)]
+        exchange = functools.partial(self._exchange, len(rows), len(given))
+        sent = [*rows, *given, *batch]
         if tf.executing_eagerly():
-            means = [tf.constant(p) for p in exchange(*(g.numpy() for g in (*rows, *given)))]
+            means = [tf.constant(part) for part in exchange(*(part.numpy() for part in sent))]
         else:
-            means = tf.numpy_function(exchange, [*rows, *given], [dtype] * len(given))
+            means = tf.numpy_function(exchange, sent, [dtype] * len(given))
         if rate is not None:
             keras_hooks.set_learning_rate(optimizer, tf.reshape(means[-1], ()))
         averaged = iter(zip(means, found, strict=False))
         return [None if g is None else _like(*next(averaged)) for g in gradients]
 
-    def _exchange(self, sparse: int, *parts: np.ndarray) -> list[np.ndarray]:
-        """The means of *parts* but for the first *sparse*, which say where their slices belong."""
+    def _exchange(self, sparse: int, count: int, *parts: np.ndarray) -> list[np.ndarray]:
+        """The means of *count* parts, the last of which is the rate.
+
+        Before them come *sparse* that say where slices belong, and behind them the batch.
+        """
         run = self._run
         started = time.perf_counter()
         run.faults.at("compute")
-        *gradients, rate = parts[sparse:]
+        rows, batch = parts[:sparse], parts[sparse + count :]
+        *gradients, rate = parts[sparse : sparse + count]
         if sparse:
-            self._meet(parts[:sparse])
+            self._meet(rows)
         send = self._packed(gradients, rate)
         run.faults.at("before-exchange")
         total = self._sum(send)
         run.faults.at("after-exchange")
-        self._check(total)
-        count = total[-1]
+        self._check(total, send, batch)
         self.stop_agreed, self.leave_agreed = total[-4] > 0, total[-3] > 0
         if self.leave_agreed and not self.in_fit and not run.script_leaves:
             self.error = told_in_own_loop()
             raise self.error
         elapsed = time.perf_counter() - started
         sent = Traffic(1, send.nbytes)
-        run.step_done(StepReport(samples=0, step_s=elapsed, exchange_s=elapsed, sent=sent))
+        samples, self.samples = self.samples, 0
+        run.step_done(StepReport(samples=samples, step_s=elapsed, exchange_s=elapsed, sent=sent))
         cuts = np.cumsum([part.size for part in gradients])
-        pieces = np.split(total[: cuts[-1]] / count, cuts[:-1])
+        pieces = np.split(total[: cuts[-1]] / total[-1], cuts[:-1])
         shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]
         return [*shaped, np.array(total[-2])]
 
@@ -165,19 +180,56 @@ class Averaging:
         if self.error is not None:
             raise self.error
 
-    def _check(self, total: np.ndarray) -> None:
-        count, spoiled = float(total[-1]), float(total[-5])
+    def _check(self, total: np.ndarray, send: np.ndarray, batch: Sequence[np.ndarray]) -> None:
+        """Whether all ranks have sent the same; collective where they have not.
+
+        Args:
+            total: of what the ranks sent; where they drew other numbers for the same *batch*
+                it becomes as many times what the leader sent.
+        """
         self.error = None
-        if spoiled not in (0.0, count):
+        if _are_equal(total):
+            return
+        count = total[-1]
+        if self._have_one_batch(batch):
+            self._tell_differing()
+            leader_s = send[:-_TAIL].copy()
+            self._run.communicator.broadcast(leader_s)
+            total[:-_TAIL] = leader_s * count
+            return
+        if total[-5]:
             self.error = TrainingError("some ranks computed gradients that are not finite")
-        elif not spoiled:
-            mean = total[:-_TAIL] / count
-            square = float(total[-_TAIL]) / count
-            excess = square - _square(mean)
-            if abs(excess) > _TOLERANCE * square + 1e-30:
-                self.error = TrainingError(_NOT_THE_SAME)
-        if self.error is not None:
-            raise self.error
+        else:
+            self.error = TrainingError(_NOT_THE_SAME)
+        raise self.error
+
+    def _have_one_batch(self, batch: Sequence[np.ndarray]) -> bool:
+        """Whether this step is of one batch, known and the same on all ranks; collective."""
+        mine = np.array([bool(batch), digest_of(0, batch)], np.int64)
+        rows = self._run.communicator.allgather(mine).rows
+        return bool(rows[0, 0]) and bool((rows == rows[0]).all())
+
+    def _tell_differing(self) -> None:
+        if not self.differs:
+            self.differs = True
+            self._run.say(
+                "the ranks computed other gradients from the same batch, so the step draws random "
+                "numbers by a generator without a common seed: those of one rank count for all"
+            )
+
+
+def _is_data(leaf: Any) -> bool:
+    return bool(tf.is_tensor(leaf)) and leaf.dtype not in (tf.variant, tf.resource)
+
+
+def _are_equal(total: np.ndarray) -> bool:
+    """Whether *total* is of vectors that differ by no more than rounding, or all not finite."""
+    count, spoiled = float(total[-1]), float(total[-5])
+    if spoiled:
+        return spoiled == count
+    square = float(total[-_TAIL]) / count
+    excess = square - _square(total[:-_TAIL] / count)
+    return abs(excess) <= _TOLERANCE * square + 1e-30
 
 
 def _tensor_or_slices(gradient: Any) -> Any:

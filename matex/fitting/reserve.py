@@ -29,9 +29,9 @@ __all__ = ["Reserve"]
 
 
 def _validated(model: Any) -> list[int] | None:
-    """Passes and mark of the running fit's validation data; None before the first."""
+    """``passed`` of what the running fit validates with; None before the first time."""
     iterator = keras_hooks.validation_of(model)
-    return None if iterator is None else list(getattr(iterator, "passed", (0, 0)))
+    return None if iterator is None else list(getattr(iterator, "passed", (0, 0, -1)))
 
 
 class Reserve:

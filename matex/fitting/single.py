@@ -14,6 +14,7 @@ from matex.departure import leave
 from matex.feeds.stream import Cut, Stream, digest, flat_signature, leaves_of, rows_in
 from matex.fitting.replicas import Replicas
 from matex.run import Run
+from matex.steps.attempt import attempted
 from matex.steps.training import Training
 
 __all__ = ["SingleSteps", "form_of", "tensors_of"]
@@ -28,6 +29,7 @@ class _Given:
         self._form = form
         self._cut: Cut | None = None
         self.signature = flat_signature(form)
+        self.built_on = self.as_data(self.signature)
         self.samples: int | None = None
         self.most_rows: int | None = None
         self.num_batches: int | None = None
@@ -84,7 +86,8 @@ class SingleSteps:
         keras_hooks.refuse_to_cut(model)
         form = tree.map_structure(_specification, batch)
         self._source = _Given(form, number)
-        keras_hooks.build(model, self._source.as_data(self._source.signature))
+        with attempted("the model cannot be built from its data before training"):
+            keras_hooks.build(model, self._source.built_on)
         step = Training.new_step(model, self._source)
         state.broadcast(run.communicator, model)
         self._run = run

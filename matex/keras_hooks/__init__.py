@@ -6,6 +6,7 @@ from matex.keras_hooks.callbacks import (
     history_of,
     is_of_keras,
     listed,
+    looks_for_nan,
     memory_of,
     remember,
     saves_best,
@@ -15,6 +16,7 @@ from matex.keras_hooks.callbacks import (
 )
 from matex.keras_hooks.data import as_data, dataset_of, is_stream
 from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
+from matex.keras_hooks.generators import Generators, generators_kept
 from matex.keras_hooks.graphs import (
     GraphCall,
     calls_in,
@@ -23,6 +25,7 @@ from matex.keras_hooks.graphs import (
     set_batch_shape,
     set_shape,
 )
+from matex.keras_hooks.limits import most_epochs, most_steps, watch_environment
 from matex.keras_hooks.metrics import Results, batches_weighed, flat_logs, results_noted
 from matex.keras_hooks.models import (
     build,
@@ -53,6 +56,8 @@ from matex.keras_hooks.optimizers import (
     updates_made,
     updating,
 )
+from matex.keras_hooks.proof import adds_up, counts_add_up, evaluates_rows
+from matex.keras_hooks.quiet import is_noisy, without_noise
 from matex.keras_hooks.resizing import (
     Slot,
     drop_functions,
@@ -65,27 +70,33 @@ from matex.keras_hooks.resizing import (
 )
 
 __all__ = [
+    "Generators",
     "GraphCall",
     "Results",
     "Slot",
     "TrainerHooks",
     "add_epochs",
+    "adds_up",
     "as_data",
     "attach",
     "batches_weighed",
     "build",
     "calls_in",
     "changing_variables",
+    "counts_add_up",
     "dataset_of",
     "drop_functions",
+    "evaluates_rows",
     "feeds",
     "first_epoch",
     "flat_logs",
     "follow_backup",
     "forget_feeds",
     "functional_of",
+    "generators_kept",
     "history_of",
     "is_graph",
+    "is_noisy",
     "is_of_keras",
     "is_operation",
     "is_precise",
@@ -94,8 +105,11 @@ __all__ = [
     "layers_with_weights",
     "learning_rate_variable",
     "listed",
+    "looks_for_nan",
     "mean_losses_only",
     "memory_of",
+    "most_epochs",
+    "most_steps",
     "nesterov_momentum",
     "optimizer_keys",
     "parameters",
@@ -126,6 +140,8 @@ __all__ = [
     "updating",
     "validation_of",
     "verify",
+    "watch_environment",
     "watch_feeds",
     "without_memory",
+    "without_noise",
 ]

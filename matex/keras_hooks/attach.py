@@ -6,8 +6,10 @@ still stands: a hook that did not take would let every rank train alone in silen
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import keras
@@ -39,6 +41,7 @@ class TrainerHooks(Protocol):
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
     def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
     def applying(self, optimizer: Any, gradients: Any) -> Any: ...
+    def stepping_on(self, data: Any) -> None: ...
 
 
 def attach(hooks: TrainerHooks) -> None:
@@ -61,7 +64,9 @@ def attach(hooks: TrainerHooks) -> None:
     _replace(trainer, "fit", hooks.fit)
     _replace(trainer, "evaluate", hooks.evaluate)
     _replace(trainer, "predict", hooks.predict)
-    _replace_maker(trainer, "make_train_function", "train_function", hooks.train_function)
+    _replace_maker(
+        trainer, "make_train_function", "train_function", hooks.train_function, _noted(hooks)
+    )
     _replace_maker(trainer, "make_test_function", "test_function", hooks.test_function)
     _replace_maker(trainer, "make_predict_function", "predict_function", hooks.predict_function)
     _replace_epoch_iterator(hooks)
@@ -129,16 +134,52 @@ def _replace(owner: Any, name: str, hook: Callable[..., Any]) -> None:
     _install(owner, name, replacement, original)
 
 
-def _replace_maker(owner: Any, name: str, attribute: str, hook: Callable[..., Any]) -> None:
+def _replace_maker(
+    owner: Any,
+    name: str,
+    attribute: str,
+    hook: Callable[..., Any],
+    around: Callable[[Any], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> None:
     original = _original(owner, name)
 
     def replacement(self: Any, force: bool = False) -> Any:
         if getattr(self, attribute) is None or force:
-            original(self, force)
+            with around(self):
+                original(self, force)
             setattr(self, attribute, hook(getattr(self, attribute), self))
         return getattr(self, attribute)
 
     _install(owner, name, replacement, original)
+
+
+def _noted(hooks: TrainerHooks) -> Callable[[Any], contextlib.AbstractContextManager[None]]:
+    """Around the making of a train function from a model's ``train_step``: *hooks* are told of
+    what it is called with."""
+
+    @contextlib.contextmanager
+    def noted(model: Any) -> Iterator[None]:
+        original = model.train_step
+
+        @functools.wraps(original)
+        def train_step(data: Any) -> Any:
+            hooks.stepping_on(data)
+            try:
+                return original(data)
+            finally:
+                hooks.stepping_on(None)
+
+        own = vars(model).get("train_step")
+        # Past Keras's own attributes, which would look for variables in it.
+        object.__setattr__(model, "train_step", train_step)
+        try:
+            yield
+        finally:
+            object.__delattr__(model, "train_step")
+            if own is not None:
+                object.__setattr__(model, "train_step", own)
+
+    return noted
 
 
 def _replace_epoch_iterator(hooks: TrainerHooks) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "history_of",
     "is_of_keras",
     "listed",
+    "looks_for_nan",
     "memory_of",
     "remember",
     "saves_best",
@@ -133,6 +134,11 @@ def remember(callbacks: Iterable[Any], memory: Mapping[str, np.ndarray]) -> None
         content = memory.get(f"{name}/{_OWN}")
         if content is not None:
             vars(callback).update(plain_values.unpacked(content))
+
+
+def looks_for_nan(callbacks: Any) -> bool:
+    """Whether the *callbacks* given to fit, in whatever form, end training at a NaN; local."""
+    return any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in listed(callbacks))
 
 
 def history_of(model: Any, *, ended: tuple[int, Mapping[str, Any]] | None = None) -> dict[str, Any]:

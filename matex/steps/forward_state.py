@@ -26,23 +26,19 @@ class ForwardState:
     """Graph-building helpers around a model's changing variables. Local."""
 
     def __init__(self, model: Any) -> None:
-        self._sums = [v.value for v in model.metrics_variables]
-        self._seeds = [v.value for v in keras_hooks.seed_variables(model)]
+        sums, seeds = model.metrics_variables, keras_hooks.seed_variables(model)
+        changing = keras_hooks.changing_variables(model)
+        self._names = {id(v.value): v.path for v in (*sums, *seeds, *changing)}
+        self._sums = [v.value for v in sums]
+        self._seeds = [v.value for v in seeds]
         known = {id(v) for v in (*self._sums, *self._seeds)}
-        self._means = [
-            v.value for v in keras_hooks.changing_variables(model) if id(v.value) not in known
-        ]
+        self._means = [v.value for v in changing if id(v.value) not in known]
         for variable in self._means:
             if not (variable.dtype.is_floating or variable.dtype.is_integer):
                 raise NotShareable(
                     "variables that change in the forward pass must be numbers. "
                     f"Received: {variable.name} of dtype {variable.dtype.name}"
                 )
-
-    @property
-    def varies(self) -> bool:
-        """Whether the forward pass draws random numbers or keeps statistics."""
-        return bool(self._averaged)
 
     @property
     def _averaged(self) -> list[Any]:
@@ -75,9 +71,10 @@ class ForwardState:
 
     def segments(self) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
         """The layout's *means* and *sums*."""
+        names = self._names
         return (
-            tuple(segment_of("change of", v) for v in self._averaged),
-            tuple(segment_of("increment of", v) for v in self._sums),
+            tuple(segment_of("change of", v, names[id(v)]) for v in self._averaged),
+            tuple(segment_of("increment of", v, names[id(v)]) for v in self._sums),
         )
 
     def add(self, averaged: list[Any], sums: list[Any]) -> None:

@@ -17,12 +17,15 @@ import numpy as np
 import tensorflow as tf
 
 from matex import keras_hooks
+from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout, Segment, segment_of
+from matex.steps.attempt import attempted
 from matex.steps.forward_state import ForwardState
+from matex.steps.looking import drawing, runs_python
 from matex.steps.recorder import Recorder
 from matex.steps.slots import Slots
-from matex.steps.traces import Traces
+from matex.steps.traces import Traces, concrete
 
 __all__ = ["Batch", "Control", "Step"]
 
@@ -66,7 +69,8 @@ class Step:
         as_data: makes of a batch of that signature what ``train_step`` gets.
 
     Raises:
-        Unsupported: the train step cannot be cut at its optimizer.
+        NotShareable: the train step cannot be cut at its optimizer, fails on batches of any size,
+            or draws numbers that ranks would not draw alike.
     """
 
     def __init__(
@@ -94,17 +98,38 @@ class Step:
         self.form = as_data(signature)
         self.layout: Layout | None = None
         self.tried = False  # whether all ranks found that batches can be cut
+        self.may_vary = not keras_hooks.adds_up(model)  # so that it must be tried whether they can
+        self.may_count = not keras_hooks.counts_add_up(model)  # the same of its metrics alone
+        self.may_draw = True  # numbers that nobody sees: its code is Python when it runs
+        self._signature = (signature, tf.TensorSpec((2 + len(Header._fields),), tf.float32))
         self.contribution: Callable[[Batch, np.ndarray], Parts] = self._contribution
         self.commit: Callable[[Parts], dict[str, Any]] = self._commit
         self.fused: Callable[[Batch, np.ndarray], dict[str, Any]] = self._one_by_one
         self.trace: Callable[[], object] = lambda: None
         if not model.run_eagerly:
-            self._make_graphs(signature)
+            self._make_graphs()
 
-    @property
-    def is_random(self) -> bool:
-        """Whether parts of a batch differ from the whole by nature: masks, batch statistics."""
-        return self._state.varies
+    def quiet(self) -> tuple[Callable[[Batch, Any], Parts], list[Any]]:
+        """``contribution`` without what random layers and batch statistics do, for a trial. Local.
+
+        And the variables that it leaves as they were. Where the model has such layers, its
+        step is traced once more.
+        """
+        model = self._model
+        known = [*model.variables, *model.metrics_variables, *model.optimizer.variables]
+        variables = [variable.value for variable in known]
+        if model.run_eagerly:
+            return self._quiet_contribution, variables
+        if not keras_hooks.is_noisy(model):
+            return self._contributing, variables
+        quiet = tf.function(
+            self._quiet_contribution, input_signature=self._signature, autograph=False
+        )
+        return quiet.get_concrete_function(), variables
+
+    def _quiet_contribution(self, batch: Batch, control: Any) -> Parts:
+        with keras_hooks.without_noise(self._model):
+            return self._contribution(batch, control)
 
     @property
     def tolerance(self) -> float:
@@ -122,20 +147,22 @@ class Step:
         """Say which collective :attr:`fused` makes; before its first call, and for good."""
         self._exchange = exchange
 
-    def _make_graphs(self, signature: Batch) -> None:
-        control = tf.TensorSpec((2 + len(Header._fields),), tf.float32)
+    def _make_graphs(self) -> None:
         contribution = tf.function(
             self._contribution,
-            input_signature=(signature, control),
+            input_signature=self._signature,
             jit_compile=bool(self._model.jit_compile),
             autograph=False,
         )
-        contribution.get_concrete_function()  # the layout is known from here on
+        with keras_hooks.generators_kept() as drawn, attempted("train_step cannot be traced"):
+            self._contributing = contribution.get_concrete_function()  # the layout is known now
+        _refuse_drawing(drawn, drawing(self._contributing))
+        self.may_draw = runs_python(self._contributing)
         assert self.layout is not None
         assert self.exchanged is not None
         layouts = [self.exchanged] if self.sums_gradients else [self.layout, self.exchanged]
         parts = [tf.TensorSpec(s, layout.dtype) for layout in layouts for s in layout.shapes]
-        commit = tf.function(self._commit, input_signature=(parts,), autograph=False)
+        commit = concrete(self._commit, (parts,))
 
         def fused(batch: Batch, control: Any) -> dict[str, Any]:
             assert self._exchange is not None, "connect() comes before the first fused step"
@@ -147,7 +174,7 @@ class Step:
 
         self.contribution = contribution
         self.commit = commit
-        traces = Traces(fused, signature, control)
+        traces = Traces(fused, *self._signature)
         self.fused, self.trace = traces, traces.trace
 
     def _one_by_one(self, batch: Batch, control: np.ndarray) -> dict[str, Any]:
@@ -245,6 +272,20 @@ class Step:
             sums=(*sums, *(Segment("places", (int(p.shape[0]),), "float32") for p in places)),
         )
         return self.layout
+
+
+def _refuse_drawing(generators: list[str], operation: str) -> None:
+    """Raise where a trace drew from *generators* of Python's, or has the *operation* in it.
+
+    Raises:
+        NotShareable: ranks would draw for their rows what one process draws for the batch.
+    """
+    drawn = [f"from the generator of {name}" for name in generators]
+    drawn += [f"by {operation}"] if operation else []
+    if drawn:
+        raise NotShareable(
+            f"train_step draws random numbers without a SeedGenerator, {' and '.join(drawn)}"
+        )
 
 
 def _mean_of_own(gradients: Parts, own: Any, total: Any) -> Parts:

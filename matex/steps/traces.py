@@ -11,7 +11,24 @@ import tensorflow as tf
 
 from matex.steps.usual import Usual
 
-__all__ = ["Traces"]
+__all__ = ["Traces", "concrete"]
+
+
+def concrete(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
+    """*function* as one graph for *signature*, made by the first call, in a graph or not. Local.
+
+    TensorFlow counts traces by the line of the Python function, and would warn of the fifth model.
+    """
+    made: list[Callable[..., Any]] = []
+
+    def call(*arguments: Any) -> Any:
+        if not made:
+            traced = tf.function(function, input_signature=signature, autograph=False)
+            with tf.init_scope():  # of no graph that is being traced
+                made.append(traced.get_concrete_function())
+        return made[0](*arguments)
+
+    return call
 
 
 class Traces:
@@ -56,8 +73,8 @@ class Traces:
         function = tf.function(
             self._function, input_signature=(signature, self._control), autograph=False
         )
-        concrete: Callable[..., Any] = function.get_concrete_function()
-        return concrete
+        traced: Callable[..., Any] = function.get_concrete_function()
+        return traced
 
     def _of_size(self, size: int) -> Any:
         def sized(spec: tf.TensorSpec) -> tf.TensorSpec:

@@ -47,6 +47,10 @@ class Training:
         nonfinite: what becomes of a step with numbers that are not finite; stops by default.
         stepping: makes a context around every step, for a watchdog.
         on_epoch_start: called when the first epoch's metrics have just been reset.
+        leaves_nonfinite: whether steps with numbers that are not finite are made like all others,
+            because the script itself looks for them.
+        on_whole: called before the first step with the reason why batches cannot be cut, where it
+            is found then: from there on every rank computes them whole.
     """
 
     def __init__(
@@ -67,6 +71,8 @@ class Training:
         traced: Traced | None = None,
         nonfinite: Nonfinite | None = None,
         stepping: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        leaves_nonfinite: bool = False,
+        on_whole: Callable[[NotShareable], None] | None = None,
     ) -> None:
         self._communicator = communicator
         self._model = model
@@ -76,6 +82,9 @@ class Training:
         self._on_epoch_start = on_epoch_start
         self._after_step = after_step
         self._stepping = stepping
+        self._check_finite = not (leaves_nonfinite or keras_hooks.scales_loss(model.optimizer))
+        self._on_whole = on_whole
+        self.is_whole = False
         self._refill: Callable[[ft.Recovery | None], None] | None = None
         self._rate_factor = rate_factor
         self._strategy: Strategy = strategy or Sync()
@@ -243,6 +252,8 @@ class Training:
 
     def consensus(self) -> None:
         """Make every replica the model that is evaluated and saved; collective."""
+        if self.is_whole:
+            return
         self._faults.during("in-consensus")
         self._strategy.consensus()
 
@@ -286,13 +297,18 @@ class Training:
         """After the last step: end what reads ahead. Local."""
         self._source.close()
 
-    def run(self) -> dict[str, Any]:
+    def run(self, whole: Callable[[Any, int], dict[str, Any]] | None = None) -> dict[str, Any]:
         """The next ``steps_per_execution`` steps; collective. The last one's logs.
 
         Where a checkpoint was made after the last step of an epoch, that step's.
 
+        Args:
+            whole: makes a step from a batch that cannot be cut, as ``train_step`` gets it, of so
+                many rows; returns its logs.
+
         Raises:
             StopIteration: the data came to their end before the first of them.
+            NotShareable: batches cannot be cut, and nobody said what to do then.
         """
         logs, self._made = self._made, None
         for _ in range(self._model.steps_per_execution - (logs is not None)):
@@ -302,7 +318,14 @@ class Training:
             batch = self._source.next()
             if batch is None:
                 break
-            logs = self._run_step(batch)
+            try:
+                logs = self._run_whole(batch, whole) if self.is_whole else self._run_step(batch)
+            except NotShareable as reason:
+                if whole is None or self._on_whole is None:
+                    raise
+                self.is_whole = True
+                self._on_whole(reason)
+                logs = self._run_whole(batch, whole)
         resumed, self._resumed = self._resumed, False
         if logs is None and resumed:
             return dict(self._model.get_metrics_result())
@@ -337,6 +360,16 @@ class Training:
             sent=self._traffic(exchange, passed),
         )
         self._after_step(self)
+        return logs
+
+    def _run_whole(
+        self, batch: GlobalBatch, whole: Callable[[Any, int], dict[str, Any]] | None
+    ) -> dict[str, Any]:
+        assert whole is not None
+        lo, hi = batch.span
+        logs = whole(self._source.as_data(batch.rows([batch.span])), hi - lo)
+        self._source.after_step(self._faults.step)
+        self.cursor = hi
         return logs
 
     def _replay(self, samples: int) -> Replay | None:
@@ -389,17 +422,11 @@ class Training:
         """Before the first step: may the batch be cut at all? Collective.
 
         Raises:
-            NotShareable: on every rank; nothing was changed.
+            NotShareable: on every rank; nothing was changed, nor is it made.
         """
-        if self._communicator.initial_size == 1:
-            return
-        found = problem(self._step, batch)
+        found = problem(self._step, batch, alone=self._communicator.initial_size == 1)
         if not self._communicator.agree(not found):
-            raise NotShareable(
-                "the loss of a batch must be the mean over its rows, and metrics must count rows. "
-                f"Received: {found or 'a train step'} of 8 rows, which is not the sum of those of "
-                "3 and 5 of them; train with a loop of your own, which runs whole on every rank"
-            )
+            raise NotShareable(found or "another rank found that its train_step does not add up")
 
     def prepare(self) -> None:
         """Trace now what the first steps would have others wait for. Local; changes nothing."""
@@ -413,9 +440,9 @@ class Training:
 
     def _connected(self) -> HostExchange:
         if self._exchange is None:
-            check_finite = not keras_hooks.scales_loss(self._model.optimizer)
-            self._exchange = self._make_exchange(self._share.exchanged, check_finite)
+            self._exchange = self._make_exchange(self._share.exchanged, self._check_finite)
             self._step.connect(self._exchange)
+        self._exchange.check_finite = self._check_finite
         return self._exchange
 
     def _begin(self, batch: GlobalBatch) -> HostExchange:

@@ -38,11 +38,21 @@ BODIES = {
         "    optimizer.apply_gradients(zip(gradients, model.trainable_variables))\n"
         "step(tf.ones((4, 2)) * (1 + matex.rank()))\n"
     ),
-    "loss-over-rows": (
-        "import keras, numpy as np, tensorflow as tf\n"
+    "unequal-whole": (
+        "import keras, matex, numpy as np\n"
+        "def batches():\n"
+        "    generator = np.random.default_rng()\n"
+        "    while True:\n"
+        "        yield generator.normal(size=(16, 2)), np.zeros((16, 1))\n"
         "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
-        "model.compile('sgd', lambda y, p: tf.math.reduce_std(p - y) * tf.ones_like(y))\n"
-        "model.fit(np.random.normal(size=(64, 2)), np.zeros((64, 1)))\n"
+        "model.compile('sgd', keras.losses.MeanSquaredError(reduction='sum'))\n"
+        "model.fit(batches(), steps_per_epoch=4, shuffle=False)\n"
+    ),
+    "other-backend": (
+        "import os\n"
+        "os.environ['KERAS_BACKEND'] = 'tensorflow'\n"
+        "os.environ['KERAS_BACKEND'] = 'jax'\n"
+        "import keras\n"
     ),
     "unequal-ranks": (
         "import keras, matex, numpy as np\n"
@@ -82,7 +92,8 @@ def run_body(name: str, folder: Path, ranks: int = 2) -> Outcome:
     ("name", "wanted"),
     [
         ("unequal-data", ["the same batches", "seed every random generator"]),
-        ("loss-over-rows", ["mean over its rows", "gradient of"]),
+        ("unequal-whole", ["must compute the same", "gradients that differ"]),
+        ("other-backend", ["Keras on TensorFlow", "KERAS_BACKEND='jax'"]),
         ("unequal-loop", ["must compute the same", "gradients that differ"]),
         (
             "unequal-ranks",

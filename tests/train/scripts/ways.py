@@ -15,10 +15,19 @@ import ways_data
 import ways_loops
 import ways_models
 import ways_steps
+import ways_tests
+import ways_whole
 
 import matex
 
-KINDS = {**ways_data.KINDS, **ways_models.KINDS, **ways_steps.KINDS, **ways_loops.KINDS}
+KINDS = {
+    **ways_data.KINDS,
+    **ways_models.KINDS,
+    **ways_steps.KINDS,
+    **ways_loops.KINDS,
+    **ways_whole.KINDS,
+    **ways_tests.KINDS,
+}
 
 
 def digest(variables):

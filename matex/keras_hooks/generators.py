@@ -1,0 +1,73 @@
+"""The random generators that a script shares with matex, which must not move them."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+
+import numpy as np
+from keras.src.backend.common import global_state
+from tensorflow.python.eager import context
+
+__all__ = ["Generators", "generators_kept"]
+
+# Keras 3's own name for the generator of what is drawn without a seed.
+_OF_KERAS = "global_seed_generator"
+
+
+class Generators:
+    """Where all global generators are now. Local.
+
+    Those of Python, NumPy, TensorFlow's eager operations, and Keras.
+    """
+
+    def __init__(self) -> None:
+        self._python = random.getstate()
+        self._numpy = np.random.get_state()  # noqa: NPY002 - the script's own
+        self._tensorflow = context.context()._rng.getstate()
+        self._keras = global_state.get_global_attribute(_OF_KERAS)
+        self._of_keras = None if self._keras is None else self._keras.state.numpy()
+
+    def put_back(self, *, built: bool = False) -> None:
+        """Let them be there again.
+
+        Args:
+            built: layers may have been made since, which draw their seeds from Python's: that one
+                stays where it is.
+        """
+        np.random.set_state(self._numpy)  # noqa: NPY002 - the script's own
+        eager = context.context()
+        if eager._rng.getstate() != self._tensorflow:
+            eager._rng.setstate(self._tensorflow)
+            eager.clear_kernel_cache()  # operations of the same seeds would go on, not start again
+        if not built:
+            random.setstate(self._python)
+        if self._keras is not None or not built:
+            global_state.set_global_attribute(_OF_KERAS, self._keras)
+        if self._keras is not None:
+            self._keras.state.assign(self._of_keras)
+
+    def moved(self) -> list[str]:
+        """Which of Python's and NumPy's are elsewhere now."""
+        now = Generators()
+        pairs = {
+            "Python": (self._python, now._python),
+            "NumPy": (repr(self._numpy), repr(now._numpy)),
+        }
+        return [name for name, (before, after) in pairs.items() if before != after]
+
+
+@contextlib.contextmanager
+def generators_kept() -> Iterator[list[str]]:
+    """Run what may draw inside: afterwards all global generators are where they were. Local.
+
+    Gives a list, which afterwards names the generators of Python and NumPy that were drawn from.
+    """
+    before = Generators()
+    names: list[str] = []
+    try:
+        yield names
+    finally:
+        names += before.moved()
+        before.put_back()

@@ -1,0 +1,117 @@
+"""What of Keras's own is known to add up over the rows of a batch, so that no trial is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras.src.layers.layer import Layer
+from keras.src.models.functional import Functional
+
+__all__ = ["adds_up", "counts_add_up", "evaluates_rows"]
+
+_LOSSES = {
+    "mean_squared_error", "mse", "mean_absolute_error", "mae", "mean_absolute_percentage_error",
+    "mape", "mean_squared_logarithmic_error", "msle", "huber", "huber_loss", "log_cosh", "logcosh",
+    "binary_crossentropy", "categorical_crossentropy", "sparse_categorical_crossentropy",
+    "poisson", "kl_divergence", "kld", "hinge", "squared_hinge", "categorical_hinge",
+}  # fmt: skip
+
+_CLASSES = (
+    keras.losses.MeanSquaredError,
+    keras.losses.MeanAbsoluteError,
+    keras.losses.MeanAbsolutePercentageError,
+    keras.losses.MeanSquaredLogarithmicError,
+    keras.losses.Huber,
+    keras.losses.LogCosh,
+    keras.losses.BinaryCrossentropy,
+    keras.losses.CategoricalCrossentropy,
+    keras.losses.SparseCategoricalCrossentropy,
+    keras.losses.Poisson,
+    keras.losses.KLDivergence,
+    keras.losses.Hinge,
+    keras.losses.SquaredHinge,
+    keras.losses.CategoricalHinge,
+)
+
+_STEPS = ("train_step", "compute_loss", "compute_metrics", "call", "__call__")
+
+# They mix the rows of a batch, or run what is not Keras's.
+_OTHERS = {"Lambda", "MixUp", "CutMix", "TFSMLayer", "FlaxLayer", "JaxLayer", "TorchModuleWrapper"}
+
+_REGULARIZERS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
+
+
+def adds_up(model: Any) -> bool:
+    """Whether *model* is made of parts of Keras alone that are known to. Local.
+
+    Its layers, its losses and its metrics, put together without operations of the script's.
+    """
+    parts = list(model._flatten_layers())
+    return (
+        not any(name in vars(model) for name in _STEPS)
+        and all(_is_known_part(part) for part in parts)
+        and all(_is_known_loss(loss) for loss in keras.tree.flatten(model.loss))
+        and all(_is_known_metric(metric) for metric in model.metrics)
+    )
+
+
+def evaluates_rows(model: Any) -> bool:
+    """The same of its ``test_step``. Local."""
+    own = "test_step" in vars(model) or type(model).test_step is not keras.Model.test_step
+    return adds_up(model) and not own
+
+
+def counts_add_up(model: Any) -> bool:
+    """Whether all metrics of *model* are Keras's own, which add up what they see. Local."""
+    inside = [
+        one for each in model.metrics for one in (each, *(getattr(each, "metrics", ()) or ()))
+    ]
+    return all(_is_of_keras(metric) for metric in inside)
+
+
+def _is_known_part(part: Any) -> bool:
+    if isinstance(part, keras.Model):
+        return _is_graph_of_layers(part)
+    activity = getattr(part, "activity_regularizer", None)
+    return (
+        _is_of_keras(part)
+        and type(part).__name__ not in _OTHERS
+        and _is_of_keras(getattr(part, "activation", None))
+        and (activity is None or type(activity) in _REGULARIZERS)
+    )
+
+
+def _is_graph_of_layers(model: Any) -> bool:
+    """Functional or Sequential, and nothing but layers in it."""
+    base = keras.Sequential if isinstance(model, keras.Sequential) else Functional
+    if not isinstance(model, base):
+        return False
+    if any(getattr(type(model), name) is not getattr(base, name) for name in _STEPS):
+        return False
+    parts = model.layers if isinstance(model, keras.Sequential) else model.operations
+    return all(isinstance(part, Layer) for part in parts)
+
+
+def _is_known_loss(loss: Any) -> bool:
+    if loss is None or isinstance(loss, str):
+        return loss is None or loss.lower() in _LOSSES
+    if isinstance(loss, keras.losses.Loss):
+        return type(loss) in _CLASSES and loss.reduction in ("sum_over_batch_size", "mean")
+    return _is_of_keras(loss) and getattr(loss, "__name__", "") in _LOSSES
+
+
+def _is_known_metric(metric: Any) -> bool:
+    inside = getattr(metric, "metrics", None) or []
+    wrapped = getattr(metric, "_fn", None)
+    return (
+        _is_of_keras(metric)
+        and _is_of_keras(wrapped)
+        and all(_is_known_metric(one) for one in inside)
+    )
+
+
+def _is_of_keras(thing: Any) -> bool:
+    """Whether an object, or a function, is Keras's own; None is."""
+    kind = thing if hasattr(thing, "__name__") else type(thing)
+    return thing is None or str(kind.__module__).startswith("keras.src.")

@@ -1,0 +1,122 @@
+"""A model without chance: what its random layers and batch statistics would do is left out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+from keras.src import backend
+
+from matex.keras_hooks.models import seed_variables
+
+__all__ = ["is_noisy", "without_noise"]
+
+# Between the ends of what may be drawn, and no value for which formulas are special.
+_PLACE = 0.37
+
+
+def is_noisy(model: Any) -> bool:
+    """Whether parts of a batch differ from the whole by nature: by masks, or batch statistics."""
+    return bool(seed_variables(model)) or any(_normalizations(model))
+
+
+@contextlib.contextmanager
+def without_noise(model: Any) -> Iterator[None]:
+    """Run or trace a step of *model* inside.
+
+    Whatever Keras draws is one constant, the same for all rows; dropout drops nothing, and a
+    shuffle turns the order round. BatchNorm goes by its moving statistics, and leaves them
+    alone.
+    """
+    with contextlib.ExitStack() as stack:
+        for name, substitute in _SUBSTITUTES.items():
+            stack.callback(setattr, backend.random, name, getattr(backend.random, name))
+            setattr(backend.random, name, substitute)
+        for layer in {id(one): one for one in _normalizations(model)}.values():
+            # Past Keras's own attributes, which would look for variables in it.
+            object.__setattr__(layer, "call", _as_in_inference(layer.call))
+            stack.callback(object.__delattr__, layer, "call")
+        yield
+
+
+def _normalizations(model: Any) -> Iterator[Any]:
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.BatchNormalization):
+            yield layer
+
+
+def _as_in_inference(call: Callable[..., Any]) -> Callable[..., Any]:
+    def inferring(inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        return call(inputs, training=False, mask=mask)
+
+    return inferring
+
+
+def _filled(shape: Any, value: Any, dtype: Any) -> Any:
+    dtype = dtype or keras.config.floatx()
+    return tf.zeros(shape, dtype) + tf.cast(value, dtype)
+
+
+def _normal(
+    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
+) -> Any:
+    return _filled(shape, mean + _PLACE * stddev, dtype)
+
+
+def _uniform(
+    shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, seed: Any = None
+) -> Any:
+    return _filled(shape, minval + _PLACE * (maxval - minval), dtype)
+
+
+def _randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> Any:
+    return _filled(shape, (minval + maxval) // 2, dtype)
+
+
+def _categorical(logits: Any, num_samples: int, dtype: Any = "int64", seed: Any = None) -> Any:
+    likeliest = ops.cast(ops.argmax(logits, -1), dtype)
+    return ops.repeat(ops.expand_dims(likeliest, -1), num_samples, -1)
+
+
+def _dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> Any:
+    return ops.convert_to_tensor(inputs)
+
+
+def _shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
+    return ops.flip(x, axis)
+
+
+def _gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Any:
+    return _filled(shape, alpha, dtype)
+
+
+def _binomial(
+    shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None
+) -> Any:
+    dtype = dtype or keras.config.floatx()
+    mean = tf.cast(counts, dtype) * tf.cast(probabilities, dtype)
+    return _filled(shape, tf.round(mean), dtype)
+
+
+def _beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None) -> Any:
+    dtype = dtype or keras.config.floatx()
+    alpha, beta = tf.cast(alpha, dtype), tf.cast(beta, dtype)
+    return _filled(shape, alpha / (alpha + beta), dtype)
+
+
+_SUBSTITUTES: dict[str, Callable[..., Any]] = {
+    "normal": _normal,
+    "truncated_normal": _normal,
+    "uniform": _uniform,
+    "randint": _randint,
+    "categorical": _categorical,
+    "dropout": _dropout,
+    "shuffle": _shuffle,
+    "gamma": _gamma,
+    "binomial": _binomial,
+    "beta": _beta,
+}

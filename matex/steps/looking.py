@@ -1,0 +1,87 @@
+"""What a traced step does beside computing: it draws numbers, runs Python, writes variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = ["Foreign", "drawing", "runs_python", "summarizes"]
+
+_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+
+
+def drawing(function: Any) -> str:
+    """The operation by which *function*, a concrete one, draws from TensorFlow's own seeds; "".
+
+    It has a state of its own in every graph, so graphs, and ranks with other shares, would
+    draw other numbers than one process. Local.
+    """
+    for node in _nodes(function):
+        if "seed" in node.attr and "seed2" in node.attr and not _drops_nothing(node):
+            return str(node.op)
+    return ""
+
+
+def runs_python(function: Any) -> bool:
+    """Whether *function* calls Python when it runs. Local."""
+    return any(node.op in _PYTHON for node in _nodes(function))
+
+
+def summarizes(function: Any) -> bool:
+    """Whether *function* writes summaries of TensorFlow's. Local."""
+    return any(
+        node.op.startswith("Write") and node.op.endswith("Summary") for node in _nodes(function)
+    )
+
+
+def _nodes(function: Any) -> Iterator[Any]:
+    graph = function.graph.as_graph_def()
+    yield from graph.node
+    for inner in graph.library.function:
+        yield from inner.node_def
+
+
+def _drops_nothing(node: Any) -> bool:
+    """cuDNN's recurrent layers have seeds for a dropout that Keras does not ask for."""
+    return "dropout" in node.attr and not node.attr["dropout"].f
+
+
+class Foreign:
+    """The variables that *function* reaches and that are not among *known*, tf.Variables. Local."""
+
+    def __init__(self, function: Any, known: Iterable[Any]) -> None:
+        handles = {id(variable.handle) for variable in known}
+        self._handles = [
+            (handle, dtype)
+            for handle in function.captured_inputs
+            if handle.dtype == tf.resource and id(handle) not in handles
+            if (dtype := _dtype_of(handle)) is not None
+        ]
+        self._before = [self._read(*handle) for handle in self._handles]
+
+    def put_back(self) -> bool:
+        """Give them the values that they had when this was made; whether any had changed."""
+        changed = False
+        for (handle, dtype), before in zip(self._handles, self._before, strict=True):
+            now = self._read(handle, dtype)
+            if before is not None and now is not None and (now != before).any():
+                tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(before))
+                changed = True
+        return changed
+
+    @staticmethod
+    def _read(handle: Any, dtype: Any) -> Any:
+        try:
+            return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
+        except tf.errors.FailedPreconditionError:  # it has no value yet
+            return None
+
+
+def _dtype_of(handle: Any) -> Any | None:
+    """Of the variable behind *handle*; None where it is a table, a writer or the like."""
+    data = getattr(handle, "_handle_data", None)
+    if data is None or not data.is_set or len(data.shape_and_type) != 1:
+        return None
+    return tf.dtypes.as_dtype(data.shape_and_type[0].dtype)

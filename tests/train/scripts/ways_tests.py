@@ -1,0 +1,109 @@
+"""Test steps of one's own, and what evaluation may share of them."""
+
+import keras
+import tensorflow as tf
+from ways_data import X, Y, sliced
+
+BATCH = 12
+
+
+class Tested(keras.Model):
+    """Is built by its own method only, and has the test step of a script."""
+
+    def __init__(self):
+        super().__init__()
+        self.tracker = keras.metrics.Mean(name="total")
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(shape[-1], 1), initializer="glorot_uniform")
+        self.built = True
+
+    def call(self, inputs):
+        return tf.squeeze(inputs @ self.kernel, -1)
+
+    @property
+    def metrics(self):
+        return [self.tracker]
+
+    def loss_of(self, data):
+        x, y = data
+        return tf.reduce_mean(tf.square(self(x) - y))
+
+
+class OfScalars(Tested):
+    """Returns what is no metric: Keras reports that of the last batch."""
+
+    def test_step(self, data):
+        loss = self.loss_of(data)
+        return {"loss": loss, "twice": 2 * loss}
+
+
+class OfBoth(Tested):
+    def test_step(self, data):
+        loss = self.loss_of(data)
+        self.tracker.update_state(loss)
+        return {"total": self.tracker.result(), "last": tf.sqrt(loss)}
+
+
+class OfBatches(Tested):
+    """Counts batches, as Keras's guides do."""
+
+    def test_step(self, data):
+        self.tracker.update_state(self.loss_of(data))
+        return {"total": self.tracker.result()}
+
+
+class OfNoise(OfBatches):
+    def __init__(self):
+        super().__init__()
+        self.noise = keras.random.SeedGenerator(7)
+
+    def loss_of(self, data):
+        return super().loss_of(data) + keras.random.uniform((), seed=self.noise)
+
+
+class Printing(OfBatches):
+    def test_step(self, data):
+        self.seen = getattr(self, "seen", 0) + 1
+        return super().test_step(data)
+
+
+def evaluated(model, **options):
+    model.compile("sgd", **options)
+    return [
+        model.evaluate(X, Y, batch_size=BATCH, verbose=0, return_dict=True),
+        model.evaluate(sliced().batch(BATCH), verbose=0, return_dict=True),
+        model.evaluate(sliced().batch(BATCH).repeat(), steps=5, verbose=0, return_dict=True),
+        model.evaluate(X, Y, batch_size=BATCH, steps=4, verbose=0, return_dict=True),
+    ], model.variables
+
+
+def test_step_of_scalars():
+    return evaluated(OfScalars())
+
+
+def test_step_of_scalars_and_metrics():
+    return evaluated(OfBoth())
+
+
+def test_step_of_batches():
+    return evaluated(OfBatches())
+
+
+def test_step_of_noise():
+    return evaluated(OfNoise())
+
+
+def test_step_run_eagerly():
+    model = Printing()
+    numbers, variables = evaluated(model, run_eagerly=True)
+    return [numbers, model.seen], variables
+
+
+KINDS = {
+    way.__name__.replace("_", "-"): way
+    for way in (
+        test_step_of_scalars, test_step_of_scalars_and_metrics, test_step_of_batches,
+        test_step_of_noise, test_step_run_eagerly,
+    )
+}  # fmt: skip

@@ -1,0 +1,101 @@
+"""Steps that are no sum over rows, and test steps of scripts: the numbers of plain Keras.
+
+One launch runs all kinds, because starting TensorFlow takes longer than any of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.train.runs import SCRIPTS, execute, faults, matex_run
+from tests.train.test_ways import Outcomes, flat, outcomes
+
+pytestmark = pytest.mark.timeout(400)
+
+# What the line on the terminal says of them where there are ranks to share the work.
+WHOLE = {
+    "noise-of-tensorflow": "draws random numbers without a SeedGenerator, by RandomStandardNormal",
+    "noise-of-keras": "changes a variable that neither the model nor its optimizer knows",
+    "noise-of-a-generator": "changes a variable that neither the model nor its optimizer knows",
+    "noise-of-numpy": "without a SeedGenerator, from the generator of NumPy",
+    "noise-of-numpy-eagerly": "in two computations from the same rows",
+    "noise-of-tensorflow-eagerly": "in two computations from the same rows",
+    "noise-of-ones-own": "the ranks computed other gradients from the same batch",
+    "loss-added-as-a-sum": "the gradient of sequential/dense/kernel is",
+    "loss-with-a-mask": "the gradient of sequential/embedding/embeddings is",
+    "loss-with-a-mask-and-dropout": "the gradient of sequential/embedding/embeddings is",
+    "loss-with-a-mask-and-batch-norm": "the gradient of sequential/embedding/embeddings is",
+    "contrastive": "the gradient of sequential/dense/kernel is",
+    "contrastive-with-dropout": "the gradient of sequential/dense/kernel is",
+    "contrastive-batches": "the gradient of sequential/dense/kernel is",
+    "product-over-the-batch": "the gradient of sequential/dense/kernel is",
+    "own-normalization": "the gradient of sequential/dense/kernel is",
+    "shape-of-the-batch": "train_step cannot be traced: TypeError",
+    "reshaped-by-the-batch-size": "train_step fails on a part of a batch: InvalidArgumentError",
+    "asserted-batch-size": "train_step fails on a part of a batch: InvalidArgumentError",
+    "own-counter": "changes a variable that neither the model nor its optimizer knows",
+    "value-that-is-no-mean": "the value of norm is",
+    "metric-that-is-no-sum": "the increment of largest/value is",
+    "codebook": "the change of sequential/codebook/variable is",
+    "whole-of-shuffled-rows": "the gradient of sequential/dense/kernel is",
+    "test-step-of-noise": "test_step draws random numbers",
+    "test-step-run-eagerly": "test_step runs eagerly",
+}
+SHARED = [
+    "added-up-with-dropout", "test-step-of-scalars", "test-step-of-scalars-and-metrics",
+    "test-step-of-batches", "ends-at-a-nan", "few-steps",
+]  # fmt: skip
+KINDS = [*WHOLE, *SHARED]
+KILLED = ["contrastive", "test-step-of-scalars-and-metrics", "loss-with-a-mask"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """Plain Keras in one process, without matex."""
+    folder = tmp_path_factory.mktemp("alone")
+    command = [sys.executable, SCRIPTS / "ways.py", folder, *KINDS]
+    done = execute(command, directory=folder, timeout_s=300)
+    assert done.returncode == 0, done.stderr
+    return outcomes(folder)
+
+
+def assert_same(mine: Outcomes, alone: Outcomes) -> None:
+    for kind, outcome in mine.items():
+        if kind != "noise-of-ones-own":  # which is seeded by the clock
+            wanted = pytest.approx(list(flat(alone[kind]["numbers"])), 1e-5, 1e-7, nan_ok=True)
+            assert list(flat(outcome["numbers"])) == wanted, kind
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_they_give_the_result_of_one_process(ranks: int, alone: Outcomes, tmp_path: Path) -> None:
+    written = tmp_path / "outcomes"
+    written.mkdir()
+    outcome = matex_run(tmp_path, "ways.py", written, *KINDS, ranks=ranks, timeout_s=300)
+    assert outcome.status == 0, outcome.stderr
+    mine = outcomes(written)
+    assert mine.keys() == set(KINDS)
+    assert_same(mine, alone)
+    assert outcome.summary["samples_used"] == outcome.summary["samples_expected"]
+    said = [line for line in outcome.stdout.splitlines() if line.startswith("matex: ")]
+    if ranks == 1:
+        assert said == []
+        return
+    for kind, text in WHOLE.items():
+        assert any(text in line for line in said), (kind, said)
+    assert not any("loop of one's own" in line for line in said)
+    assert "of the" in said[0]
+    assert "cores of its host" in said[0] or "no faster" in said[0]
+    assert "retracing" not in outcome.stderr
+
+
+def test_so_they_do_when_a_rank_dies(alone: Outcomes, tmp_path: Path) -> None:
+    plan = faults("kill:rank=0,step=4", "kill:rank=1,step=12,at=validation")
+    written = tmp_path / "outcomes"
+    written.mkdir()
+    outcome = matex_run(tmp_path, "ways.py", written, *KILLED, ranks=3, options=plan)
+    assert outcome.status == 0, outcome.stderr
+    assert len(outcome.summary["faults"]) == 2
+    assert_same(outcomes(written), alone)
