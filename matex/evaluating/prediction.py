@@ -18,6 +18,7 @@ import ft
 from matex.errors import TrainingError
 from matex.feeds.source import GlobalBatch, Source
 from matex.partition import Span, assigned, difference
+from matex.unheard import unheard
 
 __all__ = ["Predicted", "SharedPrediction", "joined"]
 
@@ -44,8 +45,8 @@ def joined(batches: list[Predicted]) -> Any:
 class SharedPrediction:
     """What ``predict`` iterates over in place of Keras's own iterator.
 
-    Whether outputs belong to rows is tried out on the first batch; where they do not,
-    every rank computes all of every batch.
+    Whether outputs belong to rows is tried out on the first batch, unless there is one rank
+    only; where they do not, every rank computes all of every batch.
 
     Args:
         predict: Keras's own predict function.
@@ -104,7 +105,9 @@ class SharedPrediction:
         if batch is None:
             raise StopIteration
         lo, hi = batch.span
-        if self._by_rows is None:
+        if self._communicator.initial_size == 1:
+            outputs = self._compute(batch, [batch.span])
+        elif self._by_rows is None:
             outputs = self._try_out(batch)
         elif self._by_rows and hi - lo >= self._communicator.world.size:
             outputs = self._share(batch)
@@ -122,7 +125,8 @@ class SharedPrediction:
         whole = self._compute(batch, [batch.span])
         if hi - lo > 1:
             middle = (lo + hi) // 2
-            half = self._compute(batch, [(lo, middle)])
+            with unheard():
+                half = self._compute(batch, [(lo, middle)])
             pairs = zip(tree.flatten(whole), tree.flatten(half), strict=True)
             by_rows = all(_belongs_to_rows(w, h, hi - lo, middle - lo) for w, h in pairs)
             self._by_rows = self._communicator.agree(by_rows)

@@ -21,6 +21,7 @@ from matex.feeds.source import GlobalBatch
 from matex.steps.attempt import attempted
 from matex.steps.looking import Foreign
 from matex.steps.step import Control, Step
+from matex.unheard import unheard
 
 __all__ = ["problem"]
 
@@ -44,7 +45,9 @@ def problem(step: Step, batch: GlobalBatch, *, alone: bool = False) -> str:
     if not (step.may_count if alone else step.may_vary):
         return ""
     try:
-        with keras_hooks.generators_kept(), attempted("train_step fails on a part of a batch"):
+        # Run eagerly it is the script's own code: what that prints or warns of is not for the user.
+        broken = "train_step fails on a part of a batch"
+        with keras_hooks.generators_kept(), unheard(), attempted(broken):
             return _differing(step, _telling(batch), alone=alone)
     except NotShareable as reason:
         return str(reason)

@@ -1,0 +1,26 @@
+"""Silence for what is computed beside what the script asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator
+
+__all__ = ["unheard"]
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """What the script's own code prints and warns of inside was said before, or will be; local.
+
+    ``warnings.catch_warnings`` would not do: it makes Python forget which warnings it has shown
+    once, and shows them again.
+    """
+    warn = warnings.warn
+    warnings.warn = lambda *args, **kwargs: None
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        warnings.warn = warn
