@@ -78,7 +78,15 @@ class Way:
         )
         command = [sys.executable]
         if self.ranks:
-            command += ["-m", "matex", "run", "-n", str(self.ranks), "--report", str(out / "report")]
+            command += [
+                "-m",
+                "matex",
+                "run",
+                "-n",
+                str(self.ranks),
+                "--report",
+                str(out / "report"),
+            ]
         command += [str(HERE / "suite_rank.py"), str(plan)]
         with (out / "output.log").open("w") as log:
             process = subprocess.Popen(

@@ -173,7 +173,12 @@ def main() -> int:
     settings = out.with_suffix(".ini")
     settings.write_text("[pytest]\n")
     options = [
-        *("-c", str(settings), f"--rootdir={root.parent.parent}", "--continue-on-collection-errors"),
+        *(
+            "-c",
+            str(settings),
+            f"--rootdir={root.parent.parent}",
+            "--continue-on-collection-errors",
+        ),
         *("--import-mode=importlib", "--assert=plain", "--tb=short", "--color=no", "-q"),
         *("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:timeout", "-p", "no:pytest_mpi"),
         *("-p", "no:hypothesispytest", f"--basetemp={out.with_suffix('.tmp')}"),

@@ -17,7 +17,20 @@ from matex.errors import TrainingError
 from matex.evaluating.test_step import Sharing, TestStep
 from matex.partition import Span, assigned, difference
 
-__all__ = ["SharedEvaluation"]
+__all__ = ["SharedEvaluation", "without_effect"]
+
+
+def without_effect(model: Any, call: Callable[[], object]) -> None:
+    """Evaluate by *call* what does not count; local.
+
+    A test step that runs eagerly is Python that may count or print, and makes what metrics it has
+    in its first call: it runs on every rank, also where no row falls to this one.
+    """
+    before = [(variable, variable.numpy()) for variable in model.metrics_variables]
+    call()
+    model.reset_metrics()
+    for variable, value in before:
+        variable.assign(value)
 
 
 class SharedEvaluation:
@@ -116,6 +129,8 @@ class SharedEvaluation:
         """The next step; collective where it is the last."""
         if self._chunks:
             self._evaluate(self._chunks.pop(0))
+        elif model.run_eagerly:
+            without_effect(model, lambda: self._evaluate((0, 1)))
         if not self._chunks:
             self._add_up(model)
         return self._step.logs

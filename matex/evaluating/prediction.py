@@ -109,7 +109,7 @@ class SharedPrediction:
             outputs = self._compute(batch, [batch.span])
         elif self._by_rows is None:
             outputs = self._try_out(batch)
-        elif self._by_rows and hi - lo >= self._communicator.world.size:
+        elif self._by_rows and hi - lo >= len(self._communicator.pending.expected):
             outputs = self._share(batch)
         else:
             outputs = self._compute(batch, [batch.span])

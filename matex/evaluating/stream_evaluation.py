@@ -14,6 +14,7 @@ import numpy as np
 
 import ft
 from matex.errors import TrainingError
+from matex.evaluating.evaluation import without_effect
 from matex.evaluating.test_step import Sharing, TestStep
 from matex.feeds.stream import Cut, Stream
 from matex.partition import Span, assigned, difference
@@ -118,6 +119,8 @@ class StreamEvaluation:
             self._window.append(batch)
             self._extra = None
             self._have.append(self._assigned(len(self._window) - 1))
+            if self._model.run_eagerly and not self._have[-1]:
+                self._evaluate_in_vain(batch)
             self._evaluate(batch, self._have[-1])
         if not some:
             raise StopIteration
@@ -150,6 +153,11 @@ class StreamEvaluation:
         if spans and batch is self._window[-1]:  # of what is no metric, Keras reports the last's
             self._extra = self._step.extra
         self._progress()
+
+    def _evaluate_in_vain(self, batch: Cut) -> None:
+        lo, hi = batch.span
+        row = batch.rows([(lo, min(lo + 1, hi))])
+        without_effect(self._model, lambda: self._step(row))
 
     def _meet(self) -> None:
         """Add up what the ranks found in the window's batches; collective.

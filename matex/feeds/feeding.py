@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from keras import tree
 
 import ft
 from matex import keras_hooks
-from matex.data import Batches
-from matex.errors import NotShareable, Unsupported
+from matex.data import Batches, Table
+from matex.errors import InputError, NotShareable, Unsupported
 from matex.feeds.batch_size import most_rows
 from matex.feeds.input_work import turned_round
 from matex.feeds.mapped_stream import MappedStream, place_variable
@@ -44,18 +45,26 @@ def rows_of(
     sample_weight: Any = None,
     class_weight: dict[int, float] | None = None,
     steps_per_epoch: int | None = None,
+    batch_size: int | None = None,
     **_: Any,
 ) -> Batches | None:
     """The data as rows by number, None where they can only be taken as they come. Local.
 
+    None also for arrays that Keras knows and that do not fit together or have no rows, and for
+    impossible batch sizes: what comes of them, Keras's own iterator says best.
+
     Raises:
-        InputError: arrays that do not fit together.
+        InputError: tables of matex's own that do not fit together.
     """
-    if steps_per_epoch or keras_hooks.is_stream(x):
+    if steps_per_epoch or keras_hooks.is_stream(x) or not _is_size(batch_size):
         return None
     try:
         return Batches(x, y, sample_weight, class_weight=class_weight)
     except Unsupported:
+        return None
+    except InputError:
+        if any(isinstance(leaf, Table) for leaf in tree.flatten((x, y, sample_weight))):
+            raise
         return None
 
 
@@ -112,3 +121,7 @@ def _mapped(
     feed = make_feed(pipeline.ahead(place))
     rows = most_rows(given["x"])
     return MappedStream(feed, pipeline, place, communicator, most_rows=rows)
+
+
+def _is_size(batch_size: Any) -> bool:
+    return batch_size is None or (hasattr(batch_size, "__index__") and batch_size >= 0)

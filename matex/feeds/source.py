@@ -132,7 +132,7 @@ class Rows:
     """Rows known by number: each rank reads its own only, in the seeded order of the epoch.
 
     Args:
-        batch_size: of a step, or of each of *parts* of it.
+        batch_size: of a step, or of each of *parts* of it; all samples where they are fewer.
         parts: how many a step has; asked anew for each, and never more than at an
             epoch's beginning.
     """
@@ -164,7 +164,7 @@ class Rows:
 
     @property
     def _batch_size(self) -> int:
-        return self._part_size * self._parts()
+        return min(self._part_size * self._parts(), self._batches.samples)
 
     @property
     def num_batches(self) -> int:

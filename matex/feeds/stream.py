@@ -275,10 +275,10 @@ def rows_in(tensors: Sequence[Any]) -> int:
     """How many rows all of *tensors* have.
 
     Raises:
-        InputError: not all the same number, or none.
+        InputError: not all the same number, or one that has no rows but is a number.
     """
-    counts = {int(tensor.shape[0]) if tensor.shape.rank else 0 for tensor in tensors}
-    if len(counts) != 1 or 0 in counts:
+    counts = {int(tensor.shape[0]) if tensor.shape.rank else -1 for tensor in tensors}
+    if len(counts) != 1 or -1 in counts:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
         raise InputError(
             f"all tensors of a batch must have the same number of rows. Received: shapes {shapes}"

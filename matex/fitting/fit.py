@@ -56,6 +56,10 @@ class Fit:
         arguments: dict[str, Any],
         averaging: Averaging,
     ) -> None:
+        # Numbers of NumPy's are as good, but are not for JSON.
+        for name in ("epochs", "initial_epoch", "batch_size"):
+            if hasattr(arguments[name], "__index__"):
+                arguments[name] = int(arguments[name])
         self._run = run
         self._model = model
         self._number = number
@@ -228,11 +232,6 @@ class Fit:
                 )
             return stream_of(run.communicator, make_feed, given, say=run.say_once)
         batch_size = given["batch_size"] or BATCH_SIZE
-        if (whole := batch_size * self._way.batches.parts()) > batches.samples:
-            raise InputError(
-                f"batch_size must not exceed the number of samples, {batches.samples}. "
-                f"Received: batch_size={whole}"
-            )
         self._state.seed = self._common_seed()
         if self._state.saved is not None:
             self._state.seed = self._state.saved.cursor["seed"]

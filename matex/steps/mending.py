@@ -163,7 +163,8 @@ class Mender:
             vector = exchange.packed(self._share.sent(self.have))
         else:
             vector = exchange.local.copy()
-            layout.averaged(vector)[:] *= total / (total - verdict.samples)
+            if verdict.samples:
+                layout.averaged(vector)[:] *= total / (total - verdict.samples)
         tail = layout.views(vector)[-1]
         self._share.put_header(tail, header_of(tail))
         return vector
@@ -189,7 +190,7 @@ class Mender:
         lo, hi = batch.span
         exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
         wanted = self._share.assigned(batch.span)
-        missing = None if self._anew else difference(wanted, self.have)
+        missing = None if self._anew or lo == hi else difference(wanted, self.have)
         self._anew = False
         vector = exchange.local.copy()
         if missing is None:  # a second death moved the pieces: start over

@@ -9,7 +9,6 @@ import numpy as np
 
 import ft
 from matex import keras_hooks
-from matex.errors import TrainingError
 from matex.exchange import Header, Layout, header_of
 from matex.feeds.source import GlobalBatch
 from matex.partition import Span, assigned
@@ -59,30 +58,27 @@ class Share:
 
     @property
     def layout(self) -> Layout:
-        """Of the step.
-
-        Raises:
-            TrainingError: with run_eagerly, where this rank had no sample yet.
-        """
-        if self._step.layout is None:
-            lo, hi = self.current.span
-            raise TrainingError(
-                "with run_eagerly every rank needs at least one sample of the first step; "
-                f"received a batch of {hi - lo} for {self._communicator.world.size} ranks"
-            )
+        """Of the step; with run_eagerly, known after the first contribution."""
+        assert self._step.layout is not None
         return self._step.layout
 
     @property
     def exchanged(self) -> Layout:
         """What of it the ranks exchange."""
-        found = self._step.exchanged if self.layout else None
+        found = self._step.exchanged
         assert found is not None
         return found
 
     def assigned(self, span: Span) -> list[Span]:
-        """What falls to this rank of *span*, given who was lost since the last step."""
+        """What falls to this rank of *span*, given who was lost since the last step.
+
+        A batch without rows, which Keras takes like any other, is the first living rank's.
+        """
         pending = self._communicator.pending
         rank = self._communicator.world.rank
+        if span[0] == span[1]:
+            first = next(r for r in pending.expected if r not in pending.lost)
+            return [span] if rank == first else []
         return assigned(span, pending.expected, pending.lost, rank, self.speeds)
 
     def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
@@ -98,7 +94,8 @@ class Share:
             rate_factor=self.rate_factor if leads else 0.0,
             **self._asked(),
         )
-        control = Control(weight=count / (hi - lo), salt=float(spans[0][0] - lo), header=header)
+        weight = count / (hi - lo) if count else 1.0
+        control = Control(weight=weight, salt=float(spans[0][0] - lo), header=header)
         return batch.rows(spans), control.array()
 
     def _asked(self) -> dict[str, float]:
@@ -126,8 +123,20 @@ class Share:
         self.put_header(parts[-1], Header())
         return parts
 
+    def idle(self, spans: list[Span]) -> None:
+        """Where no row falls to this rank, let a step that runs eagerly run in vain, on one row.
+
+        It is Python that may count, print or branch: that is the same on every rank. And its
+        first run tells the layout.
+        """
+        if self._step.runs_eagerly and not spans:
+            lo, hi = self.current.span
+            self._step.contribution(*self.inputs([(lo, min(lo + 1, hi))]))
+
     def sent(self, spans: list[Span]) -> list[np.ndarray]:
         """Those of them that the ranks exchange."""
+        if self._step.layout is None:
+            self.idle(spans)
         parts = self.contribution(spans)
         return parts if self._step.sums_gradients else parts[-1:]
 

@@ -63,7 +63,7 @@ class Step:
     Args:
         signature: ``(x[, y[, sample_weight]])``, structures of ``tf.TensorSpec``.
         sums_gradients: whether gradients are exchanged; else an update is made by the mean
-            gradient over this rank's own rows.
+            gradient over this rank's own rows, by 0 where it has none.
         scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
         most_rows: of a global batch, where gradients of embeddings may travel as slices.
         as_data: makes of a batch of that signature what ``train_step`` gets.
@@ -84,6 +84,7 @@ class Step:
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
     ) -> None:
         self._model = model
+        self.runs_eagerly = bool(model.run_eagerly)
         self._as_data = as_data
         self.scales_rate = scales_rate
         self.sums_gradients = sums_gradients
@@ -106,7 +107,7 @@ class Step:
         self.commit: Callable[[Parts], dict[str, Any]] = self._commit
         self.fused: Callable[[Batch, np.ndarray], dict[str, Any]] = self._one_by_one
         self.trace: Callable[[], object] = lambda: None
-        if not model.run_eagerly:
+        if not self.runs_eagerly:
             self._make_graphs()
 
     def quiet(self) -> tuple[Callable[[Batch, Any], Parts], list[Any]]:

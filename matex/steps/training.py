@@ -389,7 +389,7 @@ class Training:
 
     def _make_step(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._share.batch = batch
-        if not self._step.tried:
+        if not self._step.tried and self.samples_taken:
             self._try_out(batch)  # members may be lost in it: before rows are assigned
             self._step.tried = True
         if self._refill is not None:
@@ -406,8 +406,12 @@ class Training:
             if self._ready and spans and not (len(spans) > 1 and self._step.slots.used):
                 exchange = self._begin(batch)
                 inputs = self._share.inputs(spans)
+                if self._step.runs_eagerly:  # calls the exchange itself, which is the operation
+                    return self._step.fused(*inputs)
                 return exchange.run(lambda: self._step.fused(*inputs))
             # The first step goes by the parts that recovery needs: afterwards they are ready.
+            if self._step.layout is not None and not decline:  # else sent() sees to it
+                self._share.idle(spans)
             local = self._share.sent(spans)
             self._begin(batch)(*local)
             self._ready = True

@@ -136,14 +136,6 @@ def test_one_rank_that_fails_to_import_is_a_rank_lost(tmp_path: Path) -> None:
     assert last.endswith("rank-0001.log")
 
 
-def test_a_batch_larger_than_the_data(tmp_path: Path) -> None:
-    outcome = matex_run(tmp_path, "classify.py", "--batch-size", "5000", ranks=2)
-    assert outcome.status == 1
-    (line,) = outcome.stderr.strip().splitlines()
-    assert "batch_size must not exceed the number of samples, 2000" in line
-    assert "Received: batch_size=5000" in line
-
-
 def test_a_data_file_without_the_arrays(tmp_path: Path) -> None:
     import h5py
 

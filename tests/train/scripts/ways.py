@@ -12,6 +12,7 @@ from pathlib import Path
 
 import keras
 import ways_data
+import ways_few
 import ways_loops
 import ways_models
 import ways_steps
@@ -22,6 +23,7 @@ import matex
 
 KINDS = {
     **ways_data.KINDS,
+    **ways_few.KINDS,
     **ways_models.KINDS,
     **ways_steps.KINDS,
     **ways_loops.KINDS,
