@@ -1,6 +1,6 @@
 """The tests that the installed Keras ships, in plain pytest and on ranks of matex: do they differ?
 
-    python ci/keras_suite.py [--ranks 1 2] [--part quick|fit|all] [--report DIR] [file or folder ...]
+    python ci/keras_suite.py [--ranks 1 2] [--part quick|all] [--report DIR] [file or folder ...]
 
 Each test has a line a rank in DIR/outcomes.jsonl. A difference must be listed, with the reason why
 it is by nature, in keras_suite_differences.toml: another one, or one listed that is none any more,

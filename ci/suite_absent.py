@@ -12,7 +12,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from typing import Any
 
 import pytest
@@ -34,7 +34,7 @@ class _Class(type):
 
 
 class _Module(types.ModuleType):
-    __path__: Sequence[str] = ()
+    __path__: MutableSequence[str] = []  # noqa: RUF012 - a package, of no folder
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -65,10 +65,10 @@ def stand_ins() -> Iterator[None]:
     """Around the import of test files."""
     absent = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     finder = _Finder(absent)
-    sys.meta_path.append(finder)  # type: ignore[arg-type]
+    sys.meta_path.append(finder)
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if name.partition(".")[0] in absent]:
             del sys.modules[name]

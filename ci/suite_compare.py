@@ -1,4 +1,4 @@
-"""What differs between plain pytest and pytest on ranks, beside the differences that are known. Pure."""
+"""What differs between plain pytest and pytest on ranks, beside what is known to differ."""
 
 from __future__ import annotations
 

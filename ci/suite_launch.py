@@ -1,4 +1,4 @@
-"""One way to run a list of test files of Keras's: launch after launch, until each test has a record.
+"""One way to run test files of Keras's: launch after launch, until each test has a record.
 
 A launch runs all files in one process a rank. When a rank is lost or hangs, the launch is over,
 the test is recorded so, and another launch goes on with the tests behind it.
@@ -16,9 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-
-import suite_records
-from suite_records import Outcome, Progress
+from suite_records import Outcome, Records, file_of
 
 HERE = Path(__file__).resolve().parent
 _POLL_S = 0.2
@@ -88,6 +86,7 @@ class Way:
                 str(out / "report"),
             ]
         command += [str(HERE / "suite_rank.py"), str(plan)]
+        ranks = [Records(out / file_of(number)) for number in range(len(self.outcomes))]
         with (out / "output.log").open("w") as log:
             process = subprocess.Popen(
                 command,
@@ -96,48 +95,42 @@ class Way:
                 stderr=log,
                 env={**os.environ, **_ENVIRONMENT},
             )
-            late = self._watch(process, out)
-        return self._collect(out, late)
+            late = self._watch(process, ranks)
+        return self._collect(out, ranks, late)
 
-    def _progress(self, out: Path) -> list[Progress]:
-        return [
-            suite_records.read(out / suite_records.file_of(rank))
-            for rank in range(len(self.outcomes))
-        ]
-
-    def _watch(self, process: subprocess.Popen[bytes], out: Path) -> set[int]:
+    def _watch(self, process: subprocess.Popen[bytes], ranks: list[Records]) -> set[int]:
         """Wait for the end, or bring it about; the ranks that were late by then."""
-        since, seen = time.monotonic(), self._progress(out)
-        changed = [since] * len(seen)
+        changed = [time.monotonic()] * len(ranks)
         while process.poll() is None:
             time.sleep(_POLL_S)
-            now, before, seen = time.monotonic(), seen, self._progress(out)
-            for rank, (old, new) in enumerate(zip(before, seen, strict=True)):
-                if old != new:
-                    changed[rank] = now
-            late = {r for r, told in enumerate(seen) if now - changed[r] > self._patience(told)}
+            now = time.monotonic()
+            changed = [
+                now if rank.read() else old for rank, old in zip(ranks, changed, strict=True)
+            ]
+            late = {r for r, rank in enumerate(ranks) if now - changed[r] > self._patience(rank)}
             # A rank that waits for another one, which it does between two tests, is not at fault.
-            stuck = {r for r in late if seen[r].running or seen[r].ended or not seen[r].done}
-            if stuck or len(late) == len(seen):
+            stuck = {r for r in late if ranks[r].running or ranks[r].ended or not ranks[r].done}
+            if stuck or len(late) == len(ranks):
                 _end(process)
                 return stuck or late
         return set()
 
-    def _patience(self, progress: Progress) -> float:
-        if progress.ended:
+    def _patience(self, rank: Records) -> float:
+        if rank.ended:
             return _END_S
-        return self.test_s if progress.done or progress.running else _START_S
+        return self.test_s if rank.done or rank.running else _START_S
 
-    def _collect(self, out: Path, late: set[int]) -> bool:
+    def _collect(self, out: Path, ranks: list[Records], late: set[int]) -> bool:
         """Take over what the ranks of a launch recorded; whether all saw the end."""
-        progress = self._progress(out)
-        for rank, (outcomes, told) in enumerate(zip(self.outcomes, progress, strict=True)):
-            outcomes.update(told.done)
-            if told.running is not None:
-                outcome = "hung" if rank in late else "lost"
-                outcomes[told.running] = Outcome(outcome, self.test_s, self._last_words(out, rank))
-        ended = all(told.ended for told in progress)
-        if not any(told.done or told.running for told in progress):
+        for number, (outcomes, rank) in enumerate(zip(self.outcomes, ranks, strict=True)):
+            rank.read()
+            outcomes.update(rank.done)
+            if rank.running is not None:
+                outcome = "hung" if number in late else "lost"
+                words = self._last_words(out, number)
+                outcomes[rank.running] = Outcome(outcome, self.test_s, words)
+        ended = all(rank.ended for rank in ranks)
+        if not ended and not any(rank.done or rank.running for rank in ranks):
             self.trouble.append(f"{out.name}: no test ran: {self._last_words(out, 0)}")
             return True
         if ended and late:

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import suite_absent
 import suite_records
 
@@ -32,14 +31,12 @@ class Recorder:
     """A plugin of pytest: seeds each test by its name, records it, and meets the other ranks.
 
     Args:
-        root: the folder of Keras's own tests; names of tests are relative to it.
         skip: tests that an earlier launch has recorded.
         out: the file of this rank's records.
         meet: waits for the other ranks.
     """
 
-    def __init__(self, root: Path, skip: set[str], out: Path, meet: Callable[[], None]) -> None:
-        self._root = root
+    def __init__(self, skip: set[str], out: Path, meet: Callable[[], None]) -> None:
         self._skip = skip
         self._out = out.open("a", buffering=1, encoding="utf-8")
         self._meet = meet
@@ -49,9 +46,6 @@ class Recorder:
     def seed(self, given: Any = None) -> int:
         """A number for who would take the clock's."""
         return self._seed.next() if given is None else given
-
-    def name(self, item: Any) -> str:
-        return f"{item.path.relative_to(self._root)}{item.nodeid[item.nodeid.find('::') :]}"
 
     def _write(self, **record: Any) -> None:
         self._out.write(json.dumps(record) + "\n")
@@ -70,24 +64,23 @@ class Recorder:
 
     @pytest.hookimpl
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items[:] = [item for item in items if self.name(item) not in self._skip]
+        items[:] = [item for item in items if item.nodeid not in self._skip]
         for item in items:
             if item.get_closest_marker("multi_device"):
                 item.add_marker(pytest.mark.skip(reason="TensorFlow has one device here"))
 
     @pytest.hookimpl
     def pytest_collectreport(self, report: Any) -> None:
-        name = str(report.nodeid).partition("keras/src/")[2]
+        name = report.nodeid
         if report.failed and name not in self._skip:
-            self._write(
-                test=name, outcome="failed", seconds=0.0, reason=suite_records.reason_of(report)
-            )
+            reason = suite_records.reason_of(report)
+            self._write(test=name, outcome="failed", seconds=0.0, reason=reason)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
         import keras
 
-        name = self.name(item)
+        name = item.nodeid
         self._reports.clear()
         self._write(test=name)
         print(f"--- {name}", file=sys.__stderr__, flush=True)
@@ -165,20 +158,16 @@ def main() -> int:
     plan = json.loads(Path(sys.argv[1]).read_text())
     rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
     size = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
-    faulthandler.register(signal.SIGUSR2, file=sys.__stderr__, all_threads=True)
+    log = os.fdopen(os.dup(2), "w")  # pytest takes the place of 2 while a test runs
+    faulthandler.register(signal.SIGUSR2, file=log, all_threads=True)
     sys.modules["conftest"] = conftest()
     root = Path(plan["root"])
     out = Path(plan["out"]) / suite_records.file_of(rank)
-    recorder = Recorder(root, set(plan["skip"]), out, meeting(size))
+    recorder = Recorder(set(plan["skip"]), out, meeting(size))
     settings = out.with_suffix(".ini")
     settings.write_text("[pytest]\n")
     options = [
-        *(
-            "-c",
-            str(settings),
-            f"--rootdir={root.parent.parent}",
-            "--continue-on-collection-errors",
-        ),
+        *("-c", str(settings), f"--rootdir={root}", "--continue-on-collection-errors"),
         *("--import-mode=importlib", "--assert=plain", "--tb=short", "--color=no", "-q"),
         *("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:timeout", "-p", "no:pytest_mpi"),
         *("-p", "no:hypothesispytest", f"--basetemp={out.with_suffix('.tmp')}"),

@@ -1,4 +1,4 @@
-"""What the ranks of keras_suite.py write, a JSON object a line, and what it says. Pure but for read.
+"""What the ranks of keras_suite.py write, a JSON object a line, and what they say.
 
 A rank writes ``{"test"}`` when it begins a test, ``{"test", "outcome", "seconds", "reason"}`` when
 the test is over, and ``{"end"}`` after the last: what hung or was lost is what was begun only.
@@ -22,12 +22,42 @@ class Outcome(NamedTuple):
     reason: str
 
 
-class Progress(NamedTuple):
-    """How far a rank came: what it recorded, the test it is in, whether it saw the end."""
+class Records:
+    """The records of one rank, read as they are written.
 
-    done: dict[str, Outcome]
-    running: str | None
-    ended: bool
+    ``done`` are the tests that are over, ``running`` is the one that the rank is in, and ``ended``
+    whether it is past the last.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+        self.done: dict[str, Outcome] = {}
+        self.running: str | None = None
+        self.ended = False
+
+    def read(self) -> bool:
+        """Take in what was written since; whether that was anything. Half a line is left."""
+        if not self._path.exists():
+            return False
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            new = file.read()
+        new = new[: new.rfind(b"\n") + 1]
+        self._read += len(new)
+        for line in new.splitlines():
+            self._take(json.loads(line))
+        return bool(new)
+
+    def _take(self, record: dict[str, Any]) -> None:
+        if "end" in record:
+            self.ended = True
+        elif "outcome" in record:
+            self.running = None
+            told = Outcome(record["outcome"], record["seconds"], record["reason"])
+            self.done[record["test"]] = told
+        else:
+            self.running = record["test"]
 
 
 class Seeds:
@@ -44,22 +74,6 @@ class Seeds:
 def file_of(rank: int) -> str:
     """Name of the file of a rank's records."""
     return f"records-{rank:04d}.jsonl"
-
-
-def read(path: Path) -> Progress:
-    """The records in *path*; a line that is not whole yet is left out."""
-    done: dict[str, Outcome] = {}
-    running, ended = None, False
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    for line in text[: text.rfind("\n") + 1].splitlines():
-        record = json.loads(line)
-        ended = "end" in record
-        if "outcome" in record:
-            running = None
-            done[record["test"]] = Outcome(record["outcome"], record["seconds"], record["reason"])
-        elif not ended:
-            running = record["test"]
-    return Progress(done, running, ended)
 
 
 def outcome_of(reports: list[Any]) -> tuple[str, str]:
