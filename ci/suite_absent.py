@@ -61,9 +61,9 @@ class _Finder:
 
 
 @contextlib.contextmanager
-def stand_ins() -> Iterator[None]:
+def stand_ins(packages: Sequence[str] = _PACKAGES) -> Iterator[None]:
     """Around the import of test files."""
-    absent = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    absent = [name for name in packages if importlib.util.find_spec(name) is None]
     finder = _Finder(absent)
     sys.meta_path.append(finder)
     try:
