@@ -4,7 +4,8 @@
 
 Each pair gets a virtual environment of its own, made with pip in DIR (by default where temporary
 files go; some 2 GB) and deleted afterwards. What else is installed is what constraints.txt pins.
-Without pytest arguments the tests are those that a change in Keras would break.
+Without pytest arguments the tests are those that a change in Keras would break, and then those
+that the release itself ships (keras_suite.py).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACT = ("test_ways.py", "test_hooks.py", "test_callbacks.py", "test_resume.py", "test_step.py")
 LIMIT_S = 1800
+SUITE_LIMIT_S = 7200
 _TEST_TOOLS = ("pytest", "hypothesis", "tensorboard")
 
 
@@ -86,8 +88,23 @@ def install(pair: Pair, folder: Path) -> Path:
     return python
 
 
+def own_tests(python: Path, folder: Path, environment: dict[str, str]) -> str:
+    """What is wrong with Keras's own tests on ranks of matex; "" where nothing is."""
+    command = [str(python), str(ROOT / "ci" / "keras_suite.py"), "--report", str(folder / "keras")]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, check=False, timeout=SUITE_LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"Keras's own tests had no end within {SUITE_LIMIT_S} s"
+    return "Keras's own tests differ on ranks" if done.returncode else ""
+
+
 def try_out(pair: Pair, folder: Path, tests: list[str]) -> Outcome:
-    """Install *pair* in *folder*, run *tests* with it, and say how it went."""
+    """Install *pair* in *folder*, run *tests* with it, and say how it went.
+
+    Without *tests*: those of the contract, and Keras's own.
+    """
     started = time.monotonic()
     try:
         python = install(pair, folder)
@@ -101,7 +118,7 @@ def try_out(pair: Pair, folder: Path, tests: list[str]) -> Outcome:
         "MATEX_CACHE": str(folder / "cache"),
     }
     command = [str(python), "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={junit}"]
-    command += tests
+    command += tests or [f"tests/train/{name}" for name in CONTRACT]
     problem = ""
     try:
         subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=LIMIT_S)
@@ -111,6 +128,8 @@ def try_out(pair: Pair, folder: Path, tests: list[str]) -> Outcome:
     passed, failed = report.names("passed"), report.names("failed")
     if not problem and (failed or not passed):
         problem = f"{len(failed)} tests failed" if failed else "no test ran"
+    if not tests:
+        problem = "; ".join(filter(None, (problem, own_tests(python, folder, environment))))
     return Outcome(
         pair,
         passed=len(passed),
@@ -143,14 +162,13 @@ def main() -> int:
     arguments = parser.parse_args()
     token = leftovers.begin()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    tests = arguments.tests or [f"tests/train/{name}" for name in CONTRACT]
     outcomes = []
     for pair, release in zip(PAIRS, releases, strict=True):
         if arguments.only and release not in arguments.only:
             continue
         with tempfile.TemporaryDirectory(prefix="mx-", dir=arguments.folder) as path:
             try:
-                outcomes.append(try_out(pair, Path(path), tests))
+                outcomes.append(try_out(pair, Path(path), arguments.tests))
             finally:
                 leftovers.kill(leftovers.processes(token))
     print(table(outcomes), flush=True)
