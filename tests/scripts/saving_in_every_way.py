@@ -37,7 +37,11 @@ def bent(x):
 inputs = keras.Input((5,))
 hidden = layers.Dense(12, activation=bent)(Scale(0.5)(inputs))
 model = keras.Model(inputs, layers.Dense(1)(hidden), name="bent")
-model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+model.compile(
+    keras.optimizers.Adam(0.01),
+    loss=keras.losses.MeanSquaredError(),
+    metrics=[keras.metrics.MeanAbsoluteError()],
+)
 model.fit(x, y, batch_size=20, epochs=3, shuffle=False, verbose=0)
 expected = model.predict(x, verbose=0)
 custom = {"bent": bent}
@@ -52,7 +56,8 @@ check("keras", keras.models.load_model("model.keras", custom_objects=custom))
 model.save("model.h5")
 check("h5", keras.models.load_model("model.h5", custom_objects=custom))
 model.save_weights("model.weights.h5")
-clone = keras.models.clone_model(model)
+with keras.saving.custom_object_scope(custom):
+    clone = keras.models.clone_model(model)
 clone.load_weights("model.weights.h5")
 check("weights", clone)
 with open("model.json", "w") as file:
