@@ -48,7 +48,9 @@ def build(model: Any, data: Any) -> None:
     try:
         if not _is_complete(model):
             model._symbolic_build(data_batch=data)
-    except RuntimeError as error:  # Keras's word for whatever went wrong in call()
+    # Keras's words for whatever went wrong in call(): since 3.15 a ValueError stays one. Where it
+    # is the script's mistake, its train step meets it again, as in plain Keras.
+    except (RuntimeError, ValueError) as error:
         raise NotShareable(
             f"{type(model).__name__} cannot be built from its data before training"
         ) from error
