@@ -112,7 +112,7 @@ def _mapped(
     except NotShareable as reason:
         say(
             f"every rank runs the whole tf.data pipeline and takes its rows, because {reason}; "
-            "deterministic maps right before the batch are shared"
+            "deterministic maps before the batch are shared"
         )
         return None
     if pipeline is None:

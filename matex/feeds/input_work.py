@@ -1,10 +1,11 @@
 """Sharing the work of a tf.data pipeline: each rank decodes and augments only its own rows.
 
-A pipeline ``source -> .. -> map -> map -> batch -> prefetch`` is turned round: elements
+A pipeline ``source -> .. -> map -> shuffle -> map -> batch -> repeat`` is turned round: elements
 are batched before they are mapped, every rank goes over all of these raw batches, which
 is cheap, and maps the rows that fall to it. Maps without random or other state give the
 same for an element wherever and however often they run, so a survivor can map the rows
-of the dead; anything else is left as it is.
+of the dead; anything else is left as it is. What only orders, repeats or leaves out elements or
+batches, without looking at them, is put before the maps (:mod:`matex.feeds.reordering`).
 """
 
 from __future__ import annotations
@@ -16,15 +17,13 @@ import tensorflow as tf
 from keras import tree
 
 from matex.errors import NotShareable
+from matex.feeds.map_functions import check_function
+from matex.feeds.reordering import name_of, passes_on, reordered
 
 __all__ = ["Pipeline", "turned_round"]
 
-_PASSING_ON = ("_PrefetchDataset", "_OptionsDataset")
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 _MAPS = ("_MapDataset", "_ParallelMapDataset")
-
-# State that is only read, and the same for every element; or none: an assertion changes nothing.
-_READING = ("ReadVariableOp", "VarHandleOp", "LookupTableFindV2", "LookupTableSizeV2", "Assert")
 
 
 class Pipeline(NamedTuple):
@@ -59,30 +58,57 @@ def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
     Raises:
         NotShareable: it has work to share, but sharing it could change the result.
     """
-    batch = dataset
-    while type(batch).__name__ in _PASSING_ON:
-        (batch,) = batch._inputs()
-    if type(batch).__name__ not in _BATCHES:
-        if _has_map(batch):
-            raise NotShareable(f"it ends with {_name(batch)}, not with a batch")
+    behind, batch = _until(dataset, _BATCHES)
+    if batch is None:
+        if _has_map(dataset):
+            raise NotShareable(f"it has {name_of(behind[-1])} after its last batch")
         return None
-    (source,) = batch._inputs()
+    source = batch._inputs()[0]
+    between: list[tf.data.Dataset] = []  # from the batch on upstream
     functions: list[Any] = []
-    while type(source).__name__ in _MAPS:
-        functions.insert(0, source._map_func.function)
-        (source,) = source._inputs()
+    while True:
+        passed, mapped = _until(source, _MAPS)
+        if mapped is None:
+            break
+        functions.insert(0, mapped._map_func.function)
+        between += [*passed, mapped]
+        (source,) = mapped._inputs()
     if not functions:
         if _has_map(source):
-            raise NotShareable(f"there is {_name(source)} between the last map and the batch")
+            raise NotShareable(f"it has {name_of(passed[-1])} between its last map and the batch")
         return None
     for function in functions:
-        _check(function)
+        check_function(function)
     for spec in (*tree.flatten(source.element_spec), *tree.flatten(dataset.element_spec)):
         if not isinstance(spec, tf.TensorSpec):
             raise NotShareable(f"its elements are not all dense tensors, but {spec}")
-    flat = source.map(lambda *element: tuple(tree.flatten(element)))
-    raw = flat.batch(batch._batch_size, drop_remainder=batch._drop_remainder)
+    raw = source
+    for operation in reversed(between):
+        # Something stays in a map's place: TensorFlow makes one operation of a shuffle and a repeat
+        # that follows at once, and that has another order.
+        is_map = type(operation).__name__ in _MAPS
+        raw = raw.prefetch(1) if is_map else reordered(raw, operation)
+    raw = raw.map(lambda *element: tuple(tree.flatten(element)))
+    raw = raw.batch(batch._batch_size, drop_remainder=batch._drop_remainder)
+    for operation in reversed(behind):
+        raw = reordered(raw, operation)
     return Pipeline(raw.prefetch(2), _mapping(functions), dataset.element_spec)
+
+
+def _until(
+    dataset: tf.data.Dataset, kinds: Sequence[str]
+) -> tuple[list[tf.data.Dataset], tf.data.Dataset | None]:
+    """The first of *kinds* upstream, behind what passes elements on, and this, from the end.
+
+    None where something else comes first, which is then the last of the list.
+    """
+    passed: list[tf.data.Dataset] = []
+    while type(dataset).__name__ not in kinds:
+        passed.append(dataset)
+        if not passes_on(dataset):
+            return passed, None
+        (dataset,) = dataset._inputs()
+    return passed, dataset
 
 
 def _mapping(functions: list[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
@@ -95,22 +121,13 @@ def _mapping(functions: list[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]
         mapped = tf.data.Dataset.from_tensor_slices(tuple(raw))
         mapped = mapped.map(one, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         count = tf.shape(raw[0], tf.int64)[0]
-        batch: tuple[Any, ...] = mapped.batch(count).get_single_element()
+        # Without take(), TensorFlow 2.21 fuses map and batch, and then cannot delete a map that
+        # uses a table or a variable (MutableGraphView::DeleteNodes, retained fanouts).
+        batch: tuple[Any, ...] = mapped.take(count).batch(count).get_single_element()
         return batch
 
     return rows
 
 
-def _check(function: Any) -> None:
-    for operation in function.graph.get_operations():
-        if operation.op_def.is_stateful and operation.type not in _READING:
-            raise NotShareable(f"a map has {operation.type}, which is not the same each time")
-
-
 def _has_map(dataset: tf.data.Dataset) -> bool:
     return type(dataset).__name__ in _MAPS or any(_has_map(d) for d in dataset._inputs())
-
-
-def _name(dataset: tf.data.Dataset) -> str:
-    kind = type(dataset).__name__.strip("_").removesuffix("Dataset").lower()
-    return f"tf.data's {kind!r}"

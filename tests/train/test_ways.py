@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(400)
 
 DATA = [
     "arrays", "arrays-with-steps", "initial-epoch", "sample-weight", "validation-split",
-    "tf-data", "tf-data-cached", "tf-data-mapped", "tf-data-repeated",
+    "tf-data", "tf-data-cached", "tf-data-mapped", "tf-data-looked-up", "tf-data-repeated",
     "tf-data-unknown-length", "tf-data-weighted", "tf-data-random", "tf-data-dicts", "py-dataset",
     "py-dataset-with-workers", "generators", "generator-that-ends", "evaluate-and-predict",
     "train-on-batch",
@@ -42,11 +42,11 @@ WITH_HOST = [
 # Numbers of steps are those of the kinds in their order.
 KILLS = {
     "streams": (
-        ["tf-data", "tf-data-mapped", "py-dataset", "generators"],
+        ["tf-data", "tf-data-mapped", "py-dataset", "generators", "tf-data-looked-up"],
         [
             "kill:rank=0,step=10",
             "kill:rank=1,step=30,at=in-exchange",
-            "kill:rank=2,step=53,at=after-exchange",
+            "kill:rank=2,step=82,at=after-exchange",
         ],
     ),
     "whole": (

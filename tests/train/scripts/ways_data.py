@@ -97,6 +97,19 @@ def tf_data_mapped():
     return fitted(classifier(), data.batch(BATCH).prefetch(2), validation_data=validation)
 
 
+def tf_data_looked_up():
+    words = keras.layers.StringLookup(vocabulary=["1", "2", "3"])
+
+    def numbered(i):
+        number = tf.cast(words(tf.strings.as_string(i % 5)), "float32")
+        return tf.gather(X, i) * number, tf.gather(Y, i)
+
+    data = sliced(np.arange(ROWS)).map(numbered, num_parallel_calls=2).shuffle(50)
+    validation = sliced(np.arange(ROWS)).map(numbered).batch(9).repeat()
+    options = {"validation_data": validation, "validation_steps": 4}
+    return fitted(classifier(), data.batch(BATCH).repeat(), steps_per_epoch=6, **options)
+
+
 def tf_data_repeated():
     data = sliced().shuffle(ROWS).repeat().batch(BATCH)
     validation = {"validation_data": sliced().repeat().batch(9), "validation_steps": 4}
@@ -180,8 +193,8 @@ KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
         arrays, arrays_with_steps, initial_epoch, sample_weight, validation_split,
-        tf_data, tf_data_cached, tf_data_mapped, tf_data_repeated, tf_data_unknown_length,
-        tf_data_weighted,
+        tf_data, tf_data_cached, tf_data_mapped, tf_data_looked_up, tf_data_repeated,
+        tf_data_unknown_length, tf_data_weighted,
         tf_data_random, tf_data_dicts, py_dataset, py_dataset_with_workers, generators,
         generator_that_ends, evaluate_and_predict, train_on_batch,
     )

@@ -1,0 +1,126 @@
+"""Operations of tf.data that order, repeat or leave out elements without looking at them.
+
+Such an operation does the same to other elements, so it can be made again on other datasets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from matex.errors import NotShareable
+
+__all__ = ["name_of", "passes_on", "reordered"]
+
+# To find a shuffle's generator, all that comes before it is written down, tensors included.
+_MOST_BYTES = 64 << 20
+
+_IGNORE = 1  # ExternalStatePolicy: a dataset that has state is written down without a warning
+
+
+def passes_on(dataset: tf.data.Dataset) -> bool:
+    """Whether :func:`reordered` can make the last operation of *dataset* again."""
+    return type(dataset).__name__ in _MADE
+
+
+def name_of(dataset: tf.data.Dataset) -> str:
+    """The last operation of *dataset*, for messages."""
+    kind = type(dataset).__name__.strip("_").removesuffix("Dataset").lower()
+    return f"tf.data's {kind!r}"
+
+
+def reordered(source: tf.data.Dataset, like: tf.data.Dataset) -> tf.data.Dataset:
+    """The last operation of *like* on *source*, which has as many elements as its input. Local.
+
+    Raises:
+        NotShareable: it cannot be made so that it does exactly the same.
+    """
+    return _MADE[type(like).__name__](source, like)
+
+
+def _with_options(source: tf.data.Dataset, like: tf.data.Dataset) -> tf.data.Dataset:
+    return source.with_options(like.options())
+
+
+def _shuffled(source: tf.data.Dataset, like: tf.data.Dataset) -> tf.data.Dataset:
+    """Elements in the order of *like*, which both draw from one generator.
+
+    Every pass draws from it anew: what the script has looked at before the fit counts.
+    """
+    spec = source.element_spec
+    variant = tf.raw_ops.ShuffleDatasetV3(
+        input_dataset=tf.data.experimental.to_variant(source),
+        buffer_size=like._buffer_size,
+        seed=like._seed,
+        seed2=like._seed2,
+        seed_generator=_generator_of(like),
+        reshuffle_each_iteration=like._reshuffle_each_iteration,
+        output_types=[leaf.dtype for leaf in tf.nest.flatten(spec)],
+        output_shapes=[leaf.shape for leaf in tf.nest.flatten(spec)],
+    )
+    made = tf.data.experimental.from_variant(variant, spec)
+    made._matex_like = like  # holds the generator
+    return made
+
+
+def _generator_of(shuffle: tf.data.Dataset) -> Any:
+    """The resource that *shuffle* draws its seeds from.
+
+    Raises:
+        NotShareable: it cannot be found, or only at a price.
+    """
+    if sum(tensor.nbytes for tensor in _tensors(shuffle)) > _MOST_BYTES:
+        raise NotShareable(
+            f"it has a shuffle after a map of more than {_MOST_BYTES >> 20} MB in memory"
+        )
+    try:
+        written = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=tf.data.experimental.to_variant(shuffle),
+            external_state_policy=_IGNORE,
+        )
+    except tf.errors.OpError as error:
+        reason = f"it has a shuffle that cannot be looked into ({error.message})"
+        raise NotShareable(reason) from None
+    graph = tf.compat.v1.GraphDef.FromString(written.numpy())
+    nodes = {node.name: node for node in graph.node}
+    last = next(node for node in graph.node if node.op == "_Retval").input[0]
+    handle = nodes[nodes[last].input[-1]] if nodes[last].op == "ShuffleDatasetV3" else None
+    if handle is None or handle.op != "Const":
+        raise NotShareable("it has a shuffle whose generator cannot be found")
+    return _constant(handle)
+
+
+def _constant(node: Any) -> Any:
+    """The tensor of a ``Const`` *node*."""
+    graph = tf.compat.v1.GraphDef()
+    graph.node.append(node)
+
+    def imported() -> Any:
+        return tf.graph_util.import_graph_def(graph, return_elements=[f"{node.name}:0"])
+
+    (tensor,) = tf.compat.v1.wrap_function(imported, [])()
+    return tensor
+
+
+def _tensors(dataset: tf.data.Dataset) -> Iterator[Any]:
+    """Those that are part of *dataset* and of all before it."""
+    held = tf.nest.flatten([v for v in vars(dataset).values() if isinstance(v, list | tuple)])
+    for function in dataset._functions():
+        held += function.function.captured_inputs
+    for tensor in held:
+        if isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.resource, tf.variant):
+            yield tensor.numpy()
+    for before in dataset._inputs():
+        yield from _tensors(before)
+
+
+_MADE: dict[str, Callable[[tf.data.Dataset, tf.data.Dataset], tf.data.Dataset]] = {
+    "_OptionsDataset": _with_options,
+    "_PrefetchDataset": lambda source, like: source.prefetch(int(like._buffer_size)),
+    "_RepeatDataset": lambda source, like: source.repeat(like._count),
+    "_ShuffleDataset": _shuffled,
+    "_SkipDataset": lambda source, like: source.skip(like._count),
+    "_TakeDataset": lambda source, like: source.take(like._count),
+}
