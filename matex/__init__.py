@@ -123,7 +123,10 @@ def rank() -> int:
     """This process's original rank, which never changes. Local; 0 outside a run."""
     from matex import current
 
-    return 0 if current.runtime is None else current.runtime.run.communicator.world.rank
+    if current.runtime is None:
+        return 0
+    current.runtime.rank_is_asked_for()
+    return current.runtime.run.communicator.world.rank
 
 
 def size() -> int:
@@ -146,6 +149,7 @@ def local_rank() -> int:
 
     if current.runtime is None:
         return 0
+    current.runtime.rank_is_asked_for()
     world = current.runtime.run.communicator.world
     return sum(member.rank < world.rank for member in world.neighbours)
 

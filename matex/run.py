@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -98,6 +98,7 @@ class Run:
         self._started = time.time()
         self._finished = False
         self.failed_strictly = False  # known after the end
+        self.all_have_ended: Callable[[], None] = lambda: None  # the script, on every rank
         self._said: set[str] = set()
         self._awaiting_step = True
         self._step_limit_s: float | None = None
@@ -204,6 +205,7 @@ class Run:
         self.saver.close()
         gathered = self.communicator.allgather(row)
         self.communicator.barrier()  # everybody's events and checkpoints are written
+        self.all_have_ended()
         if reason is None and self.stopped is None:
             self.saver.discard_memory()  # nobody will want it any more
             if self.config.strict and lost_to_own_errors(self.events.all()):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -18,6 +21,8 @@ from matex.evaluating.prediction import Predicted, joined
 from matex.evaluating.shares import Shares
 from matex.evaluating.stream_evaluation import StreamEvaluation
 from matex.feeds.feeding import MakeFeed, once
+from matex.files import intercept, keras_files, tf_files
+from matex.files.private import PrivateFiles, asks_for_rank
 from matex.fitting.fit import Fit
 from matex.fitting.redundant import Averaging
 from matex.fitting.single import SingleSteps, form_of, tensors_of
@@ -48,6 +53,7 @@ class Runtime:
         self._apoptosis: dict[int, keras.callbacks.Callback] = {}
         self.averaging = Averaging(run)
         self.shares = Shares(run)
+        self.files: PrivateFiles | None = None  # where there is more than one rank
 
     @property
     def is_alone(self) -> bool:
@@ -61,6 +67,27 @@ class Runtime:
         if strange := keras_hooks.untested():
             self.run.say(strange)
         self.run.start()
+        self._keep_files_apart()
+
+    def _keep_files_apart(self) -> None:
+        """From here on what the script does to files is that of one rank; collective."""
+        run = self.run
+        if run.communicator.initial_size == 1:
+            return
+        own = run.config
+        passed = (own.report, own.checkpoint, own.memory, own.cache_directory)
+        self.files = PrivateFiles(run.communicator, passed)
+        if asks_for_rank(_text_of(Path(sys.argv[0]))):
+            self.files.script_knows_ranks()
+        run.all_have_ended = self.files.finish
+        intercept.install(self.files)
+        tf_files.install(self.files)
+        keras_files.install(self.files)
+
+    def rank_is_asked_for(self) -> None:
+        """The script may do on one rank what it does not on others; local."""
+        if self.files is not None:
+            self.files.script_knows_ranks()
 
     def finish(self, reason: str | None = None) -> None:
         """The script has ended on all ranks; collective, once."""
@@ -96,6 +123,8 @@ class Runtime:
             shared = {**self._shared_out(given, last), "epochs": asked}
             history = self._within("fit", lambda: original(model, **shared))
             self._files_complete(given["callbacks"])
+            if self.files is not None:
+                self.files.share_written()
             return history
         finally:
             fit.end()
@@ -341,10 +370,18 @@ class Runtime:
         """Run *call* with plain Keras, as one process would; local."""
         self._context.append("alone")
         try:
-            with self.run.watchdog.working(False):
+            written = contextlib.nullcontext() if self.files is None else self.files.written()
+            with self.run.watchdog.working(False), written:
                 call()
         finally:
             self._context.pop()
+
+
+def _text_of(script: Path) -> str:
+    try:
+        return script.read_text(errors="replace")
+    except OSError:  # none, as in a notebook
+        return ""
 
 
 def _arguments(

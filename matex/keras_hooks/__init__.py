@@ -16,6 +16,7 @@ from matex.keras_hooks.callbacks import (
 )
 from matex.keras_hooks.data import as_data, dataset_of, is_stream
 from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
+from matex.keras_hooks.files import cache_folder, replace_file_functions
 from matex.keras_hooks.generators import Generators, generators_kept
 from matex.keras_hooks.graphs import (
     GraphCall,
@@ -81,6 +82,7 @@ __all__ = [
     "attach",
     "batches_weighed",
     "build",
+    "cache_folder",
     "calls_in",
     "changing_variables",
     "counts_add_up",
@@ -120,6 +122,7 @@ __all__ = [
     "rekey",
     "remember",
     "renew_validation",
+    "replace_file_functions",
     "resize",
     "results_noted",
     "saves_best",

@@ -1,0 +1,425 @@
+"""Python's functions on files, replaced by ones that ask what this rank sees.
+
+What is built on them follows: ``os.path``, ``pathlib``, ``glob``, ``shutil``, ``zipfile``, NumPy's
+``save`` and ``load``, pickles, pictures, tables.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import io
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from matex.files import changes, real
+from matex.files.ledger import Change
+from matex.files.private import PrivateFiles
+from matex.files.scratch import ALIAS
+from matex.files.view import View, missing
+
+__all__ = ["install", "placed"]
+
+# Standard modules that keep a function under a name of their own.
+_KEEPERS = ("pathlib", "glob", "tarfile", "bz2", "zipfile", "shutil", "tokenize", "fileinput")
+
+_READING = ("stat", "lstat", "access", "listxattr", "getxattr", "statvfs", "pathconf", "readlink")
+_ATTRIBUTES = ("chmod", "chown", "lchown", "utime", "setxattr", "removexattr")
+_NO_FOLLOWING = ("lstat", "readlink", "lchown")
+
+
+def install(files: PrivateFiles) -> None:
+    """Replace them, for the rest of the process. Local."""
+    replaced: dict[Any, Any] = {io.open: _open(files)}
+    for name in _READING:
+        replaced[getattr(os, name)] = _reading(files, name)
+    for name in _ATTRIBUTES:
+        replaced[getattr(os, name)] = _attributes(files, name)
+    replaced |= {
+        os.open: _os_open(files),
+        os.mkdir: _making(files),
+        os.remove: _one(files, "remove", changes.remove),
+        os.unlink: _one(files, "unlink", changes.remove),
+        os.rmdir: _one(files, "rmdir", changes.remove_folder),
+        os.rename: _two(files, "rename", changes.rename),
+        os.replace: _two(files, "replace", changes.rename),
+        os.link: _two(files, "link", changes.link),
+        os.symlink: _symlink(files),
+        os.truncate: _truncate(files),
+        os.listdir: _listdir(files),
+        os.scandir: _scandir(files),
+        os.chdir: _one(files, "chdir", changes.change_folder),
+        os.getcwd: _getcwd(files),
+    }
+    for name, value in list(vars(os).items()):
+        if callable(value) and value in replaced:
+            setattr(os, name, replaced[value])
+    builtins.open = io.open = replaced[io.open]
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in _KEEPERS:
+            _replace_in(vars(module), module, replaced)
+    shutil._use_fd_functions = False  # type: ignore[attr-defined] # rmtree by names, which are ours
+    for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+        known.update(replaced[f] for f in list(known) if f in replaced)
+    for name in ("mkdtemp", "mkstemp", "NamedTemporaryFile", "TemporaryFile"):
+        setattr(tempfile, name, _temporary(files, getattr(tempfile, name)))
+
+
+def _replace_in(names: Any, owner: Any, replaced: dict[Any, Any]) -> None:
+    for name, value in list(names.items()):
+        inner = value.__func__ if isinstance(value, staticmethod) else value
+        if isinstance(value, type) and value.__module__.partition(".")[0] in _KEEPERS:
+            if owner is not value:
+                _replace_in(vars(value), value, replaced)
+        elif callable(inner) and _is_known(inner, replaced):
+            new = replaced[inner]
+            setattr(owner, name, staticmethod(new) if isinstance(owner, type) else new)
+
+
+def _is_known(value: Any, replaced: dict[Any, Any]) -> bool:
+    try:
+        return value in replaced
+    except TypeError:  # not hashable
+        return False
+
+
+def placed(call: Callable[[], Any], *given: Any) -> Any:
+    """What *call* gives; its errors name files as the script does.
+
+    Args:
+        given: by which names the script called them.
+    """
+    try:
+        return call()
+    except OSError as error:
+        names = {os.path.abspath(os.fsdecode(name)): name for name in given}
+        for name in ("filename", "filename2"):
+            text = getattr(error, name)
+            if isinstance(text, str):
+                text = text.removeprefix(ALIAS)
+                setattr(error, name, names.get(text, text))
+        raise
+
+
+def _asked(
+    files: PrivateFiles, given: Any, *, reads: bool = False, follow: bool = True
+) -> tuple[View, str] | None:
+    """The view and the path in it, where the real file is not meant anyway.
+
+    Args:
+        reads: nothing is changed.
+    """
+    if isinstance(given, int):
+        return None
+    view = files.view()
+    if view is None or (reads and view.is_plain):
+        return None
+    path = files.path(given, follow=follow)
+    return None if path is None else (view, path)
+
+
+def _open(files: PrivateFiles) -> Any:
+    original = io.open
+
+    @functools.wraps(original)
+    def open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        opener = kwargs.get("opener") or (args[5] if len(args) > 5 else None)
+        reads = not isinstance(mode, str) or not set(mode) & set("wax+")
+        asked = None if opener is not None else _asked(files, file, reads=reads)
+        if asked is None:
+            return original(file, mode, *args, **kwargs)
+        view, path = asked
+        if reads:
+            place = view.found(path)
+            if place is None:
+                raise missing(os.fspath(file))
+        else:
+            change: Change = "append" if "a" in mode else "overwrite"
+            if "w" in mode and not view.leads:
+                change = "replace"
+            place = placed(
+                lambda: changes.to_write(view, path, change, exclusive="x" in mode), file
+            )
+            if "r" in mode and view.found(path) is None:
+                raise missing(os.fspath(file))
+        if place == path:
+            return original(file if view.folder is None else path, mode, *args, **kwargs)
+        opened = placed(lambda: original(place, mode, *args, **kwargs), file)
+        inner = getattr(opened, "buffer", opened)
+        getattr(inner, "raw", inner).name = os.fspath(file)
+        return opened
+
+    return open
+
+
+def _os_open(files: PrivateFiles) -> Any:
+    original = os.open
+
+    @functools.wraps(original)
+    def os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
+        asked = None if dir_fd is not None or flags & os.O_PATH else _asked(files, path)
+        if asked is None:
+            return original(path, flags, mode, dir_fd=dir_fd)
+        view, name = asked
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            return original(path, flags, mode)
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
+            if not flags & os.O_CREAT and not view.exists(name):
+                raise missing(os.fspath(path))
+            change: Change = "append" if flags & os.O_APPEND else "overwrite"
+            exclusive = bool(flags & os.O_EXCL and flags & os.O_CREAT)
+            place = placed(lambda: changes.to_write(view, name, change, exclusive=exclusive), path)
+        else:
+            found = view.found(name)
+            if found is None:
+                raise missing(os.fspath(path))
+            place = found
+        return int(placed(lambda: original(place, flags, mode), path))
+
+    return os_open
+
+
+def _reading(files: PrivateFiles, name: str) -> Any:
+    original = getattr(os, name)
+
+    @functools.wraps(original)
+    def call(path: Any, *args: Any, **kwargs: Any) -> Any:
+        follow = name not in _NO_FOLLOWING and kwargs.get("follow_symlinks", True)
+        with_fd = kwargs.get("dir_fd") is not None
+        asked = None if with_fd else _asked(files, path, reads=True, follow=follow)
+        if asked is None:
+            return original(path, *args, **kwargs)
+        view, wanted = asked
+        place = view.found(wanted)
+        if place is None:
+            if name == "access":
+                return False
+            raise missing(os.fspath(path))
+        if place == wanted:
+            given = path if view.folder is None else wanted
+            return original(given, *args, **kwargs)
+        if wanted in view.held and name == "lstat":
+            return placed(lambda: real.stat(place), path)
+        return placed(lambda: original(place, *args, **kwargs), path)
+
+    return call
+
+
+def _attributes(files: PrivateFiles, name: str) -> Any:
+    original = getattr(os, name)
+
+    @functools.wraps(original)
+    def call(path: Any, *args: Any, **kwargs: Any) -> Any:
+        with_fd = kwargs.get("dir_fd") is not None
+        asked = None if with_fd else _asked(files, path, follow=name not in _NO_FOLLOWING)
+        if asked is None:
+            return original(path, *args, **kwargs)
+        view, wanted = asked
+        place = placed(lambda: changes.of_attributes(view, wanted), path)
+        if place is None:
+            return None
+        return placed(lambda: original(path if place == wanted else place, *args, **kwargs), path)
+
+    return call
+
+
+def _one(files: PrivateFiles, name: str, change: Any) -> Any:
+    original = getattr(os, name)
+
+    @functools.wraps(original)
+    def call(path: Any, *args: Any, **kwargs: Any) -> Any:
+        with_fd = kwargs.get("dir_fd") is not None
+        asked = None if with_fd else _asked(files, path, follow=name == "chdir")
+        if asked is None:
+            return original(path, *args, **kwargs)
+        placed(lambda: change(*asked, original), path)
+
+    return call
+
+
+def _making(files: PrivateFiles) -> Any:
+    original = os.mkdir
+
+    @functools.wraps(original)
+    def mkdir(path: Any, mode: int = 0o777, *, dir_fd: Any = None) -> None:
+        asked = None if dir_fd is not None else _asked(files, path)
+        if asked is None:
+            return original(path, mode, dir_fd=dir_fd)
+        return placed(
+            lambda: changes.make_folder(*asked, lambda place: original(place, mode)), path
+        )
+
+    return mkdir
+
+
+def _two(files: PrivateFiles, name: str, change: Any) -> Any:
+    original = getattr(os, name)
+
+    @functools.wraps(original)
+    def call(source: Any, target: Any, *args: Any, **kwargs: Any) -> None:
+        with_fd = any(kwargs.get(f"{end}_dir_fd") is not None for end in ("src", "dst"))
+        first = None if with_fd else _asked(files, source, follow=False)
+        second = None if first is None else _asked(files, target, follow=False)
+        if first is None or second is None:
+            return original(_place(files, source), _place(files, target), *args, **kwargs)
+        view = first[0]
+        return placed(lambda: change(view, first[1], second[1], original), source, target)
+
+    return call
+
+
+def _place(files: PrivateFiles, given: Any) -> Any:
+    """Of a file that is moved between what all ranks see and what this one does."""
+    asked = _asked(files, given)
+    if asked is None or asked[0].leads:
+        return given
+    place = asked[0].found(asked[1])
+    if place is not None and real.lexists(place) and place != asked[1]:
+        return place
+    return changes.to_write(*asked, "replace")
+
+
+def _symlink(files: PrivateFiles) -> Any:
+    original = os.symlink
+
+    @functools.wraps(original)
+    def symlink(src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
+        asked = None if kwargs.get("dir_fd") is not None else _asked(files, dst, follow=False)
+        if asked is None:
+            return original(src, dst, *args, **kwargs)
+        view, path = asked
+        return placed(lambda: changes.symlink(view, os.fsdecode(src), path, original), src, dst)
+
+    return symlink
+
+
+def _truncate(files: PrivateFiles) -> Any:
+    original = os.truncate
+
+    @functools.wraps(original)
+    def truncate(path: Any, length: int) -> None:
+        asked = _asked(files, path)
+        if asked is None:
+            return original(path, length)
+        if not asked[0].exists(asked[1]):
+            raise missing(os.fspath(path))
+        return original(changes.to_write(*asked, "overwrite"), length)
+
+    return truncate
+
+
+def _listdir(files: PrivateFiles) -> Any:
+    original = os.listdir
+
+    @functools.wraps(original)
+    def listdir(path: Any = ".") -> Any:
+        asked = None if isinstance(path, bytes) or path is None else _asked(files, path)
+        if asked is None:
+            return original(path)
+        view, folder = asked
+        if not view.is_touched(folder):
+            return original(path if view.folder is None else folder)
+        return placed(lambda: view.names(folder), path)
+
+    return listdir
+
+
+def _scandir(files: PrivateFiles) -> Any:
+    original = os.scandir
+
+    @functools.wraps(original)
+    def scandir(path: Any = ".") -> Any:
+        asked = None if isinstance(path, bytes) or path is None else _asked(files, path)
+        if asked is None:
+            return original(path)
+        view, folder = asked
+        if not view.is_touched(folder):
+            return original(path if view.folder is None else folder)
+        names = placed(lambda: view.names(folder), path)
+        return _Scan(Entry(os.fspath(path), name) for name in names)
+
+    return scandir
+
+
+def _getcwd(files: PrivateFiles) -> Any:
+    original = os.getcwd
+
+    @functools.wraps(original)
+    def getcwd() -> str:
+        view = files.view()
+        return original() if view is None or view.folder is None else view.folder
+
+    return getcwd
+
+
+def _temporary(files: PrivateFiles, original: Any) -> Any:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        folder = kwargs.get("dir")
+        asked = None if folder is None else _asked(files, folder)
+        if asked is not None and asked[0].is_mirrored(asked[1]):
+            kwargs["dir"] = ALIAS + asked[1]
+        with real.passing():
+            made = original(*args, **kwargs)
+        name = made[1] if isinstance(made, tuple) else getattr(made, "name", made)
+        if isinstance(name, str | bytes):
+            files.temporary(os.fsdecode(name))
+        return made
+
+    return call
+
+
+class Entry:
+    """What ``os.DirEntry`` is, of a view."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self.name = name
+        self.path = os.path.join(folder, name)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"<DirEntry {self.name!r}>"
+
+    def inode(self) -> int:
+        return self.stat(follow_symlinks=False).st_ino
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return os.path.isdir(self.path) and (follow_symlinks or not self.is_symlink())
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return os.path.isfile(self.path) and (follow_symlinks or not self.is_symlink())
+
+    def is_symlink(self) -> bool:
+        return os.path.islink(self.path)
+
+    def is_junction(self) -> bool:
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return os.stat(self.path) if follow_symlinks else os.lstat(self.path)
+
+
+class _Scan:
+    def __init__(self, entries: Iterator[Entry]) -> None:
+        self._entries = entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self._entries
+
+    def __next__(self) -> Entry:
+        return next(self._entries)
+
+    def __enter__(self) -> _Scan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._entries = iter(())

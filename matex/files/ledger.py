@@ -1,0 +1,142 @@
+"""What the script changed on the real file system since the run began, and how that was before.
+
+The leader writes a line before it first changes a path; the other ranks read them, and so find
+every path as it was at the start, however far the leader is ahead of them. What an outside
+program writes has no line, and everybody sees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+from matex.files import real
+
+__all__ = ["Before", "Change", "Ledger"]
+
+#: How a path is about to be changed: its bytes stay and some follow, they are overwritten in
+#: place, it gets another name, or another file (or none) gets its name.
+Change = Literal["append", "overwrite", "move", "replace"]
+
+_KEPT_BYTES = 64 << 20  # more is not copied before it is overwritten: others see the new content
+_NAME = "changes.jsonl"
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a path was before the run: "nothing", "folder", "file", or "lost", which is not known.
+
+    Args:
+        kept: where the file's content is now; None for its own place.
+        size: of that, its content is the first so many bytes; None for all.
+        tree: nothing below it was there either.
+    """
+
+    kind: str
+    kept: str | None = None
+    size: int | None = None
+    tree: bool = False
+
+
+class Ledger:
+    """One directory that all ranks of a run can read, or those of a host. Local."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._file = os.open(
+            f"{directory}/{_NAME}", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        self._read = 0
+        self._entries: dict[str, Before] = {}
+        self._trees: set[str] = set()
+        self._below: dict[str, set[str]] = {}
+
+    def __len__(self) -> int:
+        self._look()
+        return len(self._entries)
+
+    def before(self, path: str) -> tuple[str, Before] | None:
+        """The changed path that decides about *path* (itself or a tree above), and its past."""
+        self._look()
+        entry = self._entries.get(path)
+        if entry is not None:
+            return path, entry
+        for tree in self._trees:
+            if path.startswith(f"{tree}/"):
+                return tree, self._entries[tree]
+        return None
+
+    def paths(self) -> list[str]:
+        self._look()
+        return list(self._entries)
+
+    def names(self, directory: str) -> set[str]:
+        """What was changed right in *directory*."""
+        self._look()
+        return self._below.get(directory, set())
+
+    def note(self, path: str, change: Change, *, tree: bool = False) -> None:
+        """*path* is about to be changed by this rank, which leads, for the first time."""
+        entry = self._state(path, change, tree)
+        self._write(path, entry)
+
+    def note_end(self, path: str, change: Change) -> None:
+        """*path*, to which something was appended before, is about to be changed otherwise."""
+        entry = self._entries.get(path)
+        if entry is not None and entry.size is not None and entry.kept is None:
+            self._write(path, replace(self._state(path, change, False), size=entry.size))
+
+    def _write(self, path: str, entry: Before) -> None:
+        line = json.dumps({"path": path, **asdict(entry)}) + "\n"
+        os.write(self._file, line.encode())
+        self._look()
+
+    def _state(self, path: str, change: Change, tree: bool) -> Before:
+        try:
+            now = real.lstat(path)
+        except FileNotFoundError:
+            return Before("nothing", tree=tree)
+        except OSError:
+            return Before("lost")
+        if real.isdir(path):
+            return Before("folder")
+        if change == "append":
+            return Before("file", size=now.st_size)
+        kept = f"{self._directory}/{os.getpid()}-{self._read}"
+        if change == "replace":
+            with contextlib.suppress(OSError):
+                real.link(path, kept, follow_symlinks=False)
+                return Before("file", kept=kept)
+        if now.st_size <= _KEPT_BYTES:
+            with contextlib.suppress(OSError):
+                real.copy(path, kept)
+                return Before("file", kept=kept)
+        if change == "move":  # unless it is then written to under its new name
+            with contextlib.suppress(OSError):
+                real.link(path, kept, follow_symlinks=False)
+                return Before("file", kept=kept)
+        return Before("lost")
+
+    def _look(self) -> None:
+        """Read what was written since."""
+        size = os.fstat(self._file).st_size
+        if size == self._read:
+            return
+        text = os.pread(self._file, size - self._read, self._read)
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for line in whole.splitlines():
+            fields = json.loads(line)
+            path = fields.pop("path")
+            entry, known = Before(**fields), self._entries.get(path)
+            if known is None or (known.size is not None and known.kept is None):
+                self._entries[path] = entry
+            self._below.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
+            if fields["tree"]:
+                self._trees.add(path)
+
+    def close(self) -> None:
+        os.close(self._file)

@@ -1,0 +1,194 @@
+"""The files of this rank, from the run's start to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ft
+from matex.files import changes, real
+from matex.files.ledger import Ledger
+from matex.files.publish import publish, publish_open
+from matex.files.scratch import Scratch, remove_left
+from matex.files.view import View
+
+__all__ = ["PrivateFiles", "asks_for_rank"]
+
+_SYSTEM = ("/dev", "/proc", "/sys")
+_MOST_HELD = 64
+_RANK = re.compile(r"\bmpi4py\b|OMPI_COMM_WORLD_(LOCAL_)?RANK|\bPMIX?_RANK\b|SLURM_(PROC|LOCAL)ID")
+
+
+def asks_for_rank(text: str) -> bool:
+    """Whether a script asks for its rank in another way than by matex. Pure."""
+    return _RANK.search(text) is not None
+
+
+class PrivateFiles:
+    """What the replaced functions ask. One to a process, where there is more than one rank.
+
+    Args:
+        passed: directories whose files are the same for all: matex's own.
+    """
+
+    def __init__(self, communicator: ft.Communicator, passed: Sequence[Path | None]) -> None:
+        self._communicator = communicator
+        self._lock = threading.RLock()
+        self._passed = tuple(f"{Path(p).absolute()}/" for p in (*_SYSTEM, *passed) if p is not None)
+        self._own_temporary: set[str] = set()
+        self._shared = self._changes_directory(passed[0])
+        self._recording: set[str] = set()
+        self.at_end: list[str] = []  # removed when all ranks have come to the end
+        remove_left()
+        ledger = Ledger(self._shared) if os.path.isdir(self._shared) else None
+        self._view = View(Scratch(), ledger, leads=communicator.world.is_leader)
+
+    def _changes_directory(self, report: Path | None) -> str:
+        """Made by the leader; collective. Where ranks do not share it they do without."""
+        first = self._communicator.world.members[0]
+        folder = tempfile.gettempdir() if report is None else str(Path(report).absolute())
+        host = re.sub(r"\W", "_", first.host)
+        path = f"{folder}/.matex-changes-{os.getuid()}-{first.pid}-{host}"
+        if self._communicator.world.is_leader:
+            with contextlib.suppress(OSError):
+                os.mkdir(path, 0o700)
+        self._communicator.barrier()
+        self._passed = (*self._passed, f"{path}/")
+        return path
+
+    @property
+    def others_first(self) -> bool:
+        """Whether the leader is another rank of this host, and does first what one does for all."""
+        world = self._communicator.world
+        leader = next(m for m in world.members if m.rank == world.leader)
+        return not world.is_leader and leader.host == world.me.host
+
+    @property
+    def run(self) -> str:
+        """A name of this run, equal on all ranks."""
+        return os.path.basename(self._shared)
+
+    # What the replaced functions ask.
+
+    def view(self) -> View | None:
+        """What this rank sees; None where this thread works on the real files."""
+        if real.is_passing():
+            return None
+        if not self._view.leads:
+            if self._communicator.world.is_leader:
+                self.settle()
+        elif self._view.late:
+            self.settle()
+        return self._view
+
+    def path(self, given: Any, *, follow: bool = True) -> str | None:
+        """The path of the view that the script means; None for what is always the real one."""
+        if isinstance(given, bytes):
+            given = os.fsdecode(given)
+        elif not isinstance(given, str):
+            if not hasattr(given, "__fspath__"):
+                return None
+            given = os.fspath(given)
+            if isinstance(given, bytes):
+                given = os.fsdecode(given)
+        if not given or "\0" in given:
+            return None
+        path = os.path.abspath(given)
+        if f"{path}/".startswith(self._passed) or "/__pycache__" in path:
+            return None
+        if self._own_temporary and self._is_temporary(path):
+            return None
+        return self._view.canonical(path, follow=follow)
+
+    def _is_temporary(self, path: str) -> bool:
+        while path != "/":
+            if path in self._own_temporary:
+                return True
+            path = os.path.dirname(path)
+        return False
+
+    def temporary(self, path: str) -> None:
+        """*path* was given a name that no other rank has."""
+        self._own_temporary.add(os.path.abspath(path))
+
+    # What the run tells.
+
+    def script_knows_ranks(self) -> None:
+        """The script asked for its rank: from here on what it writes is its own affair."""
+        self._view.knows_ranks = True
+
+    def settle(self) -> None:
+        """Where this rank has come to lead, make its files the real ones; local."""
+        with self._lock, real.passing():
+            if self._communicator.world.is_leader and not self._view.leads:
+                publish(self._view)
+            if self._view.leads and self._view.late:
+                publish_open(self._view)
+
+    @contextlib.contextmanager
+    def written(self) -> Iterator[None]:
+        """Around what only the leader does, for all ranks: they are told the files' names."""
+        view = self._view
+        self.settle()
+        before, view.recorder = view.recorder, self._recording if view.leads else None
+        try:
+            yield
+        finally:
+            view.recorder = before
+
+    def share_written(self) -> None:
+        """Let all ranks see what :meth:`written` was around; collective."""
+        self.settle()
+        with real.passing():
+            mine = sorted(path for path in self._recording if os.path.isfile(path))
+        self._recording.clear()
+        text = json.dumps(mine if self._view.leads else []).encode()
+        size = np.array([len(text)], np.int64)
+        self._communicator.broadcast(size)
+        if int(size[0]) <= len("[]"):
+            return
+        buffer = np.zeros(int(size[0]), np.uint8)
+        if len(text) == buffer.size:
+            buffer[:] = np.frombuffer(text, np.uint8)
+        self._communicator.broadcast(buffer)
+        with contextlib.suppress(ValueError):  # a leader that died between the two
+            self.adopt(json.loads(bytes(buffer).rstrip(b"\0")))
+
+    def adopt(self, paths: Iterable[str]) -> None:
+        """Keep the leader's files *paths* as they are now, though it may delete them; local.
+
+        Until the next call, or the end.
+        """
+        view = self._view
+        if view.leads or view.knows_ranks:
+            return
+        with self._lock, real.passing():
+            for path in [p for p in view.held if p not in view.own]:
+                if view.is_mirrored(path):
+                    os.unlink(view.own_place(path))
+                changes.release(view, path)
+            for path in list(paths)[-_MOST_HELD:]:
+                if changes.hold(view, path, path):
+                    view.own.discard(path)
+                    view.gone.pop(path, None)
+
+    def finish(self) -> None:
+        """The script has ended on all ranks; local, before they leave each other."""
+        self.settle()
+        with real.passing():
+            self._view.scratch.remove()
+            for path in self.at_end:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+            shutil.rmtree(self._shared, ignore_errors=True)
+        remove_left()

@@ -1,0 +1,135 @@
+"""A rank comes to lead: what it wrote and deleted so far becomes the state of the real files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from matex.files import real
+from matex.files.changes import release
+from matex.files.view import View, identity
+
+__all__ = ["publish", "publish_open"]
+
+
+def publish(view: View) -> None:
+    """Local, once. The leader before may have been behind this rank or ahead of it.
+
+    What that one did and this rank has not yet done stays where it is, unseen, until
+    this rank does it.
+
+    Raises:
+        OSError: a file cannot be written where the script wants it.
+    """
+    if view.knows_ranks:
+        view.leads = True
+        return
+    deletions = sorted(view.gone, key=len, reverse=True)
+    with real.passing():
+        tree = list(_tree(view))
+        for path in deletions:
+            _note(view, path)
+            _delete(view, path)
+        for path, place in tree:
+            _note(view, path)
+            _put(view, path, place)
+    for path in list(view.held):
+        release(view, path)
+    if view.folder is not None:
+        real.chdir(view.folder)
+        view.folder = None
+    view.gone.clear()
+    view.links.clear()
+    view.forget_folders()
+    view.leads = True
+    view.scratch.lead()
+    if view.ledger is not None:
+        view.ahead = {path for path in view.ledger.paths() if path not in view.own}
+
+
+def publish_open(view: View) -> None:
+    """What this rank opened before it led, and still writes to its own tree, once more; local."""
+    if not view.scratch.made:
+        return
+    with real.passing():
+        for place in list(view.late):
+            path = place[len(view.scratch.tree) :]
+            is_open = place in _open_files(view)
+            if path in view.own and real.lexists(place) and not real.same(place, path):
+                real.copy(place, path)
+            if not is_open:
+                view.late.discard(place)
+
+
+def _open_files(view: View) -> set[str]:
+    """The regular files in this rank's own tree that this process has open to write."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            path = os.readlink(f"/proc/self/fd/{name}")
+            if path.startswith(f"{view.scratch.tree}/") and not real.isdir(path):
+                flags = Path(f"/proc/self/fdinfo/{name}").read_text()
+                mode = next(line for line in flags.splitlines() if line.startswith("flags:"))
+                if int(mode.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY:
+                    found.add(path)
+    return found
+
+
+def _tree(view: View) -> Iterator[tuple[str, str]]:
+    """(Path, place in this rank's own tree) of all that is there, folders first."""
+    if not view.scratch.made:
+        return
+    view.late |= _open_files(view)
+    root = view.scratch.tree
+    for folder, folders, files in os.walk(root):
+        for name in [*folders, *files]:
+            place = os.path.join(folder, name)
+            yield place[len(root) :], place
+
+
+def _note(view: View, path: str) -> None:
+    """For the other ranks, to which this rank may be ahead."""
+    if view.ledger is not None and path in view.own and view.ledger.before(path) is None:
+        view.ledger.note(path, "overwrite", tree=path in view.made)
+
+
+def _delete(view: View, path: str) -> None:
+    known = view.ledger is not None and view.ledger.before(path) is not None
+    if not known and identity(path) not in (None, view.gone[path]):
+        return  # another program's, made since
+    with contextlib.suppress(OSError):  # not empty, by what others made
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.rmdir(path)
+        else:
+            os.unlink(path)
+
+
+def _put(view: View, path: str, place: str) -> None:
+    if path in view.held:  # the real one, or one under another name before
+        if not real.lexists(path) or (path in view.own and not real.same(place, path)):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            real.copy(place, path)
+    elif os.path.islink(place):
+        if not (os.path.islink(path) and os.readlink(path) == os.readlink(place)):
+            _clear(path)
+            os.symlink(os.readlink(place), path)
+    elif os.path.isdir(place):
+        if path in view.own and not (os.path.isdir(path) and not os.path.islink(path)):
+            _clear(path)
+        os.makedirs(path, exist_ok=True)
+    elif not real.same(place, path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if os.path.isdir(path):
+            _clear(path)
+        real.copy(place, path)
+
+
+def _clear(path: str) -> None:
+    """Where something of another kind comes: what is left there this rank does not see."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)

@@ -1,0 +1,98 @@
+"""The functions of Python itself, as they were before any was replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from stat import S_ISDIR, S_ISLNK
+
+__all__ = ["copy", "is_passing", "isdir", "islink", "lexists", "names", "passing", "same"]
+
+open = io.open
+stat = os.stat
+lstat = os.lstat
+mkdir = os.mkdir
+rmdir = os.rmdir
+unlink = os.unlink
+replace = os.replace
+symlink = os.symlink
+readlink = os.readlink
+listdir = os.listdir
+link = os.link
+access = os.access
+chdir = os.chdir
+getcwd = os.getcwd
+utime = os.utime
+
+_passing = threading.local()
+
+
+@contextlib.contextmanager
+def passing() -> Iterator[None]:
+    """Inside, this thread works on the real files, whatever it calls."""
+    _passing.depth = getattr(_passing, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _passing.depth -= 1
+
+
+def is_passing() -> bool:
+    return getattr(_passing, "depth", 0) > 0
+
+
+def lexists(path: str) -> bool:
+    try:
+        lstat(path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def isdir(path: str) -> bool:
+    try:
+        return S_ISDIR(stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def islink(path: str) -> bool:
+    try:
+        return S_ISLNK(lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def names(path: str) -> list[str]:
+    """What is in the directory *path*; nothing where there is none."""
+    try:
+        return listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def same(a: str, b: str) -> bool:
+    """Whether both are files of the same content."""
+    import filecmp
+
+    with passing():
+        return os.path.isfile(a) and os.path.isfile(b) and filecmp.cmp(a, b, shallow=False)
+
+
+def copy(source: str, target: str) -> None:
+    """Copy a file, its mode and times, so that a reader of *target* sees the whole or none."""
+    aside = os.path.join(os.path.dirname(target), f".{os.getpid()}.{os.path.basename(target)}")
+    with passing():
+        try:
+            shutil.copyfile(source, aside)
+            with contextlib.suppress(OSError):
+                shutil.copystat(source, aside)
+            os.replace(aside, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+            raise

@@ -1,0 +1,95 @@
+"""Where a rank keeps the files that only it sees, under a name that is the same on all ranks.
+
+The name goes through a descriptor: ``/proc/self/fd/900/home/me/x.csv`` is a file of this rank's own
+tree, and ``/home/me/x.csv`` itself once this rank leads. So whoever keeps such a name (a pipeline
+of tf.data, a checkpoint manager) follows; and data that hold names are equal on all ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+from matex.files import real
+
+__all__ = ["ALIAS", "Scratch", "remove_left"]
+
+_NUMBER = 900
+#: What is put before an absolute path.
+ALIAS = f"/proc/self/fd/{_NUMBER}"
+
+
+class Scratch:
+    """The tree, which is made when it is wanted first. Local."""
+
+    def __init__(self) -> None:
+        self._root: str | None = None
+        self._pid = os.getpid()
+        self._cuts = 0
+        _point_at("/")
+
+    @property
+    def made(self) -> bool:
+        return self._root is not None
+
+    @property
+    def tree(self) -> str:
+        """The directory that stands for ``/``, by its own name."""
+        assert self._root is not None
+        return f"{self._root}/tree"
+
+    def ensure(self) -> None:
+        if self._root is None:
+            with real.passing():
+                name = f"{_prefix(str(self._pid))}{uuid.uuid4().hex[:8]}"
+                self._root = f"{tempfile.gettempdir()}/{name}"
+                os.makedirs(self.tree, mode=0o700)
+            _point_at(self.tree)
+
+    def new_name(self) -> str:
+        """Of a file outside of the tree."""
+        self.ensure()
+        self._cuts += 1
+        return f"{self._root}/cut-{self._cuts}"
+
+    def lead(self) -> None:
+        """From now on the name of this rank's tree is that of the real one."""
+        _point_at("/")
+
+    def remove(self) -> None:
+        """Local; the tree is gone afterwards."""
+        _point_at("/")
+        if self._root is not None and os.getpid() == self._pid:
+            with real.passing():
+                shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+
+def remove_left() -> None:
+    """Remove what ranks of this user left on this host that are gone, as when killed. Local."""
+    with real.passing():
+        for path in Path(tempfile.gettempdir()).glob(f"{_prefix('*')}*"):
+            pid = path.name.split("-")[3]
+            if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _prefix(pid: str) -> str:
+    host = re.sub(r"\W", "_", os.uname().nodename)
+    return f"matex-files-{os.getuid()}-{pid}-{host}-"
+
+
+def _point_at(directory: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft <= _NUMBER < hard or (soft <= _NUMBER and hard == resource.RLIM_INFINITY):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2 * _NUMBER, hard))
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.dup2(descriptor, _NUMBER, inheritable=False)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,276 @@
+"""What one rank sees at a path: its own tree, the past of what the leader changed, the real file.
+
+Paths here are absolute, without ``..`` and without symbolic links in their folders
+(:meth:`View.canonical`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from matex.files import real
+from matex.files.ledger import Before, Change, Ledger
+from matex.files.scratch import ALIAS, Scratch
+
+__all__ = ["View", "missing"]
+
+
+def missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(2, os.strerror(2), path)
+
+
+class View:
+    """Local to a rank.
+
+    Args:
+        ledger: None where this rank cannot read what the leader changes.
+        leads: whether this rank's files are the real ones.
+    """
+
+    def __init__(self, scratch: Scratch, ledger: Ledger | None, *, leads: bool) -> None:
+        self.scratch = scratch
+        self.ledger = ledger
+        self.leads = leads
+        #: The script asked for its rank: from then on it deals with files itself.
+        self.knows_ranks = False
+        #: Paths that this rank changed, and their folders.
+        self.own: set[str] = set()
+        self.folders: set[str] = set()
+        #: Folders that were not there before this rank made them.
+        self.made: set[str] = set()
+        #: Deleted here, with the identity of the real file that this hides.
+        self.gone: dict[str, tuple[int, int] | None] = {}
+        #: Symbolic links that this rank made, and the absolute paths that they lead to.
+        self.links: dict[str, str] = {}
+        #: Files of others that are kept open, by descriptor.
+        self.held: dict[str, int] = {}
+        #: The working directory, where it is only in this rank's tree.
+        self.folder: str | None = None
+        self._folders: dict[str, str] = {}
+        self._past: dict[str, str] = {}
+        #: What a change on the leader is told, in place of the ledger.
+        self.recorder: set[str] | None = None
+        #: Open files in this tree, by their own names, that are written to after this rank led.
+        self.late: set[str] = set()
+        #: Changed by a leader that is gone, and not yet by this rank, which leads.
+        self.ahead: set[str] = set()
+
+    # Paths.
+
+    def canonical(self, path: str, *, follow: bool = True) -> str:
+        """The absolute *path* without symbolic links but for its last name.
+
+        Args:
+            follow: the last name may be a link of this rank's own.
+        """
+        folder, name = os.path.split(path)
+        known = self._folders.get(folder)
+        if known is None:
+            with real.passing():
+                known = self._folders[folder] = os.path.realpath(folder)
+        path = os.path.join(known, name) if name else known
+        for link, target in self.links.items():
+            if path.startswith(f"{link}/"):
+                return self.canonical(target + path[len(link) :], follow=follow)
+            if follow and path == link:
+                return self.canonical(target)
+        return path
+
+    def forget_folders(self) -> None:
+        """A symbolic link was made or removed."""
+        self._folders.clear()
+
+    # What is there.
+
+    def is_mirrored(self, path: str) -> bool:
+        """Whether this rank's own tree has it."""
+        return self.scratch.made and not self.leads and real.lexists(ALIAS + path)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every path is the real one; quick."""
+        if self.leads:
+            return not self.ahead
+        if self.scratch.made or self.gone:
+            return False
+        return self.ledger is None or self.knows_ranks or not len(self.ledger)
+
+    def is_touched(self, folder: str) -> bool:
+        """Whether *folder* may list otherwise than the real one, or in another order."""
+        if folder in self.folders or self.is_mirrored(folder) or self.found(folder) != folder:
+            return True
+        return not self.is_plain and bool(self.ledger and self.ledger.names(folder))
+
+    def found(self, path: str) -> str | None:
+        """Where the content of *path* is; None where there is nothing of that name.
+
+        A path that nobody changed is its own place, whether it is there or not.
+        """
+        if self.is_mirrored(path) and not self._is_shadow(path):
+            return ALIAS + path
+        if path in self.gone and self._is_gone(path):
+            return None
+        past = self._hidden(path)
+        return path if past is None else self._as_before(path, past)
+
+    def _is_shadow(self, path: str) -> bool:
+        """Whether it is in this rank's own tree only because something below it is."""
+        return path not in self.own and real.isdir(ALIAS + path) and real.isdir(path)
+
+    def exists(self, path: str) -> bool:
+        place = self.found(path)
+        return place is not None and real.lexists(place)
+
+    def isdir(self, path: str) -> bool:
+        place = self.found(path)
+        return place is not None and real.isdir(place)
+
+    def names(self, path: str) -> list[str]:
+        """What is in the directory *path*, in an order that is equal on all ranks.
+
+        Raises:
+            OSError: it is no directory.
+        """
+        place = self.found(path)
+        if place is None:
+            raise missing(path)
+        listed = real.listdir(path) if place == path else real.names(path)
+        known = {*listed, *(real.listdir(place) if place != path else ())}
+        if self.is_mirrored(path):
+            known.update(real.names(ALIAS + path))
+        if self.ledger is not None:
+            known |= self.ledger.names(path)
+        there = {name for name in known if self.exists(os.path.join(path, name))}
+        if path in self.folders:
+            return sorted(there)
+        return [n for n in listed if n in there] + sorted(there.difference(listed))
+
+    def walk(self, path: str) -> Iterator[str]:
+        """*path* and all below it, folders first."""
+        yield path
+        place = self.found(path)
+        if place is not None and real.isdir(place) and not real.islink(place):
+            for name in self.names(path):
+                yield from self.walk(os.path.join(path, name))
+
+    def _is_gone(self, path: str) -> bool:
+        if self.ledger is not None and self.ledger.before(path) is not None:
+            return True
+        return identity(path) in (None, self.gone[path])
+
+    def _hidden(self, path: str) -> Before | None:
+        """The past of *path* where others changed it and this rank has not."""
+        if self.ledger is None or self.knows_ranks or path in self.own:
+            return None
+        found = self.ledger.before(path)
+        return None if found is None or found[0] in self.own else found[1]
+
+    def _as_before(self, path: str, past: Before) -> str | None:
+        if past.kind == "nothing":
+            return None
+        if past.kind == "folder":
+            if real.isdir(path):
+                return path
+            if self.leads:
+                self._restore(path, past)
+                return path
+            with real.passing():
+                os.makedirs(self.own_place(path), exist_ok=True)
+            return ALIAS + path
+        source = past.kept if past.kept is not None and real.lexists(past.kept) else path
+        return source if past.size is None else self._first_bytes(path, source, past.size)
+
+    def _first_bytes(self, path: str, source: str, size: int) -> str:
+        """A file of the first *size* bytes of *source*, for *path*."""
+        if path not in self._past:
+            name = self.scratch.new_name()
+            try:
+                real.copy(source, name)
+            except FileNotFoundError:
+                return source
+            with real.passing():
+                os.truncate(name, size)
+            self._past[path] = name
+        return self._past[path]
+
+    # Changing.
+
+    def own_place(self, path: str) -> str:
+        """Where *path* is to be in this rank's own tree, in a folder that is there."""
+        self.scratch.ensure()
+        with real.passing():
+            os.makedirs(ALIAS + os.path.dirname(path), exist_ok=True)
+        return ALIAS + path
+
+    def count(self, path: str) -> None:
+        """This rank has changed *path*."""
+        self.own.add(path)
+        self.ahead.discard(path)
+        self.folders.add(os.path.dirname(path))
+
+    def hide(self, path: str) -> None:
+        """This rank has deleted *path*."""
+        self.count(path)
+        self.made.discard(path)
+        self.gone[path] = identity(path)
+        if self.links.pop(path, None) is not None:
+            self.forget_folders()
+
+    def claim(self, path: str, change: Change, *, tree: bool = False) -> None:
+        """This rank, which leads, is about to change *path* on the real file system."""
+        if self.recorder is not None:
+            self.recorder.add(path)
+            return
+        if self.ledger is not None and not self.knows_ranks and path in self.own:
+            if change != "append":
+                self.ledger.note_end(path, change)
+        elif self.ledger is not None and not self.knows_ranks:
+            past = self._hidden(path)
+            if past is not None:
+                self._restore(path, past)
+            elif self.ledger.before(path) is None:
+                self.ledger.note(path, change, tree=tree)
+        self.count(path)
+
+    def _restore(self, path: str, past: Before) -> None:
+        """What a leader that is gone did to *path*, this rank is about to do: first undo it."""
+        with real.passing():
+            if real.lexists(path) and past.kind != "folder":
+                self._undo(path, keep=past.kind == "file")
+            if past.kind == "folder":
+                if not real.isdir(path):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(path)
+                os.makedirs(path, exist_ok=True)
+            if past.kept is not None and real.lexists(past.kept):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                real.copy(past.kept, path)
+            if past.size is not None and real.lexists(path):
+                os.truncate(path, past.size)
+
+    def _undo(self, path: str, *, keep: bool) -> None:
+        """Remove what a leader that is gone made at *path*, but not what others put into it.
+
+        Args:
+            keep: a file there gets other content.
+        """
+        if real.isdir(path) and not real.islink(path):
+            for name in real.names(path):
+                below = os.path.join(path, name)
+                if self.found(below) is None:
+                    self._undo(below, keep=False)
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+        elif not keep:
+            os.unlink(path)
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Of the real file *path*, None where there is none."""
+    try:
+        now = real.lstat(path)
+    except OSError:
+        return None
+    return now.st_dev, now.st_ino

@@ -1,0 +1,79 @@
+"""Keras's functions that write, fetch or look through files, replaced wherever Keras has them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from keras.src.backend import config
+from keras.src.saving import saving_api
+from keras.src.utils import (
+    audio_dataset_utils,
+    file_utils,
+    image_dataset_utils,
+    text_dataset_utils,
+)
+
+__all__ = ["cache_folder", "replace_file_functions"]
+
+#: Takes the original, its arguments by name, and calls it.
+Around = Callable[[Callable[..., Any], dict[str, Any]], Any]
+
+_FUNCTIONS = {
+    "save": ((saving_api, "save_model"), (saving_api, "save_weights")),
+    "fetch": ((file_utils, "get_file"),),
+    "folder": (
+        (image_dataset_utils, "image_dataset_from_directory"),
+        (text_dataset_utils, "text_dataset_from_directory"),
+        (audio_dataset_utils, "audio_dataset_from_directory"),
+    ),
+}
+
+
+def replace_file_functions(around: Mapping[str, Around]) -> None:
+    """Call *around* in place of the functions that save ("save"), download ("fetch") and make
+    data sets of folders ("folder"), for the rest of the process. Local.
+    """
+    replaced: dict[Any, Any] = {}
+    for kind, functions in _FUNCTIONS.items():
+        for module, name in functions:
+            original = getattr(module, name)
+            replaced[original] = _replacement(original, around[kind])
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "keras":
+            for attribute, value in list(vars(module).items()):
+                if inspect.isfunction(value) and value in replaced:
+                    setattr(module, attribute, replaced[value])
+
+
+def _replacement(original: Callable[..., Any], around: Around) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+    rest = next((p.name for p in signature.parameters.values() if p.kind == p.VAR_KEYWORD), "")
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return original(*args, **kwargs)  # which says what is wrong
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        given.update(given.pop(rest, {}))
+        return around(original, given)
+
+    return call
+
+
+def cache_folder(given: Mapping[str, Any]) -> Path:
+    """Where ``get_file`` puts what it is *given*."""
+    base = os.path.expanduser(given["cache_dir"] or config.keras_home())  # noqa: PTH111 - as Keras
+    if not os.access(base, os.W_OK):
+        tmp = Path("/tmp")
+        base = str((tmp if tmp.is_dir() else Path(tempfile.gettempdir())) / ".keras")
+    return Path(base) / given["cache_subdir"]

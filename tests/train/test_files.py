@@ -1,0 +1,72 @@
+"""What a script does to files is what plain Python does, on every rank and on the disk."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.runs import SCRIPTS, execute, matex_run
+
+SCRIPT = SCRIPTS / "file_cases.py"
+
+
+def prepare(folder: Path) -> Path:
+    """What was there before the run."""
+    (folder / "olddir").mkdir(parents=True)
+    (folder / "report").mkdir()  # where matex_run has it
+    (folder / "olddir" / "was").write_text("x")
+    (folder / "old.txt").write_text("hello\n")
+    (folder / "count.json").write_text("3")
+    return folder
+
+
+def tree(folder: Path) -> dict[str, str | None]:
+    """Names, and the content of text files; others differ by the times in them."""
+    texts = (".txt", ".json", ".csv")
+    return {
+        _stable(path.relative_to(folder)): path.read_text() if path.suffix in texts else None
+        for path in sorted(folder.rglob("*"))
+        if "report" not in path.relative_to(folder).parts[0] and "hist.csv" not in path.name
+    }
+
+
+def _stable(path: Path) -> str:
+    return str(path.parent / "events") if "tfevents" in path.name else str(path)
+
+
+def results(text: str) -> Any:
+    return json.loads(text[text.index("{\n") :].partition("\n}\n")[0] + "\n}")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, str | None]]:
+    folder = prepare(tmp_path_factory.mktemp("plain") / "run")
+    done = execute([sys.executable, SCRIPT, folder.parent], directory=folder)
+    assert done.returncode == 0, done.stderr
+    return results(done.stdout), tree(folder)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("ranks", "killed"), [(2, ""), (4, ""), (2, "zips"), (3, "ckpt")])
+def test_as_in_plain_python(
+    ranks: int, killed: str, plain: tuple[Any, dict[str, str | None]], tmp_path: Path
+) -> None:
+    folder, seen = prepare(tmp_path / "run"), tmp_path / "seen"
+    seen.mkdir()
+    outcome = matex_run(
+        folder, SCRIPT, tmp_path, *([killed] if killed else []),
+        ranks=ranks, timeout_s=280, environment={"SEEN": str(seen)},
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.stderr
+    found = [json.loads(path.read_text()) for path in seen.iterdir()]
+    assert len(found) == ranks - bool(killed)
+    for one in found:
+        assert one == plain[0]
+    assert tree(folder) == plain[1]
+    assert not list(Path(tempfile.gettempdir()).glob("matex-files-*"))
+    assert not list(outcome.report.glob(".matex*"))

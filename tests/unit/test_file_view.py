@@ -1,0 +1,234 @@
+"""Each rank sees its own files as if it ran alone; who comes to lead makes them the real ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from matex.files import changes
+from matex.files.changes import hold, to_write
+from matex.files.ledger import Ledger
+from matex.files.publish import publish, publish_open
+from matex.files.scratch import Scratch
+from matex.files.view import View
+
+Step = tuple[str, ...]
+
+
+def act(view: View | None, root: Path, step: Step) -> Any:
+    """What the script gets from *step*, through *view* or, with None, from Python itself."""
+    name, *rest = step
+    paths = [str(root / path) for path in rest]
+    try:
+        return _ACTIONS[name](view, *paths)
+    except (FileNotFoundError, NotADirectoryError):  # which of them is of no interest
+        return "missing"
+    except OSError as error:
+        return type(error).__name__
+
+
+def write(view: View | None, path: str, mode: str = "w", text: str = "w") -> None:
+    place = path
+    if view is not None:
+        change = "append" if mode == "a" else "overwrite" if view.leads else "replace"
+        place = to_write(view, path, change, exclusive=mode == "x")  # type: ignore[arg-type]
+    with open(place, mode) as file:  # noqa: PTH123
+        file.write(f"{text} {Path(path).name}\n")
+
+
+def read(view: View | None, path: str) -> str:
+    place = path if view is None else view.found(path)
+    if place is None:
+        raise FileNotFoundError
+    return Path(place).read_text()
+
+
+def names(view: View | None, path: str) -> list[str]:
+    return (
+        sorted(p.name for p in Path(path).iterdir()) if view is None else sorted(view.names(path))
+    )
+
+
+def exists(view: View | None, path: str) -> bool:
+    return os.path.lexists(path) if view is None else view.exists(path)
+
+
+def _plain_or(change: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    def call(view: View | None, *paths: str) -> None:
+        if view is None:
+            plain(*paths)
+        else:
+            change(view, *paths, plain)
+
+    return call
+
+
+_ACTIONS: dict[str, Callable[..., Any]] = {
+    "write": write,
+    "append": lambda view, path: write(view, path, "a", "a"),
+    "create": lambda view, path: write(view, path, "x", "x"),
+    "read": read,
+    "names": names,
+    "exists": exists,
+    "mkdir": _plain_or(changes.make_folder, os.mkdir),
+    "remove": _plain_or(changes.remove, os.remove),
+    "rmdir": _plain_or(changes.remove_folder, os.rmdir),
+    "rename": _plain_or(changes.rename, os.replace),
+}
+
+_PATHS = ["f", "g", "old", "d", "d/f", "d/g", "was", "was/f", "was/old", "e", "e/f"]
+_ONE = st.tuples(st.sampled_from([n for n in _ACTIONS if n != "rename"]), st.sampled_from(_PATHS))
+_FILES = ["f", "g", "old", "d/f", "was/f", "was/old"]
+_TWO = st.tuples(st.just("rename"), st.sampled_from(_FILES), st.sampled_from(_FILES))
+_FOLDER = st.sampled_from(["d", "e", "was"])
+_FOLDERS = st.tuples(st.just("rename"), _FOLDER, _FOLDER)
+_STEPS = st.lists(st.one_of(_ONE, _ONE, _ONE, _TWO, _FOLDERS), max_size=14)
+
+
+def prepare(root: Path) -> Path:
+    """What was there before the run."""
+    (root / "was").mkdir(parents=True)
+    (root / "old").write_text("old\n")
+    (root / "was" / "old").write_text("was old\n")
+    return root
+
+
+def tree(root: Path) -> dict[str, str | None]:
+    found = sorted(root.rglob("*"))
+    return {str(p.relative_to(root)): None if p.is_dir() else p.read_text() for p in found}
+
+
+@pytest.fixture
+def scratches() -> Iterator[list[Scratch]]:
+    made: list[Scratch] = []
+    yield made
+    for scratch in made:
+        scratch.remove()
+
+
+def two_ranks(folder: Path, scratches: list[Scratch]) -> tuple[View, View]:
+    """The leader's view, and that of another rank."""
+    changed = folder / "changes"
+    changed.mkdir()
+    views = []
+    for leads in (True, False):
+        scratches.append(Scratch())
+        views.append(View(scratches[-1], Ledger(str(changed)), leads=leads))
+    return views[0], views[1]
+
+
+@settings(max_examples=200)
+@given(steps=_STEPS, ahead=st.integers(0, 14), behind=st.integers(0, 14))
+def test_any_script_and_any_death(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Step], ahead: int, behind: int
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    scratches: list[Scratch] = []
+    try:
+        plain, root = prepare(folder / "plain"), prepare(folder / "root")
+        wanted = [act(None, plain, step) for step in steps]
+        leader, other = two_ranks(folder, scratches)
+        assert [act(leader, root, step) for step in steps[:ahead]] == wanted[:ahead]
+        assert [act(other, root, step) for step in steps[:behind]] == wanted[:behind]
+        publish(other)
+        assert [act(other, root, step) for step in steps[behind:]] == wanted[behind:]
+        assert tree(root) == tree(plain)
+    finally:
+        for scratch in scratches:
+            scratch.remove()
+        shutil.rmtree(folder)
+
+
+def test_other_ranks_see_neither_what_the_leader_made_nor_what_it_overwrote(
+    tmp_path: Path, scratches: list[Scratch]
+) -> None:
+    root = prepare(tmp_path / "root")
+    leader, other = two_ranks(tmp_path, scratches)
+    for step in (("write", "old"), ("mkdir", "d"), ("write", "d/f"), ("append", "was/old")):
+        act(leader, root, step)
+    assert not other.exists(str(root / "d"))
+    assert read(other, str(root / "old")) == "old\n"
+    assert read(other, str(root / "was/old")) == "was old\n"
+    assert other.names(str(root)) == ["old", "was"]
+    (root / "d" / "by-another-program").write_text("x")
+    assert other.exists(str(root / "d" / "by-another-program"))
+
+
+def test_a_file_of_the_leader_stays_after_it_is_deleted(
+    tmp_path: Path, scratches: list[Scratch]
+) -> None:
+    root = prepare(tmp_path / "root")
+    leader, other = two_ranks(tmp_path, scratches)
+    path = str(root / "model")
+    leader.recorder = set()
+    write(leader, path)
+    assert leader.recorder == {path}
+    leader.recorder = None
+    assert hold(other, path, path)
+    act(leader, root, ("remove", "model"))
+    assert read(other, path) == "w model\n"
+    assert names(other, str(root)) == ["model", "old", "was"]
+    publish(other)  # the old leader was ahead
+    assert read(other, path) == "w model\n"
+    act(other, root, ("remove", "model"))
+    assert "model" not in tree(root)
+
+
+def test_what_is_still_open_is_published_when_it_is_closed(
+    tmp_path: Path, scratches: list[Scratch]
+) -> None:
+    root = prepare(tmp_path / "root")
+    _, other = two_ranks(tmp_path, scratches)
+    path = str(root / "log")
+    with open(to_write(other, path, "replace"), "w") as file:  # noqa: PTH123
+        print("before", file=file, flush=True)
+        publish(other)
+        print("after", file=file)
+    publish_open(other)
+    assert Path(path).read_text() == "before\nafter\n"
+    assert not other.late
+
+
+def test_a_script_that_asks_for_its_rank_writes_itself(
+    tmp_path: Path, scratches: list[Scratch]
+) -> None:
+    root = prepare(tmp_path / "root")
+    leader, other = two_ranks(tmp_path, scratches)
+    act(other, root, ("write", "both"))
+    act(leader, root, ("write", "of-leader"))
+    leader.knows_ranks = other.knows_ranks = True
+    act(other, root, ("write", "of-other"))
+    act(other, root, ("mkdir", "d"))
+    assert read(other, str(root / "both")) == "w both\n"
+    assert read(other, str(root / "of-leader")) == "w of-leader\n"
+    assert set(tree(root)) == {"d", "of-leader", "of-other", "old", "was", "was/old"}
+
+
+def test_large_files_are_renamed_without_a_copy(tmp_path: Path, scratches: list[Scratch]) -> None:
+    root = prepare(tmp_path / "root")
+    (root / "large").write_bytes(b"x" * (2 << 20))
+    _, other = two_ranks(tmp_path, scratches)
+    act(other, root, ("rename", "large", "moved"))
+    assert str(root / "moved") in other.held
+    assert len(read(other, str(root / "moved"))) == 2 << 20
+    publish(other)
+    assert (root / "moved").stat().st_size == 2 << 20
+    assert not (root / "large").exists()
+
+
+def test_links_of_this_rank_lead_to_its_own_files(tmp_path: Path, scratches: list[Scratch]) -> None:
+    root = prepare(tmp_path / "root")
+    _, other = two_ranks(tmp_path, scratches)
+    act(other, root, ("write", "f"))
+    changes.symlink(other, "f", str(root / "link"), os.symlink)
+    assert read(other, other.canonical(str(root / "link"))) == "w f\n"
+    publish(other)
+    assert (root / "link").readlink() == Path("f")
+    assert (root / "link").read_text() == "w f\n"
