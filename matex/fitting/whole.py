@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from matex import keras_hooks, state
 from matex.errors import NotShareable
 from matex.fitting.redundant import Averaging
+from matex.records.step_report import StepReport
 from matex.run import Run
 from matex.steps.training import Training
 
@@ -65,7 +67,12 @@ class Whole:
             if training.samples_in_epoch is None:
                 self._run.totals.samples_expected += rows
             self._averaging.samples = rows
+            started = time.perf_counter()
             logs = self.step(lambda: original(iter([data])))
+            if self._averaging.samples:  # one rank averages nothing, which counts steps elsewhere
+                self._averaging.samples = 0
+                taken = time.perf_counter() - started
+                self._run.step_done(StepReport(samples=rows, step_s=taken, exchange_s=0.0))
             training.stop_agreed = self._averaging.stop_agreed
             return logs
 
