@@ -21,7 +21,7 @@ from matex.evaluating.prediction import Predicted, joined
 from matex.evaluating.shares import Shares
 from matex.evaluating.stream_evaluation import StreamEvaluation
 from matex.feeds.feeding import MakeFeed, once
-from matex.files import intercept, keras_files, tf_files
+from matex.files import intercept, keras_files, library_files, tf_files
 from matex.files.private import PrivateFiles, asks_for_rank
 from matex.fitting.fit import Fit
 from matex.fitting.redundant import Averaging
@@ -81,6 +81,7 @@ class Runtime:
             self.files.script_knows_ranks()
         run.all_have_ended = self.files.finish
         intercept.install(self.files)
+        library_files.install(self.files)
         tf_files.install(self.files)
         keras_files.install(self.files)
 

@@ -1,0 +1,54 @@
+"""Libraries that open files in a way of their own: HDF5 in C, NumPy by a function that it kept."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import sys
+from typing import Any
+
+import h5py
+
+from matex.files import changes
+from matex.files.intercept import placed
+from matex.files.ledger import Change
+from matex.files.private import PrivateFiles
+from matex.files.view import missing
+
+__all__ = ["install"]
+
+
+def install(files: PrivateFiles) -> None:
+    """Replace how they do, for the rest of the process; after Python's own functions. Local."""
+    _in_h5py(files)
+    openers = getattr(sys.modules.get("numpy.lib._datasource"), "_file_openers", None)
+    if openers is not None:  # what savetxt and loadtxt open a plain file with
+        openers._file_openers[None] = io.open
+
+
+def _in_h5py(files: PrivateFiles) -> None:
+    original = h5py.File.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, name: Any, mode: str = "r", *args: Any, **kwargs: Any) -> None:
+        view = files.view()
+        is_path = isinstance(name, str | bytes | os.PathLike)
+        path = files.path(name) if view is not None and is_path else None
+        if view is None or path is None:
+            original(self, name, mode, *args, **kwargs)
+            return
+        if mode == "r":
+            place = view.found(path)
+            if place is None:
+                raise missing(os.fsdecode(name))
+        else:
+            if mode == "r+" and not view.exists(path):
+                raise missing(os.fsdecode(name))
+            replaced = mode in ("w", "w-", "x") and not view.leads
+            change: Change = "replace" if replaced else "overwrite"
+            exclusive = mode in ("w-", "x")
+            place = placed(lambda: changes.to_write(view, path, change, exclusive=exclusive), name)
+        original(self, name if place == path else place, mode, *args, **kwargs)
+
+    h5py.File.__init__ = init
