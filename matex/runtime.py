@@ -123,18 +123,12 @@ class Runtime:
         try:
             shared = {**self._shared_out(given, last), "epochs": asked}
             history = self._within("fit", lambda: original(model, **shared))
-            self._files_complete(given["callbacks"])
             if self.files is not None:
                 self.files.share_written()
             return history
         finally:
             fit.end()
             keras_hooks.start_at(model, None)
-
-    def _files_complete(self, callbacks: Any) -> None:
-        """What callbacks wrote on the leader is there when any rank goes on; collective."""
-        if self.run.communicator.initial_size > 1 and keras_hooks.listed(callbacks):
-            self.run.communicator.barrier()
 
     def _add_apoptosis(self, model: Any, given: dict[str, Any]) -> None:
         """The callback that the command line asks for, one to a model."""
