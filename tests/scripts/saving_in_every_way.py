@@ -71,7 +71,8 @@ with keras.saving.custom_object_scope(custom):
     again.load_weights("model.keras")
 check("config", again)
 model.export("exported", verbose=False)
-served = tf.saved_model.load("exported").serve(x)
+exported = tf.saved_model.load("exported")  # its functions do not keep its variables
+served = exported.serve(x)
 print("served               ", bool(np.allclose(served, expected, atol=1e-5)))
 layer = keras.layers.TFSMLayer("exported", call_endpoint="serving_default")
 print("as a layer           ", type(layer(x)).__name__)
