@@ -52,7 +52,7 @@ class Scratch:
             _point_at(self.tree)
 
     def new_name(self) -> str:
-        """Of a file outside of the tree."""
+        """A new path, for a file outside of the tree."""
         self.ensure()
         self._cuts += 1
         return f"{self._root}/cut-{self._cuts}"

@@ -268,7 +268,7 @@ class View:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Of the real file *path*, None where there is none."""
+    """Device and inode of the real file *path*; None where there is none."""
     try:
         now = real.lstat(path)
     except OSError:

@@ -74,7 +74,7 @@ class Way:
             )
 
     def step_options(self, source: Source) -> dict[str, Any]:
-        """Of :class:`matex.steps.step.Step`, for a fit on *source*."""
+        """The keyword arguments of :class:`matex.steps.step.Step` for a fit on *source*."""
         as_slices = self.strategy.sums_gradients and self._run.config.compression == "none"
         return {
             "sums_gradients": self.strategy.sums_gradients,
