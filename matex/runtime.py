@@ -46,6 +46,7 @@ class Runtime:
         self._context: list[str] = []
         self._fit: Fit | None = None
         self._fits = 0
+        self._order_seeds = keras_hooks.OrderSeeds()
         self._model: Any = None
         self._trained: dict[int, Callable[[], list[Any]]] = {}
         self._own_checkpoint = False
@@ -106,7 +107,12 @@ class Runtime:
         asked = given["epochs"]
         given["epochs"] = keras_hooks.most_epochs(asked)
         self._fit = fit = Fit(
-            self.run, model, number=self._fits, arguments=given, averaging=self.averaging
+            self.run,
+            model,
+            number=self._fits,
+            order_seed=self._order_seeds.next(),
+            arguments=given,
+            averaging=self.averaging,
         )
         self._fits += 1
         self.run.notice.at_once = False  # its steps will ask

@@ -64,9 +64,12 @@ class TestStep:
         self._function = None
 
     def agree(self, batch: Any, communicator: ft.Communicator) -> str:
-        """Find out what may be shared by the first *batch*; collective. Why no more may; "".
+        """Find out what may be shared by the first *batch*; collective.
 
         All ranks do the same afterwards. Nothing is changed.
+
+        Returns:
+            Why several ranks cannot share it, or "".
         """
         reason = self._find(batch)
         assert self.sharing is not None
@@ -75,7 +78,8 @@ class TestStep:
             if told != self.sharing:
                 self.settle(Sharing(told))
                 reason = "another rank found that it cannot be shared"
-        return reason if self.sharing == Sharing.WHOLE else ""
+        shares = communicator.initial_size > 1
+        return reason if shares and self.sharing == Sharing.WHOLE else ""
 
     def settle(self, sharing: Sharing) -> None:
         """It is known what may be shared, because the other ranks do it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +42,7 @@ class Fit:
 
     Args:
         number: which fit of the script, from 0.
+        order_seed: of the order of the samples.
         arguments: of ``model.fit``, all of them, by name.
         averaging: of gradients, where the steps cannot be shared.
     """
@@ -53,6 +53,7 @@ class Fit:
         model: Any,
         *,
         number: int,
+        order_seed: int,
         arguments: dict[str, Any],
         averaging: Averaging,
     ) -> None:
@@ -63,6 +64,7 @@ class Fit:
         self._run = run
         self._model = model
         self._number = number
+        self._order_seed = order_seed
         self._arguments = arguments
         self._averaging = averaging
         self._begun = False
@@ -302,17 +304,8 @@ class Fit:
             self._training.renew()
 
     def _common_seed(self) -> int:
-        """One seed for the orders of samples; collective.
-
-        It follows from where NumPy's global generator stands, which the script may have seeded,
-        and from the number of the fit. The generator itself belongs to the script: it is not
-        moved, or the script would draw other numbers afterwards than without matex.
-        """
-        name, *numbers = np.random.get_state(legacy=True)  # noqa: NPY002 - the script's own
-        digest = hashlib.blake2b(str(name).encode() + bytes([self._number & 0xFF]), digest_size=4)
-        for part in numbers:
-            digest.update(np.asarray(part).tobytes())
-        seed = np.array([int.from_bytes(digest.digest(), "little") >> 1], np.int64)
+        """The order seed of rank 0, since an unseeded script's differs by rank; collective."""
+        seed = np.array([self._order_seed], np.int64)
         self._run.communicator.broadcast(seed)
         return int(seed[0])
 

@@ -17,7 +17,7 @@ from matex.keras_hooks.callbacks import (
 from matex.keras_hooks.data import as_data, dataset_of, is_stream
 from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
 from matex.keras_hooks.files import cache_folder, replace_file_functions
-from matex.keras_hooks.generators import Generators, generators_kept
+from matex.keras_hooks.generators import Generators, OrderSeeds, generators_kept
 from matex.keras_hooks.graphs import (
     GraphCall,
     calls_in,
@@ -73,6 +73,7 @@ from matex.keras_hooks.resizing import (
 __all__ = [
     "Generators",
     "GraphCall",
+    "OrderSeeds",
     "Results",
     "Slot",
     "TrainerHooks",

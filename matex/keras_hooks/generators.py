@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import random
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ import numpy as np
 from keras.src.backend.common import global_state
 from tensorflow.python.eager import context
 
-__all__ = ["Generators", "generators_kept"]
+__all__ = ["Generators", "OrderSeeds", "generators_kept"]
 
 # Keras 3's own name for the generator of what is drawn without a seed.
 _OF_KERAS = "global_seed_generator"
@@ -71,3 +72,32 @@ def generators_kept() -> Iterator[list[str]]:
     finally:
         names += before.moved()
         before.put_back()
+
+
+class OrderSeeds:
+    """The seeds of the orders in which the fits of a script take their samples. Local.
+
+    They follow from the script's own seeds: a script that seeds all generators again, before
+    each fit, gets the same order each time. The generators belong to the script and are not
+    moved, or it would draw other numbers afterwards than without matex; so fits between which
+    nothing was drawn are told apart by their count.
+    """
+
+    def __init__(self) -> None:
+        self._stands: tuple[object, bytes] | None = None
+        self._count = 0
+
+    def next(self) -> int:
+        """A seed below 2**31; to be asked for once for each fit."""
+        numpy = hashlib.blake2b(digest_size=16)
+        for part in np.random.get_state(legacy=True):  # noqa: NPY002 - the script's own
+            numpy.update(np.asarray(part).tobytes())
+        # TensorFlow makes another generator each time it is seeded.
+        stands = context.context()._rng, numpy.digest()
+        before = self._stands
+        again = before is not None and before[0] is stands[0] and before[1] == stands[1]
+        self._count = self._count + 1 if again else 0
+        self._stands = stands
+        of_fit = numpy.copy()
+        of_fit.update(self._count.to_bytes(8, "little"))
+        return int.from_bytes(of_fit.digest()[:4], "little") >> 1

@@ -96,7 +96,7 @@ def ends_at_a_nan():
     model.compile(keras.optimizers.SGD(0.05), "mse")
     ending = keras.callbacks.TerminateOnNaN()
     numbers, variables = fitted(model, rows, Y, callbacks=[ending], **FITTING)
-    return [numbers, int(model.optimizer.iterations), variables[0].numpy()], variables
+    return [numbers, int(model.optimizer.iterations), variables[0].numpy().tolist()], variables
 
 
 def few_steps():
