@@ -128,6 +128,7 @@ class Meetings:
         until: Callable[[], bool],
         needless: bool = False,
         heard: Callable[[Recovery], None] = lambda recovery: None,
+        error: BaseException | None = None,
     ) -> None:
         """Meet until all members came for *purpose*, or *until()* holds; collective.
 
@@ -137,7 +138,9 @@ class Meetings:
 
         Args:
             needless: do without, where others turn out to be in the next operation already.
+            error: the exception out of the program that *why* tells of.
         """
+        apart = 0
         for _ in range(_MEETINGS):
             if until():
                 return
@@ -148,7 +151,10 @@ class Meetings:
             heard(recovery)
             if recovery.met == purpose or (needless and recovery.together):
                 return
-        mpi.die(f"{why} while others still work: they go on without it")
+            apart += recovery.together  # at the same operation, which this rank does not make
+            if purpose in _ELSEWHERE and apart == _SURE:
+                break
+        mpi.die(f"{why} while others still work: they go on without it", error=error)
 
     def _meet(self, purpose: Purpose) -> Recovery:
         """Come together for *purpose*; collective, with those in reserve."""
@@ -185,7 +191,7 @@ class Meetings:
                 self._hand_over(active, done=rows[:, 1], intact=rows[:, 3])
 
         # Others may be in an operation that this rank does not come to, or not yet.
-        passed = purpose in _FAREWELL or (purpose == Purpose.FILL and self._apart)
+        passed = purpose in _ELSEWHERE or (purpose == Purpose.FILL and self._apart)
         interrupts = self._has_failed or passed
         if interrupts and self._comm is not self._whole and not self._comm.Is_revoked():
             self._comm.Revoke()
@@ -295,11 +301,13 @@ class Meetings:
 # Survivors are at most one operation apart, so a second meeting finds them all there;
 # further ones are for deaths on the way.
 _MEETINGS = 20
+_SURE = 2
 
 # After these some members have no part in what was done before.
 _NEWCOMERS = (Purpose.FILL, Purpose.RETURN, Purpose.CLOSE)
 
-_FAREWELL = (Purpose.CLOSE, Purpose.LEAVE)
+# Who comes for these does not make the operation that others may be in.
+_ELSEWHERE = (Purpose.CLOSE, Purpose.LEAVE, Purpose.REGROUP)
 
 _NOBODY_WORKS = (
     "all ranks that worked are gone, and those in reserve have nothing to go on from. "

@@ -37,6 +37,8 @@ class Purpose(IntEnum):
     """This rank has come to its end."""
     WAIT = 6
     """This rank is in reserve."""
+    REGROUP = 7
+    """This rank left a common computation before its end, as all others may have done."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,7 @@ def allgather(value: Any) -> Any:
     def gather(array: np.ndarray) -> np.ndarray:
         if not array.ndim:
             raise InputError("allgather wants at least one axis. Received: a scalar")
-        communicator = _communicator()
+        communicator = _communicator("allgather")
         if communicator is None:
             return array
         longest = int(communicator.allgather(np.array([len(array)], np.int64)).rows.max())
@@ -91,7 +91,7 @@ def broadcast(value: Any, root_rank: int | None = None) -> Any:
     """
 
     def copy(array: np.ndarray) -> np.ndarray:
-        communicator = _communicator()
+        communicator = _communicator("broadcast")
         if communicator is None:
             return array
         gathered = communicator.allgather(_bytes(array))
@@ -104,8 +104,8 @@ def broadcast(value: Any, root_rank: int | None = None) -> Any:
     return _run(copy, value, same_shape=True)
 
 
-def _communicator() -> ft.Communicator | None:
-    """That of the run; None in a process that takes part in none.
+def _communicator(call: str) -> ft.Communicator | None:
+    """That of the run, on which all ranks begin *call*; None in a process that takes part in none.
 
     Raises:
         Unsupported: in a callback that only one rank runs.
@@ -119,12 +119,14 @@ def _communicator() -> ft.Communicator | None:
             "a collective must be called by all ranks. Received: a call from a callback that one "
             "rank runs; do not give its class the attribute on_one_rank"
         )
-    return current.runtime.run.communicator
+    run = current.runtime.run
+    run.calls.begin(f"matex.{call}")
+    return run.communicator
 
 
 def _sum(flat: np.ndarray) -> tuple[np.ndarray, int]:
     """The sum over the ranks that took part, and how many they were."""
-    communicator = _communicator()
+    communicator = _communicator("allreduce")
     if communicator is None:
         return flat, 1
     # Each adds a 1: a rank that died may or may not be in the sum.

@@ -35,6 +35,7 @@ from matex.records.summary import COUNTS, FAULTS, SUMMARY, Stopped, Totals, faul
 from matex.state import state_hash
 from matex.steps.nonfinite import Nonfinite
 from matex.steps.share import Wishes
+from matex.watch.calls import Calls
 from matex.watch.limits import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
 from matex.watch.pace import Progress
 from matex.watch.pulse import Pulse
@@ -58,6 +59,7 @@ class Run:
     ) -> None:
         self.config = config
         self.communicator = communicator
+        self.calls = Calls(communicator)
         self.events = events
         self.working = communicator.initial_size - config.spares
         self.dismissed = False  # a spare that the others left
@@ -198,6 +200,7 @@ class Run:
         self._finished = True
         waiting = {member.rank for member in self.communicator.world.reserve}
         self.communicator.call_back(closing=True)
+        self.calls.begin("the end of the script")
         if self.dismissed:
             weights_hash, reason = None, reason or "was in reserve when the others left"
         has_hash = weights_hash is not None

@@ -103,6 +103,12 @@ class Runtime:
     def fit(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if self._context:
             return self._plainly(lambda: original(model, *args, **kwargs))
+        with self.run.calls.made(f"fit number {self._fits + 1}"):
+            return self._shared_fit(original, model, *args, **kwargs)
+
+    def _shared_fit(
+        self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         given = _arguments(original, model, *args, **kwargs)
         asked = given["epochs"]
         given["epochs"] = keras_hooks.most_epochs(asked)
@@ -158,21 +164,23 @@ class Runtime:
             return self._within("evaluate", lambda: original(model, *args, **kwargs))
         if self._context:
             return self._plainly(lambda: original(model, *args, **kwargs))
-        given = _arguments(original, model, *args, **kwargs)
-        given.update(given.pop("kwargs", {}))
-        given = self._shared_out(given)
-        check_equal(self.run.communicator, model, "evaluate")
-        self._model = model
-        return self._within("evaluate", lambda: original(model, **given))
+        with self.run.calls.made("evaluate"):
+            given = _arguments(original, model, *args, **kwargs)
+            given.update(given.pop("kwargs", {}))
+            given = self._shared_out(given)
+            check_equal(self.run.communicator, model, "evaluate")
+            self._model = model
+            return self._within("evaluate", lambda: original(model, **given))
 
     def predict(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if self._context:
             return self._plainly(lambda: original(model, *args, **kwargs))
-        given = self._shared_out(_arguments(original, model, *args, **kwargs))
-        check_equal(self.run.communicator, model, "predict")
-        model.make_predict_function()
-        self._model = model
-        return self._within("predict", lambda: original(model, **given))
+        with self.run.calls.made("predict"):
+            given = self._shared_out(_arguments(original, model, *args, **kwargs))
+            check_equal(self.run.communicator, model, "predict")
+            model.make_predict_function()
+            self._model = model
+            return self._within("predict", lambda: original(model, **given))
 
     def _plainly(self, call: Callable[[], Any]) -> Any:
         """What a callback asks of a model, as one process would do it; local.
@@ -230,7 +238,7 @@ class Runtime:
                 return original(iterator)
             batch = tensors_of(next(iterator))
             form = form_of(batch)
-            with self.run.watchdog.working():
+            with self.run.watchdog.working(), self.run.calls.made("train_on_batch"):
                 try:
                     if form not in singles:
                         number = len(self._trained)

@@ -116,6 +116,8 @@ class Averaging:
         Before them come *sparse* that say where slices belong, and behind them the batch.
         """
         run = self._run
+        if not self.in_fit:
+            run.calls.begin("an optimizer's step")
         started = time.perf_counter()
         run.faults.at("compute")
         rows, batch = parts[:sparse], parts[sparse + count :]
