@@ -51,12 +51,13 @@ _TRANSPORTS = "OMPI_MCA_btl"
 
 _heartbeat: Heartbeat | None = None
 _real_exit = os._exit
-_shielded_pid = 0
+_real_sys_exit = sys.exit
 _death_callbacks: list[Callable[[str], None]] = []
 _farewell: Callable[[], None] | None = None
 _exit_requested: list[int] = []
 _program_error: BaseException | None = None
 _finalized = False
+_is_child = False  # forked by the rank
 
 
 def load() -> Any:
@@ -178,7 +179,7 @@ def shield(farewell: Callable[[], None]) -> None:
     Libraries that exit through ``raise SystemExit(1)`` are not seen by
     ``sys.exit``; run such code under :func:`shielded`.
     """
-    global _farewell, _shielded_pid  # noqa: PLW0603 - one process, one exit
+    global _farewell  # noqa: PLW0603 - one process, one exit
     first = _farewell is None
     _farewell = farewell
     if not first:
@@ -186,24 +187,31 @@ def shield(farewell: Callable[[], None]) -> None:
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
     sys.exit = _exit
-    _shielded_pid = os.getpid()
     os._exit = _exit_now
     atexit.register(_at_exit)
+    os.register_at_fork(after_in_child=_in_child)
 
 
 @contextlib.contextmanager
 def shielded() -> Iterator[None]:
-    """Run a block whose every abnormal end is this rank's death, whatever raised it."""
+    """Run a block whose every abnormal end is this rank's death, whatever raised it.
+
+    A child that was forked inside is no rank, and ends as any process does.
+    """
     try:
         yield
     except SystemExit as stop:
+        if _is_child:
+            raise
         status, message = _status_of(stop.code)
         _exit_requested.clear()
         if message:
             print(message, file=sys.stderr)
         if status != 0:
             die(message or f"the program ended with status {status}", error=stop)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, this rank is lost
+    except BaseException as error:
+        if _is_child:
+            raise
         traceback.print_exc()
         die(_one_line(type(error), error), error=error)
 
@@ -255,8 +263,8 @@ def _exit(code: object = None) -> NoReturn:
 
 def _exit_now(status: int) -> NoReturn:
     # PRRTE 3.0 (Open MPI 5.0.11) tells nobody of a rank that ends with a status
-    # other than 0, so its peers would wait for ever. Forked children are not ranks.
-    if status != 0 and os.getpid() == _shielded_pid and not _finalized:
+    # other than 0, so its peers would wait for ever.
+    if status != 0 and not _finalized:
         die(f"os._exit with status {status}", error=SystemExit(status))
     _real_exit(status)
 
@@ -269,6 +277,16 @@ def _at_exit() -> None:
         die(f"the program ended with status {status}", error=SystemExit(status))
     if _farewell is not None:
         _farewell()
+
+
+def _in_child() -> None:
+    """A forked child is no rank: nobody waits for it, and it ends as any process does."""
+    global _is_child  # noqa: PLW0603 - so is the process
+    _is_child = True
+    sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
+    sys.exit, os._exit = _real_sys_exit, _real_exit
+    atexit.unregister(_at_exit)
+    _death_callbacks.clear()
 
 
 def forget_exit() -> None:

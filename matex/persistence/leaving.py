@@ -7,6 +7,7 @@ sysexits.h), by which a job script knows that it may put itself back into the qu
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -94,6 +95,7 @@ class Notice:
         self._wall_time_s = wall_time_s
         self._started = time.monotonic()
         self._signal = 0
+        self._rank = 0  # this process, once it listens
         self.at_once = False
         self.save_s = 0.0
         """How long the longest checkpoint took."""
@@ -122,12 +124,28 @@ class Notice:
         """
         if threading.current_thread() is not threading.main_thread():
             return
+        self._rank = os.getpid()
         usual = (signal.SIG_DFL, signal.default_int_handler)
-        for number in SIGNALS if interrupts else SIGNALS[:-1]:
-            if signal.getsignal(number) in usual:
-                signal.signal(number, self._received)
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        taken = [number for number in SIGNALS if before[number] in usual]
+        if not interrupts and SIGNALS[-1] in taken:
+            taken.remove(SIGNALS[-1])
+        for number in taken:
+            signal.signal(number, self._received)
+
+        def give_back() -> None:
+            for number in taken:
+                if signal.getsignal(number) == self._received:
+                    signal.signal(number, before[number])
+
+        # Who ends a child by a signal, as a pool does its workers, waits for its end.
+        os.register_at_fork(after_in_child=give_back)
 
     def _received(self, number: int, frame: Any) -> None:
+        if os.getpid() != self._rank:  # it came to a child before the child gave it back
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         if self._signal and number == signal.SIGINT:
             ft.die("interrupted twice")
         self._signal = self._signal or number

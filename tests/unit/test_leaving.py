@@ -67,6 +67,28 @@ def test_a_signal_that_the_script_answers_itself_is_left_to_it() -> None:
             signal.signal(number, handler)
 
 
+FORKING = """
+import os, signal, time
+from matex.persistence.leaving import Notice
+Notice().listen()
+child = os.fork()
+if child == 0:
+    while True:
+        signal.pause()
+os.kill(child, signal.SIGTERM)
+print(os.WTERMSIG(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_signal_ends_a_child_that_was_forked() -> None:
+    """As a pool of processes ends its workers, and waits for their end."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout == f"{int(signal.SIGTERM)}\n"
+
+
 def test_only_the_main_thread_can_listen() -> None:
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=Notice().listen)

@@ -118,7 +118,18 @@ def test_a_farewell_that_fails_ends_the_process() -> None:
     assert "no peers" in done.stderr
 
 
-def test_children_of_a_shielded_process_end_as_they_like() -> None:
-    done = end("pid = os.fork()\nif pid == 0:\n    os._exit(3)\nprint(os.waitpid(pid, 0)[1] >> 8)")
-    assert done.stdout == "3\nfarewell\n"
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [
+        ("os._exit(3)", 3),
+        ("sys.exit(3)", 3),
+        ("raise ValueError", 1),
+        ("with ft.shielded():\n        raise ValueError", 1),
+        ("with ft.shielded():\n        raise SystemExit(3)", 3),
+    ],
+)
+def test_children_of_a_shielded_process_end_as_they_like(ending: str, status: int) -> None:
+    waiting = "print(os.waitpid(pid, 0)[1])"
+    done = end(f"pid = os.fork()\nif pid == 0:\n    {ending}\n{waiting}")
+    assert done.stdout == f"{status << 8}\nfarewell\n"
     assert done.returncode == 0
