@@ -128,33 +128,46 @@ class Meetings:
         until: Callable[[], bool],
         needless: bool = False,
         heard: Callable[[Recovery], None] = lambda recovery: None,
-        error: BaseException | None = None,
     ) -> None:
+        """Meet as :meth:`_gather` does; a rank whose peers keep making operations ends itself."""
+        if not self._gather(purpose, why, until=until, needless=needless, heard=heard):
+            mpi.die(f"{why} while others still work: they go on without it")
+
+    def _gather(
+        self,
+        purpose: Purpose,
+        why: str,
+        *,
+        until: Callable[[], bool],
+        needless: bool = False,
+        heard: Callable[[Recovery], None] = lambda recovery: None,
+    ) -> bool:
         """Meet until all members came for *purpose*, or *until()* holds; collective.
 
         A repair is the only meeting that all survivors end alike, also those who are still
-        in the last operation and come through :meth:`recover`. A rank whose peers keep
-        making operations ends itself.
+        in the last operation and come through :meth:`recover`.
 
         Args:
             needless: do without, where others turn out to be in the next operation already.
-            error: the exception out of the program that *why* tells of.
+
+        Returns:
+            Whether they came; False where others keep making operations.
         """
         apart = 0
         for _ in range(_MEETINGS):
             if until():
-                return
+                return True
             if self._failure is None:
                 self._detect_time_s = time.time()
                 self._failure = PeerFailure(self._done + 1, why)
             recovery = self._meet(purpose)
             heard(recovery)
             if recovery.met == purpose or (needless and recovery.together):
-                return
+                return True
             apart += recovery.together  # at the same operation, which this rank does not make
             if purpose in _ELSEWHERE and apart == _SURE:
                 break
-        mpi.die(f"{why} while others still work: they go on without it", error=error)
+        return False
 
     def _meet(self, purpose: Purpose) -> Recovery:
         """Come together for *purpose*; collective, with those in reserve."""

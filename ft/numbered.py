@@ -126,19 +126,22 @@ class Numbered(Meetings):
                 if self.recover().finished:
                     return operation.result
 
-    def regroup(self, why: str, error: BaseException | None = None) -> None:
+    def regroup(self, why: str) -> bool:
         """Meet after this rank left a common computation before its end; collective.
 
         Where all living ranks did so they go on together, whatever operations each had still
-        to make. Where others go on with that computation this rank ends itself: they would wait
-        for it, or take its next operation for one of theirs. Without ULFM there is no meeting.
+        to make. Without ULFM there is no meeting.
 
         Args:
-            why: what this rank says when it ends itself.
-            error: the exception that made it leave.
+            why: what a failure that others see says.
+
+        Returns:
+            False where others go on with that computation. The caller must then end this rank:
+            they would wait for it, or take its next operation for one of theirs.
         """
-        if self._ulfm and not self._closed:
-            self._convene(Purpose.REGROUP, why, until=lambda: self._world.size == 1, error=error)
+        if not self._ulfm or self._closed:
+            return True
+        return self._gather(Purpose.REGROUP, why, until=lambda: self._world.size == 1)
 
     def leave(self) -> None:
         """Wait for all living members, then finalise MPI; collective, once, the last call.

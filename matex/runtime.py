@@ -103,7 +103,7 @@ class Runtime:
     def fit(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if self._context:
             return self._plainly(lambda: original(model, *args, **kwargs))
-        with self.run.calls.made(f"fit number {self._fits + 1}"):
+        with self.run.calls.made(f"fit number {self._fits + 1}", left=self._share_written):
             return self._shared_fit(original, model, *args, **kwargs)
 
     def _shared_fit(
@@ -135,12 +135,16 @@ class Runtime:
         try:
             shared = {**self._shared_out(given, last), "epochs": asked}
             history = self._within("fit", lambda: original(model, **shared))
-            if self.files is not None:
-                self.files.share_written()
+            self._share_written()
             return history
         finally:
             fit.end()
             keras_hooks.start_at(model, None)
+
+    def _share_written(self) -> None:
+        """What the leader's callbacks wrote is there for all; collective."""
+        if self.files is not None:
+            self.files.share_written()
 
     def _add_apoptosis(self, model: Any, given: dict[str, Any]) -> None:
         """The callback that the command line asks for, one to a model."""

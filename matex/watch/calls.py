@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
 
 import numpy as np
 
@@ -30,17 +33,14 @@ class Calls:
 
     Two ranks in different calls would wait for each other without end, or take each other's
     numbers for their own. It happens where a script goes by something that differs by rank, and
-    where it catches an exception that only one rank had.
+    where only one rank has an exception, which the script catches.
     """
 
     def __init__(self, communicator: ft.Communicator) -> None:
         self._communicator = communicator
-        self._left: tuple[str, Exception] | None = None
 
     def begin(self, name: str) -> None:
         """Wait until all ranks have come to the call *name*; collective.
-
-        A rank that left an earlier call by an exception, which others did not, ends itself here.
 
         Args:
             name: of at most 48 bytes.
@@ -50,14 +50,6 @@ class Calls:
         """
         if self._communicator.initial_size == 1:
             return
-        if self._left is not None:
-            (call, error), self._left = self._left, None
-            line = next(iter(str(error).splitlines()), "")
-            self._communicator.regroup(
-                f"{type(error).__name__}: {line}: the script caught it on this rank, which had "
-                f"left {call} by it",
-                error,
-            )
         row = np.frombuffer(name.encode()[:_NAME_BYTES].ljust(_NAME_BYTES), np.uint8)
         gathered = self._communicator.allgather(row)
         names = [bytes(row).decode(errors="replace").rstrip() for row in gathered.rows]
@@ -69,13 +61,33 @@ class Calls:
             )
 
     @contextlib.contextmanager
-    def made(self, name: str) -> Iterator[None]:
-        """Around the call *name*: begin it, and note where an exception ends it. Collective."""
+    def made(self, name: str, *, left: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Around the call *name*; collective.
+
+        Where all ranks leave it by an exception, it goes on to the script. One that leaves it
+        alone ends here, whether the script would catch the exception or not.
+
+        Args:
+            left: called where all left it by an exception; collective.
+        """
         self.begin(name)
         try:
             yield
-        except (MatexError, ft.FtError):
+        except (ft.FtError, ft.InjectedFault):
             raise
         except Exception as error:
-            self._left = name, error
+            if self._communicator.initial_size > 1 and self._communicator.ulfm:
+                if not self._communicator.regroup(f"a rank left {name} by an exception"):
+                    _end_by(error)
+                left()
             raise
+
+
+def _end_by(error: Exception) -> NoReturn:
+    """End this rank as it would end if the script caught nothing; local."""
+    if isinstance(error, MatexError):
+        print(error, file=sys.stderr)
+        ft.die(str(error), error=error)
+    traceback.print_exception(error)
+    line = next(iter(str(error).splitlines()), "")
+    ft.die(f"{type(error).__name__}: {line}" if line else type(error).__name__, error=error)
