@@ -167,8 +167,9 @@ class RestoringOnLeader(OnLeader):
             self._alone(lambda: getattr(self._inner, name)(*args))
         elif name == "on_train_begin" and not self.model.built:
             self._inner.on_train_begin(*args)  # which says on the leader, too, that it must be
-        elif name == "on_epoch_end":
-            keras_hooks.follow_backup(self._inner, args[0])
+        elif name in ("on_epoch_end", "on_train_batch_end"):
+            with keras_hooks.saving_nothing(self._inner):
+                getattr(self._inner, name)(*args)
         if name == "on_train_begin":
             self._restored()
 

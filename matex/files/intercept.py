@@ -12,11 +12,10 @@ import io
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from matex.files import changes, real
+from matex.files import changes, real, temporary
 from matex.files.ledger import Change
 from matex.files.private import PrivateFiles
 from matex.files.scratch import ALIAS
@@ -65,8 +64,7 @@ def install(files: PrivateFiles) -> None:
     shutil._use_fd_functions = False  # type: ignore[attr-defined] # rmtree by names, which are ours
     for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
         known.update(replaced[f] for f in list(known) if f in replaced)
-    for name in ("mkdtemp", "mkstemp", "NamedTemporaryFile", "TemporaryFile"):
-        setattr(tempfile, name, _temporary(files, getattr(tempfile, name)))
+    temporary.install(files)
 
 
 def _replace_in(names: Any, owner: Any, replaced: dict[Any, Any]) -> None:
@@ -354,23 +352,6 @@ def _getcwd(files: PrivateFiles) -> Any:
         return original() if view is None or view.folder is None else view.folder
 
     return getcwd
-
-
-def _temporary(files: PrivateFiles, original: Any) -> Any:
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        folder = kwargs.get("dir")
-        asked = None if folder is None else _asked(files, folder)
-        if asked is not None and asked[0].is_mirrored(asked[1]):
-            kwargs["dir"] = ALIAS + asked[1]
-        with real.passing():
-            made = original(*args, **kwargs)
-        name = made[1] if isinstance(made, tuple) else getattr(made, "name", made)
-        if isinstance(name, str | bytes):
-            files.temporary(os.fsdecode(name))
-        return made
-
-    return call
 
 
 class Entry:

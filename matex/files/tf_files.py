@@ -158,6 +158,8 @@ def _place(view: View, path: str, how: str) -> str:
         os.makedirs(os.path.dirname(path), exist_ok=True)
     if how == "write names":
         names = (f"{path}.index", f"{path}{_DATA}")
+        if view.leads:  # a folder that is there for a moment
+            view.claim(f"{path}_temp", change, tree=True)
         return changes.to_write(view, path, change, names=names)
     return changes.to_write(view, path, change, tree=how == "write tree")
 

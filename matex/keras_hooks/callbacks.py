@@ -39,6 +39,8 @@ _ORBAX: tuple[type, ...] = (
     (keras.callbacks.OrbaxCheckpoint,) if hasattr(keras.callbacks, "OrbaxCheckpoint") else ()
 )
 
+_SAVING = ((_ORBAX, "_save_checkpoint"), (keras.callbacks.BackupAndRestore, "_save_model"))
+
 # Class -> attributes: numbers or None, and for EarlyStopping the list of best weights.
 _MEMORY: dict[type, tuple[str, ...]] = {
     **dict.fromkeys(_ORBAX, ("best",)),
@@ -80,16 +82,18 @@ def saves_best(callback: Any) -> bool:
 
 @contextlib.contextmanager
 def saving_nothing(callback: Any) -> Iterator[None]:
-    """Inside, an OrbaxCheckpoint decides and counts, but writes nothing; others are as ever."""
-    if not isinstance(callback, _ORBAX):
-        yield
-        return
-    shadowed: Any = callback
-    shadowed._save_checkpoint = lambda step, logs=None: None
+    """Inside, BackupAndRestore and OrbaxCheckpoint decide and count, but write nothing.
+
+    Other callbacks are as ever.
+    """
+    saving = [name for kinds, name in _SAVING if isinstance(callback, kinds)]
+    for name in saving:
+        setattr(callback, name, lambda *args, **kwargs: None)
     try:
         yield
     finally:
-        del shadowed._save_checkpoint
+        for name in saving:
+            delattr(callback, name)
 
 
 def memory_of(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:

@@ -18,7 +18,6 @@ __all__ = [
     "build",
     "changing_variables",
     "first_epoch",
-    "follow_backup",
     "is_graph",
     "is_precise",
     "layers_with_weights",
@@ -166,12 +165,6 @@ def mean_losses_only(model: Any) -> Iterator[None]:
 def first_epoch(model: Any, given: int) -> int:
     """With which epoch the running fit begins, its ``initial_epoch`` being *given*."""
     return int(model._initial_epoch or given)
-
-
-def follow_backup(callback: Any, epoch: int) -> None:
-    """Let a BackupAndRestore that did not save after *epoch* know that it was."""
-    callback._current_epoch = epoch + 1
-    callback._last_batch_seen = 0
 
 
 def start_at(model: Any, epoch: int | None) -> None:

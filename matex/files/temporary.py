@@ -1,0 +1,83 @@
+"""Temporary files, whose names no other rank has, and directories, whose names are those of all.
+
+What a script keeps in a temporary directory, a callback on the leader may write and every rank may
+read: its name is part of the script's own doing, like any other. It follows from the run, from
+where the script asks for it and how often it did so there, so ranks need not talk about it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from matex.files import real
+from matex.files.private import PrivateFiles
+from matex.files.scratch import ALIAS
+
+__all__ = ["install"]
+
+_MODULES = (__name__, tempfile.__name__)
+
+
+def install(files: PrivateFiles) -> None:
+    """Replace Python's functions, for the rest of the process. Local."""
+    for name in ("mkstemp", "NamedTemporaryFile", "TemporaryFile"):
+        setattr(tempfile, name, _own(files, getattr(tempfile, name)))
+    setattr(tempfile, "mkdtemp", _common(files, tempfile.mkdtemp))  # noqa: B010
+
+
+def _own(files: PrivateFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        folder = kwargs.get("dir")
+        view = files.view()
+        path = None if folder is None or view is None else files.path(folder)
+        if path is not None and view is not None and view.is_mirrored(path):
+            kwargs["dir"] = ALIAS + path
+        with real.passing():
+            made = original(*args, **kwargs)
+        name = made[1] if isinstance(made, tuple) else getattr(made, "name", made)
+        if isinstance(name, str | bytes):
+            files.temporary(os.fsdecode(name))
+        return made
+
+    return call
+
+
+def _common(files: PrivateFiles, original: Callable[..., str]) -> Callable[..., str]:
+    asked: Counter[str] = Counter()
+
+    @functools.wraps(original)
+    def mkdtemp(suffix: Any = None, prefix: Any = None, dir: Any = None) -> Any:
+        if any(isinstance(part, bytes) for part in (suffix, prefix, dir)):
+            return original(suffix, prefix, dir)
+        place = _place()
+        folder = os.path.abspath(tempfile.gettempdir() if dir is None else dir)
+        while True:
+            asked[place] += 1
+            text = f"{files.run} {place} {asked[place]}"
+            token = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+            path = os.path.join(
+                folder, f"{prefix or tempfile.gettempprefix()}{token}{suffix or ''}"
+            )
+            try:
+                os.mkdir(path, 0o700)
+            except FileExistsError:  # of a rank whose files are the real ones, too
+                continue
+            return path
+
+    return mkdtemp
+
+
+def _place() -> str:
+    """The line that asks for a temporary directory."""
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _MODULES:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
