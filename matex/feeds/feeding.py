@@ -74,10 +74,12 @@ def stream_of(
     given: dict[str, Any],
     *,
     say: Callable[[str], None],
+    passes: int = 1,
 ) -> Stream:
     """The data as they come out of Keras's own pipeline, its work shared where it can be. Local.
 
     Args:
+        passes: how often ``steps_per_epoch`` batches are taken before the data begin anew.
         say: tells the user one line, once.
 
     Raises:
@@ -92,7 +94,8 @@ def stream_of(
         options.deterministic = True  # all ranks must see one order
         x = x.with_options(options)
     feed = make_feed(x)
-    dataset = keras_hooks.dataset_of(feed)
+    steps = given.get("steps_per_epoch")
+    dataset = keras_hooks.dataset_of(feed, most=steps and steps * passes)
     return Stream(feed, specification(dataset), most_rows=most_rows(dataset))
 
 

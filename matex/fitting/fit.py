@@ -232,7 +232,10 @@ class Fit:
                     f"number. Received: x={type(given['x']).__module__}."
                     f"{type(given['x']).__name__}; give those, or leave --shuffle ring out"
                 )
-            return stream_of(run.communicator, make_feed, given, say=run.say_once)
+            epochs = self._arguments["epochs"] - self._arguments["initial_epoch"]
+            return stream_of(
+                run.communicator, make_feed, given, say=run.say_once, passes=max(1, epochs)
+            )
         batch_size = given["batch_size"] or BATCH_SIZE
         self._state.seed = self._common_seed()
         if self._state.saved is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 from typing import Any
 
@@ -20,17 +21,18 @@ def is_stream(x: Any) -> bool:
     )
 
 
-def dataset_of(feed: Any) -> Any:
+def dataset_of(feed: Any, *, most: int | None = None) -> Any:
     """The ``tf.data.Dataset`` that Keras's epoch iterator *feed* goes over.
 
-    That of a generator loses its prefetching, because how much a pass that ends early
-    has fetched would differ from rank to rank.
+    Args:
+        most: how many batches will be taken of it until it begins anew, where that is known.
+            From a generator no more are fetched ahead: how many that were would differ by rank,
+            and what the generator gives next with it.
     """
     adapter = feed.data_adapter
-    if isinstance(adapter, data_adapters.GeneratorDataAdapter):
-        dataset = feed._distributed_dataset
-        if type(dataset).__name__ == "_PrefetchDataset":
-            (feed._distributed_dataset,) = dataset._inputs()
+    if most is not None and isinstance(adapter, data_adapters.GeneratorDataAdapter):
+        batches = adapter.generator
+        adapter.generator = lambda: itertools.islice(batches(), most)
     return feed._distributed_dataset
 
 

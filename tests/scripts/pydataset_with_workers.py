@@ -79,8 +79,7 @@ history = model.fit(
     steps_per_epoch=10,
     epochs=3,
     verbose=0,
-    validation_data=forever(x[160:], y[160:], 10),
-    validation_steps=5,
+    validation_data=held_out,
 )
 print("generator", np.round(history.history["loss"], 4), np.round(history.history["val_loss"], 4))
 history = model.fit(once(x, y, 32), verbose=0)

@@ -24,7 +24,7 @@ LIMIT_S = 300
 BUNDLE = [
     "callbacks_and_logs", "custom_train_step_metrics", "detection_two_heads",
     "learning_rate_range_test", "letters_in_a_loop", "masked_lstm_tagger", "metric_learning_pairs",
-    "text_sentiment_strings", "weights_set_by_callbacks",
+    "pydataset_with_workers", "text_sentiment_strings", "weights_set_by_callbacks",
 ]  # fmt: skip
 KILLED = ["callbacks_and_logs", "saving_in_every_way", "text_sentiment_strings"]
 
