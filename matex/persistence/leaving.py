@@ -95,7 +95,6 @@ class Notice:
         self._wall_time_s = wall_time_s
         self._started = time.monotonic()
         self._signal = 0
-        self._rank = 0  # this process, once it listens
         self.at_once = False
         self.save_s = 0.0
         """How long the longest checkpoint took."""
@@ -124,7 +123,6 @@ class Notice:
         """
         if threading.current_thread() is not threading.main_thread():
             return
-        self._rank = os.getpid()
         usual = (signal.SIG_DFL, signal.default_int_handler)
         before = {number: signal.getsignal(number) for number in SIGNALS}
         taken = [number for number in SIGNALS if before[number] in usual]
@@ -137,15 +135,20 @@ class Notice:
             for number in taken:
                 if signal.getsignal(number) == self._received:
                     signal.signal(number, before[number])
+            let_through()
 
-        # Who ends a child by a signal, as a pool does its workers, waits for its end.
-        os.register_at_fork(after_in_child=give_back)
+        def let_through() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, taken)
+
+        # Who ends a child by a signal, as a pool does its workers, waits for its end. So none may
+        # come to the child before it has given them back.
+        os.register_at_fork(
+            before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, taken),
+            after_in_parent=let_through,
+            after_in_child=give_back,
+        )
 
     def _received(self, number: int, frame: Any) -> None:
-        if os.getpid() != self._rank:  # it came to a child before the child gave it back
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-            return
         if self._signal and number == signal.SIGINT:
             ft.die("interrupted twice")
         self._signal = self._signal or number
