@@ -74,21 +74,26 @@ class Communicator(Reserve):
         send: np.ndarray,
         recv: np.ndarray,
         *,
-        valid: Callable[[], bool] = lambda: True,
+        valid: Callable[[], bool] | None = None,
+        untouched: bool = False,
         fence: bool = False,
         stretch: int | None = None,
     ) -> None:
         """Sum *send* over the members into *recv*, out of place.
 
-        Both are contiguous, of one shape and dtype, and do not overlap. *send*
-        is only read; *recv* must not be written before the next operation is
-        complete, because a peer may still need the result from here.
+        Both are contiguous, of one shape and dtype, and do not overlap; *send* is only read.
+        When it returns, *recv* holds the sum, and the caller may do with it as it likes.
 
         Args:
             valid: whether *recv* can be right, for example from a 1 that every rank
-                adds; a sum that is not counts as one that failed.
-            fence: *recv* holds the result of the operation before: wait until all are
-                here, for then nobody needs it any more. Costs a barrier, saves a buffer.
+                adds; a sum that is not counts as one that failed. Without it the members
+                count themselves in a further, small collective.
+            untouched: the caller promises not to write into *recv* before the next operation is
+                complete, because a peer may still need the result from here. Saves the copy
+                that is kept for the peer otherwise.
+            fence: the same promise until the next operation begins, which may write into this
+                same *recv*: that one waits until all are there, for then nobody needs the result
+                any more. Costs a barrier, saves a buffer.
             stretch: elements in one call of MPI, the same on all ranks; by default
                 :func:`stretch_elements`.
         """
@@ -99,6 +104,7 @@ class Communicator(Reserve):
             )
         flat_send, flat_recv = send.reshape(-1), recv.reshape(-1)
         most = stretch or stretch_elements(send.itemsize, self._world.size)
+        one, here = np.ones(1, np.int64), np.zeros(1, np.int64)
 
         def call(comm: Any) -> None:
             # MPI returns at once from an empty reduction, and ranks would drift apart.
@@ -107,8 +113,14 @@ class Communicator(Reserve):
                 self.result_overwritten()
             for at in range(0, recv.size, most):
                 comm.Allreduce(flat_send[at : at + most], flat_recv[at : at + most])
+            if valid is None:
+                here[0] = 0
+                comm.Allreduce(one, here)
 
-        self.attempt(recv, call, valid)
+        def all_were_here() -> bool:
+            return int(here[0]) == self._world.size
+
+        self.attempt(recv, call, valid or all_were_here, untouched or fence)
 
     def broadcast(self, buffer: np.ndarray, *, sources: Sequence[int] = ()) -> None:
         """Copy the leader's contiguous *buffer* into everybody's.
@@ -163,11 +175,12 @@ class Communicator(Reserve):
                 rows,
                 lambda comm: comm.Allgather(mine, rows),
                 lambda: bool((rows[:, : labels.shape[1]] == labels).all()),
+                untouched=True,
             )
 
         self.insist(make)
         start = label(0).size
-        content = np.ascontiguousarray(rows[:, start:]).reshape(-1).view(np.asarray(send).dtype)
+        content = rows[:, start:].copy().reshape(-1).view(np.asarray(send).dtype)
         return Gathered(ranks=ranks, rows=content.reshape(len(ranks), *np.shape(send)))
 
     def barrier(self) -> None:
@@ -177,12 +190,19 @@ class Communicator(Reserve):
     def agree(self, flag: bool) -> bool:
         """Whether *flag* is true on every living member; equal everywhere. Recovers by itself."""
 
-        mine = np.array([bool(flag)], np.int64)
+        mine = np.array([bool(flag), 1], np.int64)
 
         def make() -> Operation:
             # Not MPI's own Agree: a revoke does not end it, and it would pair with
             # the agreement inside the Shrink of a rank that is one operation behind.
-            result = np.zeros(1, np.int64)
-            return Operation(result, lambda comm: comm.Allreduce(mine, result, op=self._mpi.MIN))
+            result = np.zeros(2, np.int64)
+            size = self._world.size
+            return Operation(
+                result,
+                lambda comm: comm.Allreduce(mine, result),
+                lambda: int(result[1]) == size,
+                untouched=True,
+            )
 
-        return bool(self.insist(make)[0])
+        true, all_of = self.insist(make)
+        return bool(true == all_of)

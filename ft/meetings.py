@@ -54,6 +54,8 @@ class Meetings:
         self._attempted = np.empty(0, np.uint8)
         self._result = np.empty(0, np.uint8)
         self._result_intact = True
+        self._untouched = True  # whether who attempted it leaves the result alone
+        self._copy = np.empty(0, np.uint8)
         self._failure: PeerFailure | None = None
         self._detect_time_s = 0.0
         self._ulfm = mpi.has_ulfm()
@@ -282,13 +284,26 @@ class Meetings:
     def _complete(self, result: np.ndarray) -> None:
         self._done += 1
         self._invalid = 0
-        self._result = result
+        self._result = result if self._untouched else self._copied(result)
         self._result_intact = True
         self._expected = self._world.ranks
         self._lost = frozenset()
         self._apart = False
         self._repairs = self._world.generation
         mpi.forget_exit()
+
+    def _copied(self, result: np.ndarray) -> np.ndarray:
+        """The bytes of *result*, for a peer that may need it while its owner writes over it.
+
+        In one buffer: who has completed an operation knows that all have the one before.
+        """
+        if self._world.size + len(self._world.reserve) == 1:
+            return self._copy
+        if self._copy.size < result.nbytes:
+            self._copy = np.empty(result.nbytes, np.uint8)
+        copy = self._copy[: result.nbytes]
+        np.copyto(copy, result.reshape(-1).view(np.uint8))
+        return copy.view(result.dtype).reshape(result.shape)
 
     def _hand_over(self, new: Any, *, done: np.ndarray, intact: np.ndarray) -> None:
         """Give the result of the newest complete operation to those who miss it."""

@@ -35,6 +35,7 @@ class Operation(NamedTuple):
     result: np.ndarray
     call: Callable[[Any], object]
     valid: Callable[[], bool] = lambda: True
+    untouched: bool = False
 
 
 class Numbered(Meetings):
@@ -47,6 +48,7 @@ class Numbered(Meetings):
         result: np.ndarray,
         call: Callable[[Any], object],
         valid: Callable[[], bool] = lambda: True,
+        untouched: bool = False,
         *,
         computes: bool = False,
     ) -> None:
@@ -56,6 +58,11 @@ class Numbered(Meetings):
         return before every member has entered it. Afterwards *valid()* says whether
         *result* can be right; if not, the operation failed. A *call* that also
         *computes* is not a stretch of waiting for others.
+
+        Args:
+            untouched: the caller promises that nobody writes into *result* before the next
+                operation is complete, because a peer may still need it. Without that promise
+                a copy is kept for the peer.
 
         Raises:
             PeerFailure: it did not complete; or an earlier failure was not recovered.
@@ -72,7 +79,7 @@ class Numbered(Meetings):
             raise UsageError(
                 f"collectives want contiguous buffers. Received: strides={result.strides}"
             )
-        self._attempted = result
+        self._attempted, self._untouched = result, untouched
         try:
             with nullcontext() if computes else self.waiting():
                 call(self._comm)

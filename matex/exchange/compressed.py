@@ -89,7 +89,7 @@ class CompressedExchange(HostExchange):
             if not (sums[:, -1] == _HERE).all():  # a death that MPI has reported as success
                 result[self.layout.header_at("one")] = 0
 
-        self._communicator.attempt(result, call, self._is_whole)
+        self._communicator.attempt(result, call, self._is_whole, untouched=True)
 
 
 # One result would be written while a peer may still need it.

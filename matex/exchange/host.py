@@ -178,6 +178,7 @@ class HostExchange:
             self._send,
             result,
             valid=self._is_whole,
+            untouched=True,
             fence=self._has_one_result,
             stretch=self._stretch,
         )

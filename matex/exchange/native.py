@@ -124,7 +124,7 @@ class NativeExchange(HostExchange):
                 refused = error
 
         try:
-            self._communicator.attempt(result, call, self._is_whole, computes=True)
+            self._communicator.attempt(result, call, self._is_whole, untouched=True, computes=True)
             if refused is not None:
                 self.check()
                 raise refused

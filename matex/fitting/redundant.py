@@ -60,7 +60,6 @@ class Averaging:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._results: list[np.ndarray] = []
         self._rate = 0.0
         self.stop_wanted = False
         self.stop_agreed = False
@@ -157,7 +156,6 @@ class Averaging:
         """Over the ranks; recovers by itself, because every rank holds the whole work."""
         communicator, leader = self._run.communicator, self._run.communicator.world.is_leader
         total = np.empty_like(send)
-        self._results = [*self._results[-1:], total]  # a peer may still need the last one
         while True:
             try:
                 self._run.faults.during("in-exchange")

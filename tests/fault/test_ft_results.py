@@ -1,0 +1,46 @@
+"""A result that was written over by its owner is still right where a peer needs it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ft
+from tests.fault.ranks import begin, end_by, mark, run
+
+
+def one_buffer(how: str) -> None:
+    """Rank 2 dies when rank 0 has completed an operation and rank 1 has not."""
+    communicator = begin()
+    rank = communicator.world.rank
+    mine, total = np.full(200_000, rank + 1.0), np.zeros(200_000)
+
+    def call(comm: object) -> None:
+        comm.Allreduce(mine, total)
+        if rank == 1:
+            comm.Recv(np.zeros(1), source=2)
+        if rank == 2:
+            end_by("SIGKILL")
+
+    try:
+        communicator.attempt(total, call)
+    except ft.PeerFailure:
+        assert communicator.recover().finished
+    mark("first", [total.min(), total.max()])
+    if how == "in place":
+        total /= 3
+    while True:
+        try:
+            communicator.allreduce(mine, total)
+            break
+        except ft.PeerFailure:
+            if communicator.recover().finished:
+                break
+    mark("second", [total.min(), total.max()])
+
+
+@pytest.mark.parametrize("how", ["in place", "by the next sum"])
+def test_the_owner_may_write_over_it_at_once(how: str) -> None:
+    job = run(one_buffer, ranks=3, how=how)
+    assert job["first"] == {0: [6.0, 6.0], 1: [6.0, 6.0]}, job.output
+    assert job["second"] == {0: [3.0, 3.0], 1: [3.0, 3.0]}
