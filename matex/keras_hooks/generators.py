@@ -17,6 +17,12 @@ __all__ = ["Generators", "OrderSeeds", "generators_kept"]
 _OF_KERAS = "global_seed_generator"
 
 
+def _of_tensorflow() -> random.Random | None:
+    """The generator of eager operations' seeds; there is none before the first seed is set."""
+    generator: random.Random | None = getattr(context.context(), "_rng", None)
+    return generator
+
+
 class Generators:
     """Where all global generators are now. Local.
 
@@ -26,7 +32,8 @@ class Generators:
     def __init__(self) -> None:
         self._python = random.getstate()
         self._numpy = np.random.get_state()  # noqa: NPY002 - the script's own
-        self._tensorflow = context.context()._rng.getstate()
+        eager = _of_tensorflow()
+        self._tensorflow = None if eager is None else eager.getstate()
         self._keras = global_state.get_global_attribute(_OF_KERAS)
         self._of_keras = None if self._keras is None else self._keras.state.numpy()
 
@@ -38,10 +45,11 @@ class Generators:
                 stays where it is.
         """
         np.random.set_state(self._numpy)  # noqa: NPY002 - the script's own
-        eager = context.context()
-        if eager._rng.getstate() != self._tensorflow:
-            eager._rng.setstate(self._tensorflow)
-            eager.clear_kernel_cache()  # operations of the same seeds would go on, not start again
+        eager = _of_tensorflow()
+        if eager is not None and self._tensorflow not in (None, eager.getstate()):
+            eager.setstate(self._tensorflow)
+            # Operations of the same seeds would go on, not start again.
+            context.context().clear_kernel_cache()
         if not built:
             random.setstate(self._python)
         if self._keras is not None or not built:
@@ -93,7 +101,7 @@ class OrderSeeds:
         for part in np.random.get_state(legacy=True):  # noqa: NPY002 - the script's own
             numpy.update(np.asarray(part).tobytes())
         # TensorFlow makes another generator each time it is seeded.
-        stands = context.context()._rng, numpy.digest()
+        stands = _of_tensorflow(), numpy.digest()
         before = self._stands
         again = before is not None and before[0] is stands[0] and before[1] == stands[1]
         self._count = self._count + 1 if again else 0
