@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 import pytest
 import suite_absent
+import suite_meeting
 import suite_records
 
-_PEERS_S = 0.001
+from matex.files import real
 
 
 class Recorder:
@@ -38,7 +39,8 @@ class Recorder:
 
     def __init__(self, skip: set[str], out: Path, meet: Callable[[], None]) -> None:
         self._skip = skip
-        self._out = out.open("a", buffering=1, encoding="utf-8")
+        with real.passing():  # of each rank, and read while it runs
+            self._out = out.open("a", buffering=1, encoding="utf-8")
         self._meet = meet
         self._reports: list[Any] = []
         self._seed = suite_records.Seeds("")
@@ -131,39 +133,15 @@ def conftest() -> types.ModuleType:
     return module
 
 
-def meeting(size: int) -> Callable[[], None]:
-    """A barrier of *size* ranks, by which no test begins before all have left the one before.
-
-    It has a communicator of its own: who is still in an operation of matex does not pair with it.
-    A rank that loses another ends itself, and the rest of the tests is for the next launch.
-    """
-    if size == 1:
-        return lambda: None
-    from mpi4py import MPI
-
-    world = MPI.COMM_WORLD.Dup()
-
-    def meet() -> None:
-        try:
-            request = world.Ibarrier()
-            while not request.Test():
-                time.sleep(_PEERS_S)  # the core is for who still works
-        except MPI.Exception:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return meet
-
-
 def main() -> int:
     plan = json.loads(Path(sys.argv[1]).read_text())
-    rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
-    size = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+    rank, size = suite_meeting.place()
     log = os.fdopen(os.dup(2), "w")  # pytest takes the place of 2 while a test runs
     faulthandler.register(signal.SIGUSR2, file=log, all_threads=True)
     sys.modules["conftest"] = conftest()
     root = Path(plan["root"])
     out = Path(plan["out"]) / suite_records.file_of(rank)
-    recorder = Recorder(set(plan["skip"]), out, meeting(size))
+    recorder = Recorder(set(plan["skip"]), out, suite_meeting.meeting(size))
     settings = out.with_suffix(".ini")
     settings.write_text("[pytest]\n")
     options = [

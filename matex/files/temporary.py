@@ -2,7 +2,8 @@
 
 What a script keeps in a temporary directory, a callback on the leader may write and every rank may
 read: its name is part of the script's own doing, like any other. It follows from the run, from
-where the script asks for it and how often it did so there, so ranks need not talk about it.
+where the script asks for it and how often it did so there, so ranks need not talk about it, and
+what only the leader's callbacks ask for changes no other name.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import sys
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -21,8 +22,6 @@ from matex.files.private import PrivateFiles
 from matex.files.scratch import ALIAS
 
 __all__ = ["install"]
-
-_MODULES = (__name__, tempfile.__name__)
 
 
 def install(files: PrivateFiles) -> None:
@@ -76,8 +75,7 @@ def _common(files: PrivateFiles, original: Callable[..., str]) -> Callable[..., 
 
 
 def _place() -> str:
-    """The line that asks for a temporary directory."""
-    frame = sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__") in _MODULES:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    """The lines by which the script came to ask for a temporary directory."""
+    return "".join(
+        f"{frame.f_code.co_filename}:{line} " for frame, line in traceback.walk_stack(None)
+    )
