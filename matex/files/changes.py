@@ -178,6 +178,10 @@ def remove_folder(view: View, path: str, call: Call) -> None:
         call(path)
         return
     left = view.names(path)
+    if not view.leads:
+        # While this rank was at it the leader removed the folder: what it wrote into it unseen is
+        # known since then.
+        left = [n for n in left if view.is_mirrored(f"{path}/{n}") or real.lexists(f"{path}/{n}")]
     if left:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
     if view.leads:
