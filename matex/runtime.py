@@ -357,9 +357,13 @@ class Runtime:
 
     def _remember(self, model: Any) -> None:
         """Its weights are part of what the ranks compare at the end."""
-        self._trained.setdefault(
-            id(model), lambda: [*state.weights_of(model), *model.optimizer.variables]
-        )
+
+        def variables() -> list[Any]:
+            optimizer = getattr(model, "optimizer", None)  # none where fit was refused, uncompiled
+            slots = [] if optimizer is None else optimizer.variables
+            return [*state.weights_of(model), *slots]
+
+        self._trained.setdefault(id(model), variables)
 
     def _shared_out(self, given: dict[str, Any], *last: keras.callbacks.Callback) -> dict[str, Any]:
         """The arguments for Keras's own method, with each callback where it belongs. Local."""

@@ -173,15 +173,10 @@ def remove(view: View, path: str, call: Call) -> None:
 
 
 def remove_folder(view: View, path: str, call: Call) -> None:
-    mirrored = view.is_mirrored(path)
-    if view.knows_ranks and not mirrored:
+    if view.knows_ranks and not view.is_mirrored(path):
         call(path)
         return
     left = view.names(path)
-    if not view.leads:
-        # While this rank was at it the leader removed the folder: what it wrote into it unseen is
-        # known since then.
-        left = [n for n in left if view.is_mirrored(f"{path}/{n}") or real.lexists(f"{path}/{n}")]
     if left:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
     if view.leads:
@@ -193,7 +188,7 @@ def remove_folder(view: View, path: str, call: Call) -> None:
         else:
             call(path)
         return
-    if mirrored:
+    if view.is_mirrored(path):  # now: to look into a folder that is gone may have made it again
         with real.passing():
             shutil.rmtree(ALIAS + path)
     view.hide(path)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from matex.files import changes, real, temporary
+from matex.files import changes, real, temporary, trees
 from matex.files.ledger import Change
 from matex.files.private import PrivateFiles
 from matex.files.scratch import ALIAS
@@ -65,6 +65,7 @@ def install(files: PrivateFiles) -> None:
     for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
         known.update(replaced[f] for f in list(known) if f in replaced)
     temporary.install(files)
+    trees.install(files)
 
 
 def _replace_in(names: Any, owner: Any, replaced: dict[Any, Any]) -> None:

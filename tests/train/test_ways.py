@@ -28,7 +28,8 @@ MODELS = [
     "functional", "subclassed", "own-train-step", "step-with-metrics", "step-with-trackers",
     "step-with-its-loss", "step-of-parts", "embedding", "lstm", "masked-loss",
     "summed-loss", "loss-scaling", "clipping", "accumulation", "schedule", "eager",
-    "several-models", "gan", "eager-loop", "graph-loop", "loop-in-a-graph", "two-optimizers",
+    "several-models", "refused-first", "gan", "eager-loop", "graph-loop", "loop-in-a-graph",
+    "two-optimizers",
 ]  # fmt: skip
 KINDS = [*DATA, *MODELS]
 
@@ -36,7 +37,7 @@ KINDS = [*DATA, *MODELS]
 WITH_HOST = [
     "arrays", "sample-weight", "validation-split", "tf-data", "py-dataset", "generators",
     "train-on-batch", "own-train-step", "step-with-trackers", "embedding", "lstm", "loss-scaling",
-    "clipping", "accumulation", "eager", "several-models", "gan", "graph-loop",
+    "clipping", "accumulation", "eager", "several-models", "refused-first", "gan", "graph-loop",
 ]  # fmt: skip
 
 # Numbers of steps are those of the kinds in their order.

@@ -110,6 +110,20 @@ def several_models():
     return numbers, [*first.variables, *second.variables]
 
 
+def refused_first():
+    """Fits that end in an error, which the script catches, before one that does not."""
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1, "sigmoid")])
+    caught = []
+    for x, y in ((X, Y), (X, Y[:-1])):
+        try:
+            model.fit(x, y, verbose=0, **FITTING)
+        except ValueError:
+            caught.append(len(caught))
+            compiled(model)
+    numbers, variables = fitted(model, X, Y, **FITTING)
+    return [caught, numbers], variables
+
+
 class Gan(keras.Model):
     """Two networks with an optimizer each, trained in one step."""
 
@@ -164,6 +178,7 @@ KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
         functional, subclassed, own_train_step, embedding, lstm, masked_loss, summed_loss,
-        loss_scaling, clipping, accumulation, schedule, eager, several_models, gan, batch_norm,
+        loss_scaling, clipping, accumulation, schedule, eager, several_models, refused_first, gan,
+        batch_norm,
     )
 }  # fmt: skip
