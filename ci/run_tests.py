@@ -64,7 +64,7 @@ PARTS = {
         "mpi-*/rank-*.xml",
     ),
     "fault": pytest_part("fault", timeout_s=1200, workers=2),
-    "train": pytest_part("train", timeout_s=2400, workers=2),
+    "train": pytest_part("train", timeout_s=3600, workers=2),
 }
 
 
