@@ -32,7 +32,7 @@ REPORT = ROOT / ".test-reports" / "keras"
 # Where Keras trains, evaluates, predicts or saves; of the layers those whose tests call fit.
 FOLDERS = ("trainers", "callbacks", "models", "saving", "optimizers", "metrics", "losses", "layers")
 _FITS = ("run_layer_test", ".fit(", "train_on_batch", ".evaluate(", ".predict(")
-# What is tried each time: some three minutes.
+# The tests that found most; ten minutes on two cores.
 QUICK = (
     "trainers/trainer_test.py",
     "trainers/data_adapters",

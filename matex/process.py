@@ -131,7 +131,7 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
         ft.die(str(error))
     import tensorflow
 
-    rank = os.getpid()
+    process = os.getpid()
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
     with ft.shielded():
@@ -154,7 +154,7 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
             return _failed(runtime, runtime.averaging.error)
         except MatexError as error:
             return _failed(runtime, error)
-    if os.getpid() != rank:  # a child that the script forked, come to its end
+    if os.getpid() != process:  # a child that the script forked, come to its end
         return 0
     runtime.finish()
     return 1 if runtime.run.failed_strictly else 0

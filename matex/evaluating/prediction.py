@@ -74,7 +74,6 @@ class SharedPrediction:
         self._progress = progress
         self._say = say
         self._by_rows: bool | None = None
-        self._kept: list[np.ndarray] = []
 
     @property
     def num_batches(self) -> int | None:
@@ -145,7 +144,6 @@ class SharedPrediction:
             leaves = _placed(batch.span, pieces)
             send = np.concatenate([*(_bytes(leaf) for leaf in leaves), marks.reshape(-1)])
             total = np.empty_like(send)
-            self._kept = [*self._kept[-1:], total]  # a peer may still need the last one
             try:
                 communicator.allreduce(send, total)
                 break

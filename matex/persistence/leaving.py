@@ -124,26 +124,24 @@ class Notice:
         if threading.current_thread() is not threading.main_thread():
             return
         usual = (signal.SIG_DFL, signal.default_int_handler)
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        taken = [number for number in SIGNALS if before[number] in usual]
-        if not interrupts and SIGNALS[-1] in taken:
-            taken.remove(SIGNALS[-1])
-        for number in taken:
+        asked = SIGNALS if interrupts else SIGNALS[:-1]
+        before = {n: signal.getsignal(n) for n in asked if signal.getsignal(n) in usual}
+        for number in before:
             signal.signal(number, self._received)
 
         def give_back() -> None:
-            for number in taken:
+            for number, handler in before.items():
                 if signal.getsignal(number) == self._received:
-                    signal.signal(number, before[number])
+                    signal.signal(number, handler)
             let_through()
 
         def let_through() -> None:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, taken)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
 
         # Who ends a child by a signal, as a pool does its workers, waits for its end. So none may
         # come to the child before it has given them back.
         os.register_at_fork(
-            before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, taken),
+            before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, before),
             after_in_parent=let_through,
             after_in_child=give_back,
         )
