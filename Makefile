@@ -16,11 +16,12 @@ export PYTHON
 export PYTHONNOUSERSITE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format bench coverage clean
+.PHONY: help install demo test test-all lint format bench coverage clean
 
 help:
 	@echo "make demo      train on 4 ranks, kill one, finish, compare        ARGS='...'"
-	@echo "make test      lint, types, layering, all tests                   PARTS='unit mpi ...'"
+	@echo "make test      lint, types, layering, tests                       PARTS='unit mpi ...'"
+	@echo "make test-all  the same with the slow tests, more than an hour    PARTS='fault ...'"
 	@echo "make lint      lint, types, layering"
 	@echo "make format    format the code and repair what lint can"
 	@echo "make bench     time the parts of a step                           ARGS='...'"
@@ -39,6 +40,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	@$(PY) ci/run_tests.py $(PARTS)
+
+test-all: $(STAMP)
+	@$(PY) ci/run_tests.py --slow $(PARTS)
 
 lint: $(STAMP)
 	@$(PY) ci/run_tests.py lint types layering

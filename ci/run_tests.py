@@ -1,8 +1,10 @@
 """Run the parts of the test suite one after the other and say which of them failed.
 
-    python ci/run_tests.py [part ...]        without a part: all of them
+    python ci/run_tests.py [--slow] [part ...]        without a part: all of them
 
-A part that fails does not stop the others. The last part looks for what the run left behind.
+A part that fails does not stop the others. The last part looks for what the run left behind. Tests
+marked slow run with --slow only: they repeat, over more exchanges, ranks, deaths and kinds, what a
+quick test of the same code does once.
 """
 
 from __future__ import annotations
@@ -34,38 +36,49 @@ class Part:
     junit: str | None = None
 
 
-def pytest_part(folder: str, *, timeout_s: float, workers: int = 0) -> Part:
+def pytest_part(folder: str, slow: bool, *, timeout_s: float) -> Part:
     """Plain pytest on tests/<folder>. pytest's status 5, no test collected, is a failure too.
 
-    Tests that start ranks wait much, for mpiexec and for each other: with `workers`, so many
-    files are tested side by side.
+    Tests that start ranks wait much, for mpiexec and for each other, so two files are tested side
+    by side.
     """
     junit = f"{folder}.xml"
-    options = [f"--junitxml={REPORTS / junit}", f"--numprocesses={workers}", "--dist=loadfile"]
+    options = [f"--junitxml={REPORTS / junit}", "--numprocesses=2", "--dist=loadfile"]
+    options += ["--durations=20", "--durations-min=5", *([] if slow else ["-m", "not slow"])]
     return Part([[sys.executable, "-m", "pytest", f"tests/{folder}", *options]], timeout_s, junit)
 
 
 # Of run_mpi_tests: who gossips with whom in worlds of other sizes.
 _PAIRS_OF_MORE = ("--ranks", "5", "8", "--", "tests/mpi/test_strategies.py", "-k", "gossip")
 
-PARTS = {
-    "lint": Part(
-        [[str(BIN / "ruff"), "check", "."], [str(BIN / "ruff"), "format", "--check", "."]], 120
-    ),
-    "types": Part([[str(BIN / "mypy")]], 300),
-    "layering": Part([[str(BIN / "lint-imports"), "--no-logo"]], 120),
-    "unit": pytest_part("unit", timeout_s=300, workers=2),
-    "mpi": Part(
-        [
-            [sys.executable, "ci/run_mpi_tests.py"],
-            [sys.executable, "ci/run_mpi_tests.py", *_PAIRS_OF_MORE],
-        ],
-        1300,
-        "mpi-*/rank-*.xml",
-    ),
-    "fault": pytest_part("fault", timeout_s=1200, workers=2),
-    "train": pytest_part("train", timeout_s=3600, workers=2),
-}
+
+def parts(slow: bool) -> dict[str, Part]:
+    """The parts by name, in their order; the limits end what hangs, on a slow machine, too."""
+    return {
+        "lint": Part(
+            [[str(BIN / "ruff"), "check", "."], [str(BIN / "ruff"), "format", "--check", "."]], 120
+        ),
+        "types": Part([[str(BIN / "mypy")]], 300),
+        "layering": Part([[str(BIN / "lint-imports"), "--no-logo"]], 120),
+        "unit": pytest_part("unit", slow, timeout_s=600),
+        "mpi": Part(
+            [
+                [sys.executable, "ci/run_mpi_tests.py"],
+                [sys.executable, "ci/run_mpi_tests.py", *_PAIRS_OF_MORE],
+            ],
+            1300,
+            "mpi-*/rank-*.xml",
+        ),
+        "fault": pytest_part("fault", slow, timeout_s=2400),
+        "train": pytest_part("train", slow, timeout_s=5400 if slow else 2400),
+        "keras": Part(
+            [[sys.executable, "ci/keras_suite.py", "--part", "all" if slow else "quick"]],
+            7200 if slow else 1200,
+        ),
+    }
+
+
+PARTS = tuple(parts(slow=False))
 
 
 def run(part: Part, token: str) -> str:
@@ -121,10 +134,13 @@ def left_behind(token: str, segments: set[str], tmp: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the test suite in parts.")
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
-    wanted = parser.parse_args().parts or list(PARTS)
+    parser.add_argument("--slow", action="store_true", help="with the tests marked slow")
+    arguments = parser.parse_args()
+    wanted = arguments.parts or list(PARTS)
     if unknown := sorted(set(wanted) - set(PARTS)):
         parser.error(f"parts are {', '.join(PARTS)}. Received: {', '.join(unknown)}")
 
+    by_name = parts(arguments.slow)
     token = leftovers.begin()
     segments = leftovers.shared_memory()
     tmp = leftovers.private_tmp()
@@ -138,11 +154,11 @@ def main() -> int:
     try:
         for name in wanted:
             print(f"\n=== {name}", flush=True)
-            clean_reports(PARTS[name])
+            clean_reports(by_name[name])
             start = time.monotonic()
-            reasons[name] = run(PARTS[name], token)
+            reasons[name] = run(by_name[name], token)
             seconds[name] = time.monotonic() - start
-            totals += count(PARTS[name], reasons[name])
+            totals += count(by_name[name], reasons[name])
     except KeyboardInterrupt:
         leftovers.kill(leftovers.processes(token))
         left_behind(token, segments, tmp)

@@ -71,7 +71,16 @@ RUNS: dict[str, tuple[int, dict[int, str]]] = {
     "during-recovery": (3, {2: "kill:rank=2,step=9", 1: "kill:rank=1,step=9,at=recovery"}),
     "the-leader-in-validation": (2, {0: "kill:rank=0,step=32,at=validation"}),  # after all steps
 }
-FAULTS = [(name, rank) for name, (_, plan) in RUNS.items() for rank in plan]
+WITH_HOST = ["leaders"]  # of the quick tests; what differs is how an exchange fails and ends
+FAULTS = [
+    pytest.param(
+        name, rank, exchange,
+        marks=[pytest.mark.slow] * (exchange == "host" and name not in WITH_HOST),
+    )
+    for exchange in EXCHANGES
+    for name, (_, plan) in RUNS.items()
+    for rank in plan
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +126,7 @@ def records(
     return made
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES)
-@pytest.mark.parametrize(("name", "rank"), FAULTS)
+@pytest.mark.parametrize(("name", "rank", "exchange"), FAULTS)
 def test_survivors_finish(
     name: str, rank: int, exchange: str, records: Callable[[str, str], dict[int, dict[str, Any]]]
 ) -> None:
@@ -139,6 +147,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 KILLS_A_RUN = 5
 
 
+@pytest.mark.slow
 def test_random_kills(seed: int, losses: list[float], tmp_path: Path) -> None:
     """Five of six ranks, at random steps and in random phases, with either exchange."""
     exchange = EXCHANGES[seed % len(EXCHANGES)]

@@ -77,7 +77,7 @@ def execute(
     finally:
         if process.poll() is None:  # the time limit of the test came first
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=30)
+            print(*process.communicate(timeout=30), sep="\n")
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
