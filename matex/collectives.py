@@ -14,6 +14,7 @@ import numpy as np
 
 import ft
 from matex.errors import InputError, Unsupported
+from matex.exchange import sums
 
 __all__ = ["allgather", "allreduce", "broadcast"]
 
@@ -36,7 +37,7 @@ def allreduce(value: Any, op: str = "average") -> Any:
     def reduce(array: np.ndarray) -> np.ndarray:
         if array.dtype == np.bool_:
             raise InputError("allreduce wants numbers. Received: dtype=bool")
-        wide = array.astype(np.float32 if array.itemsize < 4 and _is_float(array) else array.dtype)
+        wide = array.astype(_summed_as(array))
         total, count = _sum(np.ascontiguousarray(wide).reshape(-1))
         if op == "average":
             total = total / count if _is_float(wide) else np.rint(total / count)
@@ -129,16 +130,8 @@ def _sum(flat: np.ndarray) -> tuple[np.ndarray, int]:
     communicator = _communicator("allreduce")
     if communicator is None:
         return flat, 1
-    # Each adds a 1: a rank that died may or may not be in the sum.
-    send = np.concatenate([flat, np.ones(1, flat.dtype)])
-    total = np.empty_like(send)
-    while True:
-        try:
-            communicator.allreduce(send, total)
-        except ft.PeerFailure:
-            if not communicator.recover().finished:
-                continue
-        return total[:-1], int(total[-1])
+    total = sums.over_members(communicator, np.append(flat, flat.dtype.type(1)))
+    return total[:-1], int(total[-1])
 
 
 def _run(collective: Callable[[np.ndarray], np.ndarray], value: Any, *, same_shape: bool) -> Any:
@@ -153,6 +146,13 @@ def _run(collective: Callable[[np.ndarray], np.ndarray], value: Any, *, same_sha
     result = tf.numpy_function(collective, [tensor], tensor.dtype)
     result.set_shape(tensor.shape if same_shape else [None, *tensor.shape[1:]])
     return result
+
+
+def _summed_as(array: np.ndarray) -> Any:
+    """A dtype that holds sums of *array*, and the number of ranks."""
+    if _is_float(array):
+        return np.float32 if array.itemsize < 4 else array.dtype
+    return np.int64 if array.itemsize < 8 else array.dtype
 
 
 def _is_float(array: np.ndarray) -> bool:

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-import ft
 from matex import keras_hooks, state
 from matex.apoptosis.evidence import Removal
-from matex.partition import Span, assigned, difference
+from matex.exchange import sums
+from matex.partition import Span, assigned
 
 __all__ = ["Add", "Alone", "Peers", "Together"]
 
@@ -94,33 +94,8 @@ class Together:
         self._changed = changed
 
     def total(self, size: int, length: int, add: Add) -> np.ndarray:
-        communicator = self._run.communicator
-        have: list[Span] = []
-        send: np.ndarray | None = None
-        while True:
-            pending = communicator.pending
-            rank = communicator.world.rank
-            wanted = assigned((0, size), pending.expected, pending.lost, rank)
-            missing = wanted if send is None else difference(wanted, have)
-            if send is None or missing is None:
-                send, missing = np.zeros(length + 1), wanted
-            if missing:
-                add(missing, send[:-1])
-            have = wanted
-            send[-1] = sum(hi - lo for lo, hi in have)
-            total = np.empty_like(send)
-            self._run.watchdog.progress()
-
-            def is_whole(total: np.ndarray = total) -> bool:
-                return bool(total[-1] == size)
-
-            try:
-                communicator.allreduce(send, total, valid=is_whole)
-                return total[:-1]
-            except ft.PeerFailure:
-                if communicator.recover().finished:
-                    return total[:-1]
-                send = send.copy()  # a peer may not have done yet with what it was sent
+        work = _RowsOfASample(self._run, size, length, add)
+        return sums.over_rows(self._run.communicator, work)
 
     def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
         communicator = self._run.communicator
@@ -178,3 +153,28 @@ def _unpacked(row: np.ndarray) -> Removal:
     kept = np.flatnonzero(order < 0)
     removed = np.argsort(order, kind="stable")[len(kept) :]
     return Removal(kept, removed, costs[removed])
+
+
+class _RowsOfASample:
+    """What *add* makes of the rows [0, size) that fall to this rank."""
+
+    def __init__(self, run: Any, size: int, length: int, add: Add) -> None:
+        self._run = run
+        self._size = size
+        self._add = add
+        self._sum = np.zeros(length)
+        self.have: list[list[Span]] = [[]]
+
+    def assigned_rows(self) -> list[list[Span]]:
+        pending, world = self._run.communicator.pending, self._run.communicator.world
+        return [assigned((0, self._size), pending.expected, pending.lost, world.rank)]
+
+    def compute_rows(self, missing: list[list[Span]]) -> None:
+        self._add(missing[0], self._sum)
+        self._run.watchdog.progress()
+
+    def forget_rows(self) -> None:
+        self._sum[:] = 0
+
+    def packed_rows(self) -> np.ndarray:
+        return self._sum.copy()

@@ -14,8 +14,10 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.data.prefetch import Prefetch
 from matex.errors import TrainingError
+from matex.evaluating.metric_states import MetricStates
 from matex.evaluating.test_step import Sharing, TestStep
-from matex.partition import Span, assigned, difference
+from matex.exchange import sums
+from matex.partition import Span, assigned, size
 
 __all__ = ["SharedEvaluation", "without_effect"]
 
@@ -79,9 +81,9 @@ class SharedEvaluation:
         )
         if sharing is not None:
             self._step.settle(sharing)
-        self._spans: list[Span] = []
+        self.have: list[list[Span]] = [[]]
         self._chunks: list[Span] = []
-        self._extra: np.ndarray | None = None
+        self._states = MetricStates(model, self._step)
 
     def retrace(self) -> None:
         """The model's shapes have changed; local."""
@@ -109,9 +111,9 @@ class SharedEvaluation:
         self._faults.at("validation")
         if self._step.sharing is None:  # not before: callbacks have begun, and write summaries
             self._find_out()
-        self._extra = None
-        self._spans = self._assigned()
-        self._chunks = self._chunked(self._spans)
+        self._states.begin_batch()
+        self.have = self.assigned_rows()
+        self._chunks = self._chunked(self.have[0])
         # A progress bar is to come to the end of the whole set with the rank's own last batch.
         own, at_once = max(1, len(self._chunks)), self._model.steps_per_execution
         last = max(1, -(-self.num_batches // at_once)) * at_once
@@ -132,67 +134,50 @@ class SharedEvaluation:
         elif model.run_eagerly:
             without_effect(model, lambda: self._evaluate((0, 1)))
         if not self._chunks:
-            self._add_up(model)
+            self._add_up()
         return self._step.logs
 
-    def _assigned(self) -> list[Span]:
-        pending, world = self._communicator.pending, self._communicator.world
-        if self._step.sharing == Sharing.WHOLE:
-            return [(0, self._samples)]
-        unit = self._batch_size if self._step.sharing == Sharing.BATCHES else 1
-        units = -(-self._samples // unit)
-        spans = assigned((0, units), pending.expected, pending.lost, world.rank)
-        return [(lo * unit, min(hi * unit, self._samples)) for lo, hi in spans]
-
     def _chunked(self, spans: list[Span]) -> list[Span]:
-        size = self._batch_size
-        return [(i, min(i + size, hi)) for lo, hi in spans for i in range(lo, hi, size)]
+        most = self._batch_size
+        return [(i, min(i + most, hi)) for lo, hi in spans for i in range(lo, hi, most)]
 
     def _evaluate(self, span: Span) -> None:
         self._step(self._reader.rows(np.arange(*span), then=self._next_indices))
         if span[1] == self._samples:  # of what is no metric, Keras reports the last batch's
-            self._extra = self._step.extra
+            self._states.keep_extra()
         self._watchdog.progress()
 
     def _next_indices(self) -> np.ndarray:
         return np.arange(*self._chunks[0]) if self._chunks else np.arange(0)
 
-    def _add_up(self, model: Any) -> None:
+    def _add_up(self) -> None:
         self._reader.close()
-        communicator = self._communicator
         if self._step.sharing == Sharing.WHOLE:
             return
-        self._step.ready()
-        while True:
-            mine = [v.numpy().astype(np.float64).reshape(-1) for v in model.metrics_variables]
-            mine.append(np.zeros_like(self._step.extra) if self._extra is None else self._extra)
-            count = sum(hi - lo for lo, hi in self._spans)
-            send = np.concatenate([*mine, [float(count)]])
-            total = np.empty_like(send)
-            try:
-                communicator.allreduce(send, total)
-                break
-            except ft.PeerFailure:
-                if communicator.recover().finished:
-                    break
-                self._take_over(model)
+        total = sums.over_rows(self._communicator, self)
         if round(total[-1]) != self._samples:
             raise TrainingError(
                 f"{self._samples} samples were to be evaluated. Received: {total[-1]:.0f}"
             )
-        *parts, extra = np.split(total[:-1], np.cumsum([part.size for part in mine])[:-1])
-        self._step.extra = extra
-        for variable, part in zip(model.metrics_variables, parts, strict=True):
-            variable.assign(part.reshape(variable.shape).astype(variable.numpy().dtype))
+        self._states.assign(self._states.take_extra(total[:-1]))
 
-    def _take_over(self, model: Any) -> None:
-        """Evaluate what fell to this rank by a death."""
-        wanted = self._assigned()
-        missing = difference(wanted, self._spans)
-        if missing is None:  # a second death moved the pieces: start over
-            model.reset_metrics()
-            self._extra = None
-            missing = wanted
-        for span in self._chunked(missing):
+    # As sums.RowWork: the whole set is one batch.
+
+    def assigned_rows(self) -> list[list[Span]]:
+        pending, world = self._communicator.pending, self._communicator.world
+        if self._step.sharing == Sharing.WHOLE:
+            return [[(0, self._samples)]]
+        unit = self._batch_size if self._step.sharing == Sharing.BATCHES else 1
+        units = -(-self._samples // unit)
+        spans = assigned((0, units), pending.expected, pending.lost, world.rank)
+        return [[(lo * unit, min(hi * unit, self._samples)) for lo, hi in spans]]
+
+    def compute_rows(self, missing: list[list[Span]]) -> None:
+        for span in self._chunked(missing[0]):
             self._evaluate(span)
-        self._spans = wanted
+
+    def forget_rows(self) -> None:
+        self._states.reset()
+
+    def packed_rows(self) -> np.ndarray:
+        return np.append(self._states.packed(), float(size(self.have[0])))

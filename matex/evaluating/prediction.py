@@ -16,8 +16,9 @@ from keras import tree
 
 import ft
 from matex.errors import TrainingError
+from matex.exchange import sums
 from matex.feeds.source import GlobalBatch, Source
-from matex.partition import Span, assigned, difference
+from matex.partition import Span, assigned
 from matex.unheard import unheard
 
 __all__ = ["Predicted", "SharedPrediction", "joined"]
@@ -135,55 +136,64 @@ class SharedPrediction:
 
     def _share(self, batch: GlobalBatch) -> Any:
         communicator = self._communicator
-        have = self._assigned(batch)
-        pieces = [(span, self._compute(batch, [span])) for span in have]
-        marks = np.zeros((communicator.initial_size, _SLOT), np.uint8)
-        mark = (batch.fingerprint([batch.span]) + 1).to_bytes(_SLOT, "little")
-        marks[communicator.world.rank] = np.frombuffer(mark, np.uint8)
-        while True:
-            leaves = _placed(batch.span, pieces)
-            send = np.concatenate([*(_bytes(leaf) for leaf in leaves), marks.reshape(-1)])
-            total = np.empty_like(send)
-            try:
-                communicator.allreduce(send, total)
-                break
-            except ft.PeerFailure:
-                if communicator.recover().finished:
-                    break
-                wanted = self._assigned(batch)
-                missing = difference(wanted, have)
-                if missing is None:  # a second death moved the pieces: start over
-                    pieces, missing = [], wanted
-                pieces += [(span, self._compute(batch, [span])) for span in missing]
-                have = wanted
-        seen = total[-marks.size :].reshape(marks.shape)
+        work = _RowsOfABatch(communicator, batch, lambda span: self._compute(batch, [span]))
+        total = sums.over_rows(communicator, work)
+        seen = total[-communicator.initial_size * _SLOT :].reshape(-1, _SLOT)
         if len({row.tobytes() for row in seen if row.any()}) > 1:
             raise TrainingError(f"predict: {self._source.explanation}")
-        return _unpacked(total, leaves, pieces[0][1])
+        return work.unpacked(total)
 
-    def _assigned(self, batch: GlobalBatch) -> list[Span]:
+
+class _RowsOfABatch:
+    """The outputs of the rows of one batch that fall to this rank: work of sums.RowWork.
+
+    They are packed as bytes, each row's in its place, with a mark of the data in this rank's.
+    """
+
+    def __init__(
+        self, communicator: ft.Communicator, batch: GlobalBatch, compute: Callable[[Span], Any]
+    ) -> None:
+        self._communicator = communicator
+        self._batch = batch
+        self._compute = compute
+        self._pieces: list[tuple[Span, Any]] = []
+        self.have: list[list[Span]] = [[]]
+
+    def assigned_rows(self) -> list[list[Span]]:
         pending, world = self._communicator.pending, self._communicator.world
-        return assigned(batch.span, pending.expected, pending.lost, world.rank)
+        return [assigned(self._batch.span, pending.expected, pending.lost, world.rank)]
 
+    def compute_rows(self, missing: list[list[Span]]) -> None:
+        self._pieces += [(span, self._compute(span)) for span in missing[0]]
 
-def _placed(span: Span, pieces: list[tuple[Span, Any]]) -> list[np.ndarray]:
-    """Arrays for all rows of the batch, with what this rank computed in its place."""
-    lo, hi = span
-    first = tree.flatten(pieces[0][1])
-    leaves = [np.zeros((hi - lo, *p.shape[1:]), p.dtype.as_numpy_dtype) for p in first]
-    for (start, end), outputs in pieces:
-        for leaf, output in zip(leaves, tree.flatten(outputs), strict=True):
-            leaf[start - lo : end - lo] = output.numpy()
-    return leaves
+    def forget_rows(self) -> None:
+        self._pieces = []
 
+    def packed_rows(self) -> np.ndarray:
+        marks = np.zeros((self._communicator.initial_size, _SLOT), np.uint8)
+        mark = (self._batch.fingerprint([self._batch.span]) + 1).to_bytes(_SLOT, "little")
+        marks[self._communicator.world.rank] = np.frombuffer(mark, np.uint8)
+        leaves = self._blank()
+        for (start, end), outputs in self._pieces:
+            at = slice(start - self._batch.span[0], end - self._batch.span[0])
+            for leaf, output in zip(leaves, tree.flatten(outputs), strict=True):
+                leaf[at] = output.numpy()
+        return np.concatenate([*(_bytes(leaf) for leaf in leaves), marks.reshape(-1)])
 
-def _unpacked(total: np.ndarray, leaves: list[np.ndarray], like: Any) -> Any:
-    result, start = [], 0
-    for leaf in leaves:
-        part = total[start : start + leaf.nbytes].view(leaf.dtype).reshape(leaf.shape)
-        result.append(tf.constant(part))
-        start += leaf.nbytes
-    return tree.pack_sequence_as(like, result)
+    def _blank(self) -> list[np.ndarray]:
+        """Zeros for the outputs of all rows of the batch."""
+        lo, hi = self._batch.span
+        first = tree.flatten(self._pieces[0][1])
+        return [np.zeros((hi - lo, *p.shape[1:]), p.dtype.as_numpy_dtype) for p in first]
+
+    def unpacked(self, total: np.ndarray) -> Any:
+        """The outputs of the whole batch, from the sum of all ranks' vectors."""
+        result, start = [], 0
+        for leaf in self._blank():
+            part = total[start : start + leaf.nbytes].view(leaf.dtype).reshape(leaf.shape)
+            result.append(tf.constant(part))
+            start += leaf.nbytes
+        return tree.pack_sequence_as(self._pieces[0][1], result)
 
 
 def _belongs_to_rows(whole: Any, half: Any, rows: int, half_rows: int) -> bool:

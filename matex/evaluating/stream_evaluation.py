@@ -15,9 +15,11 @@ import numpy as np
 import ft
 from matex.errors import TrainingError
 from matex.evaluating.evaluation import without_effect
+from matex.evaluating.metric_states import MetricStates
 from matex.evaluating.test_step import Sharing, TestStep
+from matex.exchange import sums
 from matex.feeds.stream import Cut, Stream
-from matex.partition import Span, assigned, difference
+from matex.partition import Span, assigned, size
 
 __all__ = ["StreamEvaluation"]
 
@@ -55,10 +57,10 @@ class StreamEvaluation:
             model, stream.signature, stream.as_data, alone=communicator.initial_size == 1
         )
         self._logs: dict[str, Any] = {}
-        self._extra: np.ndarray | None = None
+        self._states = MetricStates(model, self._step)
         self._window: list[Cut] = []
-        self._have: list[list[Span]] = []
-        self._sums: list[np.ndarray] = []
+        self.have: list[list[Span]] = []
+        self._sum: np.ndarray | None = None
         self._passes = 0
 
     @property
@@ -92,14 +94,14 @@ class StreamEvaluation:
         """Around a pass; collective at its end, where the metrics become those of all."""
         with self._stream.catch_stop_iteration():
             yield
-        if self._window or self._sums:
+        if self._window or self._sum is not None:
             self._meet()
             self._show()
 
     def __iter__(self) -> Iterator[tuple[int, int, StreamEvaluation]]:
         self._faults.at("validation")
         self._passes += 1
-        self._window, self._sums = [], []
+        self._window, self._sum = [], None
         for first, last in self._stream.epoch(0, 0, self._model.steps_per_execution):
             yield first, last, self
 
@@ -117,11 +119,11 @@ class StreamEvaluation:
             if len(self._window) >= max(_WINDOW, self._communicator.world.size):
                 self._meet()
             self._window.append(batch)
-            self._extra = None
-            self._have.append(self._assigned(len(self._window) - 1))
-            if self._model.run_eagerly and not self._have[-1]:
+            self._states.begin_batch()
+            self.have.append(self._assigned(len(self._window) - 1))
+            if self._model.run_eagerly and not self.have[-1]:
                 self._evaluate_in_vain(batch)
-            self._evaluate(batch, self._have[-1])
+            self._evaluate(batch, self.have[-1])
         if not some:
             raise StopIteration
         # Keras keeps what it gets here until the pass is over: then it becomes that of all ranks.
@@ -151,7 +153,7 @@ class StreamEvaluation:
         if spans:
             self._step(batch.rows(spans))
         if spans and batch is self._window[-1]:  # of what is no metric, Keras reports the last's
-            self._extra = self._step.extra
+            self._states.keep_extra()
         self._progress()
 
     def _evaluate_in_vain(self, batch: Cut) -> None:
@@ -164,53 +166,47 @@ class StreamEvaluation:
 
         Afterwards all hold the same sums, and the metrics start from zero.
         """
-        communicator, model = self._communicator, self._model
-        samples = sum(batch.span[1] - batch.span[0] for batch in self._window)
-        mark = self._stream.mark % (1 << _MARK_BITS)
-        whole = self._step.sharing == Sharing.WHOLE  # nothing is added up, but data are compared
-        self._step.ready()
-        while True:
-            count = sum(hi - lo for spans in self._have for lo, hi in spans)
-            mine = [v.numpy().astype(np.float64).reshape(-1) for v in model.metrics_variables]
-            mine.append(np.zeros_like(self._step.extra) if self._extra is None else self._extra)
-            if whole:
-                mine, count, samples = [np.empty(0)], 0, 0
-            send = np.concatenate([*mine, [count, mark, mark * mark, 1.0]])
-            total = np.empty_like(send)
-            try:
-                communicator.allreduce(send, total)
-                break
-            except ft.PeerFailure:
-                if communicator.recover().finished:
-                    break
-                self._take_over()
+        samples = sum(size([batch.span]) for batch in self._window)
+        total = sums.over_rows(self._communicator, self)
+        count, square, mark, ranks = total[-4:]
         # Equal for every rank exactly when all marks are equal; so all raise alike.
-        if total[-1] * total[-2] != total[-3] ** 2 or total[-4] != samples:
+        if ranks * square != mark**2 or count != (0 if self._is_whole else samples):
             raise TrainingError(f"evaluation: {self._stream.explanation}")
-        self._window, self._have = [], []
-        if whole:
+        self._window, self.have = [], []
+        if self._is_whole:
             return
-        *parts, extra = np.split(total[:-4], np.cumsum([part.size for part in mine])[:-1])
-        self._step.extra = extra
-        before = self._sums or [np.zeros_like(part) for part in parts]
-        self._sums = [a + b for a, b in zip(before, parts, strict=True)]
-        model.reset_metrics()
+        states = self._states.take_extra(total[:-4])
+        self._sum = states if self._sum is None else self._sum + states
+        self._model.reset_metrics()
 
-    def _take_over(self) -> None:
-        """Evaluate what fell to this rank by a death."""
-        wanted = [self._assigned(place) for place in range(len(self._window))]
-        missing = [difference(w, h) for w, h in zip(wanted, self._have, strict=True)]
-        if any(spans is None for spans in missing):  # a second death moved the pieces: start over
-            self._model.reset_metrics()
-            self._extra = None
-            missing = list(wanted)
+    @property
+    def _is_whole(self) -> bool:
+        """Whether each rank evaluates all: nothing is summed, but data are compared."""
+        return self._step.sharing == Sharing.WHOLE
+
+    # As sums.RowWork, on the batches of the window.
+
+    def assigned_rows(self) -> list[list[Span]]:
+        return [self._assigned(place) for place in range(len(self._window))]
+
+    def compute_rows(self, missing: list[list[Span]]) -> None:
         for batch, spans in zip(self._window, missing, strict=True):
-            self._evaluate(batch, spans or [])
-        self._have = wanted
+            self._evaluate(batch, spans)
+
+    def forget_rows(self) -> None:
+        self._states.reset()
+
+    def packed_rows(self) -> np.ndarray:
+        mark = self._stream.mark % (1 << _MARK_BITS)
+        count = sum(size(spans) for spans in self.have)
+        states = self._states.packed()
+        if self._is_whole:
+            count, states = 0, np.empty(0)
+        return np.concatenate([states, [count, mark * mark, mark, 1.0]])
 
     def _show(self) -> None:
-        if self._step.sharing == Sharing.WHOLE:
+        if self._is_whole:
             return
-        for variable, part in zip(self._model.metrics_variables, self._sums, strict=True):
-            variable.assign(part.reshape(variable.shape).astype(variable.numpy().dtype))
+        if self._sum is not None:
+            self._states.assign(self._sum)
         self._logs.update(self._step.logs)

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-import ft
 from matex import keras_hooks
 from matex.errors import TrainingError
+from matex.exchange import sums
 from matex.feeds.stream import digest_of
 from matex.persistence.leaving import told_in_own_loop
 from matex.records.step_report import StepReport
@@ -147,28 +147,18 @@ class Averaging:
         spoiled = bool(run.faults.take("nan")) or not np.isfinite(flat).all()
         square = 0.0 if spoiled else _square(flat)
         self._rate = float(rate)
-        leads = run.communicator.world.is_leader
-        leave = run.notice.told
-        tail = [square, spoiled, self.stop_wanted, leave, self._rate if leads else 0.0, 1.0]
+        tail = [square, spoiled, self.stop_wanted, run.notice.told, 0.0, 1.0]
         return np.concatenate([flat, np.array(tail, flat.dtype)])
 
     def _sum(self, send: np.ndarray) -> np.ndarray:
-        """Over the ranks; recovers by itself, because every rank holds the whole work."""
-        communicator, leader = self._run.communicator, self._run.communicator.world.is_leader
-        total = np.empty_like(send)
-        while True:
-            try:
-                self._run.faults.during("in-exchange")
-                communicator.allreduce(
-                    send, total, valid=lambda: total[-1] == communicator.world.size
-                )
-                return total
-            except ft.PeerFailure:
-                if communicator.recover().finished:
-                    return total
-                if communicator.world.is_leader and not leader:
-                    leader = True
-                    send[-2] = self._rate
+        """Over the ranks, of which the leader sends the learning rate; every one holds the work."""
+        communicator = self._run.communicator
+
+        def prepare(vector: np.ndarray) -> None:
+            self._run.faults.during("in-exchange")
+            vector[-2] = self._rate if communicator.world.is_leader else 0.0
+
+        return sums.over_members(communicator, send, prepare=prepare)
 
     def _meet(self, rows: tuple[np.ndarray, ...]) -> None:
         """Make sure that all have slices for the same rows: other numbers of them do not add up."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import ft
+from matex.exchange import sums
 from matex.strategies.interface import ReplicaLike
 
 __all__ = ["distance", "mean", "meet"]
@@ -15,15 +16,7 @@ def mean(communicator: ft.Communicator, vector: np.ndarray) -> tuple[np.ndarray,
 
     Recovers by itself. One that dies on the way counts or does not, alike everywhere.
     """
-    send = np.append(vector, vector.dtype.type(1))
-    total = np.empty_like(send)
-    while True:
-        try:
-            communicator.allreduce(send, total, valid=lambda: total[-1] == communicator.world.size)
-            break
-        except ft.PeerFailure:
-            if communicator.recover().finished:
-                break
+    total = sums.over_members(communicator, np.append(vector, vector.dtype.type(1)))
     return total[:-1] / total[-1], int(total[-1])
 
 
