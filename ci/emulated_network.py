@@ -83,7 +83,7 @@ class Switch:
     """Carries frames between TAP devices in a thread; port 0 is the head's, and quick.
 
     ``sent[i]`` are the bytes of the frames that left port i for another host, and ``dropped``
-    counts frames.
+    counts frames. ``cut`` are pairs of ports, from and to, between which nothing is carried.
     """
 
     def __init__(self, taps: Sequence[int], macs: Sequence[bytes], link: Link) -> None:
@@ -96,6 +96,7 @@ class Switch:
         self._wake, self._stop = os.pipe()
         self.sent = [0] * len(taps)
         self.dropped = 0
+        self.cut: frozenset[tuple[int, int]] = frozenset()
         self._thread = threading.Thread(target=self._carry, name="switch", daemon=True)
         self._thread.start()
 
@@ -130,6 +131,9 @@ class Switch:
                     self._send(port, other, frame)
 
     def _send(self, port: int, to: int, frame: bytes) -> None:
+        if (port, to) in self.cut:
+            self.dropped += 1
+            return
         if 0 in (port, to):
             self._deliver(to, frame)
             return

@@ -32,6 +32,7 @@ from ft.launcher import Started, started_by
 from ft.mpi import die, has_mpi, has_ulfm, on_death, program_error, shield, shielded
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
+from ft.quorum import Arbiter, Parting
 from ft.records import Gathered, Pending, Recovery
 from ft.spares import Purpose
 from ft.watchdog import Watchdog
@@ -41,6 +42,7 @@ __all__ = [
     "EVENTS",
     "KINDS",
     "PHASES",
+    "Arbiter",
     "ClosedError",
     "Communicator",
     "FailureModel",
@@ -51,6 +53,7 @@ __all__ = [
     "InjectedFault",
     "Injector",
     "Member",
+    "Parting",
     "PeerFailure",
     "Pending",
     "Purpose",

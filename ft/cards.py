@@ -22,13 +22,14 @@ def label(rank: int) -> np.ndarray:
 
 
 def card(member: Member) -> np.ndarray:
-    """uint8, shape (264,): the member's process id and host."""
+    """uint8, shape (272,): the member's process id, the space of that, and the host."""
     host = member.host.encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0")
-    return np.frombuffer(np.int64(member.pid).tobytes() + host, np.uint8)
+    return np.frombuffer(np.array([member.pid, member.space], np.int64).tobytes() + host, np.uint8)
 
 
 def read_card(rank: int, content: np.ndarray) -> Member:
     """The member that :func:`card` described."""
     data = content.tobytes()
-    host = data[8:].rstrip(b"\0").decode(errors="replace")
-    return Member(rank=rank, host=host, pid=int(np.frombuffer(data[:8], np.int64)[0]))
+    host = data[16:].rstrip(b"\0").decode(errors="replace")
+    pid, space = np.frombuffer(data[:16], np.int64).tolist()
+    return Member(rank=rank, host=host, pid=pid, space=space)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -61,7 +59,7 @@ class Communicator(Reserve):
         strangers = tuple(Member(rank=r, host="", pid=0) for r in range(comm.Get_size()))
         self = cls(comm, World(members=strangers, rank=rank))
         self._done = -1  # the meeting is operation 0
-        cards = self.allgather(card(Member(rank=rank, host=socket.gethostname(), pid=os.getpid())))
+        cards = self.allgather(card(Member.here(rank)))
         self._world = replace(
             self._world,
             members=tuple(read_card(m.rank, cards[m.rank]) for m in self._world.members),

@@ -16,6 +16,8 @@ import numpy as np
 
 from ft import mpi
 from ft.errors import PeerFailure, Unrecoverable, UsageError
+from ft.parting import must_be_sealed, stay_one
+from ft.quorum import Arbiter, no_arbiter
 from ft.records import Pending, Recovery
 from ft.repair import repair
 from ft.spares import SEAL, Charter, Purpose, convene
@@ -27,11 +29,13 @@ __all__ = ["Meetings"]
 class Meetings:
     """The living ranks, and the repairs by which they go on without the dead.
 
-    ``waiting`` makes a context around every stretch in which this rank waits for
-    others (:meth:`ft.Watchdog.waiting` fits); ``listeners`` hear of every recovery;
-    ``before_recovery`` may end this rank instead (:meth:`ft.Watchdog.end_if_woken` fits);
-    ``recovery_point`` is called inside each repair, for fault injection. ``hosts`` are those of
-    all original ranks that have met, the dead too: equal on all.
+    ``arbiter`` is asked where not all ranks are on one host and those who came to a repair are
+    not the larger part, see :mod:`ft.quorum`. ``waiting`` makes a context around every stretch in
+    which this rank waits for others (:meth:`ft.Watchdog.waiting` fits); ``listeners`` hear of
+    every recovery; ``before_recovery`` may end this rank instead
+    (:meth:`ft.Watchdog.end_if_woken` fits); ``recovery_point`` is called inside each repair, for
+    fault injection. ``hosts`` are those of all original ranks that have met, the dead too: equal
+    on all.
 
     Args:
         comm: an ``mpi4py.MPI.Comm`` that this object owns from now on.
@@ -63,6 +67,7 @@ class Meetings:
         self.hosts = {member.rank: member.host for member in world.members}
         self._closed = False
         self._invalid = 0
+        self.arbiter: Arbiter = no_arbiter
         self.before_recovery: Callable[[], None] = lambda: None
         self.recovery_point: Callable[[], None] = lambda: None
         self.waiting: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -186,13 +191,13 @@ class Meetings:
             reports = np.zeros((new.Get_size(), 5), np.int64)
             mine = [before.rank, self._done, purpose, self._result_intact, SEAL]
             new.Allgather(np.array(mine, np.int64), reports)
-            if not (reports[:, -1] == SEAL).all():  # a further death, reported as success
-                raise self._mpi.Exception(self._mpi.ERR_OTHER)
+            must_be_sealed(reports[:, -1])
             came = {int(row[0]): row for row in reports}
             present = tuple(came)
             working = [came[rank] for rank in before.ranks if rank in came]
             if not working:
                 raise Unrecoverable(_NOBODY_WORKS)
+            stay_one(new, before, present, self.arbiter)
             newest = int(max(row[1] for row in working))
             finished = not before.waits and newest == operation
             if not before.waits:

@@ -6,20 +6,37 @@ never changes: logs, data ownership and reports stay readable after a shrink.
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 __all__ = ["Member", "World"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One process: its original rank, its host's name and its process id there."""
+    """One process: its original rank, its host's name and its process id there.
+
+    ``space`` names the space of process ids on that host, of which containers have their own;
+    0 where the system has no such thing.
+    """
 
     rank: int
     host: str
     pid: int
+    space: int = 0
+
+    @staticmethod
+    def here(rank: int) -> Member:
+        """This process."""
+        try:
+            space = Path("/proc/self/ns/pid").stat().st_ino
+        except OSError:
+            space = 0
+        return Member(rank=rank, host=socket.gethostname(), pid=os.getpid(), space=space)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +72,7 @@ class World:
 
         Those in reserve come after them.
         """
-        return [member.rank for member in (*self.members, *self.reserve)].index(self.rank)
+        return [member.rank for member in self.everyone].index(self.rank)
 
     @cached_property
     def leader(self) -> int:
@@ -71,13 +88,17 @@ class World:
 
     @property
     def me(self) -> Member:
-        return (*self.members, *self.reserve)[self.place]
+        return self.everyone[self.place]
 
     @property
     def neighbours(self) -> tuple[Member, ...]:
         """The others on my host, in reserve or not."""
-        every = (*self.members, *self.reserve)
-        return tuple(m for m in every if m.host == self.me.host and m.rank != self.rank)
+        return tuple(m for m in self.everyone if m.host == self.me.host and m.rank != self.rank)
+
+    @property
+    def everyone(self) -> tuple[Member, ...]:
+        """The members, and those in reserve."""
+        return (*self.members, *self.reserve)
 
     def keeping(self, ranks: Iterable[int]) -> World:
         """The world after a repair that only *ranks* (original) survived."""
@@ -89,7 +110,7 @@ class World:
 
     def of(self, ranks: Sequence[int], reserve: Sequence[int] = ()) -> World:
         """The world after a repair with *ranks* (original) as members, in this order."""
-        known = {member.rank: member for member in (*self.members, *self.reserve)}
+        known = {member.rank: member for member in self.everyone}
         return World(
             members=tuple(known[rank] for rank in ranks),
             rank=self.rank,

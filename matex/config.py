@@ -15,9 +15,11 @@ from matex.errors import InputError
 from matex.option_rules import check
 
 __all__ = [
+    "ARBITER",
     "OPTIONS",
     "SEGMENTS",
     "Config",
+    "arbiter_setting",
     "batch_job",
     "duration_s",
     "duration_text",
@@ -29,6 +31,10 @@ __all__ = [
 
 #: The variable that names the directory in which Open MPI puts its segments of shared memory.
 SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
+
+
+#: The variable that says where ranks ask the launcher, see :mod:`matex.watch.asking`.
+ARBITER = "MATEX_ARBITER"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +219,11 @@ def segments_directory() -> Path | None:
     """Where the segments of this run's ranks are, if ``matex run`` chose the place."""
     path = Path(os.environ.get(SEGMENTS, ""))
     return path if path.name.startswith("matex-") else None
+
+
+def arbiter_setting() -> str | None:
+    """Where ranks ask the launcher which part of a run goes on, if one of several hosts does."""
+    return os.environ.get(ARBITER)
 
 
 def wants_ulfm() -> bool:

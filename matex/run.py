@@ -13,7 +13,7 @@ import numpy as np
 
 import checkpoints
 import ft
-from matex.config import Config
+from matex.config import Config, arbiter_setting
 from matex.errors import InputError
 from matex.exchange import Choice, HostExchange, Layout
 from matex.persistence.host_memory import forsake_segments
@@ -35,6 +35,7 @@ from matex.records.summary import COUNTS, FAULTS, SUMMARY, Stopped, Totals, faul
 from matex.state import state_hash
 from matex.steps.nonfinite import Nonfinite
 from matex.steps.share import Wishes
+from matex.watch.asking import Launcher
 from matex.watch.calls import Calls
 from matex.watch.limits import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
 from matex.watch.pace import Progress
@@ -108,6 +109,10 @@ class Run:
         self._generation = 0  # of the last recovery that changed who works, 0 before the first
         self.progress = Progress()
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._tell_nonfinite)
+        if setting := arbiter_setting():
+            launcher = Launcher(setting)
+            communicator.arbiter = launcher.decide
+            communicator.listeners.append(launcher.heard)
         communicator.waiting = self.watchdog.waiting
         communicator.listeners.append(self._record_recovery)
         communicator.before_recovery = self.watchdog.end_if_woken

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from matex.config import OPTIONS, Config, duration_text
+from matex.config import ARBITER, OPTIONS, Config, duration_text
 from matex.errors import InputError
 
 __all__ = ["Launch", "find_mpiexec", "mpiexec_command", "probe_command", "settings"]
@@ -64,6 +64,8 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: str) -> list[str]:
     crowded = not several and launch.processes > len(os.sched_getaffinity(0))
     if launch.hosts is not None:
         command += ["--host", launch.hosts]
+    if launch.several and launch.ulfm:
+        command += ["-x", ARBITER]
     command += settings(crowded=crowded, detector=several and launch.ulfm)
     command += ["-n", str(launch.processes), sys.executable, "-m", "matex"]
     command += [*rank_options(launch.config), "--report", str(report)]

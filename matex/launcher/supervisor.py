@@ -18,7 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from matex.config import ARBITER
 from matex.errors import InputError
+from matex.launcher.arbiter import Arbiter, addresses_of
 from matex.launcher.ending import all_events, judge, last_start, reason_of
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
@@ -156,15 +158,30 @@ class _Supervisor:
         """Start the ranks and wait for their end; why there was no more, should that be asked."""
         command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
         (self._report / FILE).unlink(missing_ok=True)
-        self._job = job = Job(command, self._environment)
-        if self._told:  # while it was being started
-            job.tell(signal.SIGUSR1)
-        silent = self._silence(job)
-        job.end(ask=not silent)
-        self._job = None
+        with self._arbiter(wanted) as asking:
+            self._job = job = Job(command, {**self._environment, **asking})
+            if self._told:  # while it was being started
+                job.tell(signal.SIGUSR1)
+            silent = self._silence(job)
+            job.end(ask=not silent)
+            self._job = None
         if silent:
             return f"no sign of life for {self._patience_s:.0f} s"
         return reason_of(self._report)
+
+    @contextlib.contextmanager
+    def _arbiter(self, wanted: Launch) -> Iterator[dict[str, str]]:
+        """Answers the ranks of one start; the settings by which they find it."""
+        if not (wanted.several and wanted.ulfm):
+            yield {}
+            return
+        hosts = {} if wanted.hosts is None else read_hosts(wanted.hosts)
+        over = (self._report / summaries.SUMMARY).exists
+        arbiter = Arbiter(self._hosts, addresses_of(hosts), over)
+        try:
+            yield {ARBITER: arbiter.setting}
+        finally:
+            arbiter.close()
 
     @property
     def _patience_s(self) -> float:

@@ -14,7 +14,7 @@ hosts = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,80}", fullmatch=True)
 
 @given(st.integers(0, 10**6), hosts, st.integers(1, 2**31))
 def test_a_member_is_read_from_its_card(rank: int, host: str, pid: int) -> None:
-    member = Member(rank=rank, host=host, pid=pid)
+    member = Member(rank=rank, host=host, pid=pid, space=pid // 2)
     content = card(member)
     assert read_card(rank, content) == member
     assert content.dtype == np.uint8

@@ -1,0 +1,82 @@
+"""Inside a repair: those who came find out whether they are the ones who may go on.
+
+All functions are collective over the new communicator. Rows carry a seal: when a rank dies on
+the way, MPI may report success and leave zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ft import mpi
+from ft.quorum import Arbiter, Parting, has_ended
+from ft.spares import SEAL
+from ft.world import Member, World
+
+__all__ = ["must_be_sealed", "stay_one"]
+
+# A process that is about to end may write its memory to disk first.
+_DYING_S = 3.0
+_ANSWER_BYTES = 512
+
+
+def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter) -> None:
+    """Return on ranks that may go on without the others; the others end themselves.
+
+    Args:
+        new: the repaired communicator, an ``mpi4py.MPI.Comm``.
+        world: the last one that all ranks knew.
+        present: the original ranks in *new*, in its order.
+        arbiter: asked by the first of them, where they cannot know it by themselves.
+    """
+    missing = tuple(member for member in world.everyone if member.rank not in present)
+    came = tuple(member for member in world.everyone if member.rank in present)
+    parting = Parting(generation=world.generation, present=came, unknown=missing)
+    if parting.is_decided:
+        return
+    dead = _ended(new, world.me, missing)
+    unknown = tuple(member for member in missing if member not in dead)
+    parting = replace(parting, dead=dead, unknown=unknown)
+    if parting.is_decided:
+        return
+    refusal = _answer(new, parting, arbiter, asks=present[0] == world.rank)
+    if refusal:
+        mpi.die(f"{parting.text}, and may not go on without them: {refusal}")
+
+
+def must_be_sealed(seals: np.ndarray) -> None:
+    """Take zeros for what they are: the death of a rank, reported as success.
+
+    Raises:
+        mpi4py.MPI.Exception: one of *seals* is none.
+    """
+    if not (seals == SEAL).all():
+        MPI = mpi.load()
+        raise MPI.Exception(MPI.ERR_OTHER)
+
+
+def _ended(new: Any, me: Member, missing: tuple[Member, ...]) -> tuple[Member, ...]:
+    """Those of *missing* whose end a rank on their host has seen."""
+    mine = [n for n, m in enumerate(missing) if (m.host, m.space) == (me.host, me.space)]
+    row = np.zeros(len(missing) + 1, np.int64)
+    row[mine] = has_ended([missing[n] for n in mine], within_s=_DYING_S)
+    row[-1] = SEAL
+    rows = np.zeros((new.Get_size(), row.size), np.int64)
+    new.Allgather(row, rows)
+    must_be_sealed(rows[:, -1])
+    return tuple(member for n, member in enumerate(missing) if rows[:, n].any())
+
+
+def _answer(new: Any, parting: Parting, arbiter: Arbiter, *, asks: bool) -> str:
+    """The arbiter's, whom the first rank asks."""
+    answer = np.zeros(_ANSWER_BYTES + 8, np.uint8)
+    if asks:
+        text = arbiter(parting).encode()[:_ANSWER_BYTES]
+        answer[: len(text)] = np.frombuffer(text, np.uint8)
+        answer[_ANSWER_BYTES:] = np.array([SEAL], np.int64).view(np.uint8)
+    new.Bcast(answer, root=0)
+    must_be_sealed(answer[_ANSWER_BYTES:].view(np.int64))
+    return answer[:_ANSWER_BYTES].tobytes().rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,88 @@
+"""Which part of a world that fell apart may go on: at most one.
+
+A rank that does not come to a repair is dead, or it is alive behind a network that is cut. Only
+where nobody else can go on, too, may those who came do so. They may
+
+1. where all ranks are on one host, which no network can part;
+2. where they are more than those of whom nothing is known: of all others, the members of the
+   last world and those in reserve, the ones that are proved dead do not count;
+3. where an arbiter outside of the ranks says so, see :class:`Parting`.
+
+Two parts of one world cannot both be the larger one, and of two halves the arbiter chooses one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ft.world import Member
+
+__all__ = ["Arbiter", "Parting", "has_ended", "no_arbiter"]
+
+_LOOK_S = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parting:
+    """The ranks of the last world that all of them knew, as those see it who came to a repair.
+
+    ``present`` came; ``dead`` did not, and their processes have ended, as a rank on the same host
+    saw; of ``unknown`` nothing is known. ``generation`` is that of the last world.
+    """
+
+    generation: int
+    present: tuple[Member, ...]
+    dead: tuple[Member, ...] = ()
+    unknown: tuple[Member, ...] = ()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether those present may go on by themselves. Pure."""
+        hosts = {member.host for member in (*self.present, *self.dead, *self.unknown)}
+        return len(hosts) == 1 or len(self.present) > len(self.unknown)
+
+    @property
+    def text(self) -> str:
+        """Whom those present have lost, in words. Pure."""
+        here, lost = (", ".join(str(m.rank) for m in some) for some in (self.present, self.unknown))
+        return f"ranks {here} do not know whether ranks {lost} have ended"
+
+    @property
+    def is_half(self) -> bool:
+        """Whether those present are as many as those of whom nothing is known. Pure."""
+        return len(self.present) == len(self.unknown)
+
+
+#: Answers, on one rank, whether those present may go on though they are not the larger part:
+#: "" where they may, or else why not, in one sentence. It may take some seconds.
+Arbiter = Callable[[Parting], str]
+
+
+def no_arbiter(parting: Parting) -> str:
+    """The answer where nobody can be asked."""
+    return "there is nobody to ask which part may go on"
+
+
+def has_ended(members: Sequence[Member], *, within_s: float) -> list[bool]:
+    """Whether the processes of *members*, all on this host, have ended, or do so *within_s*."""
+    limit = time.monotonic() + within_s
+    while True:
+        ended = [not _is_alive(member.pid) for member in members]
+        if all(ended) or time.monotonic() > limit:
+            return ended
+        time.sleep(_LOOK_S)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    except PermissionError:  # of another user: that number was given anew
+        return True
+    return state not in (b"Z", b"X")

@@ -1,0 +1,201 @@
+"""The launcher as arbiter: which part of a run whose network is cut goes on.
+
+A part that is not the larger one asks here, see :mod:`ft.quorum`. The launcher is one process, so
+it can give leave to one part only. It counts as dead who has ended on a host that answers, and
+nobody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from matex.launcher.hosts import Hosts
+
+__all__ = ["Arbiter", "Question", "Rulings", "addresses_of", "probe"]
+
+_MOST_BYTES = 1 << 20
+_PATIENCE_S = 5.0  # with one who asks and does not come to an end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a part says of itself: original ranks, and of the unknown ones where they are.
+
+    ``asks`` is whether it goes on only with leave; a larger part only says that it does.
+    """
+
+    asks: bool
+    present: tuple[int, ...]
+    unknown: tuple[tuple[int, str, int, int], ...] = ()
+    """Rank, host, process id and the space of that."""
+
+    @staticmethod
+    def read(content: Mapping[str, Any]) -> Question:
+        """Of the JSON that :func:`matex.watch.asking.ask` sends.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        present = [int(rank) for rank in _list(content["present"])]
+        unknown = [
+            (int(rank), str(host), int(pid), int(space))
+            for rank, host, pid, space in map(_list, _list(content["unknown"]))
+        ]
+        return Question(asks=bool(content["asks"]), present=tuple(present), unknown=tuple(unknown))
+
+
+@dataclass
+class Rulings:
+    """Who was given leave, or said that it went on; one for each start of the ranks. Pure."""
+
+    chosen: frozenset[int] | None = field(default=None)
+
+    def rule(self, question: Question, ended: Sequence[int]) -> str:
+        """Why the part may not go on, in words; "" where it may.
+
+        Args:
+            ended: those of its unknown ranks that are proved dead.
+        """
+        present = frozenset(question.present)
+        if self.chosen is not None and not present <= self.chosen:
+            return f"ranks {_text(self.chosen)} go on already"
+        left = [rank for rank, *_ in question.unknown if rank not in ended]
+        if question.asks and len(present) < len(left):
+            return f"ranks {_text(left)} are more, and are alive or on hosts that do not answer"
+        self.chosen = present
+        return ""
+
+
+class Arbiter:
+    """Answers questions on a TCP port, until :meth:`close`.
+
+    Args:
+        hosts: reaches them.
+        address_of: the host of a rank, as the launcher calls it.
+        is_over: whether the run has come to its end.
+    """
+
+    def __init__(
+        self, hosts: Hosts, address_of: Callable[[int, str], str], is_over: Callable[[], bool]
+    ) -> None:
+        self._hosts = hosts
+        self._address_of = address_of
+        self._is_over = is_over
+        self._token = secrets.token_hex(16)
+        self._rulings = Rulings()
+        self._lock = threading.Lock()
+        self._socket = socket.create_server(("", 0))
+        self._thread = threading.Thread(target=self._serve, name="arbiter", daemon=True)
+        self._thread.start()
+
+    @property
+    def setting(self) -> str:
+        """Where to ask, for :func:`matex.watch.asking.ask`."""
+        port = self._socket.getsockname()[1]
+        return f"{','.join(_addresses())}/{port}/{self._token}"
+
+    def close(self) -> None:
+        """Answer no more."""
+        # A blocked accept() does not notice that its socket is closed.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(_PATIENCE_S)
+            with connection.makefile("rwb") as stream:
+                try:
+                    content = json.loads(stream.readline(_MOST_BYTES))
+                    known = secrets.compare_digest(str(content["token"]), self._token)
+                    question = Question.read(content) if known else None
+                except (KeyError, TypeError, ValueError):
+                    return
+                if question is not None:
+                    stream.write(json.dumps({"refusal": self._rule(question)}).encode() + b"\n")
+
+    def _rule(self, question: Question) -> str:
+        ended = self._ended(question) if question.asks else []
+        with self._lock:
+            if self._is_over():
+                return "the run has come to its end without them"
+            return self._rulings.rule(question, ended)
+
+    def _ended(self, question: Question) -> list[int]:
+        """The unknown ranks whose hosts say that they have ended."""
+        found: list[int] = []
+        for (host, space), ranks in _by_host(question, self._address_of).items():
+            pids = [pid for rank, _, pid, _ in question.unknown if rank in ranks]
+            if self._hosts.run([host], probe(space, pids)):
+                found += ranks
+        return found
+
+
+def probe(space: int, pids: Sequence[int]) -> list[str]:
+    """A command that succeeds where none of *pids* is alive any more, at once or soon. Pure."""
+    script = (
+        f'[ "$(readlink /proc/self/ns/pid)" = "pid:[{space}]" ] || exit 1; '
+        f"for try in 1 2 3 4 5 6; do alive=; for pid in {' '.join(map(str, pids))}; do "
+        'kill -0 "$pid" 2>/dev/null && alive=1; done; '
+        '[ -z "$alive" ] && exit 0; sleep 0.5; done; exit 1'
+    )
+    return ["sh", "-c", script]
+
+
+def addresses_of(hosts: Mapping[str, int]) -> Callable[[int, str], str]:
+    """The launcher's name for the host of a rank: ranks fill the hosts in their order. Pure.
+
+    Args:
+        hosts: those that were given, with their slots; none with a batch system, which calls
+            them as they call themselves.
+    """
+    names = [name for name, slots in hosts.items() for _ in range(slots)]
+    return lambda rank, host: names[rank] if rank < len(names) else host
+
+
+def _by_host(
+    question: Question, address_of: Callable[[int, str], str]
+) -> dict[tuple[str, int], list[int]]:
+    found: dict[tuple[str, int], list[int]] = {}
+    for rank, host, _, space in question.unknown:
+        found.setdefault((address_of(rank, host), space), []).append(rank)
+    return found
+
+
+def _addresses() -> list[str]:
+    """This host's, as others may reach it; the ones that only it has come last."""
+    found = [
+        address.address
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+        if address.family == socket.AF_INET
+    ]
+    return sorted(found, key=lambda address: address.startswith("127."))
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"a list was wanted. Received: {value!r}")
+    return value
+
+
+def _text(ranks: frozenset[int] | list[int]) -> str:
+    return ", ".join(map(str, sorted(ranks)))
