@@ -114,6 +114,9 @@ def settings(*, crowded: bool = False, detector: bool = False) -> list[str]:
             "mpi_ft_detector": "1",
             "mpi_ft_detector_period": "3",
             "mpi_ft_detector_timeout": "10",
+            # From rank to rank: the launcher's own way does not reach those who are cut off
+            # from it, nor some who are not, and they wait for the others for ever.
+            "mpi_ft_propagator_with_rbcast": "1",
         }
     return [word for name, value in values.items() for word in ("--mca", name, value)]
 

@@ -1,0 +1,125 @@
+"""The launcher gives leave to one part of a run, over a real socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+import ft
+from matex.launcher.arbiter import Arbiter, Question, Rulings, addresses_of, probe
+from matex.watch.asking import Launcher
+
+SPACE = Path("/proc/self/ns/pid").stat().st_ino
+
+
+class Here:
+    """Hosts that are all this one, but for those that do not answer."""
+
+    def __init__(self, *, silent: Iterable[str] = ()) -> None:
+        self.silent = set(silent)
+
+    def run(self, hosts: Iterable[str], words: Sequence[str]) -> list[str]:
+        done = subprocess.run(words, check=False, timeout=60).returncode == 0
+        return [host for host in hosts if done and host not in self.silent]
+
+
+def asked(*present: int, unknown: Sequence[int], asks: bool = True) -> Question:
+    places = tuple((rank, "b", 1, SPACE) for rank in unknown)
+    return Question(asks=asks, present=present, unknown=places)
+
+
+def test_one_half_is_chosen_and_the_other_is_not() -> None:
+    rulings = Rulings()
+    assert rulings.rule(asked(2, 3, unknown=[0, 1]), []) == ""
+    assert rulings.rule(asked(0, 1, unknown=[2, 3]), []) == "ranks 2, 3 go on already"
+    assert rulings.rule(asked(3, unknown=[2]), []) == ""  # a part of the chosen one
+
+
+def test_the_smaller_part_goes_on_only_where_the_others_are_dead() -> None:
+    rulings = Rulings()
+    refusal = rulings.rule(asked(0, unknown=[1, 2]), [])
+    assert refusal == "ranks 1, 2 are more, and are alive or on hosts that do not answer"
+    assert rulings.chosen is None
+    assert rulings.rule(asked(0, unknown=[1, 2]), [2]) == ""
+
+
+def test_who_goes_on_without_asking_is_remembered() -> None:
+    rulings = Rulings()
+    assert rulings.rule(asked(1, 2, unknown=[], asks=False), []) == ""
+    assert rulings.rule(asked(0, unknown=[1, 2]), [1, 2]) == "ranks 1, 2 go on already"
+
+
+def test_ranks_fill_hosts_in_their_order() -> None:
+    address_of = addresses_of({"10.0.0.1": 2, "10.0.0.2": 1})
+    assert [address_of(rank, "x") for rank in range(4)] == ["10.0.0.1", "10.0.0.1", "10.0.0.2", "x"]
+
+
+def test_a_probe_knows_the_living_and_other_spaces() -> None:
+    def succeeds(space: int, pid: int) -> bool:
+        return subprocess.run(probe(space, [pid]), check=False, timeout=60).returncode == 0
+
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert succeeds(SPACE, ended.pid)
+    assert not succeeds(SPACE, os.getpid())
+    assert not succeeds(SPACE + 1, ended.pid)
+
+
+def parting(present: Sequence[int], unknown: dict[int, int]) -> ft.Parting:
+    return ft.Parting(
+        generation=0,
+        present=tuple(ft.Member(rank=rank, host="a", pid=1) for rank in present),
+        unknown=tuple(
+            ft.Member(rank=rank, host=f"host{rank}", pid=pid, space=SPACE)
+            for rank, pid in unknown.items()
+        ),
+    )
+
+
+def test_a_rank_asks_and_the_launcher_asks_the_hosts() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    over = []
+    arbiter = Arbiter(Here(silent=["host9"]), addresses_of({}), lambda: bool(over))
+    try:
+        launcher = Launcher(arbiter.setting)
+        alive = parting([0], {1: os.getpid(), 2: ended.pid, 3: os.getpid()})
+        assert launcher.decide(alive).startswith("ranks 1, 3 are more")
+        assert launcher.decide(parting([0], {8: ended.pid, 9: ended.pid})) == ""
+        assert launcher.decide(parting([5], {4: ended.pid})) == "ranks 0 go on already"
+        over.append(True)
+        assert launcher.decide(parting([0], {})) == "the run has come to its end without them"
+    finally:
+        arbiter.close()
+    assert launcher.decide(parting([0], {})) == "the launcher does not answer"
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\n", b"[]\n", b"{}\n", b'{"token": "guessed", "present": [], "asks": false}\n']
+)
+def test_who_does_not_know_the_password_gets_no_answer(line: bytes) -> None:
+    arbiter = Arbiter(Here(), addresses_of({}), lambda: False)
+    try:
+        port = int(arbiter.setting.split("/")[1])
+        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+            connection.settimeout(30)
+            connection.sendall(line)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(100) == b""
+    finally:
+        arbiter.close()
+
+
+def test_a_question_that_is_none() -> None:
+    good = json.loads('{"asks": true, "present": [1], "unknown": [[0, "a", 5, 6]]}')
+    assert Question.read(good) == Question(asks=True, present=(1,), unknown=((0, "a", 5, 6),))
+    for name, value in (("present", 5), ("unknown", [[1, 2]]), ("present", ["x"])):
+        with pytest.raises((TypeError, ValueError)):
+            Question.read({**good, name: value})
