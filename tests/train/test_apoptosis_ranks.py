@@ -64,6 +64,7 @@ def test_the_same_units_die_when_ranks_die_in_every_phase(
     assert events[0]["changes"][0]["layer"] == "a"
 
 
+@pytest.mark.slow
 def test_the_same_units_die_where_the_held_out_loss_decides(tmp_path: Path) -> None:
     """Thresholds, what an event may cost and when it may come: all follow from losses."""
     folders = [tmp_path / "alone", tmp_path / "together"]
@@ -87,6 +88,7 @@ def test_a_checkpoint_carries_the_smaller_model(alone: dict[str, Any], tmp_path:
     assert outcome.summary["metrics"]["val_loss"] == pytest.approx(alone["loss"][-1], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_residual_network_shrinks_on_two_ranks_of_which_one_dies(tmp_path: Path) -> None:
     """The example: convolutions in residual groups, BatchNorm, and made images."""
     plan = faults("kill:rank=0,step=8,at=apoptosis-rebuilding")

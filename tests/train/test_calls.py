@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from tests import slow
 from tests.train.runs import SCRIPTS, execute, matex_run
 
 
 @pytest.mark.parametrize(
     ("case", "first", "others"),
-    [
-        ("evaluates-on-one", "evaluate", "fit number 1"),
-        ("trains-in-batches-on-one", "train_on_batch", "fit number 1"),
-        ("ends-on-one", "the end of the script", "fit number 1"),
-    ],
+    slow.all_but(
+        ["evaluates-on-one"],
+        [
+            ("evaluates-on-one", "evaluate", "fit number 1"),
+            ("trains-in-batches-on-one", "train_on_batch", "fit number 1"),
+            ("ends-on-one", "the end of the script", "fit number 1"),
+        ],
+    ),
 )
 def test_different_calls_end_the_run(case: str, first: str, others: str, tmp_path: Path) -> None:
     outcome = matex_run(tmp_path, "part_ways.py", case, ranks=3)
@@ -35,7 +39,9 @@ def test_an_exception_that_all_ranks_catch_changes_nothing(case: str, tmp_path: 
     assert shared.summary["world_size_end"] == 3
 
 
-@pytest.mark.parametrize("case", ["caught-one", "caught-first", "eager-caught-one"])
+@pytest.mark.parametrize(
+    "case", slow.all_but(["caught-first"], ["caught-one", "caught-first", "eager-caught-one"])
+)
 def test_who_catches_it_alone_is_lost_by_that_name(case: str, tmp_path: Path) -> None:
     shared = matex_run(tmp_path, "part_ways.py", case, ranks=3)
     assert shared.status == 0, shared.stderr

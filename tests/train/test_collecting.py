@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import slow
 from tests.train.runs import SCRIPTS, execute, faults, matex_run
 
 
@@ -29,7 +30,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return told(done.stdout)
 
 
-@pytest.mark.parametrize(("ranks", "plan"), [(1, []), (2, []), (3, ["kill:rank=0,step=6"])])
+@pytest.mark.parametrize(
+    ("ranks", "plan"), slow.all_but([3], [(1, []), (2, []), (3, ["kill:rank=0,step=6"])])
+)
 def test_on_ranks_as_in_plain_keras(
     plain: dict[str, Any], ranks: int, plan: list[str], tmp_path: Path
 ) -> None:

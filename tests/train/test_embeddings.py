@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import slow
 from tests.train.runs import SCRIPTS, execute, faults, matex_run
 
 
@@ -23,7 +24,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "plan"), [(1, []), (3, ["kill:rank=0,step=12", "kill:rank=1,step=33"])]
+    ("ranks", "plan"),
+    slow.all_but([3], [(1, []), (3, ["kill:rank=0,step=12", "kill:rank=1,step=33"])]),
 )
 def test_losses_are_those_of_plain_keras(
     plain: list[str], ranks: int, plan: list[str], tmp_path: Path

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
+from tests import slow
 from tests.train.runs import ROOT, execute, faults, matex_run, relative_differences
 
 EXAMPLES = ROOT / "examples"
@@ -61,7 +62,7 @@ def losses(stdout: str) -> list[float]:
     return [float(word) for word in line.split()[3:]]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow.all_but(["loop", "strategies"], CASES))
 def test_two_ranks_one_of_which_dies_train_as_one_process(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     arguments = [*SMALL, *case.arguments]

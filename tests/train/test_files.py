@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import slow
 from tests.train.runs import SCRIPTS, execute, matex_run
 
 SCRIPT = SCRIPTS / "file_cases.py"
@@ -52,7 +53,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, str 
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("ranks", "killed"), [(2, ""), (4, ""), (2, "zips"), (3, "ckpt")])
+@pytest.mark.parametrize(
+    ("ranks", "killed"), [(2, ""), (3, "ckpt"), *slow.all_but([], [(4, ""), (2, "zips")])]
+)
 def test_as_in_plain_python(
     ranks: int, killed: str, plain: tuple[Any, dict[str, str | None]], tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import slow
 from tests.train.runs import execute
 
 SCRIPT = """\
@@ -36,7 +37,7 @@ def mpiexec(ranks: int) -> list[str | Path]:
     return [*start, "-n", str(ranks), sys.executable]
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", slow.all_but([2], [1, 2]))
 def test_under_mpiexec(ranks: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(end=""))
@@ -88,7 +89,7 @@ def test_without_any_mpi_it_is_one_rank_that_saves_and_reports(tmp_path: Path) -
     assert failed.stderr.strip().endswith("RuntimeError: a bug")
 
 
-@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("strict", slow.all_but([True], [False, True]))
 def test_a_rank_that_exits_in_error_is_left_behind(strict: bool, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     end = "import sys\nif matex.rank() == 1: sys.exit(3)"

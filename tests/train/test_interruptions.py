@@ -167,6 +167,7 @@ def test_the_supervisor_starts_a_lost_run_again(whole: list[float], tmp_path: Pa
     assert all(Path(f"/proc/{name[2]}").exists() for name in left)  # those of other runs
 
 
+@pytest.mark.slow
 def test_ranks_that_died_are_started_again_at_a_checkpoint(
     whole: list[float], tmp_path: Path
 ) -> None:
@@ -188,6 +189,7 @@ def test_ranks_that_died_are_started_again_at_a_checkpoint(
     assert len(set(summary["weights_hash"].values())) == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_gives_no_sign_of_life_is_started_again(tmp_path: Path) -> None:
     options = ["--max-restarts", "1", "--hang-timeout", "4"]
     options += ["--checkpoint", str(tmp_path / "saved"), "--checkpoint-every", "3"]
@@ -202,6 +204,7 @@ def test_a_run_that_gives_no_sign_of_life_is_started_again(tmp_path: Path) -> No
     assert 8 <= resumed <= 12  # what had reached the disk before all stood still
 
 
+@pytest.mark.slow
 def test_what_fails_again_and_again_is_given_up(tmp_path: Path) -> None:
     options = ["--checkpoint", tmp_path / "saved", "--max-restarts", "9"]
     outcome = interrupted(tmp_path, ranks=1, at="0:4", what="SIGKILL:last-rank", options=options)

@@ -35,6 +35,7 @@ def last_shares(outcome: Outcome) -> dict[str, int]:
     return dict(last)
 
 
+@pytest.mark.slow
 def test_a_batch_for_each_rank_is_that_of_a_larger_batch_and_rate(
     plain: Outcome, tmp_path: Path
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_batch_for_each_rank_is_that_of_a_larger_batch_and_rate(
     assert shares["1"] < 30
 
 
+@pytest.mark.slow
 def test_a_rank_found_slow_gets_less_from_then_on(tmp_path: Path) -> None:
     """In the fit in which it is found, if that goes on for long enough, and in all that follow."""
     slow = faults("slow:rank=1,step=2,factor=40,steps=999")

@@ -37,7 +37,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return matex_run(tmp_path_factory.mktemp("alone"), "classify.py", *ARGUMENTS, ranks=1)
 
 
-@pytest.fixture(scope="module", params=[(3, "native"), (2, "host")], ids=str)
+@pytest.fixture(
+    scope="module",
+    params=[(3, "native"), pytest.param((2, "host"), marks=pytest.mark.slow)],
+    ids=str,
+)
 def shared(
     alone: Outcome, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Outcome:
@@ -57,6 +61,7 @@ def test_ranks_do_not_change_the_result(kind: str, alone: Outcome, shared: Outco
     assert f"predicted {kind} (1030, 1)" in shared.stdout
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_the_whole_set(tmp_path: Path) -> None:
     """AUC is computed from summed states, not averaged over ranks."""
     outcomes = [
@@ -67,6 +72,7 @@ def test_metrics_are_those_of_the_whole_set(tmp_path: Path) -> None:
         assert outcomes[1][name] == pytest.approx(value, rel=1e-4), name
 
 
+@pytest.mark.slow
 def test_hdf5_data_sets_are_read_by_row(tmp_path: Path) -> None:
     """Contiguous and chunked ones; float64 on disk, read as float32."""
     generator = np.random.default_rng(0)
@@ -97,6 +103,7 @@ def accuracy(outcome: Outcome) -> float:
     return float(line.split()[1])
 
 
+@pytest.mark.slow
 def test_dropout_repeats_from_the_seed_and_learns_as_well(tmp_path: Path) -> None:
     """That masks differ between ranks is tested with the step itself, in test_step.py."""
     alone, first, second = (

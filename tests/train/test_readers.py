@@ -81,6 +81,7 @@ def test_plain_keras_and_three_ranks(files: dict[str, Path], tmp_path: Path) -> 
     assert shared.summary["samples_used"] == 2 * ROWS * len(KINDS)
 
 
+@pytest.mark.slow
 def test_shuffled_and_with_ranks_killed(files: dict[str, Path], tmp_path: Path) -> None:
     """One dies while text is read, one while images are decoded ahead."""
     kinds = ("chunked", "csv", "images")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import checkpoints
+from tests import slow
 from tests.train.runs import Outcome, assert_whole, matex_run, relative_differences
 
 ARGUMENTS = ["--epochs", "3", "--optimizer", "sgd", "--validate"]
@@ -34,7 +35,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved
 
 
-@pytest.mark.parametrize("ranks", [1, 3, 5])
+@pytest.mark.parametrize("ranks", slow.all_but([3], [1, 3, 5]))
 def test_resumes_in_the_middle_of_an_epoch(
     ranks: int, whole: Outcome, interrupted: Path, tmp_path: Path
 ) -> None:
@@ -54,6 +55,7 @@ def test_resumes_in_the_middle_of_an_epoch(
     assert "continuing from the checkpoint of step 25" in outcome.stdout
 
 
+@pytest.mark.slow
 def test_a_stream_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
     """tf.data, shuffled: the batches that were trained on are gone through and left out."""
     arguments = ["--kind", "tf-data", "--samples", "600", "--batch-size", "64", *ARGUMENTS[:4]]
@@ -68,6 +70,7 @@ def test_a_stream_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
     assert outcome.summary["samples_used"] == 3 * 600 - 600 - 5 * 64
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_made_again(tmp_path: Path) -> None:
     options = ["--checkpoint", tmp_path / "saved"]
     first = matex_run(tmp_path, "classify.py", "--epochs", "1", ranks=2, options=options)

@@ -33,7 +33,14 @@ def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
     return [{**e["rows"], "epoch": e["epoch"], "rank": e["rank"]} for e in events if "rows" in e]
 
 
-@pytest.mark.parametrize("options", [(), ("--strategy", "gossip"), ("--batch-per-rank",)], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="sync"),
+        pytest.param(("--strategy", "gossip"), id="gossip", marks=pytest.mark.slow),
+        pytest.param(("--batch-per-rank",), id="batch-per-rank", marks=pytest.mark.slow),
+    ],
+)
 def test_a_rank_reads_its_first_part_once_and_trains_as_if_it_read_all(
     options: tuple[str, ...], file: Path, tmp_path: Path
 ) -> None:
@@ -107,7 +114,11 @@ PLANS = (
 
 @pytest.mark.parametrize(
     ("strategy", "plan"),
-    [*(("sync", plan) for plan in PLANS), *(("gossip", plan) for plan in PLANS[1:3])],
+    [
+        ("sync", PLANS[0]),
+        *(pytest.param("sync", plan, marks=pytest.mark.slow) for plan in PLANS[1:]),
+        *(pytest.param("gossip", plan, marks=pytest.mark.slow) for plan in PLANS[1:3]),
+    ],
     ids=lambda given: given if isinstance(given, str) else given[0],
 )
 def test_ranks_die_in_every_phase_and_no_sample_is_lost(
@@ -128,6 +139,7 @@ def test_ranks_die_in_every_phase_and_no_sample_is_lost(
     assert summary["rows"]["came"] > 0
 
 
+@pytest.mark.slow
 def test_a_checkpoint_inside_an_epoch_is_continued_at_another_size(
     whole: Outcome, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import slow
 from tests.train.runs import matex_run
 
 BODIES = {
@@ -32,7 +33,7 @@ model.fit(np.zeros((64, 2)), np.zeros((64, 1)), batch_size=4, verbose=0, callbac
 """
 
 
-@pytest.mark.parametrize("how", BODIES)
+@pytest.mark.parametrize("how", slow.all_but(["syntax"], BODIES))
 def test_all_ranks_end(how: str, tmp_path: Path) -> None:
     body, reason = BODIES[how]
     script = tmp_path / "script.py"

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests import slow
+
 pytestmark = pytest.mark.timeout(400)
 
 CI = Path(__file__).resolve().parents[2] / "ci"
@@ -58,7 +60,7 @@ def bundles(suite: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("name", BUNDLE)
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", slow.all_but([2], [1, 2, 3]))
 def test_a_script_comes_to_what_it_comes_to_in_plain_python(
     ranks: int, name: str, suite: dict[str, ModuleType], bundles: Bundles
 ) -> None:
@@ -68,7 +70,7 @@ def test_a_script_comes_to_what_it_comes_to_in_plain_python(
     assert not differences, "\n".join([*differences, found.stderr])
 
 
-@pytest.mark.parametrize("name", KILLED)
+@pytest.mark.parametrize("name", slow.all_but(["callbacks_and_logs"], KILLED))
 def test_so_it_does_when_rank_0_dies_in_the_first_fit(
     name: str, suite: dict[str, ModuleType], tmp_path: Path
 ) -> None:

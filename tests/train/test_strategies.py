@@ -15,6 +15,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.strategies.rules.elastic import nesterov
 from matex.watch.replica import Replica
+from tests import slow
 from tests.train.runs import Outcome, execute, faults, matex_run
 
 ARGUMENTS = ("--epochs", "3", "--validate", "--optimizer", "sgd")
@@ -85,18 +86,21 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 
 @pytest.mark.parametrize(
     ("strategy", "options"),
-    [
-        ("gossip", ()),
-        ("easgd", ()),
-        ("easgd", ("--asynchronous",)),
-        ("downpour", ("--momentum", "0.3")),
-        ("downpour", ("--staleness-bound", "0", "--lr-scaling", "sqrt")),
-        ("daso", ("--ranks-per-node", "2")),
-        ("easgd", ("--two-level", "--ranks-per-node", "2", "--lr-scaling", "sqrt")),
-        ("easgd", ("--two-level", "--ranks-per-node", "2", "--asynchronous")),
-        ("downpour", ("--two-level", "--ranks-per-node", "2", "--outer-every", "2")),
-        ("downpour", ("--two-level", "--ranks-per-node", "2", "--staleness-bound", "0")),
-    ],
+    slow.all_but(
+        ["gossip", "daso"],
+        [
+            ("gossip", ()),
+            ("easgd", ()),
+            ("easgd", ("--asynchronous",)),
+            ("downpour", ("--momentum", "0.3")),
+            ("downpour", ("--staleness-bound", "0", "--lr-scaling", "sqrt")),
+            ("daso", ("--ranks-per-node", "2")),
+            ("easgd", ("--two-level", "--ranks-per-node", "2", "--lr-scaling", "sqrt")),
+            ("easgd", ("--two-level", "--ranks-per-node", "2", "--asynchronous")),
+            ("downpour", ("--two-level", "--ranks-per-node", "2", "--outer-every", "2")),
+            ("downpour", ("--two-level", "--ranks-per-node", "2", "--staleness-bound", "0")),
+        ],
+    ),
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_ranks_die_in_every_phase_down_to_one_and_two_resume(

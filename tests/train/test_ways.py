@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import slow
 from tests.train.runs import SCRIPTS, execute, faults, matex_run
 
 pytestmark = pytest.mark.timeout(400)
@@ -142,13 +143,14 @@ def test_three_ranks_give_the_result_of_one_process(
 
 
 @pytest.mark.parametrize("kind", WITH_HOST)
+@pytest.mark.slow
 def test_two_ranks_with_the_host_exchange_do_so_too(
     kind: str, alone: Outcomes, two: Outcomes
 ) -> None:
     assert_same(two[kind], alone[kind])
 
 
-@pytest.mark.parametrize("name", KILLS)
+@pytest.mark.parametrize("name", slow.all_but(["streams"], KILLS))
 def test_so_they_do_when_ranks_die(name: str, alone: Outcomes, tmp_path: Path) -> None:
     kinds, plan = KILLS[name]
     for kind, outcome in on_ranks(tmp_path, kinds, ranks=4, options=faults(*plan)).items():

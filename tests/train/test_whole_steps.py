@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import slow
 from tests.train.runs import SCRIPTS, execute, faults, matex_run
 from tests.train.test_ways import Outcomes, flat, outcomes
 
@@ -69,7 +70,7 @@ def assert_same(mine: Outcomes, alone: Outcomes) -> None:
             assert list(flat(outcome["numbers"])) == wanted, kind
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", slow.all_but([], [1, 2, 3]))
 def test_they_give_the_result_of_one_process(ranks: int, alone: Outcomes, tmp_path: Path) -> None:
     written = tmp_path / "outcomes"
     written.mkdir()
