@@ -76,7 +76,7 @@ class Rulings:
 
 
 class Arbiter:
-    """Answers questions on a TCP port, until :meth:`close`.
+    """Answers questions on a TCP port, until :meth:`close`; ``was_asked`` tells of any.
 
     Args:
         hosts: reaches them.
@@ -92,6 +92,7 @@ class Arbiter:
         self._is_over = is_over
         self._token = secrets.token_hex(16)
         self._rulings = Rulings()
+        self.was_asked = False
         self._lock = threading.Lock()
         self._socket = socket.create_server(("", 0))
         self._thread = threading.Thread(target=self._serve, name="arbiter", daemon=True)
@@ -133,6 +134,7 @@ class Arbiter:
                     stream.write(json.dumps({"refusal": self._rule(question)}).encode() + b"\n")
 
     def _rule(self, question: Question) -> str:
+        self.was_asked = True
         ended = self._ended(question) if question.asks else []
         with self._lock:
             if self._is_over():

@@ -42,6 +42,10 @@ from matex.watch.pulse import FILE, Sign, read_sign
 __all__ = ["supervise"]
 
 _LOOK_S = 0.5
+# From the summary to the end of the processes.
+_LEAVING_S = 20.0
+# Ranks have lost each other, and those who may go on give a sign of life every second.
+_PARTED_S = 40.0
 # Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
 _START_S = 600.0
 _TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
@@ -158,11 +162,12 @@ class _Supervisor:
         """Start the ranks and wait for their end; why there was no more, should that be asked."""
         command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
         (self._report / FILE).unlink(missing_ok=True)
-        with self._arbiter(wanted) as asking:
+        with self._arbiter(wanted) as arbiter:
+            asking = {ARBITER: arbiter.setting} if arbiter else {}
             self._job = job = Job(command, {**self._environment, **asking})
             if self._told:  # while it was being started
                 job.tell(signal.SIGUSR1)
-            silent = self._silence(job)
+            silent = self._silence(job, arbiter)
             job.end(ask=not silent)
             self._job = None
         if silent:
@@ -170,16 +175,16 @@ class _Supervisor:
         return reason_of(self._report)
 
     @contextlib.contextmanager
-    def _arbiter(self, wanted: Launch) -> Iterator[dict[str, str]]:
-        """Answers the ranks of one start; the settings by which they find it."""
+    def _arbiter(self, wanted: Launch) -> Iterator[Arbiter | None]:
+        """Answers the ranks of one start; none where they are on one host."""
         if not (wanted.several and wanted.ulfm):
-            yield {}
+            yield None
             return
         hosts = {} if wanted.hosts is None else read_hosts(wanted.hosts)
         over = (self._report / summaries.SUMMARY).exists
         arbiter = Arbiter(self._hosts, addresses_of(hosts), over)
         try:
-            yield {ARBITER: arbiter.setting}
+            yield arbiter
         finally:
             arbiter.close()
 
@@ -187,8 +192,12 @@ class _Supervisor:
     def _patience_s(self) -> float:
         return self._wanted.config.hang_timeout or WORK_S
 
-    def _silence(self, job: Job) -> bool:
-        """Wait for the job's end; True when instead nobody gave a sign of life for too long."""
+    def _silence(self, job: Job, arbiter: Arbiter | None) -> bool:
+        """Wait for the job's end; True when instead nobody gave a sign of life for too long.
+
+        Where a host cannot be reached, mpiexec waits for its ranks for ever, though the others have
+        come to the end of the script and have written the summary.
+        """
         limit_s = max(self._patience_s, _START_S)
         seen, since = Sign(), time.monotonic()
         while not job.wait(_LOOK_S):
@@ -196,8 +205,12 @@ class _Supervisor:
             if sign != seen:
                 seen, since = sign, time.monotonic()
                 limit_s = self._patience_s
+            if (self._report / summaries.SUMMARY).exists():
+                limit_s = min(limit_s, _LEAVING_S)
+            elif arbiter is not None and arbiter.was_asked:
+                limit_s = min(limit_s, _PARTED_S)
             if time.monotonic() - since > limit_s:
-                return True
+                return not (self._report / summaries.SUMMARY).exists()
         return False
 
     def _lost(self, reason: str) -> Attempt:
