@@ -23,13 +23,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import leftovers
 from emulated_network import Emulated, Link, emulated, end_tidily
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 180.0
 _SCRIPT = ROOT / "tests" / "train" / "scripts" / "noted_steps.py"
-_FAST = Link(rate_bit_s=1e9, delay_s=1e-4)
+FAST = Link(rate_bit_s=1e9, delay_s=1e-4)
 _BEGUN = 10  # steps before the cut
 
 
@@ -40,7 +39,8 @@ class Case(NamedTuple):
     slots: int
     cut: str
     seconds: float
-    restarts: int
+    restarts: int = 0
+    steps: int = 400
 
     @property
     def severed(self) -> frozenset[tuple[int, int]]:
@@ -76,7 +76,7 @@ def two_worlds(steps: Sequence[dict[str, Any]]) -> str:
     return ""
 
 
-def try_out(case: Case, network: Emulated, folder: Path, token: str) -> list[str]:
+def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
     """What is wrong with one case, and a last line about how it went."""
     report, steps = folder / "report", folder / "steps"
     steps.mkdir()
@@ -85,7 +85,7 @@ def try_out(case: Case, network: Emulated, folder: Path, token: str) -> list[str
         "--hosts", network.hosts(case.slots), "--report", str(report),
         "--checkpoint", str(folder / "saved"), "--checkpoint-every", "20",
         "--max-restarts", str(case.restarts),
-        str(_SCRIPT), str(steps), "400", "0.1",
+        str(_SCRIPT), str(steps), str(case.steps), "0.1",
     ]  # fmt: skip
     environment = {**os.environ, **network.environment, "PYTHONPATH": str(ROOT)}
     log = (folder / "log").open("w")
@@ -109,7 +109,6 @@ def try_out(case: Case, network: Emulated, folder: Path, token: str) -> list[str
         network.switch.cut = frozenset()
         run.terminate()
         run.wait()
-        leftovers.kill(leftovers.processes(token))
     made = notes(steps)
     if both := two_worlds(made):
         wrong.append(f"two worlds made steps: {both}")
@@ -144,7 +143,6 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="where logs and reports of what is wrong stay")
     arguments = parser.parse_args()
     end_tidily()
-    token = leftovers.begin()
     cases = [
         Case(hosts, slots, cut, seconds, arguments.restarts)
         for hosts in arguments.hosts
@@ -155,8 +153,8 @@ def main() -> int:
     ]
     bad = 0
     for number, case in enumerate(cases):
-        with emulated(case.hosts, _FAST) as network, tempfile.TemporaryDirectory() as path:
-            *wrong, line = try_out(case, network, Path(path), token)
+        with emulated(case.hosts, FAST) as network, tempfile.TemporaryDirectory() as path:
+            *wrong, line = try_out(case, network, Path(path))
             kept = f"{case.hosts} hosts of {case.slots}, cut {case.cut} for {case.seconds:g} s"
             print(f"{kept}: {'; '.join(wrong) if wrong else 'ok'}\n{line}", flush=True)
             bad += bool(wrong)

@@ -1,0 +1,100 @@
+"""Several hosts whose network breaks: one world goes on, and it is whole."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.train.runs import assert_whole, faults, matex_run
+
+CI = Path(__file__).resolve().parents[2] / "ci"
+FOREVER = 0
+
+
+@pytest.fixture(scope="module")
+def partitions() -> Iterator[ModuleType]:
+    """ci/partitions.py, whose neighbours are in no package."""
+    sys.path.insert(0, str(CI))
+    try:
+        yield importlib.import_module("partitions")
+    finally:
+        sys.path.remove(str(CI))
+
+
+@pytest.fixture
+def network(partitions: ModuleType) -> Iterator[Callable[[int], Any]]:
+    """A function: how many hosts -> their network, gone after the test."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and the command ip")
+    with ExitStack() as stack:
+
+        def make(hosts: int) -> Any:
+            try:
+                return stack.enter_context(partitions.emulated(hosts, partitions.FAST))
+            except (OSError, subprocess.CalledProcessError) as error:
+                pytest.skip(f"no such network can be made here: {error}")
+
+        yield make
+
+
+def test_of_two_hosts_with_a_rank_each_one_is_enough_where_the_other_is_dead(
+    network: Callable[[int], Any], tmp_path: Path
+) -> None:
+    """It is only the half, so the launcher asks the other host."""
+    found = network(2)
+    arguments = ["classify.py", "--epochs", "2", "--optimizer", "sgd"]
+    alone = matex_run(tmp_path / "alone", *arguments, ranks=1)
+    outcome = matex_run(
+        tmp_path / "two",
+        *arguments,
+        ranks=2,
+        options=["--hosts", found.hosts(1), *faults("kill:rank=0,step=10")],
+        environment=found.environment,
+        within=found.head,
+    )
+    assert_whole(outcome, world_size_end=1, losses=alone.losses)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "cut", "seconds"),
+    [
+        pytest.param(3, "one", FOREVER, id="one of three"),
+        pytest.param(4, "half", FOREVER, id="halves", marks=pytest.mark.slow),
+        pytest.param(3, "one", 14, id="one that comes back", marks=pytest.mark.slow),
+        pytest.param(3, "one-way", FOREVER, id="one way", marks=pytest.mark.slow),
+    ],
+)
+def test_one_world_goes_on(
+    hosts: int,
+    cut: str,
+    seconds: float,
+    network: Callable[[int], Any],
+    partitions: ModuleType,
+    tmp_path: Path,
+) -> None:
+    case = partitions.Case(hosts, 1, cut, seconds, steps=160 if seconds == FOREVER else 400)
+    *wrong, line = partitions.try_out(case, network(hosts), tmp_path)
+    print(line)
+    assert not wrong
+    assert "finished" in line
+
+
+def test_two_worlds_are_seen(partitions: ModuleType) -> None:
+    def step(time: float, rank: int, *members: int) -> dict[str, Any]:
+        return {"time": time, "start": "a", "rank": rank, "step": 1, "members": members}
+
+    together = [step(1, 0, 0, 1, 2), step(1.1, 1, 0, 1, 2), step(1.2, 2, 0, 1, 2)]
+    shrunk = [step(2, 0, 0, 1), step(2.1, 1, 0, 1)]
+    assert partitions.two_worlds([*together, *shrunk]) == ""
+    assert partitions.two_worlds([*together, *shrunk, step(3, 2, 2)])
+    assert partitions.two_worlds([*together, step(2, 0, 0), step(3, 1, 1)])
