@@ -32,12 +32,11 @@ REPORT = ROOT / ".test-reports" / "keras"
 # Where Keras trains, evaluates, predicts or saves; of the layers those whose tests call fit.
 FOLDERS = ("trainers", "callbacks", "models", "saving", "optimizers", "metrics", "losses", "layers")
 _FITS = ("run_layer_test", ".fit(", "train_on_batch", ".evaluate(", ".predict(")
-# The tests that found most; ten minutes on two cores.
+# Some minutes on two cores; trainer_test.py alone takes as long again.
 QUICK = (
-    "trainers/trainer_test.py",
     "trainers/data_adapters",
     "callbacks",
-    "models",
+    "models/functional_test.py",
     "saving/saving_api_test.py",
 )
 
