@@ -185,8 +185,11 @@ def parse_fault(text: str) -> Fault:
     )
 
 
-def check_faults(faults: Iterable[Fault], *, ranks: int) -> None:
+def check_faults(faults: Iterable[Fault], *, ranks: int, replaced: bool = False) -> None:
     """Refuse a plan that names ranks that do not exist or leaves nobody alive.
+
+    Args:
+        replaced: ranks that die are started again, so all may.
 
     Raises:
         FaultSyntaxError: one line that names the fault or the excess.
@@ -200,7 +203,7 @@ def check_faults(faults: Iterable[Fault], *, ranks: int) -> None:
             )
         if fault.lethal:
             dead.update(fault.ranks)
-        if len(dead) >= ranks:
+        if len(dead) >= ranks and not replaced:
             where = f"{fault.where}: " if fault.where else ""
             raise FaultSyntaxError(
                 f"{where}more faults than ranks: at least one rank of {ranks} must survive. "

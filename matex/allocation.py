@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from matex.errors import InputError
+
 __all__ = ["Allocation", "allocation"]
 
 
@@ -39,22 +41,42 @@ def allocation(
 
     Args:
         read: the content of a file that the environment names.
+
+    Raises:
+        InputError: a variable is not of its batch system's form, or that file cannot be read.
     """
     if "SLURM_JOB_ID" in environment and "SLURM_JOB_NUM_NODES" in environment:
         return _slurm(environment)
     if "PBS_NODEFILE" in environment:
-        return _pbs(read(environment["PBS_NODEFILE"]))
+        try:
+            return _pbs(read(environment["PBS_NODEFILE"]))
+        except OSError as error:
+            raise InputError(
+                "environment variable PBS_NODEFILE must name a file that can be read. "
+                f"Received: {environment['PBS_NODEFILE']}: {error.strerror}"
+            ) from None
     if "LSB_MCPU_HOSTS" in environment:
         return _lsf(environment["LSB_MCPU_HOSTS"])
     return None
 
 
 def _slurm(environment: Mapping[str, str]) -> Allocation:
-    nodes = int(environment["SLURM_JOB_NUM_NODES"])
-    asked = environment.get("SLURM_NTASKS")
+    nodes = _number(environment, "SLURM_JOB_NUM_NODES")
     a_node = environment.get("SLURM_TASKS_PER_NODE") or environment.get("SLURM_JOB_CPUS_PER_NODE")
-    ranks = int(asked) if asked else sum(_expanded(a_node or f"1(x{nodes})"))
+    if environment.get("SLURM_NTASKS"):
+        ranks = _number(environment, "SLURM_NTASKS")
+    else:
+        ranks = sum(_expanded(a_node or f"1(x{nodes})"))
     return Allocation(system="Slurm", nodes=nodes, ranks=ranks)
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    text = environment[name]
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(
+            f"environment variable {name} must be a whole number from 1. Received: {text!r}"
+        )
+    return int(text)
 
 
 def _expanded(text: str) -> list[int]:
@@ -76,7 +98,12 @@ def _pbs(nodefile: str) -> Allocation | None:
 def _lsf(text: str) -> Allocation | None:
     """``a 4 b 4``."""
     words = text.split()
-    slots = {host: int(count) for host, count in zip(words[::2], words[1::2], strict=False)}
+    if len(words) % 2 or not all(count.isdecimal() for count in words[1::2]):
+        raise InputError(
+            "environment variable LSB_MCPU_HOSTS must be hosts and numbers, as in 'a 4 b 4'. "
+            f"Received: {text!r}"
+        )
+    slots = {host: int(count) for host, count in zip(words[::2], words[1::2], strict=True)}
     if not slots:
         return None
     hosts = ",".join(f"{host}:{count}" for host, count in slots.items())

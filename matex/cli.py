@@ -321,10 +321,16 @@ def _rank(argv: list[str]) -> int:
 
 def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     from matex.launcher.launch import Launch, mpiexec_command
+    from matex.launcher.restarts import read_hosts
     from matex.launcher.supervisor import supervise
 
     config = _config(parser, arguments)
-    job = batch_job()
+    try:
+        job, ulfm = batch_job(), wants_ulfm()
+        if arguments.hosts is not None:
+            read_hosts(arguments.hosts)
+    except InputError as error:
+        parser.error(str(error))
     ranks = arguments.ranks or (job.ranks - config.spares if job else None)
     if ranks is None:
         parser.error("-n N, the number of ranks, is wanted outside a batch job. Received: none")
@@ -333,7 +339,8 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     if ranks < 1:
         parser.error(f"--spares must leave a rank that works. Received: spares={config.spares}")
     try:
-        ft.check_faults(config.faults, ranks=ranks + config.spares)
+        replaced = arguments.grow or arguments.max_restarts > 0
+        ft.check_faults(config.faults, ranks=ranks + config.spares, replaced=replaced)
     except ft.UsageError as error:
         parser.error(str(error))
     wanted = Launch(
@@ -345,7 +352,7 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         nodes=job.nodes if job else 1,
         max_restarts=arguments.max_restarts,
         grow=arguments.grow,
-        ulfm=wants_ulfm(),
+        ulfm=ulfm,
     )
     if arguments.dry_run:
         print(*mpiexec_command(wanted, report=config.report or Path("REPORT"), mpiexec="mpiexec"))

@@ -227,8 +227,15 @@ def arbiter_setting() -> str | None:
 
 
 def wants_ulfm() -> bool:
-    """Whether ranks are started so that the others survive a death; ``MATEX_ULFM=0`` says no."""
-    return os.environ.get("MATEX_ULFM") != "0"
+    """Whether ranks are started so that the others survive a death; ``MATEX_ULFM=0`` says no.
+
+    Raises:
+        InputError: another value than 0 and 1.
+    """
+    text = os.environ.get("MATEX_ULFM", "1")
+    if text not in ("0", "1"):
+        raise InputError(f"environment variable MATEX_ULFM must be 0 or 1. Received: {text!r}")
+    return text == "1"
 
 
 def visible_gpus() -> str:

@@ -61,7 +61,8 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
             "spares want an MPI with ULFM switched on (Open MPI 5 under 'mpiexec --with-ft ulfm', "
             f"as 'matex run' does). Received: spares={config.spares} without it"
         )
-    ft.check_faults(config.faults, ranks=communicator.initial_size)
+    replaced = config.grow_to > 0 or config.memory is not None
+    ft.check_faults(config.faults, ranks=communicator.initial_size, replaced=replaced)
     if config.strict and config.report is None:
         raise InputError(
             "strict wants a report directory, in which ranks say what ends them. "

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import ft
+from matex.errors import InputError
 
 __all__ = ["Attempt", "GiveUp", "StartAgain", "decide", "faults_left", "hosts_text", "read_hosts"]
 
@@ -91,12 +92,18 @@ def read_hosts(text: str) -> dict[str, int]:
     """``a:2,b`` as {"a": 2, "b": 1}: hosts and how many ranks each takes.
 
     Raises:
-        ValueError: a count that is none.
+        InputError: a host without a name, or a count that is none.
     """
     hosts: dict[str, int] = {}
     for part in text.split(","):
-        name, _, count = part.partition(":")
-        hosts[name] = hosts.get(name, 0) + (int(count) if count else 1)
+        name, colon, count = part.strip().partition(":")
+        number = int(count) if count.isdecimal() else 0 if colon else 1
+        if not name or number < 1:
+            raise InputError(
+                "--hosts wants names, and how many ranks each host takes, as in a:2,b:2. "
+                f"Received: {text!r}"
+            )
+        hosts[name] = hosts.get(name, 0) + number
     return hosts
 
 

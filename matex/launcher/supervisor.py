@@ -254,7 +254,8 @@ class _Supervisor:
         if again is not None:
             size, ranks = short[-1]["world_size"], again.ranks
             self._log.write("grow", step=short[-1]["step"], world_size=size, ranks=ranks)
-            print(f"matex: {size} ranks are left: starting {ranks} again", flush=True)
+            left = "1 rank is left" if size == 1 else f"{size} ranks are left"
+            print(f"matex: {left}: starting {_ranks(ranks)} again", flush=True)
             (self._report / summaries.SUMMARY).unlink()
         return again
 
@@ -300,7 +301,7 @@ class _Supervisor:
         )  # fmt: skip
         where = f" on {', '.join(hosts)}" if hosts else ""
         print(
-            f"matex: {reason}: starting {ranks} ranks again{where} "
+            f"matex: {reason}: starting {_ranks(ranks)} again{where} "
             f"({len(self._attempts)} of at most {self._wanted.max_restarts} restarts)",
             flush=True,
         )
@@ -311,6 +312,10 @@ class _Supervisor:
         while not self._told and time.monotonic() < end:
             time.sleep(min(0.1, delay_s))
         return not self._told
+
+
+def _ranks(number: int) -> str:
+    return "1 rank" if number == 1 else f"{number} ranks"
 
 
 @contextlib.contextmanager

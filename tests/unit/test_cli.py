@@ -114,6 +114,18 @@ BAD = {
         ["run", "-n", "2", "--report", "train.py/out", "train.py"],
         "the report directory must be writable",
     ),
+    "hosts with words for numbers": (
+        ["run", "-n", "2", "--hosts", "a:x", "train.py"],
+        "as in a:2,b:2. Received: 'a:x'",
+    ),
+    "a host without a name": (
+        ["run", "-n", "2", "--hosts", "a:1,,b", "train.py"],
+        "as in a:2,b:2. Received: 'a:1,,b'",
+    ),
+    "more deaths than ranks": (
+        ["run", "-n", "1", "--inject", "kill:rank=0,step=3", "train.py"],
+        "more faults than ranks",
+    ),
     "no command": ([], "command"),
     "unknown command": (["rum", "-n", "2"], "Received: rum, which is no file"),
     "a rank without a script": (["none.py"], "which is no file"),
@@ -196,6 +208,37 @@ def test_options_left_alone_are_not_passed_on(
     monkeypatch.chdir(place)
     words = dry(capsys, "-n", "2", "--report", "out", "train.py")
     assert words[words.index("matex") + 1 :] == ["--report", "out", "train.py"]
+
+
+ENVIRONMENTS = {
+    "MATEX_ULFM": "maybe",
+    "SLURM_JOB_NUM_NODES": "two",
+    "PBS_NODEFILE": "none",
+    "LSB_MCPU_HOSTS": "a 4 b",
+}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_a_variable_of_another_form_gets_one_line(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, ENVIRONMENTS[name])
+    if name.startswith("SLURM"):
+        monkeypatch.setenv("SLURM_JOB_ID", "1")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--dry-run", "-n", "2", str(place / "train.py")])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"environment variable {name} must" in line
+    assert "Received: " in line
+
+
+def test_all_ranks_may_die_where_they_are_started_again(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault = ["--inject", "kill:rank=0,step=3", str(place / "train.py")]
+    assert main(["run", "--dry-run", "-n", "1", "--max-restarts", "1", *fault]) == 0
+    assert "kill:rank=0,step=3" in capsys.readouterr().out
 
 
 JOBS = {
