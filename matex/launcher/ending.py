@@ -14,6 +14,7 @@ from matex.records import summary as summaries
 from matex.records.events import EVENTS, Event, read_events
 from matex.records.fault_records import AGAIN
 from matex.records.losses import LOST_STRICTLY, advice
+from matex.watch.pulse import read_sign
 
 __all__ = ["all_events", "judge", "last_start", "reason_of"]
 
@@ -73,7 +74,8 @@ def judge(report: Path, reason: str, *, ranks: int, kept: bool) -> int:
         crash = crash_in(logs.get(cause.rank, ""))
         if crash.startswith(cause.reason):
             print(crash, file=sys.stderr)  # its traceback, which only its log has
-    summaries.failed(report, every, ranks=ranks, reason=reason)
+    step = read_sign(report).step
+    summaries.failed(report, every, ranks=ranks, step=step, reason=reason)
     _print_line(f"failed: {reason}{_where(report, cause, kept=kept)}")
     return _FAILED
 

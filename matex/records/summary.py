@@ -163,16 +163,25 @@ def _checkpoints(events: list[Event]) -> dict[str, Any]:
     }
 
 
-def failed(report: Path, events: Iterable[Event], *, ranks: int, reason: str) -> None:
-    """Write a summary for a run that could not write its own."""
+def failed(report: Path, events: Sequence[Event], *, ranks: int, step: int, reason: str) -> None:
+    """Write a summary for a run that could not write its own.
+
+    Args:
+        events: in order of time.
+        ranks: how many there were at first.
+        step: that the ranks had come to. The run is resumable where there is a checkpoint of
+            any step, for that is all that is left.
+    """
+    written = [event for event in events if event["event"] == "checkpoint"]
     summary = summarize(
-        Totals(world_size_start=ranks),
+        Totals(world_size_start=ranks, steps=max(0, step)),
         events,
         status="failed",
         reason=reason,
+        resumable=any(e["tier"] == "files" and Path(e["path"]).exists() for e in written),
         world_size_end=0,
         weights_hash={},
-        wall_s=0.0,
+        wall_s=events[-1]["time_s"] - events[0]["time_s"] if events else 0.0,
     )
     write_json(report / SUMMARY, summary)
 

@@ -103,8 +103,20 @@ def test_without_a_step_there_is_no_median() -> None:
 
 
 def test_a_run_that_could_not_say_so_itself_failed(tmp_path: Path) -> None:
-    failed(tmp_path, EVENTS, ranks=4, reason="all ranks died")
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    events = [
+        *EVENTS,
+        {"time_s": 3.5, "rank": 0, "event": "checkpoint", "tier": "files", "step": 3,
+         "seconds": 0.1, "busy_s": 0.1, "path": str(saved)},
+    ]  # fmt: skip
+    failed(tmp_path, events, ranks=4, step=7, reason="all ranks died")
     one = json.loads((tmp_path / SUMMARY).read_text())
+    assert (one["steps"], one["resumable"], one["wall_s"]) == (7, True, 2.5)
+    saved.rmdir()
+    failed(tmp_path, events, ranks=4, step=-1, reason="all ranks died")
+    one = json.loads((tmp_path / SUMMARY).read_text())
+    assert (one["steps"], one["resumable"]) == (0, False)
     assert set(one) == FIELDS
     assert (one["status"], one["reason"]) == ("failed", "all ranks died")
     assert (one["world_size_start"], one["world_size_end"], one["weights_hash"]) == (4, 0, {})
