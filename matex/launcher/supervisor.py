@@ -18,13 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from matex.config import ARBITER
+from matex.config import ARBITER, Config
 from matex.errors import InputError
 from matex.launcher.arbiter import Arbiter, addresses_of
 from matex.launcher.ending import all_events, judge, last_start, reason_of
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
 from matex.launcher.launch import Launch, find_mpiexec, mpiexec_command
+from matex.launcher.locks import owned
 from matex.launcher.restarts import (
     Attempt,
     GiveUp,
@@ -58,14 +59,15 @@ def supervise(wanted: Launch) -> int:
     continued: mpiexec's own status proves nothing.
 
     Raises:
-        InputError: no mpiexec, or the report directory cannot be written.
+        InputError: no mpiexec, or the report directory cannot be written, or another run uses
+            it or the checkpoint directory.
     """
     mpiexec = find_mpiexec()
     with _scratch_directory() as scratch:
         kept = wanted.config.report
         report = scratch / "report" if kept is None else kept
-        _prepare(report)
-        with reserved() as places:
+        with _owned(wanted.config), reserved() as places:
+            _prepare(report)
             # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
             environment = {**os.environ, "TMPDIR": str(scratch)}
             config = wanted.config
@@ -316,6 +318,17 @@ class _Supervisor:
 
 def _ranks(number: int) -> str:
     return "1 rank" if number == 1 else f"{number} ranks"
+
+
+@contextlib.contextmanager
+def _owned(config: Config) -> Iterator[None]:
+    """Inside, this run alone uses its directories."""
+    given = {"--report": config.report, "--checkpoint": config.checkpoint}
+    options = {path.absolute(): option for option, path in given.items() if path is not None}
+    with contextlib.ExitStack() as stack:
+        for directory, option in options.items():
+            stack.enter_context(owned(directory, option))
+        yield
 
 
 @contextlib.contextmanager

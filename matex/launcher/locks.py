@@ -1,0 +1,83 @@
+"""A directory belongs to one run at a time: two would overwrite each other's files."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from matex.errors import InputError
+
+__all__ = ["LOCK", "owned"]
+
+LOCK = ".matex-lock"
+
+
+@contextlib.contextmanager
+def owned(directory: Path, option: str) -> Iterator[None]:
+    """Hold *directory* as long as the block runs. Local.
+
+    The system lets go of it when this process ends, however that happens. Where the directory
+    cannot be made or its file system has no locks, nothing is held: who uses it will say so.
+
+    Args:
+        option: that named it.
+
+    Raises:
+        InputError: another run holds it.
+    """
+    path = directory / LOCK
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = _locked(path)
+    except BlockingIOError:
+        raise InputError(
+            f"{option} must be a directory that no other run uses. Received: {directory}, "
+            f"{_owner(path)}; wait for its end, or give another one"
+        ) from None
+    except OSError:
+        yield
+        return
+    try:
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        owner = {"host": socket.gethostname(), "pid": os.getpid(), "since": since}
+        os.ftruncate(file, 0)
+        os.pwrite(file, json.dumps(owner).encode(), 0)
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # the directory may be gone
+            path.unlink()
+        os.close(file)
+
+
+def _locked(path: Path) -> int:
+    """The lock file, open and locked.
+
+    Raises:
+        BlockingIOError: another process has locked it.
+        OSError: there can be none.
+    """
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its last owner may have removed it between the two.
+            if path.exists() and path.stat().st_ino == os.fstat(file).st_ino:
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
+
+
+def _owner(path: Path) -> str:
+    try:
+        owner = json.loads(path.read_text())
+        return "which process {pid} on {host} has used since {since}".format(**owner)
+    except (OSError, ValueError, KeyError):
+        return "which another run has just begun to use"
