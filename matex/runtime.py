@@ -26,6 +26,7 @@ from matex.files.private import PrivateFiles, asks_for_rank
 from matex.fitting.fit import Fit
 from matex.fitting.redundant import Averaging
 from matex.fitting.single import SingleSteps, form_of, tensors_of
+from matex.fitting.trained import Trained
 from matex.fitting.whole import slower
 from matex.persistence.leaving import told_in_own_loop
 from matex.run import Run
@@ -48,7 +49,7 @@ class Runtime:
         self._fits = 0
         self._order_seeds = keras_hooks.OrderSeeds()
         self._model: Any = None
-        self._trained: dict[int, Callable[[], list[Any]]] = {}
+        self._trained = Trained()
         self._own_checkpoint = False
         self._sees_test_batches = False
         self._apoptosis: dict[int, keras.callbacks.Callback] = {}
@@ -93,9 +94,7 @@ class Runtime:
 
     def finish(self, reason: str | None = None) -> None:
         """The script has ended on all ranks; collective, once."""
-        digest = None
-        if self._trained and reason is None:
-            digest = state.weights_hash(v for group in self._trained.values() for v in group())
+        digest = self._trained.digest() if reason is None else None
         self.run.finish(digest, reason=reason)
 
     # What Keras calls.
@@ -296,7 +295,7 @@ class Runtime:
             )
         if not self._context:
             self._tell_own_loop()
-            self._trained.setdefault(id(optimizer), lambda: keras_hooks.state_of(optimizer))
+            self._trained.remember(id(optimizer), lambda: keras_hooks.state_of(optimizer))
         return self.averaging.average(optimizer, gradients)
 
     def stepping_on(self, data: Any) -> None:
@@ -313,7 +312,7 @@ class Runtime:
             return gradients
         variables = [s for s in sources if isinstance(s, keras.Variable | tf.Variable)]
         self._tell_own_loop()
-        self._trained.setdefault(hash(tuple(map(id, variables))), lambda: variables)
+        self._trained.remember(hash(tuple(map(id, variables))), lambda: variables)
         return self.averaging.average(None, gradients)
 
     def _leave_own_loop_alone(self) -> None:
@@ -363,7 +362,7 @@ class Runtime:
             slots = [] if optimizer is None else optimizer.variables
             return [*state.weights_of(model), *slots]
 
-        self._trained.setdefault(id(model), variables)
+        self._trained.remember(id(model), variables)
 
     def _shared_out(self, given: dict[str, Any], *last: keras.callbacks.Callback) -> dict[str, Any]:
         """The arguments for Keras's own method, with each callback where it belongs. Local."""

@@ -87,9 +87,13 @@ def broadcast_all(
     return changed
 
 
-def weights_hash(variables: Iterable[Any]) -> str:
-    """64 bits over the values of *variables*, as 16 hexadecimal digits; local."""
-    digest = hashlib.blake2b(digest_size=8)
+def weights_hash(variables: Iterable[Any], after: Iterable[str] = ()) -> str:
+    """64 bits over the values of *variables*, as 16 hexadecimal digits; local.
+
+    Args:
+        after: hashes that count, too, before the values.
+    """
+    digest = hashlib.blake2b("".join(after).encode(), digest_size=8)
     for variable in variables:
         digest.update(variable.numpy().tobytes())
     return digest.hexdigest()
