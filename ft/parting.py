@@ -34,7 +34,7 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
     """
     missing = tuple(member for member in world.everyone if member.rank not in present)
     came = tuple(member for member in world.everyone if member.rank in present)
-    parting = Parting(generation=world.generation, present=came, unknown=missing)
+    parting = Parting(present=came, unknown=missing)
     if parting.is_decided:
         return
     dead = _ended(new, world.me, missing)

@@ -31,10 +31,9 @@ class Parting:
     """The ranks of the last world that all of them knew, as those see it who came to a repair.
 
     ``present`` came; ``dead`` did not, and their processes have ended, as a rank on the same host
-    saw; of ``unknown`` nothing is known. ``generation`` is that of the last world.
+    saw; of ``unknown`` nothing is known.
     """
 
-    generation: int
     present: tuple[Member, ...]
     dead: tuple[Member, ...] = ()
     unknown: tuple[Member, ...] = ()
@@ -50,11 +49,6 @@ class Parting:
         """Whom those present have lost, in words. Pure."""
         here, lost = (", ".join(str(m.rank) for m in some) for some in (self.present, self.unknown))
         return f"ranks {here} do not know whether ranks {lost} have ended"
-
-    @property
-    def is_half(self) -> bool:
-        """Whether those present are as many as those of whom nothing is known. Pure."""
-        return len(self.present) == len(self.unknown)
 
 
 #: Answers, on one rank, whether those present may go on though they are not the larger part:

@@ -34,8 +34,7 @@ class Launcher:
         """Say, without waiting for it, that those who recovered go on; the leader does."""
         if not recovery.lost or not recovery.after.is_leader:
             return
-        present = recovery.after.everyone
-        parting = ft.Parting(generation=recovery.before.generation, present=present)
+        parting = ft.Parting(present=recovery.after.everyone)
         threading.Thread(
             target=self._say, args=(parting,), kwargs={"asks": False}, daemon=True
         ).start()

@@ -23,7 +23,6 @@ def parting(hosts: list[str], present: set[int], dead: set[int]) -> Parting:
     every = [member(rank, host) for rank, host in enumerate(hosts)]
     left = [m for m in every if m.rank not in present]
     return Parting(
-        generation=0,
         present=tuple(m for m in every if m.rank in present),
         dead=tuple(m for m in left if m.rank in dead),
         unknown=tuple(m for m in left if m.rank not in dead),
@@ -69,7 +68,6 @@ def test_who_may_go_on_by_itself(hosts: str, present: set[int], dead: set[int], 
 def test_what_is_said_names_the_ranks() -> None:
     apart = parting(["a", "b", "c"], {1}, set())
     assert apart.text == "ranks 1 do not know whether ranks 0, 2 have ended"
-    assert apart.is_half is False
     assert no_arbiter(apart)
 
 
