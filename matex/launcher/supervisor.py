@@ -43,9 +43,7 @@ from matex.watch.pulse import FILE, Sign, read_sign
 __all__ = ["supervise"]
 
 _LOOK_S = 0.5
-# From the summary to the end of the processes.
-_LEAVING_S = 20.0
-# Ranks have lost each other, and those who may go on give a sign of life every second.
+# Ranks on several hosts have lost each other, and those who go on give a sign of life every second.
 _PARTED_S = 40.0
 # Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
 _START_S = 600.0
@@ -197,8 +195,8 @@ class _Supervisor:
     def _silence(self, job: Job, arbiter: Arbiter | None) -> bool:
         """Wait for the job's end; True when instead nobody gave a sign of life for too long.
 
-        Where a host cannot be reached, mpiexec waits for its ranks for ever, though the others have
-        come to the end of the script and have written the summary.
+        Where a host cannot be reached, mpiexec waits for its ranks for ever, though the others may
+        have come to the end of the script: with a summary that is no silence.
         """
         limit_s = max(self._patience_s, _START_S)
         seen, since = Sign(), time.monotonic()
@@ -207,9 +205,7 @@ class _Supervisor:
             if sign != seen:
                 seen, since = sign, time.monotonic()
                 limit_s = self._patience_s
-            if (self._report / summaries.SUMMARY).exists():
-                limit_s = min(limit_s, _LEAVING_S)
-            elif arbiter is not None and arbiter.was_asked:
+            if arbiter is not None and arbiter.was_asked:
                 limit_s = min(limit_s, _PARTED_S)
             if time.monotonic() - since > limit_s:
                 return not (self._report / summaries.SUMMARY).exists()
