@@ -16,7 +16,7 @@ import pytest
 from tests import slow
 from tests.train.runs import SCRIPTS, execute, faults, matex_run
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1000)
 
 DATA = [
     "arrays", "arrays-with-steps", "initial-epoch", "sample-weight", "validation-split",
@@ -87,7 +87,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Plain Keras in one process, without matex."""
     folder = tmp_path_factory.mktemp("alone")
     command = [sys.executable, SCRIPTS / "ways.py", folder, *KINDS]
-    done = execute(command, directory=folder, timeout_s=300)
+    done = execute(command, directory=folder, timeout_s=900)
     assert done.returncode == 0, done.stderr
     return outcomes(folder)
 
@@ -96,7 +96,7 @@ def on_ranks(folder: Path, kinds: list[str], *, ranks: int, options: list[str]) 
     written = folder / "outcomes"
     written.mkdir()
     outcome = matex_run(
-        folder, "ways.py", written, *kinds, ranks=ranks, options=options, timeout_s=300
+        folder, "ways.py", written, *kinds, ranks=ranks, options=options, timeout_s=900
     )
     assert outcome.status == 0, outcome.stderr
     summary = outcome.summary
