@@ -12,9 +12,11 @@ within a limit. A line a case; the status is 1 where any is not as it must be.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,7 @@ LIMIT_S = 180.0
 _SCRIPT = ROOT / "tests" / "train" / "scripts" / "noted_steps.py"
 FAST = Link(rate_bit_s=1e9, delay_s=1e-4)
 _BEGUN = 10  # steps before the cut
+_LEAVE_S = 30.0
 
 
 class Case(NamedTuple):
@@ -88,13 +91,17 @@ def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
         str(_SCRIPT), str(steps), str(case.steps), "0.1",
     ]  # fmt: skip
     environment = {**os.environ, **network.environment, "PYTHONPATH": str(ROOT)}
-    log = (folder / "log").open("w")
-    run = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-    )
+    with (folder / "log").open("w") as log:
+        run = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
     wrong: list[str] = []
     try:
+        limit = time.monotonic() + LIMIT_S
         while len(notes(steps)) < _BEGUN * case.hosts * case.slots and run.poll() is None:
+            if time.monotonic() > limit:
+                wrong.append(f"no step within {LIMIT_S:.0f} s of the start")
+                break
             time.sleep(0.1)
         cut_at = time.time()
         network.switch.cut = case.severed
@@ -107,8 +114,10 @@ def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
             wrong.append(f"no end within {LIMIT_S:.0f} s of the cut")
     finally:
         network.switch.cut = frozenset()
-        run.terminate()
-        run.wait()
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):  # leave, end, be gone
+            run.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                run.wait(_LEAVE_S)
     made = notes(steps)
     if both := two_worlds(made):
         wrong.append(f"two worlds made steps: {both}")
@@ -140,7 +149,7 @@ def main() -> int:
     parser.add_argument("--for", type=float, nargs="*", default=[3, 8, 14, 20, 40, 0], dest="long")
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--restarts", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="where logs and reports of what is wrong stay")
+    parser.add_argument("--keep", type=Path, help="a directory in which logs and reports stay")
     arguments = parser.parse_args()
     end_tidily()
     cases = [
@@ -155,8 +164,8 @@ def main() -> int:
     for number, case in enumerate(cases):
         with emulated(case.hosts, FAST) as network, tempfile.TemporaryDirectory() as path:
             *wrong, line = try_out(case, network, Path(path))
-            kept = f"{case.hosts} hosts of {case.slots}, cut {case.cut} for {case.seconds:g} s"
-            print(f"{kept}: {'; '.join(wrong) if wrong else 'ok'}\n{line}", flush=True)
+            title = f"{case.hosts} hosts of {case.slots}, cut {case.cut} for {case.seconds:g} s"
+            print(f"{title}: {'; '.join(wrong) if wrong else 'ok'}\n{line}", flush=True)
             bad += bool(wrong)
             if arguments.keep is not None:
                 target = arguments.keep / str(number)

@@ -59,7 +59,7 @@ def must_be_sealed(seals: np.ndarray) -> None:
 
 
 def _ended(new: Any, me: Member, missing: tuple[Member, ...]) -> tuple[Member, ...]:
-    """Those of *missing* whose end a rank on their host has seen."""
+    """The members of *missing* whose end a rank on their host has seen."""
     mine = [n for n, m in enumerate(missing) if (m.host, m.space) == (me.host, me.space)]
     row = np.zeros(len(missing) + 1, np.int64)
     row[mine] = has_ended([missing[n] for n in mine], within_s=_DYING_S)
@@ -71,7 +71,7 @@ def _ended(new: Any, me: Member, missing: tuple[Member, ...]) -> tuple[Member, .
 
 
 def _answer(new: Any, parting: Parting, arbiter: Arbiter, *, asks: bool) -> str:
-    """The arbiter's, whom the first rank asks."""
+    """The answer of the arbiter, whom the first rank asks; the same on all ranks."""
     answer = np.zeros(_ANSWER_BYTES + 8, np.uint8)
     if asks:
         text = arbiter(parting).encode()[:_ANSWER_BYTES]

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ft.world import Member
 
-__all__ = ["Arbiter", "Parting", "has_ended", "no_arbiter"]
+__all__ = ["Arbiter", "Parting", "has_ended", "named", "no_arbiter"]
 
 _LOOK_S = 0.02
 
@@ -47,13 +47,19 @@ class Parting:
     @property
     def text(self) -> str:
         """Whom those present have lost, in words. Pure."""
-        here, lost = (", ".join(str(m.rank) for m in some) for some in (self.present, self.unknown))
-        return f"ranks {here} do not know whether ranks {lost} have ended"
+        here, lost = (named([m.rank for m in some]) for some in (self.present, self.unknown))
+        return f"{here} cannot know whether {lost} ended"
 
 
 #: Answers, on one rank, whether those present may go on though they are not the larger part:
 #: "" where they may, or else why not, in one sentence. It may take some seconds.
 Arbiter = Callable[[Parting], str]
+
+
+def named(ranks: Iterable[int]) -> str:
+    """Ranks in words: ``rank 3``, ``ranks 0, 2``. Pure."""
+    numbers = [str(rank) for rank in sorted(ranks)]
+    return f"rank{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
 
 
 def no_arbiter(parting: Parting) -> str:
@@ -72,11 +78,15 @@ def has_ended(members: Sequence[Member], *, within_s: float) -> list[bool]:
 
 
 def _is_alive(pid: int) -> bool:
+    """Whether *pid* may be a running process; in doubt it is."""
     try:
         os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except (ProcessLookupError, FileNotFoundError):
+    except ProcessLookupError:
         return False
     except PermissionError:  # of another user: that number was given anew
+        return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:  # it ended just now, which the next look sees, or there is no /proc
         return True
     return state not in (b"Z", b"X")

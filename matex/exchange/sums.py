@@ -44,7 +44,8 @@ class RowWork(Protocol):
 def over_rows(communicator: ft.Communicator, work: RowWork) -> np.ndarray:
     """The sum of what all ranks computed, in which each row counts once; collective.
 
-    Recovers by itself: after a death each survivor computes its piece of the dead rank's rows.
+    Recovers by itself: after a death each survivor computes its piece of the dead rank's rows. A
+    sum that lacks a member's vector counts as one that failed.
 
     Returns:
         The sum of the vectors ``work.packed_rows()``, the same on all ranks.

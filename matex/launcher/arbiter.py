@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from ft.quorum import named
 from matex.launcher.hosts import Hosts
 
 __all__ = ["Arbiter", "Question", "Rulings", "addresses_of", "probe"]
@@ -67,10 +68,10 @@ class Rulings:
         """
         present = frozenset(question.present)
         if self.chosen is not None and not present <= self.chosen:
-            return f"ranks {_text(self.chosen)} go on already"
+            return f"the run goes on with {named(self.chosen)}"
         left = [rank for rank, *_ in question.unknown if rank not in ended]
         if question.asks and len(present) < len(left):
-            return f"ranks {_text(left)} are more, and are alive or on hosts that do not answer"
+            return f"{named(left)} are more, and are alive or on hosts that do not answer"
         self.chosen = present
         return ""
 
@@ -197,7 +198,3 @@ def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"a list was wanted. Received: {value!r}")
     return value
-
-
-def _text(ranks: frozenset[int] | list[int]) -> str:
-    return ", ".join(map(str, sorted(ranks)))

@@ -38,7 +38,7 @@ def asked(*present: int, unknown: Sequence[int], asks: bool = True) -> Question:
 def test_one_half_is_chosen_and_the_other_is_not() -> None:
     rulings = Rulings()
     assert rulings.rule(asked(2, 3, unknown=[0, 1]), []) == ""
-    assert rulings.rule(asked(0, 1, unknown=[2, 3]), []) == "ranks 2, 3 go on already"
+    assert rulings.rule(asked(0, 1, unknown=[2, 3]), []) == "the run goes on with ranks 2, 3"
     assert rulings.rule(asked(3, unknown=[2]), []) == ""  # a part of the chosen one
 
 
@@ -53,7 +53,7 @@ def test_the_smaller_part_goes_on_only_where_the_others_are_dead() -> None:
 def test_who_goes_on_without_asking_is_remembered() -> None:
     rulings = Rulings()
     assert rulings.rule(asked(1, 2, unknown=[], asks=False), []) == ""
-    assert rulings.rule(asked(0, unknown=[1, 2]), [1, 2]) == "ranks 1, 2 go on already"
+    assert rulings.rule(asked(0, unknown=[1, 2]), [1, 2]) == "the run goes on with ranks 1, 2"
 
 
 def test_ranks_fill_hosts_in_their_order() -> None:
@@ -92,7 +92,7 @@ def test_a_rank_asks_and_the_launcher_asks_the_hosts() -> None:
         alive = parting([0], {1: os.getpid(), 2: ended.pid, 3: os.getpid()})
         assert launcher.decide(alive).startswith("ranks 1, 3 are more")
         assert launcher.decide(parting([0], {8: ended.pid, 9: ended.pid})) == ""
-        assert launcher.decide(parting([5], {4: ended.pid})) == "ranks 0 go on already"
+        assert launcher.decide(parting([5], {4: ended.pid})) == "the run goes on with rank 0"
         over.append(True)
         assert launcher.decide(parting([0], {})) == "the run has come to its end without them"
     finally:

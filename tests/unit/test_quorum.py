@@ -67,7 +67,7 @@ def test_who_may_go_on_by_itself(hosts: str, present: set[int], dead: set[int], 
 
 def test_what_is_said_names_the_ranks() -> None:
     apart = parting(["a", "b", "c"], {1}, set())
-    assert apart.text == "ranks 1 do not know whether ranks 0, 2 have ended"
+    assert apart.text == "rank 1 cannot know whether ranks 0, 2 ended"
     assert no_arbiter(apart)
 
 
