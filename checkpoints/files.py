@@ -37,7 +37,7 @@ def step_of(name: str) -> int | None:
 
 
 def temporary_name(name: str, tag: str) -> str:
-    """Of what becomes the file *name*; *tag* is ``HOST.PID`` of who publishes it, or more."""
+    """The name of what becomes *name*; *tag* is ``HOST.PID`` of the process that publishes it."""
     return f"{name}.{tag}.tmp"
 
 
@@ -145,6 +145,6 @@ def marked(*names: str) -> Iterator[None]:
 
 
 def remove_quietly(path: Path) -> None:
-    """As far as possible."""
+    """Remove the file *path*, if that is possible."""
     with contextlib.suppress(OSError):
         path.unlink()

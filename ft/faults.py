@@ -105,7 +105,7 @@ class Fault:
         return self.host == host if self.kind == "node" else rank in self.ranks
 
     def values(self) -> dict[str, str]:
-        """Its keys as written, without those that are what they are by default."""
+        """The fault's keys as written, without those that have their default."""
         default = Fault(kind="", ranks=(), at="" if self.event else "compute")
         values = {
             "rank": "+".join(map(str, self.ranks)),

@@ -117,7 +117,7 @@ class Reserve(Numbered):
         )
 
     def lost_in_reserve(self) -> tuple[int, ...]:
-        """Those in reserve that MPI knows to be dead, before any repair. Local."""
+        """The ranks in reserve that MPI knows to be dead, before any repair. Local."""
         waiting = {member.rank for member in self._world.reserve}
         return tuple(rank for rank in self._known_dead() if rank in waiting) if waiting else ()
 

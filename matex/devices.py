@@ -83,7 +83,7 @@ def choose_cores(
 
 
 def cores_of(host: Sequence[Neighbour], rank: int) -> frozenset[int]:
-    """Those of its *host* that *rank* may use, alone or with other ranks. Pure."""
+    """The cores of its *host* that *rank* may use, alone or with other ranks. Pure."""
     return next(neighbour.cores for neighbour in host if neighbour.rank == rank)
 
 

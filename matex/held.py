@@ -56,11 +56,11 @@ class Held:
         return name
 
     def snapshot(self) -> checkpoints.Snapshot:
-        """Of the memory itself, for one who reads it at once."""
+        """A snapshot of the memory itself, for one who reads it at once."""
         return self._of(self._seen())
 
     def copied(self) -> checkpoints.Snapshot:
-        """Of copies, the same for all who ask; in any thread."""
+        """A snapshot of copies, the same for all who ask; in any thread."""
         with self._copying:
             if self._copied is None:
                 arrays, memory = self._copies.of(self._seen())

@@ -121,7 +121,7 @@ class DistributedGradientTape:
         return getattr(self._tape, name)
 
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the tape's, averaged over the ranks; collective in a run, when it is executed.
+        """The tape's gradients, averaged over the ranks; collective in a run, when it is executed.
 
         Slices stay slices.
 

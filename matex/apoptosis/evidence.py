@@ -28,7 +28,7 @@ class Reader(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Of one group of n units.
+    """What was measured of one group of n units.
 
     ``incoming`` holds the vectors [w; b] that make the units, shape (n, d), float64.
     ``scales``: whether a unit with a multiple of another's incoming vector has that multiple
@@ -69,11 +69,11 @@ class Removal(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """Of all that die."""
+        """The cost of all units that die."""
         return float(self.costs[-1]) if len(self.costs) else 0.0
 
     def within(self, budget: float) -> Removal:
-        """Of those that die the first, as far as *budget* goes. Pure."""
+        """The removal of as many units as *budget* pays for, the cheapest first. Pure."""
         count = int(np.searchsorted(self.costs, budget, "right"))
         kept = np.sort(np.concatenate([self.kept, self.removed[count:]]))
         return Removal(kept, self.removed[:count], self.costs[:count])

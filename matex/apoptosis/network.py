@@ -13,7 +13,7 @@ __all__ = ["Binding", "Network", "Reading", "Sized", "Source", "Tag"]
 
 
 class Tag(NamedTuple):
-    """That axis *axis* of a tensor (the batch is 0) runs over *units*.
+    """The units over which axis *axis* of a tensor (the batch is 0) runs.
 
     ``source`` is the number of the source that alone made it, through linear layers and
     nothing else; ``linear`` whether it scales with its incoming vectors and sign.
@@ -26,7 +26,7 @@ class Tag(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """That axis *axis* of a variable runs over *units*."""
+    """The units over which axis *axis* of a variable runs."""
 
     variable: Any
     axis: int

@@ -156,7 +156,7 @@ def _unpacked(row: np.ndarray) -> Removal:
 
 
 class _RowsOfASample:
-    """What *add* makes of the rows [0, size) that fall to this rank."""
+    """The sum over the rows of [0, size) that fall to this rank: work of sums.RowWork."""
 
     def __init__(self, run: Any, size: int, length: int, add: Add) -> None:
         self._run = run

@@ -126,7 +126,7 @@ class _Course:
             self._try([(one, part)], self.loss + share * (self._allowed - self.loss))
 
     def less(self) -> list[tuple[Candidate, float]]:
-        """Of those that were refused what should cost its share of what is left.
+        """The refused candidates, each cut down to its share of the loss that is left.
 
         The loss rises about as the cost does, so by how far it did.
         """
@@ -177,7 +177,7 @@ class _Course:
 
 
 def worth_it(found: Sequence[Candidate], part: float) -> list[Candidate]:
-    """Those of which enough die at this part of their thresholds, with what does."""
+    """The groups of which enough die at this part of their thresholds, with what dies."""
     return [less for one in found if (less := one.at(part)).is_worth_it]
 
 

@@ -14,7 +14,7 @@ _HALVED = 128
 
 
 def inverse_root(matrix: np.ndarray) -> np.ndarray:
-    """Of a positive definite *matrix* of unit diagonal: R, where its inverse is R^T R.
+    """The R of which R^T R is the inverse of a positive definite *matrix* of unit diagonal.
 
     Lower triangular: the inverse of the Cholesky factor.
     """

@@ -77,6 +77,6 @@ def crc32c(data: bytes | memoryview) -> int:
 
 
 def masked_crc32c(data: bytes | memoryview) -> int:
-    """As TFRecord stores it: turned right by 15 bits, plus a constant, modulo 2^32."""
+    """The checksum as TFRecord stores it: turned right by 15 bits, plus a constant, modulo 2^32."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

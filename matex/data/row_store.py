@@ -13,7 +13,7 @@ _GROWTH = 1.25
 
 
 class Form(NamedTuple):
-    """Of one row of a table."""
+    """The shape and dtype of one row of a table."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -49,12 +49,12 @@ class RowStore:
 
     @property
     def nbytes(self) -> int:
-        """Of the room there is for rows."""
+        """How many bytes there is room for."""
         return sum(array.nbytes for array in self._arrays)
 
     @property
     def numbers(self) -> np.ndarray:
-        """Of the rows that are held, rising."""
+        """The numbers of the rows that are held, rising."""
         return np.flatnonzero(self._where >= 0)
 
     def holds(self, rows: np.ndarray) -> np.ndarray:

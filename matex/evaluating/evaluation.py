@@ -96,7 +96,7 @@ class SharedEvaluation:
 
     @property
     def num_batches(self) -> int:
-        """Of the whole set, as in one process."""
+        """How many batches the whole set has, as in one process."""
         return -(-self._samples // self._batch_size)
 
     def reset(self) -> None:

@@ -78,7 +78,7 @@ class SharedPrediction:
 
     @property
     def num_batches(self) -> int | None:
-        """Of a pass, where known."""
+        """How many batches a pass has, where known."""
         return self._source.num_batches
 
     def reset(self) -> None:

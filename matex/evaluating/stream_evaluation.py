@@ -82,7 +82,7 @@ class StreamEvaluation:
 
     @property
     def num_batches(self) -> int | None:
-        """Of a pass, where known."""
+        """How many batches a pass has, where known."""
         return self._stream.num_batches
 
     def reset(self) -> None:

@@ -53,7 +53,7 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """Of the file: the source, TensorFlow and the machine's architecture decide."""
+        """The name of the file: the source, TensorFlow and the machine's architecture decide."""
         text = "\0".join([_SOURCE.read_text(), self.tensorflow, platform.machine(), *_FLAGS])
         return f"exchange-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
 

@@ -53,7 +53,7 @@ def interval(rows: Sequence[Measured]) -> int:
 
 
 def majority(ranks: Sequence[int], hashes: Sequence[int]) -> tuple[int, ...]:
-    """Those of more than half of the ranks that hold the same; none where there are none. Pure."""
+    """The ranks that hold the same, where they are more than half of all; else none. Pure."""
     commonest, count = Counter(hashes).most_common(1)[0]
     if 2 * count <= len(hashes):
         return ()

@@ -35,7 +35,7 @@ def _validated(model: Any) -> list[int] | None:
 
 
 class Reserve:
-    """Those in reserve during one fit.
+    """The ranks in reserve during one fit.
 
     Args:
         state, replicas: of the fit.

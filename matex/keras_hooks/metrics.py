@@ -38,7 +38,7 @@ class Results:
 
     @staticmethod
     def now(source: tuple[Any, str | None]) -> Any:
-        """That result by the state of its metric now."""
+        """The result of *source* by the state of its metric now."""
         metric, name = source
         result = metric.result()
         return result if name is None else flat_logs(result)[name]

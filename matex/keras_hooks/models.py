@@ -84,7 +84,7 @@ def changing_variables(model: Any) -> list[Any]:
 
 
 def layers_with_weights(model: Any) -> list[Any]:
-    """Those that hold weights themselves, wherever in *model* they are."""
+    """The layers that hold weights themselves, wherever in *model* they are."""
     return [
         layer
         for layer in model._flatten_layers()

@@ -22,7 +22,7 @@ class _NotPlainError(Exception):
 
 
 def packed(values: Mapping[str, Any]) -> np.ndarray:
-    """Those of the named *values* that are plain, as uint8. Pure.
+    """The ones of the named *values* that are plain, as uint8. Pure.
 
     Plain are None, booleans, numbers, strings, NumPy arrays and scalars without objects, and
     lists, tuples and dictionaries of plain values. The others are left out.
