@@ -10,7 +10,7 @@ __all__ = ["LESS", "MODES", "MORE", "Calendar", "Mode", "Thresholds", "rows_to_j
 
 
 class Mode(NamedTuple):
-    """The pace of shrinking: an event removes at most ``fraction`` of a group, at a cost of ``tau``.
+    """The pace of shrinking: an event removes at most ``fraction`` of a group, costing ``tau``.
 
     ``adapts``: tau follows what the held-out loss says of each event.
     """
