@@ -295,7 +295,7 @@ class Runtime:
             )
         if not self._context:
             self._tell_own_loop()
-            self._trained.remember(id(optimizer), lambda: keras_hooks.state_of(optimizer))
+            self._trained.remember(optimizer, variables=lambda: keras_hooks.state_of(optimizer))
         return self.averaging.average(optimizer, gradients)
 
     def stepping_on(self, data: Any) -> None:
@@ -312,7 +312,7 @@ class Runtime:
             return gradients
         variables = [s for s in sources if isinstance(s, keras.Variable | tf.Variable)]
         self._tell_own_loop()
-        self._trained.remember(hash(tuple(map(id, variables))), lambda: variables)
+        self._trained.remember(*variables, variables=lambda: variables)
         return self.averaging.average(None, gradients)
 
     def _leave_own_loop_alone(self) -> None:
@@ -362,7 +362,7 @@ class Runtime:
             slots = [] if optimizer is None else optimizer.variables
             return [*state.weights_of(model), *slots]
 
-        self._trained.remember(id(model), variables)
+        self._trained.remember(model, variables=variables)
 
     def _shared_out(self, given: dict[str, Any], *last: keras.callbacks.Callback) -> dict[str, Any]:
         """The arguments for Keras's own method, with each callback where it belongs. Local."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import weakref
+from collections.abc import Callable
 from typing import Any
+
+import tensorflow as tf
 
 from matex import state
 
@@ -23,20 +26,30 @@ class Trained:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, Variables] = {}
+        self._kept: dict[tuple[int, ...], Variables] = {}
+        self._owners: dict[tuple[int, ...], list[weakref.ref[Any]]] = {}
         self._digests: list[str] = []
 
     def __len__(self) -> int:
         return len(self._digests) + len(self._kept)
 
-    def remember(self, key: Hashable, variables: Variables) -> None:
-        """*variables* gives what is trained; *key* tells whether it is known already."""
-        if key in self._kept:
+    def remember(self, *owners: Any, variables: Variables) -> None:
+        """*variables* gives what is trained; *owners* are the objects that it belongs to.
+
+        It is known already where it was given with the same objects before.
+        """
+        key = tuple(map(id, owners))
+        known = self._owners.get(key)
+        if known is not None and all(
+            ref() is not None for ref in known
+        ):  # ids of the dead are reused
             return
         while len(self._kept) >= MOST:
-            oldest = next(iter(self._kept))
-            self._digests.append(state.weights_hash(self._kept.pop(oldest)()))
+            oldest = self._kept.pop(next(iter(self._kept)))
+            with tf.init_scope():  # values are read while a function is traced, too
+                self._digests.append(state.weights_hash(oldest()))
         self._kept[key] = variables
+        self._owners[key] = [weakref.ref(owner) for owner in owners]
 
     def digest(self) -> str | None:
         """64 bits over all values, as 16 hexadecimal digits; None where nothing was trained."""

@@ -5,23 +5,21 @@ from __future__ import annotations
 import gc
 import weakref
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from matex.fitting.trained import MOST, Trained
 
 
-class Variable:
-    def __init__(self, value: float) -> None:
-        self.value = value
-
-    def numpy(self) -> np.ndarray:
-        return np.array([self.value])
+def variable(value: float) -> keras.Variable:
+    return keras.Variable(np.float64(value), dtype="float64")
 
 
-def train(trained: Trained, number: int) -> Variable:
-    variable = Variable(number)
-    trained.remember(number, lambda: [variable])
-    return variable
+def train(trained: Trained, number: int) -> keras.Variable:
+    made = variable(number)
+    trained.remember(made, variables=lambda: [made])
+    return made
 
 
 def test_nothing_trained_is_no_hash() -> None:
@@ -33,8 +31,8 @@ def test_every_model_counts_also_those_that_are_let_go() -> None:
     for changed in range(2 * MOST):
         trained = Trained()
         for number in range(2 * MOST):
-            variable = train(trained, number)
-            variable.value += number == changed
+            made = train(trained, number)
+            made.assign_add(number == changed)
         assert len(trained) == 2 * MOST
         digests.add(trained.digest())
     assert len(digests) == 2 * MOST
@@ -51,8 +49,33 @@ def test_the_newest_count_with_their_last_values() -> None:
     digests = []
     for last in (1.0, 2.0):
         trained = Trained()
-        variable = train(trained, 0)
-        trained.remember(0, lambda: [])
-        variable.value = last
+        made = train(trained, 0)
+        trained.remember(made, variables=lambda: [])
+        made.assign(last)
         digests.append(trained.digest())
     assert digests[0] != digests[1]
+
+
+def test_models_trained_in_turns_count_once_each() -> None:
+    trained = Trained()
+    models = [variable(number) for number in range(3 * MOST)]
+    for _turn in range(3):
+        for model in models:
+            trained.remember(model, variables=lambda model=model: [model])
+    assert len(trained) == len(models)
+
+
+def test_one_can_be_let_go_of_while_a_function_is_traced() -> None:
+    trained = Trained()
+    for number in range(MOST):
+        train(trained, number)
+    last = variable(0)
+
+    @tf.function
+    def step() -> tf.Tensor:
+        trained.remember(last, variables=lambda: [last])
+        return tf.constant(1)
+
+    step()
+    assert len(trained) == MOST + 1
+    assert trained.digest()
