@@ -163,12 +163,14 @@ class Emulated:
         addresses: of the hosts.
         environment: with which Open MPI starts ranks on them.
         head: words before a command that is to run on the head.
+        inside: the same for each host.
         switch: counts what goes between hosts.
     """
 
     addresses: tuple[str, ...]
     environment: dict[str, str]
     head: tuple[str, ...]
+    inside: tuple[tuple[str, ...], ...]
     switch: Switch
 
     def hosts(self, slots: int) -> str:
@@ -213,7 +215,8 @@ def emulated(hosts: int, link: Link) -> Iterator[Emulated]:
                 # It speaks TCP alone: over libfabric's, Open MPI takes thrice as long.
                 "OMPI_MCA_btl": "^ofi",
             },
-            head=("ip", "netns", "exec", spaces[0]),
+            head=_words(spaces[0]),
+            inside=tuple(_words(space) for space in spaces[1:]),
             switch=switch,
         )
 
@@ -235,6 +238,11 @@ def _tap(space: str, address: str, mac: bytes) -> int:
         os.close(file)
         raise
     return file
+
+
+def _words(space: str) -> tuple[str, ...]:
+    """Those before a command that is to run in *space*."""
+    return ("ip", "netns", "exec", space)
 
 
 def _ip(*words: str) -> str:
