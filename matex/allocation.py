@@ -14,7 +14,12 @@ from dataclasses import dataclass
 
 from matex.errors import InputError
 
-__all__ = ["Allocation", "allocation"]
+__all__ = ["Allocation", "allocation", "launcher_settings"]
+
+# srun, by which Open MPI starts its daemons, reads these. A step goes on when one of its nodes is
+# lost, as the job does under --no-kill; and it does not wait for the cores of another step, which
+# one that lost a node holds for long.
+_SRUN = {"SLURM_NO_KILL": "set", "SLURM_OVERLAP": "1"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +63,13 @@ def allocation(
     if "LSB_MCPU_HOSTS" in environment:
         return _lsf(environment["LSB_MCPU_HOSTS"])
     return None
+
+
+def launcher_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """What to add to *environment*, of a batch job, for the launcher of its ranks. Pure."""
+    if "SLURM_JOB_ID" not in environment:
+        return {}
+    return {name: value for name, value in _SRUN.items() if name not in environment}
 
 
 def _slurm(environment: Mapping[str, str]) -> Allocation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -324,6 +325,13 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     from matex.launcher.restarts import read_hosts
     from matex.launcher.supervisor import supervise
 
+    started = ft.started_by(os.environ)
+    if started is not None and started.processes > 1:
+        parser.error(
+            f"matex run starts the ranks itself, so one process of it was wanted. Received: "
+            f"{started.processes} by {started.launcher}; leave that out, or start ranks with it: "
+            f"python -m matex SCRIPT"
+        )
     config = _config(parser, arguments)
     try:
         job, ulfm = batch_job(), wants_ulfm()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +17,34 @@ from matex.records.fault_records import AGAIN
 from matex.records.losses import LOST_STRICTLY, advice
 from matex.watch.pulse import read_sign
 
-__all__ = ["all_events", "judge", "last_start", "reason_of"]
+__all__ = ["Logs", "all_events", "judge", "last_start", "reason_of", "this_job"]
 
 _FINISHED, _FAILED = 0, 1
 _LOG_END = 64 << 10  # bytes
+
+
+class Logs:
+    """What the ranks of the newest start have written into their logs in *report*."""
+
+    def __init__(self, report: Path) -> None:
+        self._report = report
+        self._begun: dict[Path, int] = {}
+
+    def begin(self) -> None:
+        """The ranks are about to be started: what is in the logs is not theirs."""
+        self._begun = {path: path.stat().st_size for path in self._paths()}
+
+    def ends(self) -> dict[int, str]:
+        """The end of each rank's log."""
+        return {int(path.stem.removeprefix("rank-")): self._end_of(path) for path in self._paths()}
+
+    def _paths(self) -> list[Path]:
+        return list(self._report.glob("rank-[0-9]*.log"))
+
+    def _end_of(self, log: Path) -> str:
+        with log.open("rb") as file:
+            file.seek(max(self._begun.get(log, 0), log.stat().st_size - _LOG_END))
+            return file.read().decode(errors="replace")
 
 
 def all_events(report: Path) -> list[Event]:
@@ -34,17 +59,30 @@ def last_start(events: Sequence[Event]) -> list[Event]:
     return list(events[begun[-1] + 1 :] if begun else events)
 
 
-def reason_of(report: Path) -> str:
-    """Why the ranks that were started last are all gone without a summary."""
-    cause = root_cause(last_start(all_events(report)), _logs(report))
+def this_job(events: Sequence[Event]) -> list[Event]:
+    """The events since this run was started, or continued by another job, for the last time."""
+    begun = [n for n, event in enumerate(events) if event["event"] == "continued"]
+    return list(events[begun[-1] + 1 :] if begun else events)
+
+
+def reason_of(report: Path, logs: Logs, *, status: int | None) -> str | None:
+    """Why the ranks that were started last are all gone without a summary; None if nobody knows.
+
+    Args:
+        status: mpiexec's own.
+    """
+    events = last_start(all_events(report))
+    cause = root_cause(events, logs.ends())
     if cause is not None:
         return str(cause)
-    if any(event["event"] == "start" for event in last_start(all_events(report))):
-        return "the last ranks were killed without a word (by the system, out of memory?)"
+    if status is not None and status < 0:
+        return f"mpiexec was killed ({signal.Signals(-status).name})"
+    if any(event["event"] == "start" for event in events):
+        return None
     return "the ranks did not start"
 
 
-def judge(report: Path, reason: str, *, ranks: int, kept: bool) -> int:
+def judge(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> int:
     """The exit status; the last lines on the terminal say which ranks failed, and why.
 
     Where the ranks could not write a summary, write one for them.
@@ -54,7 +92,7 @@ def judge(report: Path, reason: str, *, ranks: int, kept: bool) -> int:
         ranks: how many there were at first.
         kept: whether the report is.
     """
-    every, logs = all_events(report), _logs(report)
+    every, ends = all_events(report), logs.ends()
     events = last_start(every)
     path = report / summaries.SUMMARY
     summary = json.loads(path.read_text()) if path.exists() else {"status": None}
@@ -62,8 +100,8 @@ def judge(report: Path, reason: str, *, ranks: int, kept: bool) -> int:
     strictly = status == "failed" and summary["reason"] == LOST_STRICTLY
     if status == "failed" and not strictly:
         return _FAILED  # the ranks have said why, all alike
-    cause = root_cause(events, logs) if status is None else None
-    for end in survived(events, logs):
+    cause = root_cause(events, ends) if status is None else None
+    for end in survived(events, ends):
         if cause is None or end.reason != cause.reason:
             _print_line(f"went on without {end}{_advice(end)}{_where(report, end, kept=kept)}")
     if status == "stopped":
@@ -71,11 +109,13 @@ def judge(report: Path, reason: str, *, ranks: int, kept: bool) -> int:
     if status is not None:
         return _FAILED if strictly else _FINISHED
     if cause is not None:
-        crash = crash_in(logs.get(cause.rank, ""))
+        crash = crash_in(ends.get(cause.rank, ""))
         if crash.startswith(cause.reason):
             print(crash, file=sys.stderr)  # its traceback, which only its log has
     step = read_sign(report).step
-    summaries.failed(report, every, ranks=ranks, step=step, reason=reason)
+    if summaries.unwritten(report, every, ranks=ranks, step=step, reason=reason) == "stopped":
+        _print_line(f"{reason}{_where(report, None, kept=kept)}")
+        return STATUS
     _print_line(f"failed: {reason}{_where(report, cause, kept=kept)}")
     return _FAILED
 
@@ -92,18 +132,6 @@ def _where(report: Path, end: End | None, *, kept: bool) -> str:
     if not kept:
         return "; --report DIR keeps every rank's log"
     return f"; see {report / log_name(end.rank) if end else report}"
-
-
-def _logs(report: Path) -> dict[int, str]:
-    """The end of each rank's log."""
-    paths = report.glob("rank-[0-9]*.log")
-    return {int(path.stem.removeprefix("rank-")): _end_of(path) for path in paths}
-
-
-def _end_of(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _LOG_END))
-        return file.read().decode(errors="replace")
 
 
 def _print_line(line: str) -> None:

@@ -7,6 +7,7 @@ were, or nobody gives a sign of life. Without ULFM that is every death.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -18,14 +19,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from matex.allocation import launcher_settings
 from matex.config import ARBITER, Config
-from matex.errors import InputError
 from matex.launcher.arbiter import Arbiter, addresses_of
-from matex.launcher.ending import all_events, judge, last_start, reason_of
+from matex.launcher.ending import Logs, all_events, judge, last_start, reason_of, this_job
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
 from matex.launcher.launch import Launch, find_mpiexec, mpiexec_command
 from matex.launcher.locks import owned
+from matex.launcher.preparing import prepare
 from matex.launcher.restarts import (
     Attempt,
     GiveUp,
@@ -47,6 +49,7 @@ _LOOK_S = 0.5
 _PARTED_S = 40.0
 # Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
 _START_S = 600.0
+_KILLED = "the last ranks were killed without a word (by the system, out of memory?)"
 _TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 
@@ -65,9 +68,9 @@ def supervise(wanted: Launch) -> int:
         kept = wanted.config.report
         report = scratch / "report" if kept is None else kept
         with _owned(wanted.config), reserved() as places:
-            _prepare(report)
+            prepare(report, wanted.config.checkpoint)
             # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
-            environment = {**os.environ, "TMPDIR": str(scratch)}
+            environment = {**os.environ, "TMPDIR": str(scratch), **launcher_settings(os.environ)}
             config = wanted.config
             if wanted.grow:
                 config = replace(config, grow_to=wanted.ranks)
@@ -80,7 +83,8 @@ def supervise(wanted: Launch) -> int:
             with supervisor.listening():
                 reason = supervisor.run()
                 supervisor.tidy(reason)
-        return judge(report, reason, ranks=wanted.ranks, kept=kept is not None)
+        kept_here = kept is not None
+        return judge(report, reason, supervisor.logs, ranks=wanted.ranks, kept=kept_here)
 
 
 class _Supervisor:
@@ -96,6 +100,7 @@ class _Supervisor:
         self._places = places
         self._report = report
         self._log = EventLog(report / EVENTS, -1)
+        self.logs = Logs(report)
         self._mpiexec = mpiexec
         self._environment = environment
         self._hosts = Hosts(mpiexec=mpiexec, environment=environment)
@@ -144,7 +149,9 @@ class _Supervisor:
                 wanted = whole
                 continue
             if self._told:
-                return f"{reason}, told to leave ({signal.Signals(self._told[0]).name})"
+                return self._left(reason)
+            if reason is None:
+                reason = self._lost_hosts() or _KILLED
             self._attempts.append(self._lost(reason))
             decision = decide(self._attempts, limit=wanted.max_restarts)
             if isinstance(decision, GiveUp):
@@ -155,11 +162,25 @@ class _Supervisor:
                 return f"{reason}; no host answers any more"
             self._tell(reason, again.ranks, hosts)
             if not self._rest(decision.delay_s):
-                return f"{reason}, told to leave ({signal.Signals(self._told[0]).name})"
+                return self._left(reason)
             wanted = again
 
-    def _attempt(self, wanted: Launch) -> str:
-        """Start the ranks and wait for their end; why there was no more, should that be asked."""
+    def _left(self, reason: str | None) -> str:
+        """Why there is no summary where the ranks were told to leave."""
+        told = f"told to leave ({signal.Signals(self._told[0]).name})"
+        if reason is not None:
+            return f"{reason}, {told}"
+        return f"{told}, and ended by another signal before all ranks had said so"
+
+    def _lost_hosts(self) -> str:
+        """Which hosts do not answer any more; "" where all do."""
+        left = self._hosts_left()
+        lost = [] if left is None else [host for host in self._all_hosts() if host not in left]
+        return f"{', '.join(lost)}: no answer any more" if lost else ""
+
+    def _attempt(self, wanted: Launch) -> str | None:
+        """Start the ranks and wait for their end; why there was no more, None if nobody knows."""
+        self.logs.begin()
         command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
         (self._report / FILE).unlink(missing_ok=True)
         with self._arbiter(wanted) as arbiter:
@@ -168,11 +189,12 @@ class _Supervisor:
             if self._told:  # while it was being started
                 job.tell(signal.SIGUSR1)
             silent = self._silence(job, arbiter)
+            status = job.status
             job.end(ask=not silent)
             self._job = None
         if silent:
             return f"no sign of life for {self._patience_s:.0f} s"
-        return reason_of(self._report)
+        return reason_of(self._report, self.logs, status=status)
 
     @contextlib.contextmanager
     def _arbiter(self, wanted: Launch) -> Iterator[Arbiter | None]:
@@ -205,11 +227,16 @@ class _Supervisor:
             if sign != seen:
                 seen, since = sign, time.monotonic()
                 limit_s = self._patience_s
-            if arbiter is not None and arbiter.was_asked:
+            if arbiter is not None and (arbiter.was_asked or self._lost_some()):
                 limit_s = min(limit_s, _PARTED_S)
             if time.monotonic() - since > limit_s:
                 return not (self._report / summaries.SUMMARY).exists()
         return False
+
+    def _lost_some(self) -> bool:
+        """Whether ranks have come to the end of the script without all of the others."""
+        path = self._report / summaries.SUMMARY
+        return path.exists() and bool(json.loads(path.read_text())["ranks_lost"])
 
     def _lost(self, reason: str) -> Attempt:
         step = read_sign(self._report).step
@@ -238,8 +265,8 @@ class _Supervisor:
             return {}
         if wanted.hosts is not None:
             return read_hosts(wanted.hosts)
-        # The batch system's: those that ranks have met on.
-        starts = [e for e in all_events(self._report) if e["event"] == "start"]
+        # The batch system's: those that ranks have met on in this job.
+        starts = [e for e in this_job(all_events(self._report)) if e["event"] == "start"]
         return dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
 
     def _whole_again(self) -> Launch | None:
@@ -334,20 +361,3 @@ def _scratch_directory() -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _prepare(report: Path) -> None:
-    """An empty place for this run's files; those of an earlier run are removed."""
-    try:
-        report.mkdir(parents=True, exist_ok=True)
-        for old in (
-            report / summaries.SUMMARY,
-            report / EVENTS,
-            report / FILE,
-            *report.glob("rank-[0-9]*.log"),
-        ):
-            old.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"the report directory must be writable. Received: {report}: {error.strerror}"
-        ) from None

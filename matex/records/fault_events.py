@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import ft
 from matex.records.events import Event, EventLog
+from matex.records.fault_records import AGAIN
 from matex.records.step_report import Replay
 
 __all__ = [
@@ -75,7 +76,7 @@ def lost_spares(events: Iterable[Event]) -> set[int]:
     """The spares that died while they waited, since the ranks were started last. Pure."""
     found: set[int] = set()
     for event in events:
-        if event["event"] == "restart":
+        if event["event"] in AGAIN:
             found.clear()
         elif event["event"] == "spare-lost":
             found.update(event["lost"])

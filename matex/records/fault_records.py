@@ -11,9 +11,9 @@ from matex.records.events import Event
 
 __all__ = ["AGAIN", "FIELDS", "fault_records", "restarts_in", "unfired"]
 
-#: The events with which all ranks are started again: after a loss, or for the sake of those
-#: that are missing.
-AGAIN = ("restart", "grow")
+#: The events with which all ranks are started again: after a loss, for the sake of those that
+#: are missing, or in another job that continues the run.
+AGAIN = ("restart", "grow", "continued")
 
 
 def unfired(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import statistics
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
@@ -12,10 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from matex.records.events import Event, write_json
-from matex.records.fault_records import FIELDS, fault_records, restarts_in
+from matex.records.fault_records import AGAIN, FIELDS, fault_records, restarts_in
 from matex.records.losses import ranks_lost
 
-__all__ = ["COUNTS", "FAULTS", "SUMMARY", "Stopped", "Totals", "failed", "faults_csv", "summarize"]
+__all__ = [
+    "COUNTS",
+    "FAULTS",
+    "SUMMARY",
+    "Stopped",
+    "Totals",
+    "faults_csv",
+    "summarize",
+    "unwritten",
+]
 
 SUMMARY = "summary.json"
 FAULTS = "faults.csv"
@@ -120,7 +130,7 @@ def _joined(events: list[Event]) -> set[tuple[int, int]]:
     found: set[tuple[int, int]] = set()
     start = 0
     for event in events:
-        start += event["event"] == "restart"
+        start += event["event"] in AGAIN
         found |= {(start, spare) for spare in event.get("joined", {}).values()}
     return found
 
@@ -132,7 +142,7 @@ def _rows(events: list[Event]) -> dict[str, int] | None:
     """
     found: list[dict[str, int]] = []
     for event in events:
-        if event["event"] == "restart":
+        if event["event"] in AGAIN:
             found = []
         elif event["event"] == "epoch" and "rows" in event:
             found.append(event["rows"])
@@ -163,27 +173,38 @@ def _checkpoints(events: list[Event]) -> dict[str, Any]:
     }
 
 
-def failed(report: Path, events: Sequence[Event], *, ranks: int, step: int, reason: str) -> None:
-    """Write a summary for a run that could not write its own.
+def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, reason: str) -> str:
+    """Write a summary for a run that could not write its own; its status.
+
+    Where the ranks saved after they were told to leave, it was stopped. Else it failed, and is
+    resumable where there is a checkpoint of any step, for that is all that is left.
 
     Args:
         events: in order of time.
         ranks: how many there were at first.
-        step: that the ranks had come to. The run is resumable where there is a checkpoint of
-            any step, for that is all that is left.
+        step: that the ranks had come to.
     """
-    written = [event for event in events if event["event"] == "checkpoint"]
+    told = max((e["time_s"] for e in events if e["event"] == "told"), default=math.inf)
+    files = [
+        event
+        for event in events
+        if event["event"] == "checkpoint"
+        and event["tier"] == "files"
+        and Path(event["path"]).exists()
+    ]
+    status = "stopped" if any(event["time_s"] >= told for event in files) else "failed"
     summary = summarize(
         Totals(world_size_start=ranks, steps=max(0, step)),
         events,
-        status="failed",
+        status=status,
         reason=reason,
-        resumable=any(e["tier"] == "files" and Path(e["path"]).exists() for e in written),
+        resumable=bool(files),
         world_size_end=0,
         weights_hash={},
         wall_s=events[-1]["time_s"] - events[0]["time_s"] if events else 0.0,
     )
     write_json(report / SUMMARY, summary)
+    return status
 
 
 def _a_step(count: int, steps: int) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matex.allocation import Allocation, allocation
+from matex.allocation import Allocation, allocation, launcher_settings
 
 SLURM = {"SLURM_JOB_ID": "17", "SLURM_JOB_NUM_NODES": "3"}
 NODEFILE = "n1\nn1\nn2\nn2\n"
@@ -41,3 +41,9 @@ def test_an_allocation_is_read(case: str) -> None:
 
 def test_an_empty_node_file_is_no_allocation() -> None:
     assert allocation({"PBS_NODEFILE": "nodes"}, lambda path: "\n") is None
+
+
+def test_a_step_of_slurm_outlives_a_node_and_the_user_has_the_last_word() -> None:
+    assert launcher_settings({}) == {}
+    assert launcher_settings(SLURM) == {"SLURM_NO_KILL": "set", "SLURM_OVERLAP": "1"}
+    assert "SLURM_NO_KILL" not in launcher_settings({**SLURM, "SLURM_NO_KILL": "no"})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from matex.records.summary import SUMMARY, Totals, failed, faults_csv, summarize
+from matex.records.summary import SUMMARY, Totals, faults_csv, summarize, unwritten
 
 FIELDS = {
     "status", "reason", "resumable", "strategy", "messages_per_step", "bytes_per_step",
@@ -110,11 +110,11 @@ def test_a_run_that_could_not_say_so_itself_failed(tmp_path: Path) -> None:
         {"time_s": 3.5, "rank": 0, "event": "checkpoint", "tier": "files", "step": 3,
          "seconds": 0.1, "busy_s": 0.1, "path": str(saved)},
     ]  # fmt: skip
-    failed(tmp_path, events, ranks=4, step=7, reason="all ranks died")
+    assert unwritten(tmp_path, events, ranks=4, step=7, reason="all ranks died") == "failed"
     one = json.loads((tmp_path / SUMMARY).read_text())
     assert (one["steps"], one["resumable"], one["wall_s"]) == (7, True, 2.5)
     saved.rmdir()
-    failed(tmp_path, events, ranks=4, step=-1, reason="all ranks died")
+    assert unwritten(tmp_path, events, ranks=4, step=-1, reason="all ranks died") == "failed"
     one = json.loads((tmp_path / SUMMARY).read_text())
     assert (one["steps"], one["resumable"]) == (0, False)
     assert set(one) == FIELDS
@@ -130,3 +130,19 @@ def test_the_faults_of_a_summary_as_csv() -> None:
     named = dict(zip(header.split(","), line.split(","), strict=True))
     assert (named["kind"], named["rank"], named["step"], named["detect_s"]) == ("nan", "1", "3", "")
     assert faults_csv([]) == header + "\n"
+
+
+@pytest.mark.parametrize(("at", "status"), [(3.9, "failed"), (4.1, "stopped")])
+def test_ranks_that_saved_after_they_were_told_were_stopped(
+    tmp_path: Path, at: float, status: str
+) -> None:
+    (tmp_path / "saved").touch()
+    events = [
+        *EVENTS,
+        {"time_s": 4.0, "rank": -1, "event": "told", "signal": "SIGTERM"},
+        {"time_s": at, "rank": 0, "event": "checkpoint", "tier": "files", "step": 3,
+         "seconds": 0.1, "busy_s": 0.1, "path": str(tmp_path / "saved")},
+    ]  # fmt: skip
+    assert unwritten(tmp_path, events, ranks=4, step=3, reason="told") == status
+    one = json.loads((tmp_path / SUMMARY).read_text())
+    assert (one["status"], one["resumable"]) == (status, True)

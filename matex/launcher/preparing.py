@@ -1,0 +1,56 @@
+"""The report directory before the ranks are started: empty, or with the history of the run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from matex.errors import InputError
+from matex.records.events import EVENTS, EventLog, read_events
+from matex.records.summary import SUMMARY
+from matex.watch.pulse import FILE
+
+__all__ = ["prepare"]
+
+
+def prepare(report: Path, checkpoint: Path | None) -> None:
+    """Make *report* ready for a run that saves to *checkpoint*.
+
+    The files of an earlier run are removed, except where this run continues it, as a batch job
+    does that was put back into the queue: then its events and logs are kept, and continued.
+
+    Raises:
+        InputError: the directory cannot be written.
+    """
+    events = report / EVENTS
+    try:
+        report.mkdir(parents=True, exist_ok=True)
+        (report / SUMMARY).unlink(missing_ok=True)
+        (report / FILE).unlink(missing_ok=True)
+        if checkpoint is not None and events.exists() and _is_of(events, checkpoint):
+            _end_with_a_whole_line(events)
+            EventLog(events, -1).write("continued")
+            return
+        for old in (events, *report.glob("rank-[0-9]*.log")):
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"the report directory must be writable. Received: {report}: {error.strerror}"
+        ) from None
+
+
+def _is_of(events: Path, checkpoint: Path) -> bool:
+    """Whether *events* tell of a file in *checkpoint* that is still there."""
+    written = (
+        Path(e["path"])
+        for e in read_events(events)
+        if e["event"] == "checkpoint" and e["tier"] == "files"
+    )
+    return any(path.parent == checkpoint.absolute() and path.exists() for path in written)
+
+
+def _end_with_a_whole_line(path: Path) -> None:
+    """Cut off what was being written when a machine or a disk failed."""
+    with path.open("rb+") as file:
+        content = file.read()
+        os.ftruncate(file.fileno(), content.rfind(b"\n") + 1)
