@@ -138,6 +138,7 @@ class Runtime:
             return history
         finally:
             fit.end()
+            self._fit = None  # and with it the script's data
             keras_hooks.start_at(model, None)
 
     def _share_written(self) -> None:

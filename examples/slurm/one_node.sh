@@ -8,6 +8,7 @@
 set -eu
 source "${VENV:-.venv}/bin/activate"
 
-# No -n: matex takes the number of ranks from the job.
-matex run --report "report-$SLURM_JOB_ID" \
+# No -n: matex takes the number of ranks from the job. With exec it hears what Slurm tells the job,
+# as by scancel or at the time limit, and saves.
+exec matex run --report "report-$SLURM_JOB_ID" --checkpoint "saved-$SLURM_JOB_ID" \
     examples/02_mnist_cnn.py --data "${DATA:-mnist.h5}" --epochs 20

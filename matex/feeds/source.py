@@ -63,8 +63,9 @@ class Source(Protocol):
     def num_batches(self) -> int | None:
         """Steps of an epoch, where known."""
 
-    def as_data(self, batch: Any) -> Any:
-        """A batch of the form of ``signature`` as ``train_step`` gets it."""
+    @property
+    def as_data(self) -> Callable[[Any], Any]:
+        """Makes of a batch of the form of ``signature`` what ``train_step`` gets."""
 
     def reset(self) -> None:
         """Keras calls it before the first epoch."""
@@ -170,7 +171,8 @@ class Rows:
     def num_batches(self) -> int:
         return -(-self._batches.samples // self._batch_size)
 
-    def as_data(self, batch: Any) -> Any:
+    @staticmethod  # a traced step keeps it, and would keep the data with it
+    def as_data(batch: Any) -> Any:
         return keras_hooks.as_data(batch)
 
     def reset(self) -> None:

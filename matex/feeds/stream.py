@@ -13,6 +13,7 @@ anything, the sum is wrong for every rank alike, and no update is made.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -100,6 +101,8 @@ class Stream:
         self._resumed: tuple[int, int] | None = None
         self._mismatch: type[InputError] = InputError
         self.signature = flat_signature(specification)
+        # Not a method: a traced step keeps it, and would keep the data with it.
+        self.as_data = functools.partial(leaves_of, specification)
         leaves = [leaf for leaf in tree.flatten(specification) if _is_data(leaf)]
         self.built_on = leaves_of(specification, leaves)
         self.samples: int | None = None
@@ -110,9 +113,6 @@ class Stream:
     def num_batches(self) -> int | None:
         steps: int | None = self._feed.num_batches
         return steps
-
-    def as_data(self, batch: Any) -> Any:
-        return leaves_of(self._specification, batch)
 
     def reset(self) -> None:
         self._feed.reset()
@@ -158,7 +158,11 @@ class Stream:
         return {}
 
     def close(self) -> None:
-        """Nothing: what is read ahead is the data's end, or of the next epoch."""
+        """Let go of the data, as Keras does. It must not be left to the garbage collection.
+
+        That would wait for the iterator's threads, which TensorFlow may let sleep for a minute.
+        """
+        self._feed = self._iterator = self._ahead = None
 
     def next(self) -> Cut | None:
         if self._ahead is None or not self._left:

@@ -22,8 +22,8 @@ DATA = [
     "arrays", "arrays-with-steps", "initial-epoch", "sample-weight", "validation-split",
     "tf-data", "tf-data-cached", "tf-data-mapped", "tf-data-looked-up", "tf-data-repeated",
     "tf-data-unknown-length", "tf-data-weighted", "tf-data-random", "tf-data-dicts", "py-dataset",
-    "py-dataset-with-workers", "generators", "generator-that-ends", "evaluate-and-predict",
-    "train-on-batch",
+    "py-dataset-with-workers", "generators", "generator-that-ends", "data-let-go-of",
+    "evaluate-and-predict", "train-on-batch",
 ]  # fmt: skip
 MODELS = [
     "functional", "subclassed", "own-train-step", "step-with-metrics", "step-with-trackers",

@@ -1,5 +1,7 @@
 """Every kind of data that ``fit`` takes."""
 
+import gc
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -155,6 +157,25 @@ def generator_that_ends():
     return fitted(classifier(), batches(endless=False), epochs=1)
 
 
+def data_let_go_of():
+    """How many iterators outlive the fits, where nobody collects garbage."""
+    model = classifier()
+    kind = type(iter(sliced().batch(BATCH)))
+
+    def alive():
+        return sum(isinstance(found, kind) for found in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = alive()
+        for data in (sliced().batch(BATCH), batches(endless=False), Pieces()):
+            model.fit(data, verbose=0)
+        return [float(alive() - before)], model.variables
+    finally:
+        gc.enable()
+
+
 def evaluate_and_predict():
     model = classifier()
     model.fit(X, Y, batch_size=BATCH, shuffle=False, verbose=0)
@@ -196,6 +217,6 @@ KINDS = {
         tf_data, tf_data_cached, tf_data_mapped, tf_data_looked_up, tf_data_repeated,
         tf_data_unknown_length, tf_data_weighted,
         tf_data_random, tf_data_dicts, py_dataset, py_dataset_with_workers, generators,
-        generator_that_ends, evaluate_and_predict, train_on_batch,
+        generator_that_ends, data_let_go_of, evaluate_and_predict, train_on_batch,
     )
 }  # fmt: skip
