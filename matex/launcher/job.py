@@ -8,10 +8,13 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Job"]
+__all__ = ["END", "Job"]
+
+#: The signal at which mpiexec ends the ranks, and itself.
+END = signal.SIGINT
 
 _TOKEN = "MATEX_JOB"
 _GRACE_S = 5.0
@@ -20,7 +23,9 @@ _GRACE_S = 5.0
 class Job:
     """Processes that carry one token in their environment, mpiexec first among them.
 
-    mpiexec gets a session of its own: a Ctrl-C at the terminal is the supervisor's to answer.
+    mpiexec gets a session of its own: a Ctrl-C at the terminal is the supervisor's to answer. So is
+    SIGTERM, which mpiexec does not hear: a batch system sends it to all processes of a job, and
+    mpiexec would end the ranks half a second later, while they save.
     """
 
     def __init__(
@@ -28,14 +33,15 @@ class Job:
     ) -> None:
         self._token = f"{_TOKEN}={uuid.uuid4().hex}"
         name, _, value = self._token.partition("=")
-        self._process = subprocess.Popen(
-            command,
-            env={**environment, name: value},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL if quiet else None,
-            stderr=subprocess.DEVNULL if quiet else None,
-            start_new_session=True,
-        )
+        with _blocked(signal.SIGTERM):
+            self._process = subprocess.Popen(
+                command,
+                env={**environment, name: value},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL if quiet else None,
+                stderr=subprocess.DEVNULL if quiet else None,
+                start_new_session=True,
+            )
 
     def wait(self, timeout_s: float) -> bool:
         """Whether mpiexec has ended, waiting for it at most *timeout_s* seconds."""
@@ -63,7 +69,7 @@ class Job:
                 stopped, and they would go on meanwhile.
         """
         if ask:
-            self.tell(signal.SIGTERM)
+            self.tell(END)
         if not self.wait(_GRACE_S if ask else 0):
             self._process.kill()
             self._process.wait()
@@ -83,3 +89,13 @@ class Job:
                 if entry.name.isdigit() and token in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
         return found
+
+
+@contextlib.contextmanager
+def _blocked(number: signal.Signals) -> Iterator[None]:
+    """Inside, what this thread starts does not hear that signal."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -24,7 +24,7 @@ from matex.config import ARBITER, Config
 from matex.launcher.arbiter import Arbiter, addresses_of
 from matex.launcher.ending import Logs, all_events, judge, last_start, reason_of, this_job
 from matex.launcher.hosts import Hosts
-from matex.launcher.job import Job
+from matex.launcher.job import END, Job
 from matex.launcher.launch import Launch, find_mpiexec, mpiexec_command
 from matex.launcher.locks import owned
 from matex.launcher.preparing import prepare
@@ -135,7 +135,7 @@ class _Supervisor:
             line = f"matex: {name}: leaving after the next step; a second signal ends at once\n"
             os.write(1, line.encode())
         if self._job is not None:
-            self._job.tell(signal.SIGUSR1 if len(self._told) == 1 else signal.SIGTERM)
+            self._job.tell(signal.SIGUSR1 if len(self._told) == 1 else END)
 
     def run(self) -> str:
         """Start ranks until some have written a summary; else why there is none."""
