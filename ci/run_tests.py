@@ -70,6 +70,7 @@ def parts(slow: bool) -> dict[str, Part]:
             "mpi-*/rank-*.xml",
         ),
         "fault": pytest_part("fault", slow, timeout_s=2400),
+        "slurm": pytest_part("slurm", slow, timeout_s=1800),
         "train": pytest_part("train", slow, timeout_s=7200 if slow else 3000),
         "keras": Part(
             [[sys.executable, "ci/keras_suite.py", "--part", "all" if slow else "quick"]],

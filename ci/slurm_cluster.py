@@ -128,6 +128,35 @@ class Cluster:
         pairs = [] if node is None else [(node, other) for other in every if other != node]
         self.network.switch.cut = frozenset([*pairs, *((b, a) for a, b in pairs)])
 
+    def node_state(self, node: int) -> str:
+        """Of the node of that number, from 1, as ``idle`` or ``down*``."""
+        name = self.nodes[node - 1]
+        return self.run("sinfo", "--noheader", "--Node", "--format=%T", f"--nodes={name}").strip()
+
+    def wait_until_idle(self, timeout_s: float, *, nodes: int | None = None) -> None:
+        """Until so many nodes are idle, all by default.
+
+        Raises:
+            TimeoutError: they are not after *timeout_s*; with the end of what the daemons said.
+        """
+        deadline = time.monotonic() + timeout_s
+        states: list[str] = []
+        while time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.CalledProcessError):  # no controller yet
+                states = self.run(
+                    "sinfo", "--noheader", "--Node", "--format=%T", quiet=True
+                ).split()
+                if states.count("idle") == (len(self.nodes) if nodes is None else nodes):
+                    return
+            time.sleep(_LOOK_S)
+        logs = [path.read_text()[-2000:] for path in sorted(self.folder.glob("*.log"))]
+        raise TimeoutError("\n".join([f"nodes are {states} after {timeout_s:g} s", *logs]))
+
+    def cancel_all(self) -> None:
+        """No job outlives the cluster: the steps of one would go on without their daemon."""
+        with contextlib.suppress(subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            self.run("scancel", "--full", "--user=root", timeout_s=_LEAVE_S)
+
     def state(self, job: str) -> str:
         """A job's, as ``RUNNING``; of an array's job the number and its index, ``17_2``."""
         return self.run(
@@ -180,8 +209,8 @@ def cluster(nodes: int, *, cores: int = 2, lost_s: int = 10) -> Iterator[Cluster
         for place, command, host in zip(places, commands, ("head", *names), strict=True):
             words = [*place, "unshare", "--uts", "sh", "-c", f'hostname {host}; exec "$@"', "sh"]
             undo.enter_context(_daemon([*words, *command], environment, log))
-        undo.callback(_cancel_all, found)
-        _wait_for_nodes(found)
+        undo.callback(found.cancel_all)
+        found.wait_until_idle(_START_S)
         yield found
 
 
@@ -232,30 +261,6 @@ def _daemon(command: Sequence[str], environment: dict[str, str], log: TextIO) ->
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _wait_for_nodes(found: Cluster) -> None:
-    """Until all are idle.
-
-    Raises:
-        TimeoutError: with the end of what the daemons said.
-    """
-    deadline = time.monotonic() + _START_S
-    states: list[str] = []
-    while time.monotonic() < deadline:
-        with contextlib.suppress(subprocess.CalledProcessError):  # no controller yet
-            states = found.run("sinfo", "--noheader", "--Node", "--format=%T", quiet=True).split()
-            if states == ["idle"] * len(found.nodes):
-                return
-        time.sleep(_LOOK_S)
-    logs = [path.read_text()[-2000:] for path in sorted(found.folder.glob("*.log"))]
-    raise TimeoutError("\n".join([f"nodes are {states} after {_START_S:g} s", *logs]))
-
-
-def _cancel_all(found: Cluster) -> None:
-    """No job outlives the cluster: the steps of one would go on without their daemon."""
-    with contextlib.suppress(subprocess.CalledProcessError, subprocess.TimeoutExpired):
-        found.run("scancel", "--full", "--user=root", timeout_s=_LEAVE_S)
 
 
 def main() -> int:

@@ -1,0 +1,118 @@
+"""A cluster of Slurm's own programs, and jobs in it; skipped where those are not installed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.runs import ROOT, SCRIPTS
+
+NODES = 3
+_LOOK_S = 0.1
+_IDLE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that was submitted, in a directory of its own."""
+
+    cluster: Any
+    number: str
+    directory: Path
+
+    def wait(self, state: str, timeout_s: float = 120) -> None:
+        """Until it is in *state*, as ``COMPLETED``."""
+        try:
+            self.cluster.wait(self.number, state.__eq__, timeout_s)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.output}") from None
+
+    def start_now(self, *, nodes: int = NODES) -> None:
+        """Without the two minutes that Slurm lets a job wait that was queued again."""
+        self.cluster.wait_until_idle(_IDLE_S, nodes=nodes)
+        self.cluster.run("scontrol", "update", f"JobId={self.number}", "StartTime=now")
+
+    def wait_for_steps(self, count: int, timeout_s: float = 90) -> None:
+        """Until its ranks have made that many steps, each counted."""
+        deadline = time.monotonic() + timeout_s
+        while self._steps() < count:
+            assert time.monotonic() < deadline, self.output
+            time.sleep(_LOOK_S)
+
+    def _steps(self) -> int:
+        return sum(len(path.read_text().splitlines()) for path in self.directory.glob("*.jsonl"))
+
+    @property
+    def output(self) -> str:
+        return "".join(
+            path.read_text(errors="replace") for path in sorted(self.directory.glob("slurm-*.out"))
+        )
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.directory / "report/summary.json").read_text())
+        return content
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        path = self.directory / "report" / "events.jsonl"
+        return [json.loads(line) for line in path.open()]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    sys.path.insert(0, str(ROOT / "ci"))
+    try:
+        slurm = importlib.import_module("slurm_cluster")
+    finally:
+        sys.path.remove(str(ROOT / "ci"))
+    if os.geteuid() != 0 or slurm.missing():
+        pytest.skip(f"a cluster needs root and {', '.join(slurm.PROGRAMS)}")
+    try:
+        up = slurm.cluster(NODES)
+        found = up.__enter__()
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no network of namespaces can be made here: {error}")
+    try:
+        yield found
+    finally:
+        up.__exit__(None, None, None)
+
+
+@pytest.fixture
+def submit(cluster: Any, tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """A function: the options of sbatch, the script's last lines -> the job. The cluster is whole.
+
+    ``{run}`` in those lines is ``matex run`` with a report and a checkpoint after each tenth step;
+    ``{steps:N}`` is a training of N steps of 50 ms on 480 rows, each noted in the directory.
+    """
+    cluster.sever(None)
+    cluster.wait_until_idle(_IDLE_S)
+
+    def make(*options: str, lines: str, name: str = "job") -> Job:
+        directory = tmp_path / name
+        directory.mkdir(exist_ok=True)
+        run = f"{sys.executable} -m matex run --report report --checkpoint saved"
+        script = directory / "job.sh"
+        text = lines.replace("{run}", f"{run} --checkpoint-every 10")
+        script.write_text(f"#!/bin/bash\nset -eu\nexport PYTHONPATH={ROOT}\n{text}\n")
+        number = cluster.run("sbatch", "--parsable", *options, str(script), directory=directory)
+        return Job(cluster, number.strip(), directory)
+
+    yield make
+    cluster.cancel_all()
+
+
+def training(steps: int) -> str:
+    """The words of a training of *steps* steps, each noted in the directory of the job."""
+    return f"{SCRIPTS / 'noted_steps.py'} . {steps} 0.05"

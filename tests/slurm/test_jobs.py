@@ -1,0 +1,87 @@
+"""Jobs of Slurm on one node: cancelled, put back into the queue, several at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.slurm.conftest import Job, training
+from tests.train.runs import ROOT
+
+pytestmark = pytest.mark.timeout(300)
+
+Submit = Callable[..., Job]
+TWO = ("--nodes=1", "--ntasks=2")
+ROWS, BATCH, EPOCHS, STEPS = 480, 24, 10, 200
+
+
+def assert_continued(job: Job) -> None:
+    """It came to its end in more than one job, and its report tells of all of it."""
+    summary, events = job.summary, job.events
+    assert summary["status"] == "finished"
+    (resumed,) = {event["step"] for event in events if event["event"] == "resumed"}
+    assert resumed + summary["steps"] == STEPS
+    assert summary["samples_used"] == summary["samples_expected"] == BATCH * summary["steps"]
+    told = [event["epoch"] for event in events if event["event"] == "epoch" and event["rank"] == 0]
+    assert sorted(set(told)) == list(range(EPOCHS))
+    assert sum(event["event"] == "continued" for event in events) == 1
+
+
+def test_a_cancelled_job_has_saved_and_the_next_one_continues_its_history(submit: Submit) -> None:
+    lines = f"exec {{run}} {training(STEPS)}"
+    first = submit(*TWO, lines=lines)
+    first.wait_for_steps(60)
+    first.cluster.run("scancel", first.number)
+    first.wait("CANCELLED")
+    summary = first.summary
+    assert (summary["status"], summary["resumable"]) == ("stopped", True), first.output
+    assert summary["reason"] == f"told to leave after step {summary['steps']} (SIGTERM)"
+    assert summary["checkpoints"]["newest_step"] == summary["steps"] < STEPS
+    second = submit(*TWO, lines=lines)
+    second.wait("COMPLETED")
+    assert_continued(second)
+
+
+def test_the_sample_script_puts_itself_back_into_the_queue(submit: Submit) -> None:
+    text = (ROOT / "examples" / "slurm" / "resume.sh").read_text()
+    begin, end = text.index("examples/04_text_lstm.py"), text.index(" &\nrun=$!")
+    text = text[:begin] + training(STEPS) + text[end:]
+    for name in ("report", "saved"):
+        text = text.replace(f'"{name}-$SLURM_JOB_ID"', name)
+    job = submit(*TWO, "--requeue", lines=f"export VENV={sys.prefix}\n{text}")
+    job.wait_for_steps(60)
+    # What --signal=B:USR1@120 does before the time limit.
+    job.cluster.run("scancel", "--batch", "--signal=USR1", job.number)
+    job.wait("PENDING")
+    assert job.summary["status"] == "stopped"
+    job.start_now()
+    job.wait("COMPLETED")
+    assert_continued(job)
+
+
+def test_srun_must_not_start_several_of_the_command(submit: Submit) -> None:
+    job = submit(*TWO, lines=f"srun -n 2 {{run}} {training(40)}")
+    job.wait("FAILED")
+    assert "one process of it was wanted. Received: 2 by srun" in job.output
+    assert not (job.directory / "report").exists()
+
+
+@pytest.mark.slow
+def test_the_jobs_of_an_array_do_not_disturb_each_other(submit: Submit) -> None:
+    place = "mkdir $SLURM_ARRAY_TASK_ID; cd $SLURM_ARRAY_TASK_ID"
+    job = submit(*TWO, "--array=1-3", lines=f"{place}; exec {{run}} {training(40)}")
+    for number in ("1", "2", "3"):
+        one = Job(job.cluster, f"{job.number}_{number}", job.directory / number)
+        one.wait("COMPLETED")
+        assert one.summary["samples_used"] == one.summary["samples_expected"] == 2 * ROWS
+
+
+def test_two_jobs_cannot_write_into_one_report(submit: Submit) -> None:
+    lines = f"exec {{run}} {training(STEPS)}"
+    first = submit(*TWO, lines=lines)
+    first.wait_for_steps(4)
+    second = submit(*TWO, lines=lines)
+    second.wait("FAILED")
+    assert "--report must be a directory that no other run uses" in second.output, second.output

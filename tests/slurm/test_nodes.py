@@ -1,0 +1,68 @@
+"""Jobs of Slurm on several nodes: a rank dies, a node is lost, the job is cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.slurm.conftest import Job, training
+
+pytestmark = pytest.mark.timeout(300)
+
+Submit = Callable[..., Job]
+EACH = ("--nodes=3", "--ntasks-per-node=1")
+BATCH, STEPS = 24, 200
+
+
+def assert_finished(job: Job, *, ranks: int) -> None:
+    summary = job.summary
+    assert (summary["status"], summary["world_size_end"]) == ("finished", ranks), job.output
+    assert summary["samples_used"] == summary["samples_expected"] == BATCH * summary["steps"]
+    assert summary["samples_lost"] == summary["samples_repeated"] == 0
+    assert len(set(summary["weights_hash"].values())) == 1
+
+
+def test_a_killed_rank_is_survived_on_several_nodes(submit: Submit) -> None:
+    kill = "--inject kill:rank=2,step=12"
+    job = submit(*EACH, lines=f"exec {{run}} {kill} {training(60)}")
+    job.wait("COMPLETED")
+    assert_finished(job, ranks=2)
+    (fault,) = job.summary["faults"]
+    assert (fault["overcome"], fault["rank"]) == ("in-place", 2)
+
+
+def test_a_lost_node_is_survived_in_place_and_slurm_lets_the_others_go_on(submit: Submit) -> None:
+    """Also when Slurm notices, 10 s later than the ranks: it would end the step of the others."""
+    job = submit(*EACH, "--no-kill", lines=f"exec {{run}} {training(800)}")
+    job.wait_for_steps(60)
+    job.cluster.sever(3)
+    job.wait("COMPLETED", timeout_s=200)
+    assert_finished(job, ranks=2)
+    assert job.summary["restarts"] == 0
+    assert job.cluster.node_state(3).startswith("down")
+
+
+@pytest.mark.slow
+def test_without_no_kill_the_job_is_queued_again_and_continues(submit: Submit) -> None:
+    options = ("--nodes=2", "--ntasks-per-node=1", "--requeue", "--open-mode=append")
+    job = submit(*options, lines=f"exec {{run}} {training(1200)}")
+    job.wait_for_steps(60)
+    job.cluster.sever(2)
+    job.wait("PENDING")
+    job.start_now(nodes=2)
+    job.wait("COMPLETED", timeout_s=200)
+    assert_finished(job, ranks=2)
+    (resumed,) = {event["step"] for event in job.events if event["event"] == "resumed"}
+    assert resumed + job.summary["steps"] == 1200
+    assert sum(event["event"] == "continued" for event in job.events) == 1
+
+
+def test_a_job_on_several_nodes_saves_when_it_is_cancelled(submit: Submit) -> None:
+    job = submit(*EACH, lines=f"exec {{run}} {training(STEPS)}")
+    job.wait_for_steps(60)
+    job.cluster.run("scancel", job.number)
+    job.wait("CANCELLED")
+    summary = job.summary
+    assert (summary["status"], summary["resumable"]) == ("stopped", True), job.output
+    assert summary["checkpoints"]["newest_step"] == summary["steps"]
