@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import json
 import os
 import signal
@@ -27,6 +28,11 @@ import suite_records
 
 from matex.files import real
 
+# Many tests leave iterators of tf.data to the garbage collector. TensorFlow's autotuner may miss
+# that one is to end, when cores are busy, and sleeps on for as long as it has lived, up to a
+# minute: a collection that comes seldom ends many, one after the other.
+_COLLECTED_AFTER = 10  # tests
+
 
 class Recorder:
     """A plugin of pytest: seeds each test by its name, records it, and meets the other ranks.
@@ -43,6 +49,7 @@ class Recorder:
             self._out = out.open("a", buffering=1, encoding="utf-8")
         self._meet = meet
         self._reports: list[Any] = []
+        self._run = 0
         self._seed = suite_records.Seeds("")
 
     def seed(self, given: Any = None) -> int:
@@ -66,6 +73,7 @@ class Recorder:
 
     @pytest.hookimpl
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        gc.freeze()  # what was imported stays, and need not be looked at
         items[:] = [item for item in items if item.nodeid not in self._skip]
         for item in items:
             if item.get_closest_marker("multi_device"):
@@ -93,6 +101,9 @@ class Recorder:
         seconds = time.monotonic() - began
         outcome, reason = suite_records.outcome_of(self._reports)
         self._write(test=name, outcome=outcome, seconds=round(seconds, 3), reason=reason)
+        self._run += 1
+        if self._run % _COLLECTED_AFTER == 0:
+            gc.collect()
         self._meet()
         return result
 

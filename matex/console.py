@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -18,7 +19,10 @@ def log_name(rank: int) -> str:
 
 
 class _Split(io.TextIOBase):
-    """A text stream that writes to a log and, while *leads()*, to the terminal."""
+    """A text stream that writes to a log and, while *leads()*, to the terminal.
+
+    What a full disk does not take is missing from the log, and stops nothing.
+    """
 
     def __init__(self, log: TextIO | None, terminal: TextIO, leads: Callable[[], bool]) -> None:
         self._log = log
@@ -27,14 +31,16 @@ class _Split(io.TextIOBase):
 
     def write(self, text: str) -> int:
         if self._log is not None:
-            self._log.write(text)
+            with contextlib.suppress(OSError):
+                self._log.write(text)
         if self._leads():
             self._terminal.write(text)
         return len(text)
 
     def flush(self) -> None:
         if self._log is not None:
-            self._log.flush()
+            with contextlib.suppress(OSError):
+                self._log.flush()
         if self._leads():
             self._terminal.flush()
 

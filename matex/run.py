@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from matex.exchange import Choice, HostExchange, Layout
 from matex.persistence.host_memory import forsake_segments
 from matex.persistence.leaving import Notice
 from matex.persistence.saving import FILES, Saver, Take
-from matex.records.events import EventLog, write_json, write_text
+from matex.records.events import EventLog, give_room, write_json, write_text
 from matex.records.fault_events import (
     lost_spares,
     record_fault,
@@ -62,6 +63,7 @@ class Run:
         self.communicator = communicator
         self.calls = Calls(communicator)
         self.events = events
+        events.complain = self.say
         self.working = communicator.initial_size - config.spares
         self.dismissed = False  # a spare that the others left
         self.balances = config.balance  # whether batches are shared by speed, equal on all ranks
@@ -242,11 +244,22 @@ class Run:
                 weights_hash=dict(list(hashes.items())[: self.working]),
                 wall_s=time.time() - self._started,
             )
-            write_text(self.config.report / FAULTS, faults_csv(summary["faults"]))
-            write_json(self.config.report / SUMMARY, summary)
+            self._write_summary(self.config.report, summary)
         self.communicator.leave()
         self.watchdog.stop()
         forsake_segments()
+
+    def _write_summary(self, report: Path, summary: dict[str, Any]) -> None:
+        """The table of faults, and last the summary; a full disk ends nothing."""
+        try:
+            give_room(report)
+            write_text(report / FAULTS, faults_csv(summary["faults"]))
+        except OSError as error:
+            self.warn(f"{report / FAULTS} cannot be written: {error.strerror}")
+        try:
+            write_json(report / SUMMARY, summary)
+        except OSError as error:
+            self.warn(f"{report / SUMMARY} cannot be written: {error.strerror}")
 
     def _tell_unfired(self) -> None:
         """A fault that was planned and never set off must not pass for one survived."""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from matex.errors import InputError
-from matex.records.events import EVENTS, EventLog, read_events
+from matex.records.events import EVENTS, EventLog, keep_room, read_events
 from matex.records.summary import SUMMARY
 from matex.watch.pulse import FILE
 
@@ -27,6 +27,7 @@ def prepare(report: Path, checkpoint: Path | None) -> None:
         report.mkdir(parents=True, exist_ok=True)
         (report / SUMMARY).unlink(missing_ok=True)
         (report / FILE).unlink(missing_ok=True)
+        keep_room(report)
         if checkpoint is not None and events.exists() and _is_of(events, checkpoint):
             _end_with_a_whole_line(events)
             EventLog(events, -1).write("continued")

@@ -180,6 +180,7 @@ class _Supervisor:
 
     def _attempt(self, wanted: Launch) -> str | None:
         """Start the ranks and wait for their end; why there was no more, None if nobody knows."""
+        self._report.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
         self.logs.begin()
         command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
         (self._report / FILE).unlink(missing_ok=True)

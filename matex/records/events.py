@@ -7,6 +7,8 @@ appending, so lines of several ranks do not mix on a POSIX file system.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import time
@@ -14,9 +16,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EVENTS", "Event", "EventLog", "read_events", "write_json", "write_text"]
+__all__ = [
+    "EVENTS",
+    "Event",
+    "EventLog",
+    "give_room",
+    "keep_room",
+    "read_events",
+    "write_json",
+    "write_text",
+]
 
 EVENTS = "events.jsonl"
+
+# Taken when a run begins, so that its summary can be written to a disk that is full by then.
+_ROOM = ".room-for-the-summary"
+_ROOM_BYTES = 256 << 10
 
 Event = dict[str, Any]
 
@@ -24,38 +39,85 @@ Event = dict[str, Any]
 class EventLog:
     """Local to a rank. With ``path=None`` events are kept in memory only.
 
-    ``listener`` hears the name of each event once it is written.
+    What cannot be written is kept, and written with a later event: a full disk or a directory that
+    was removed stops no training. A directory that is gone is made again, with all events of this
+    rank.
+
+    ``listener`` hears the name of each event once it is written, and ``complain`` gets one line the
+    first time that one cannot be.
     """
 
     def __init__(self, path: Path | None, rank: int) -> None:
         self._rank = rank
-        self._file = (
-            None if path is None else os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        )
+        self._file = None if path is None else _opened(path)
         self._path = path
         self._own: list[Event] = []
+        self._unwritten: list[Event] = []
+        self._torn = False
+        self._complained = False
         self.listener: Callable[[str], None] = lambda event: None
+        self.complain: Callable[[str], None] = lambda line: None
 
     def write(self, event: str, **fields: Any) -> None:
         record = {"time_s": time.time(), "rank": self._rank, "event": event, **fields}
         self._own.append(record)
-        if self._file is not None:
-            os.write(self._file, (json.dumps(record) + "\n").encode())
+        if self._path is not None:
+            self._unwritten.append(record)
+            try:
+                self._write_out(self._path)
+            except OSError as error:
+                if not self._complained:
+                    self._complained = True
+                    self.complain(
+                        f"events cannot be written to {self._path} ({error.strerror}): "
+                        "they are kept in memory, and written when they can be"
+                    )
         self.listener(event)
+
+    def _write_out(self, path: Path) -> None:
+        assert self._file is not None
+        if not os.fstat(self._file).st_nlink:  # the file was removed
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(self._file)
+            self._file = _opened(path)
+            self._unwritten = list(self._own)
+        # After a part of a line that a full disk took, one that no reader understands.
+        lines = "".join(json.dumps(record) + "\n" for record in self._unwritten)
+        content = ("\n" * self._torn + lines).encode()
+        written = os.write(self._file, content)
+        self._torn = 0 < written < len(content)
+        if written < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._unwritten = []
 
     def all(self) -> list[Event]:
         """Everybody's events so far where there is a file, else this rank's own."""
-        return self._own if self._path is None else read_events(self._path)
+        if self._path is None:
+            return self._own
+        written = read_events(self._path) if self._path.exists() else []
+        return sorted([*written, *self._unwritten], key=_time_of)
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+
+def _time_of(event: Event) -> float:
+    return float(event["time_s"])
 
 
 def read_events(path: Path) -> list[Event]:
-    """All whole lines of an event file, in order of time; an unfinished last line is left out."""
+    """All whole lines of an event file, in order of time.
+
+    Left out are an unfinished last line, and parts of lines for which a disk had no room.
+    """
     events: list[Event] = []
     with path.open() as file:
         for line in file:
             if line.endswith("\n"):
-                events.append(json.loads(line))
-    return sorted(events, key=lambda event: float(event["time_s"]))
+                with contextlib.suppress(json.JSONDecodeError):
+                    events.append(json.loads(line))
+    return sorted(events, key=_time_of)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -71,3 +133,18 @@ def write_text(path: Path, content: str | bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)
+
+
+def keep_room(directory: Path) -> None:
+    """Take room in *directory* for what is written at the very end."""
+    (directory / _ROOM).write_bytes(bytes(_ROOM_BYTES))
+
+
+def give_room(directory: Path) -> None:
+    """Give that room back, just before; and make the directory where it is gone.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / _ROOM).unlink(missing_ok=True)

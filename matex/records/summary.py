@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from matex.records.events import Event, write_json
+from matex.records.events import Event, give_room, write_json
 from matex.records.fault_records import AGAIN, FIELDS, fault_records, restarts_in
 from matex.records.losses import ranks_lost
 
@@ -203,6 +203,7 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
         weights_hash={},
         wall_s=events[-1]["time_s"] - events[0]["time_s"] if events else 0.0,
     )
+    give_room(report)
     write_json(report / SUMMARY, summary)
     return status
 

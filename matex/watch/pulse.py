@@ -6,6 +6,7 @@ reader compares contents, never clocks, so hosts may disagree about the time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -40,24 +41,33 @@ class Pulse:
         self._beats = 0
         self._clock = clock
         self._next = 0.0
+        self._directory = directory
         if directory is not None:
-            self._file = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = _opened(directory)
 
     def beat(self, step: int) -> None:
-        """This rank lives, and makes *step*.
-
-        Raises:
-            OSError: the file system refused.
-        """
+        """This rank lives, and makes *step*. Where that cannot be written, another beat may be."""
         self._beats += 1
         if self._file < 0:
             return
         began = self._clock()
         if self._beats > _ALL and began < self._next:
             return
-        os.pwrite(self._file, b"%019d %019d\n" % (step, self._beats), 0)
+        with contextlib.suppress(OSError):
+            self._write(b"%019d %019d\n" % (step, self._beats))
         ended = self._clock()
         self._next = ended + (ended - began) / _PART
+
+    def _write(self, content: bytes) -> None:
+        if not os.fstat(self._file).st_nlink and self._directory is not None:  # it was removed
+            self._directory.mkdir(parents=True, exist_ok=True)
+            before, self._file = self._file, _opened(self._directory)
+            os.close(before)
+        os.pwrite(self._file, content, 0)
+
+
+def _opened(directory: Path) -> int:
+    return os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def read_sign(directory: Path) -> Sign:
