@@ -14,7 +14,7 @@ import pytest
 
 import matex
 from matex.errors import ToldToLeave
-from matex.launcher.job import Job
+from matex.launcher.job import END, Job
 from matex.persistence.leaving import CLOCK, STATUS, Leaving, Notice, described, margin_s
 from matex.watch.pulse import FILE, Pulse, Sign, read_sign
 
@@ -200,4 +200,4 @@ def test_a_job_is_ended_with_all_that_came_of_it(tmp_path: Path) -> None:
         job.end()
     while is_alive(child):  # killed, and about to be taken away
         time.sleep(0.01)
-    assert job.status == -signal.SIGTERM
+    assert job.status == -END
