@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from matex.launcher.ending import this_job
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 EXCHANGES = ["native", "host"]
@@ -40,11 +42,11 @@ class Outcome:
 
     @property
     def losses(self) -> list[float]:
-        """The loss of each epoch, as a surviving rank saw it."""
+        """The loss of each epoch since the run was continued last, as a surviving rank saw it."""
         survivor = int(next(iter(self.summary["weights_hash"])))
         return [
             event["loss"]
-            for event in self.events
+            for event in this_job(self.events)
             if event["event"] == "epoch" and event["rank"] == survivor
         ]
 
