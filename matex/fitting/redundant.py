@@ -223,7 +223,10 @@ def _are_equal(total: np.ndarray) -> bool:
 
 
 def _tensor_or_slices(gradient: Any) -> Any:
-    return gradient if isinstance(gradient, tf.IndexedSlices) else tf.convert_to_tensor(gradient)
+    if not isinstance(gradient, tf.IndexedSlices):
+        return tf.convert_to_tensor(gradient)
+    values, indices = (tf.convert_to_tensor(g) for g in (gradient.values, gradient.indices))
+    return tf.IndexedSlices(values, indices, gradient.dense_shape)
 
 
 def _like(mean: Any, gradient: Any) -> Any:
