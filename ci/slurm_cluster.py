@@ -149,8 +149,12 @@ class Cluster:
                 if states.count("idle") == (len(self.nodes) if nodes is None else nodes):
                     return
             time.sleep(_LOOK_S)
-        logs = [path.read_text()[-2000:] for path in sorted(self.folder.glob("*.log"))]
-        raise TimeoutError("\n".join([f"nodes are {states} after {timeout_s:g} s", *logs]))
+        raise TimeoutError(f"nodes are {states} after {timeout_s:g} s\n{self.logs}")
+
+    @property
+    def logs(self) -> str:
+        """The end of what each daemon said."""
+        return "\n".join(path.read_text()[-2000:] for path in sorted(self.folder.glob("*.log")))
 
     def cancel_all(self) -> None:
         """No job outlives the cluster: the steps of one would go on without their daemon."""

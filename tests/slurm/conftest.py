@@ -35,12 +35,15 @@ class Job:
         try:
             self.cluster.wait(self.number, state.__eq__, timeout_s)
         except TimeoutError as error:
-            raise AssertionError(f"{error}\n{self.output}") from None
+            raise AssertionError(f"{error}\n{self.output}\n{self.cluster.logs}") from None
 
-    def start_now(self, *, nodes: int = NODES) -> None:
-        """Without the two minutes that Slurm lets a job wait that was queued again."""
+    def start_soon(self, *, nodes: int = NODES) -> None:
+        """Before the two minutes are over that Slurm lets a job wait that was queued again.
+
+        Not in the second in which it was ended: a node would take it for the one that was.
+        """
         self.cluster.wait_until_idle(_IDLE_S, nodes=nodes)
-        self.cluster.run("scontrol", "update", f"JobId={self.number}", "StartTime=now")
+        self.cluster.run("scontrol", "update", f"JobId={self.number}", "StartTime=now+5seconds")
 
     def wait_for_steps(self, count: int, timeout_s: float = 90) -> None:
         """Until its ranks have made that many steps, each counted."""

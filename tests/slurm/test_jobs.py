@@ -56,7 +56,7 @@ def test_the_sample_script_puts_itself_back_into_the_queue(submit: Submit) -> No
     job.cluster.run("scancel", "--batch", "--signal=USR1", job.number)
     job.wait("PENDING")
     assert job.summary["status"] == "stopped"
-    job.start_now()
+    job.start_soon()
     job.wait("COMPLETED")
     assert_continued(job)
 

@@ -50,7 +50,7 @@ def test_without_no_kill_the_job_is_queued_again_and_continues(submit: Submit) -
     job.wait_for_steps(60)
     job.cluster.sever(2)
     job.wait("PENDING")
-    job.start_now(nodes=2)
+    job.start_soon(nodes=2)
     job.wait("COMPLETED", timeout_s=200)
     assert_finished(job, ranks=2)
     (resumed,) = {event["step"] for event in job.events if event["event"] == "resumed"}
