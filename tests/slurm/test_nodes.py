@@ -32,9 +32,19 @@ def test_a_killed_rank_is_survived_on_several_nodes(submit: Submit) -> None:
     assert (fault["overcome"], fault["rank"]) == ("in-place", 2)
 
 
+def test_a_job_on_several_nodes_saves_when_it_is_cancelled(submit: Submit) -> None:
+    job = submit(*EACH, lines=f"exec {{run}} {training(STEPS)}")
+    job.wait_for_steps(60)
+    job.cluster.run("scancel", job.number)
+    job.wait("CANCELLED")
+    summary = job.summary
+    assert (summary["status"], summary["resumable"]) == ("stopped", True), job.output
+    assert summary["checkpoints"]["newest_step"] == summary["steps"]
+
+
 def test_a_lost_node_is_survived_in_place_and_slurm_lets_the_others_go_on(submit: Submit) -> None:
     """Also when Slurm notices, 10 s later than the ranks: it would end the step of the others."""
-    job = submit(*EACH, "--no-kill", lines=f"exec {{run}} {training(800)}")
+    job = submit(*EACH, "--no-kill", lines=f"exec {{run}} {training(600)}")
     job.wait_for_steps(60)
     job.cluster.sever(3)
     job.wait("COMPLETED", timeout_s=200)
@@ -56,13 +66,3 @@ def test_without_no_kill_the_job_is_queued_again_and_continues(submit: Submit) -
     (resumed,) = {event["step"] for event in job.events if event["event"] == "resumed"}
     assert resumed + job.summary["steps"] == 1200
     assert sum(event["event"] == "continued" for event in job.events) == 1
-
-
-def test_a_job_on_several_nodes_saves_when_it_is_cancelled(submit: Submit) -> None:
-    job = submit(*EACH, lines=f"exec {{run}} {training(STEPS)}")
-    job.wait_for_steps(60)
-    job.cluster.run("scancel", job.number)
-    job.wait("CANCELLED")
-    summary = job.summary
-    assert (summary["status"], summary["resumable"]) == ("stopped", True), job.output
-    assert summary["checkpoints"]["newest_step"] == summary["steps"]
