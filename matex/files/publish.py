@@ -27,15 +27,10 @@ def publish(view: View) -> None:
     if view.knows_ranks:
         view.leads = True
         return
-    deletions = sorted(view.gone, key=len, reverse=True)
     with real.passing():
-        tree = list(_tree(view))
-        for path in deletions:
-            _note(view, path)
-            _delete(view, path)
-        for path, place in tree:
-            _note(view, path)
-            _put(view, path, place)
+        done = _bring(view, {})
+        view.scratch.lead()
+        _bring(view, done)  # what other threads of this rank did meanwhile
     for path in list(view.held):
         release(view, path)
     if view.folder is not None:
@@ -44,10 +39,38 @@ def publish(view: View) -> None:
     view.gone.clear()
     view.links.clear()
     view.forget_folders()
-    view.leads = True
-    view.scratch.lead()
     if view.ledger is not None:
         view.ahead = {path for path in view.ledger.paths() if path not in view.own}
+    view.leads = True
+
+
+def _bring(view: View, done: dict[str, object]) -> dict[str, object]:
+    """Do to the real files what this rank did in its own tree.
+
+    Args:
+        done: what an earlier call returned, whose changes are made already.
+
+    Returns:
+        Each path that was changed, and how its file in the tree was then.
+    """
+    tree = list(_tree(view))
+    states = {path: _state(place) for path, place in tree if real.lexists(place)}
+    deletions = [path for path in view.gone if path not in done]
+    for path in sorted(deletions, key=len, reverse=True):
+        _note(view, path)
+        _delete(view, path)
+    for path, place in tree:
+        if path in states and states[path] != done.get(path):
+            _note(view, path)
+            _put(view, path, place)
+    return states | dict.fromkeys(deletions)
+
+
+def _state(place: str) -> tuple[int, ...]:
+    now = os.lstat(place)
+    if os.path.isdir(place) and not os.path.islink(place):
+        return (now.st_ino,)
+    return now.st_ino, now.st_size, now.st_mtime_ns
 
 
 def publish_open(view: View) -> None:

@@ -38,9 +38,12 @@ _TABLE = (
     ("data", "TextLineDataset", "filenames", "read"),
     ("data", "FixedLengthRecordDataset", "filenames", "read"),
     ("data.experimental", "CsvDataset", "filenames", "read"),
+    ("compat.v1.io", "tf_record_iterator", "path", "read"),
+    ("lookup", "TextFileInitializer", "filename", "read"),
     ("saved_model", "save", "export_dir", "write tree"),
     ("saved_model", "load", "export_dir", "read"),
     ("summary", "create_file_writer", "logdir", "write tree"),
+    ("compat.v1.summary", "FileWriter", "logdir", "write tree"),
     ("train", "load_checkpoint", "ckpt_dir_or_file", "read names"),
 )
 

@@ -196,6 +196,43 @@ def test_what_is_still_open_is_published_when_it_is_closed(
     assert not other.late
 
 
+class _Meanwhile(Scratch):
+    """Another thread writes and removes as this rank comes to lead: between its two halves."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        super().__init__()
+        self._act = act
+
+    def lead(self) -> None:
+        self._act()
+        super().lead()
+
+
+def test_what_another_thread_does_meanwhile_is_published(
+    tmp_path: Path, scratches: list[Scratch]
+) -> None:
+    root = prepare(tmp_path / "root")
+    (tmp_path / "changes").mkdir()
+    where: dict[str, str] = {}
+
+    def meanwhile() -> None:
+        for place in where.values():
+            Path(place).write_text("new")
+        changes.remove(other, str(root / "old"), os.remove)
+
+    scratches.append(_Meanwhile(meanwhile))
+    other = View(scratches[-1], Ledger(str(tmp_path / "changes")), leads=False)
+    write(other, str(root / "again"))
+    for name in ("again", "model"):
+        where[name] = to_write(other, str(root / name), "replace")
+    publish(other)
+    late = Path(to_write(other, str(root / "late"), "replace"))
+    late.write_text("late")
+    expected = {"again": "new", "late": "late", "model": "new", "was": None}
+    assert tree(root) == expected | {"was/old": "was old\n"}
+    assert names(other, str(root)) == [*expected]
+
+
 def test_a_script_that_asks_for_its_rank_writes_itself(
     tmp_path: Path, scratches: list[Scratch]
 ) -> None:

@@ -203,6 +203,39 @@ def records():
 
 
 @case
+def own_records():
+    """What TensorFlow opens in C++ is this rank's own file: no other rank wrote this number."""
+    mine = str(os.getpid())
+    with tf.io.TFRecordWriter("own.tfrecord") as w:
+        w.write(mine.encode())
+    [first] = tf.compat.v1.io.tf_record_iterator("own.tfrecord")
+    with open("vocabulary", "w") as f:
+        f.write(mine + "\n")
+    table = tf.lookup.StaticVocabularyTable(
+        tf.lookup.TextFileInitializer(
+            "vocabulary", tf.string, tf.lookup.TextFileIndex.WHOLE_LINE,
+            tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER,
+        ),
+        1,
+    )  # fmt: skip
+    row = int(table.lookup(tf.constant([mine]))[0])
+    w = tf.summary.create_file_writer("own_tb")
+    with w.as_default():
+        tf.summary.text("pid", mine, step=0)
+    w.close()
+    with tf.compat.v1.summary.FileWriter("own_tb/older") as w:
+        w.add_session_log(tf.compat.v1.SessionLog(msg=mine))
+    names = [*tf.io.gfile.glob("own_tb/events*"), *tf.io.gfile.glob("own_tb/older/*")]
+    events = [e for name in names for e in tf.compat.v1.train.summary_iterator(name)]
+    texts = [v.tensor.string_val[0].decode() for e in events for v in e.summary.value]
+    logs = [e.session_log.msg for e in events]
+    os.remove("own.tfrecord")
+    os.remove("vocabulary")
+    shutil.rmtree("own_tb")
+    return first.decode() == mine, row, mine in texts, mine in logs
+
+
+@case
 def ckpt():
     v = tf.Variable(1.0)
     c = tf.train.Checkpoint(v=v)
