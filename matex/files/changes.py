@@ -73,8 +73,7 @@ def to_write(
     mirrored = view.is_mirrored(path)
     if view.knows_ranks and not mirrored and real.isdir(os.path.dirname(path)):
         return path
-    there = view.found(path)
-    exists = there is not None and real.lexists(there)
+    there, exists = view.found(path), view.exists(path)
     if exclusive and exists:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     if not mirrored:
@@ -86,8 +85,7 @@ def to_write(
             return there  # a folder, which is the script's error, or a device
     place = view.own_place(path)
     if exists and change != "replace" and (not mirrored or path in view.held):
-        assert there is not None
-        real.copy(there, place)
+        real.replace(_copied(view, path), place)
     elif path in view.held and mirrored:
         real.unlink(place)
     for name in names or (path,):
@@ -110,10 +108,10 @@ def _is_file(place: str | None) -> bool:
 
 
 def _check_folder(view: View, path: str) -> None:
-    folder = view.found(os.path.dirname(path))
-    if folder is None or not real.lexists(folder):
+    folder = os.path.dirname(path)
+    if not view.exists(folder):
         raise missing(path)
-    if not real.isdir(folder):
+    if not view.isdir(folder):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
 
 
@@ -158,8 +156,8 @@ def remove(view: View, path: str, call: Call) -> None:
     if view.knows_ranks and not mirrored:
         call(path)
         return
-    place = view.found(path)
-    if place is None or not real.lexists(place):
+    place = view.place(path)
+    if place is None:
         raise missing(path)
     if real.isdir(place) and not real.islink(place):
         call(place)  # which says that it is a folder
@@ -247,17 +245,25 @@ def _bring(view: View, path: str) -> None:
     """Have *path* in this rank's own tree, as it is."""
     if view.is_mirrored(path):
         return
-    there = view.found(path)
-    assert there is not None
+    there = view.place(path)
+    if there is None:
+        raise missing(path)
     place = view.own_place(path)
     if real.islink(there):
         real.symlink(real.readlink(there), place)
     elif real.isdir(there):
         real.mkdir(place)
     elif real.stat(there).st_size < _SMALL:
-        real.copy(there, place)
+        real.replace(_copied(view, path), place)
     else:
         hold(view, path, there)
+
+
+def _copied(view: View, path: str) -> str:
+    """A new file outside of the tree with the content of *path*."""
+    aside = view.scratch.new_name()
+    view.at(path, lambda there: real.copy(there, aside))
+    return aside
 
 
 def hold(view: View, path: str, there: str) -> bool:
@@ -307,20 +313,19 @@ def link(view: View, source: str, target: str, call: Call) -> None:
         view.claim(target, "replace")
         call(source, target)
         return
-    there = view.found(source)
-    if there is None or not real.lexists(there):
+    if not view.exists(source):
         raise missing(source)
     if view.exists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source)
-    real.copy(there, to_write(view, target, "replace"))
+    real.replace(_copied(view, source), to_write(view, target, "replace"))
 
 
 def of_attributes(view: View, path: str) -> str | None:
     """Whose mode or times the script changes; None where only the leader changes the real ones."""
     if view.leads or (view.knows_ranks and not view.is_mirrored(path)):
         return path
-    there = view.found(path)
-    if there is None or not real.lexists(there):
+    there = view.place(path)
+    if there is None:
         raise missing(path)
     return None if there == path or path in view.held else there
 

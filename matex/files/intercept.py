@@ -132,25 +132,24 @@ def _open(files: PrivateFiles) -> Any:
         if asked is None:
             return original(file, mode, *args, **kwargs)
         view, path = asked
+
+        def opened(place: str) -> Any:
+            if place == path:
+                return original(file if view.folder is None else path, mode, *args, **kwargs)
+            result: Any = original(place, mode, *args, **kwargs)
+            inner = getattr(result, "buffer", result)
+            getattr(inner, "raw", inner).name = os.fspath(file)
+            return result
+
         if reads:
-            place = view.found(path)
-            if place is None:
-                raise missing(os.fspath(file))
-        else:
-            change: Change = "append" if "a" in mode else "overwrite"
-            if "w" in mode and not view.leads:
-                change = "replace"
-            place = placed(
-                lambda: changes.to_write(view, path, change, exclusive="x" in mode), file
-            )
-            if "r" in mode and view.found(path) is None:
-                raise missing(os.fspath(file))
-        if place == path:
-            return original(file if view.folder is None else path, mode, *args, **kwargs)
-        opened = placed(lambda: original(place, mode, *args, **kwargs), file)
-        inner = getattr(opened, "buffer", opened)
-        getattr(inner, "raw", inner).name = os.fspath(file)
-        return opened
+            return placed(lambda: view.at(path, opened, undo=lambda one: one.close()), file)
+        change: Change = "append" if "a" in mode else "overwrite"
+        if "w" in mode and not view.leads:
+            change = "replace"
+        place = placed(lambda: changes.to_write(view, path, change, exclusive="x" in mode), file)
+        if "r" in mode and view.found(path) is None:
+            raise missing(os.fspath(file))
+        return placed(lambda: opened(place), file)
 
     return open
 
@@ -172,12 +171,11 @@ def _os_open(files: PrivateFiles) -> Any:
             change: Change = "append" if flags & os.O_APPEND else "overwrite"
             exclusive = bool(flags & os.O_EXCL and flags & os.O_CREAT)
             place = placed(lambda: changes.to_write(view, name, change, exclusive=exclusive), path)
-        else:
-            found = view.found(name)
-            if found is None:
-                raise missing(os.fspath(path))
-            place = found
-        return int(placed(lambda: original(place, flags, mode), path))
+            return int(placed(lambda: original(place, flags, mode), path))
+        opened = placed(
+            lambda: view.at(name, lambda place: original(place, flags, mode), undo=real.close), path
+        )
+        return int(opened)
 
     return os_open
 
@@ -193,17 +191,20 @@ def _reading(files: PrivateFiles, name: str) -> Any:
         if asked is None:
             return original(path, *args, **kwargs)
         view, wanted = asked
-        place = view.found(wanted)
-        if place is None:
+
+        def answer(place: str) -> Any:
+            if place == wanted:
+                return original(path if view.folder is None else wanted, *args, **kwargs)
+            if wanted in view.held and name == "lstat":
+                return real.stat(place)
+            return original(place, *args, **kwargs)
+
+        try:
+            return placed(lambda: view.at(wanted, answer), path)
+        except FileNotFoundError:
             if name == "access":
                 return False
-            raise missing(os.fspath(path))
-        if place == wanted:
-            given = path if view.folder is None else wanted
-            return original(given, *args, **kwargs)
-        if wanted in view.held and name == "lstat":
-            return placed(lambda: real.stat(place), path)
-        return placed(lambda: original(place, *args, **kwargs), path)
+            raise
 
     return call
 
@@ -276,8 +277,8 @@ def _place(files: PrivateFiles, given: Any) -> Any:
     asked = _asked(files, given)
     if asked is None or asked[0].leads:
         return given
-    place = asked[0].found(asked[1])
-    if place is not None and real.lexists(place) and place != asked[1]:
+    place = asked[0].place(asked[1])
+    if place is not None and place != asked[1]:
         return place
     return changes.to_write(*asked, "replace")
 
@@ -321,7 +322,9 @@ def _listdir(files: PrivateFiles) -> Any:
             return original(path)
         view, folder = asked
         if not view.is_touched(folder):
-            return original(path if view.folder is None else folder)
+            listed = original(path if view.folder is None else folder)
+            if view.leads or not view.is_touched(folder):
+                return listed
         return placed(lambda: view.names(folder), path)
 
     return listdir
@@ -337,7 +340,12 @@ def _scandir(files: PrivateFiles) -> Any:
             return original(path)
         view, folder = asked
         if not view.is_touched(folder):
-            return original(path if view.folder is None else folder)
+            scanned = original(path if view.folder is None else folder)
+            if view.leads:
+                return scanned
+            entries = list(scanned)
+            if not view.is_touched(folder):
+                return _Scan(iter(entries))
         names = placed(lambda: view.names(folder), path)
         return _Scan(Entry(os.fspath(path), name) for name in names)
 
@@ -388,13 +396,13 @@ class Entry:
 
 
 class _Scan:
-    def __init__(self, entries: Iterator[Entry]) -> None:
+    def __init__(self, entries: Iterator[Any]) -> None:
         self._entries = entries
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[Any]:
         return self._entries
 
-    def __next__(self) -> Entry:
+    def __next__(self) -> Any:
         return next(self._entries)
 
     def __enter__(self) -> _Scan:

@@ -38,17 +38,18 @@ def _in_h5py(files: PrivateFiles) -> None:
         if view is None or path is None:
             original(self, name, mode, *args, **kwargs)
             return
+
+        def opened(place: str) -> None:
+            original(self, name if place == path else place, mode, *args, **kwargs)
+
         if mode == "r":
-            place = view.found(path)
-            if place is None:
-                raise missing(os.fsdecode(name))
-        else:
-            if mode == "r+" and not view.exists(path):
-                raise missing(os.fsdecode(name))
-            replaced = mode in ("w", "w-", "x") and not view.leads
-            change: Change = "replace" if replaced else "overwrite"
-            exclusive = mode in ("w-", "x")
-            place = placed(lambda: changes.to_write(view, path, change, exclusive=exclusive), name)
-        original(self, name if place == path else place, mode, *args, **kwargs)
+            placed(lambda: view.at(path, opened, undo=lambda _: self.close()), name)
+            return
+        if mode == "r+" and not view.exists(path):
+            raise missing(os.fsdecode(name))
+        replaced = mode in ("w", "w-", "x") and not view.leads
+        change: Change = "replace" if replaced else "overwrite"
+        exclusive = mode in ("w-", "x")
+        opened(placed(lambda: changes.to_write(view, path, change, exclusive=exclusive), name))
 
     h5py.File.__init__ = init

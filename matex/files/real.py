@@ -23,6 +23,7 @@ symlink = os.symlink
 readlink = os.readlink
 listdir = os.listdir
 link = os.link
+close = os.close
 access = os.access
 chdir = os.chdir
 getcwd = os.getcwd

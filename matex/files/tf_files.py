@@ -100,10 +100,30 @@ def _translating(
             return original(*args, **kwargs)
         given = bound.arguments[parameter]
         bound.arguments[parameter] = place = _places(files, view, given, how)
-        result = original(*bound.args, **bound.kwargs)
-        return result if place is given else _told(result, given, place)
+        while True:
+            try:
+                result = original(*bound.args, **bound.kwargs)
+            except tf.errors.OpError:
+                if not _moved(files, view, given, how, place):
+                    raise
+            else:
+                if not _moved(files, view, given, how, place):
+                    return result if place is given else _told(result, given, place)
+            bound.arguments[parameter] = place = _places(files, view, given, how)
 
     return call
+
+
+def _moved(files: PrivateFiles, view: View, given: Any, how: str, place: Any) -> bool:
+    """Whether the leader has changed what is read, so that what was read does not count."""
+    if not how.startswith("read"):
+        return False
+    now = _places(files, view, given, how)
+    if now is place:
+        return False
+    if isinstance(now, tf.Tensor) and isinstance(place, tf.Tensor):
+        return bool(tf.reduce_any(now != place))
+    return bool(now != place)
 
 
 def _told(result: Any, given: Any, place: Any) -> Any:
@@ -204,8 +224,16 @@ class _Library:
         asked = self._asked(given, reads=True)
         if asked is None:
             return getattr(self._inner, name)(given, *args)
-        place = asked[0].found(asked[1]) or _NOWHERE
-        return getattr(self._inner, name)(given if place == asked[1] else place, *args)
+        view, path = asked
+        call = getattr(self._inner, name)
+        try:
+            return view.at(
+                path,
+                lambda place: call(given if place == path else place, *args),
+                errors=tf.errors.OpError,
+            )
+        except FileNotFoundError:
+            return call(_NOWHERE, *args)
 
     def FileExists(self, path: Any) -> Any:
         return self._read("FileExists", path)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from matex.files import real
 from matex.files.ledger import Before, Change, Ledger
 from matex.files.scratch import ALIAS, Scratch
 
 __all__ = ["View", "missing"]
+
+T = TypeVar("T")
 
 
 def missing(path: str) -> FileNotFoundError:
@@ -95,7 +98,7 @@ class View:
             return not self.ahead
         if self.scratch.made or self.gone:
             return False
-        return self.ledger is None or self.knows_ranks or not len(self.ledger)
+        return self.ledger is None or self.knows_ranks
 
     def is_touched(self, folder: str) -> bool:
         """Whether *folder* may list otherwise than the real one, or in another order."""
@@ -119,13 +122,59 @@ class View:
         """Whether it is in this rank's own tree only because something below it is."""
         return path not in self.own and real.isdir(ALIAS + path) and real.isdir(path)
 
-    def exists(self, path: str) -> bool:
+    def at(
+        self,
+        path: str,
+        act: Callable[[str], T],
+        *,
+        errors: type[Exception] = OSError,
+        undo: Callable[[T], object] | None = None,
+    ) -> T:
+        """The result of *act* at the place where the content of *path* is.
+
+        The leader may change the real file between the question where it is and what *act*
+        does there. Such an answer does not count: *act* is called again at the new place.
+
+        Args:
+            errors: what *act* may raise because the file changed.
+            undo: called with a result that does not count.
+
+        Raises:
+            FileNotFoundError: there is nothing of that name.
+        """
         place = self.found(path)
-        return place is not None and real.lexists(place)
+        while True:
+            if place is None:
+                raise missing(path)
+            try:
+                result = act(place)
+            except errors:
+                now = self.found(path)
+                if now == place:
+                    raise
+            else:
+                now = self.found(path)
+                if now == place:
+                    return result
+                if undo is not None:
+                    undo(result)
+            place = now
+
+    def place(self, path: str) -> str | None:
+        """Where the content of *path* is; None where nothing of that name is there."""
+        try:
+            return self.at(path, _that_is_there)
+        except OSError:
+            return None
+
+    def exists(self, path: str) -> bool:
+        return self.place(path) is not None
 
     def isdir(self, path: str) -> bool:
-        place = self.found(path)
-        return place is not None and real.isdir(place)
+        try:
+            return self.at(path, real.isdir)
+        except FileNotFoundError:
+            return False
 
     def names(self, path: str) -> list[str]:
         """What is in the directory *path*, in an order that is equal on all ranks.
@@ -133,19 +182,17 @@ class View:
         Raises:
             OSError: it is no directory.
         """
-        place = self.found(path)
-        if place is None:
-            raise missing(path)
-        listed = real.listdir(path) if place == path else real.names(path)
-        known = {*listed, *(real.listdir(place) if place != path else ())}
+        place, there = self.at(path, lambda place: (place, real.listdir(place)))
+        listed = there if place == path else real.names(path)
+        known = {*listed, *there}
         if self.is_mirrored(path):
             known.update(real.names(ALIAS + path))
         if self.ledger is not None:
             known |= self.ledger.names(path)
-        there = {name for name in known if self.exists(os.path.join(path, name))}
+        seen = {name for name in known if self.exists(os.path.join(path, name))}
         if path in self.folders:
-            return sorted(there)
-        return [n for n in listed if n in there] + sorted(there.difference(listed))
+            return sorted(seen)
+        return [n for n in listed if n in seen] + sorted(seen.difference(listed))
 
     def walk(self, path: str) -> Iterator[str]:
         """*path* and all below it, folders first."""
@@ -265,6 +312,11 @@ class View:
                 os.rmdir(path)
         elif not keep:
             os.unlink(path)
+
+
+def _that_is_there(place: str) -> str:
+    real.lstat(place)
+    return place
 
 
 def identity(path: str) -> tuple[int, int] | None:

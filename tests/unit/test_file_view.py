@@ -196,6 +196,33 @@ def test_what_is_still_open_is_published_when_it_is_closed(
     assert not other.late
 
 
+def test_an_answer_does_not_count_where_the_leader_changed_the_file_meanwhile(
+    tmp_path: Path, scratches: list[Scratch]
+) -> None:
+    root = prepare(tmp_path / "root")
+    leader, other = two_ranks(tmp_path, scratches)
+    calls = []
+
+    def read_late(step: Step) -> Callable[[str], str]:
+        def act_(place: str) -> str:
+            calls.append(place)
+            if len(calls) == 1:
+                act(leader, root, step)
+            return Path(place).read_text()
+
+        return act_
+
+    old, discarded = str(root / "old"), []
+    assert other.at(old, read_late(("write", "old")), undo=discarded.append) == "old\n"
+    assert (len(calls), discarded) == (2, ["w old\n"])
+    calls.clear()
+    assert other.at(str(root / "was/old"), read_late(("remove", "was/old"))) == "was old\n"
+    calls.clear()
+    with pytest.raises(FileNotFoundError):
+        other.at(str(root / "new"), read_late(("write", "new")))
+    assert not other.exists(str(root / "new"))
+
+
 class _Meanwhile(Scratch):
     """Another thread writes and removes as this rank comes to lead: between its two halves."""
 
