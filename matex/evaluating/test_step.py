@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, NoReturn
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -136,6 +137,11 @@ class TestStep:
         reason = ""
         if self._model.run_eagerly and not by_rows:
             ways, reason = [], "test_step runs eagerly, so it may do anything"
+        if ways and by_rows and not self._model.built:
+            try:
+                self._build(batch)
+            except NotShareable as found:
+                ways, reason = [], str(found)
         for self.sharing in ways:
             generators = keras_hooks.Generators()
             built = self._model.built
@@ -151,6 +157,12 @@ class TestStep:
                 generators.put_back(built=not built)
         self.settle(Sharing.WHOLE)
         return reason
+
+    def _build(self, batch: Any) -> None:
+        """Create the model's variables; a trace that fails would leave them without values."""
+        inputs, *_ = keras.utils.unpack_x_y_sample_weight(self._as_data(batch))
+        with attempted("the model cannot be built from its data"):
+            self._model(tf.nest.map_structure(tf.convert_to_tensor, inputs), training=False)
 
     def _make(self) -> None:
         model = self._model

@@ -23,7 +23,7 @@ DATA = [
     "tf-data", "tf-data-cached", "tf-data-mapped", "tf-data-looked-up", "tf-data-repeated",
     "tf-data-unknown-length", "tf-data-weighted", "tf-data-random", "tf-data-dicts", "py-dataset",
     "py-dataset-with-workers", "generators", "generator-that-ends", "data-let-go-of",
-    "evaluate-and-predict", "train-on-batch",
+    "evaluate-unbuilt", "evaluate-and-predict", "train-on-batch",
 ]  # fmt: skip
 MODELS = [
     "functional", "subclassed", "own-train-step", "step-with-metrics", "step-with-trackers",

@@ -176,6 +176,15 @@ def data_let_go_of():
         gc.enable()
 
 
+def evaluate_unbuilt():
+    """The first batch builds the model, and says that its masked loss is no mean."""
+    model = keras.Sequential([keras.layers.Embedding(9, 2, mask_zero=True)])
+    model.compile(loss="mse")
+    words = np.abs(3 * X).astype("int64") % 9
+    numbers = model.evaluate(words, np.ones((ROWS, 6, 2)), batch_size=BATCH, verbose=0)
+    return [numbers], model.variables
+
+
 def evaluate_and_predict():
     model = classifier()
     model.fit(X, Y, batch_size=BATCH, shuffle=False, verbose=0)
@@ -217,6 +226,6 @@ KINDS = {
         tf_data, tf_data_cached, tf_data_mapped, tf_data_looked_up, tf_data_repeated,
         tf_data_unknown_length, tf_data_weighted,
         tf_data_random, tf_data_dicts, py_dataset, py_dataset_with_workers, generators,
-        generator_that_ends, data_let_go_of, evaluate_and_predict, train_on_batch,
+        generator_that_ends, data_let_go_of, evaluate_unbuilt, evaluate_and_predict, train_on_batch,
     )
 }  # fmt: skip
