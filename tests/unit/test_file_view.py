@@ -201,7 +201,8 @@ def test_an_answer_does_not_count_where_the_leader_changed_the_file_meanwhile(
 ) -> None:
     root = prepare(tmp_path / "root")
     leader, other = two_ranks(tmp_path, scratches)
-    calls = []
+    calls: list[str] = []
+    discarded: list[str] = []
 
     def read_late(step: Step) -> Callable[[str], str]:
         def act_(place: str) -> str:
@@ -212,7 +213,7 @@ def test_an_answer_does_not_count_where_the_leader_changed_the_file_meanwhile(
 
         return act_
 
-    old, discarded = str(root / "old"), []
+    old = str(root / "old")
     assert other.at(old, read_late(("write", "old")), undo=discarded.append) == "old\n"
     assert (len(calls), discarded) == (2, ["w old\n"])
     calls.clear()
