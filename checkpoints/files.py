@@ -42,7 +42,7 @@ def temporary_name(name: str, tag: str) -> str:
 
 
 def tag_of(host: str, process: int) -> str:
-    """By which temporaries of a process on a host are known."""
+    """The tag by which temporaries of a process on a host are known."""
     return f"{_plain(host)}.{process}"
 
 

@@ -210,7 +210,7 @@ class Store:
         return [self.directory / files.file_name(step) for step in steps]
 
     def _score_of(self, step: int, path: Path) -> float:
-        """Of a file that another process may have written; not-a-number: none, or damaged."""
+        """The score of a file that another process may have written; NaN: none, or damaged."""
         if not self.keep_best:
             return math.nan
         if step not in self._scores:

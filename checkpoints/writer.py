@@ -137,7 +137,7 @@ def _arrays(snapshot: Snapshot) -> Iterator[_Part]:
 
 
 def _crcs(arrays: Sequence[Array]) -> list[int]:
-    """Of the bytes of each, by as many threads as this process has cores."""
+    """The checksums of the bytes of each, by as many threads as this process has cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     with ThreadPoolExecutor(max(1, min(cores, len(arrays), _MOST_THREADS))) as threads:
         return list(threads.map(lambda array: zlib.crc32(_bytes_of(array).data), arrays))

@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def print_table(verdicts: list[Verdict], *, seconds: float, launches: int) -> None:
-    """By the number of ranks at the start of a run, and by kind of fault."""
+    """Print the verdicts by the number of ranks at the start of a run, and by kind of fault."""
     sizes = sorted({verdict.ranks[0] for verdict in verdicts})
     print(
         f"\n{'ranks':>6} {'runs':>6} {'faults':>7} {'joined':>7} {'failed':>7} "

@@ -209,7 +209,7 @@ def _size_after(found: dict[int, Line | None], survivors: list[int], before: int
 def _recoveries(
     logs: dict[int, list[Line]], survivors: list[int], steps: range
 ) -> Iterator[list[Line]]:
-    """Of each recovery of a run, what the survivors wrote of it."""
+    """The survivors' lines about each recovery of a run."""
     found: dict[int, list[Line]] = {}
     for rank in survivors:
         for line in logs[rank]:

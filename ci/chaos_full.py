@@ -210,7 +210,7 @@ def _ends(number: int) -> range:
 
 
 def _losses(outcomes: Sequence[Outcome]) -> tuple[Losses, str]:
-    """Of all starts, the last one's counting, and in what the ranks of one differed, if at all."""
+    """The losses of all starts, the last one's counting, and how ranks of one differed."""
     found: Losses = {}
     differ = ""
     for outcome in outcomes:

@@ -16,7 +16,7 @@ __all__ = ["Places"]
 
 
 class Places:
-    """Where this rank stands in a run, which spares learn from those who work.
+    """The place of this rank in a run, which spares learn from those who work.
 
     ``number`` is the operation to make next, ``digest`` a hash over the results of the run.
 

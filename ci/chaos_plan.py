@@ -41,7 +41,7 @@ class LaunchPlan:
     guard: int = 0
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """The document that JSON writes."""
         return asdict(self)
 
 

@@ -53,7 +53,7 @@ class Outcome:
 
     @property
     def died_waiting(self) -> set[int]:
-        """Those who waited in the fit in which they died, and had not joined."""
+        """The ranks that waited in the fit in which they died, and had not joined."""
         found: set[int] = set()
         waiting: set[int] = set()
         for event in self.events:

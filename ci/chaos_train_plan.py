@@ -162,7 +162,7 @@ def _faults(
 
 
 def _harmless(dice: random.Random, ranks: list[int], steps: range, *, often: bool) -> list[str]:
-    """Those that take nobody."""
+    """The faults that take nobody."""
     found: list[str] = []
     for text in ("slow:rank={},step={},factor=2,steps=3", "nan:rank={},step={}"):
         if dice.random() < (0.7 if often else 0.15):

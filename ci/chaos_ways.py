@@ -48,7 +48,7 @@ def strategy_of(way: Way) -> str:
 
 
 def bound_of(way: Way) -> int | None:
-    """Of the staleness of its pushes; None where there is none."""
+    """The bound of the staleness of its pushes; None where there is none."""
     bounded = "--staleness-bound" in way
     return int(way[way.index("--staleness-bound") + 1]) if bounded else None
 

@@ -54,7 +54,7 @@ exec ip netns exec $space unshare --uts sh -c "hostname $name; $*"
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """Of every host to all others.
+    """The link of every host to all others.
 
     Args:
         rate_bit_s: bits a second that leave a host.
@@ -174,7 +174,7 @@ class Emulated:
     switch: Switch
 
     def hosts(self, slots: int) -> str:
-        """For ``--hosts``."""
+        """The value for ``--hosts``."""
         return ",".join(f"{address}:{slots}" for address in self.addresses)
 
 
@@ -241,7 +241,7 @@ def _tap(space: str, address: str, mac: bytes) -> int:
 
 
 def _words(space: str) -> tuple[str, ...]:
-    """Those before a command that is to run in *space*."""
+    """The words before a command that is to run in *space*."""
     return ("ip", "netns", "exec", space)
 
 
@@ -263,16 +263,26 @@ def end_tidily() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--hosts", type=int, default=2)
-    parser.add_argument("--rate", type=float, default=100.0, help="megabits a second")
-    parser.add_argument("--delay", type=float, default=1.0, help="milliseconds")
+def with_command(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, list[str]]:
+    """The options of this program's command line, and the command that follows them after ``--``.
+
+    Raises:
+        SystemExit: no command follows.
+    """
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     words = arguments.command[arguments.command[:1] == ["--"] :]
     if not words:
         parser.error("a command is wanted, after --")
+    return arguments, words
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--rate", type=float, default=100.0, help="megabits a second")
+    parser.add_argument("--delay", type=float, default=1.0, help="milliseconds")
+    arguments, words = with_command(parser)
     end_tidily()
     link = Link(rate_bit_s=1e6 * arguments.rate, delay_s=1e-3 * arguments.delay)
     with emulated(arguments.hosts, link) as network:

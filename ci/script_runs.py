@@ -25,7 +25,7 @@ _BEGIN, _END = "==== begins: ", "==== ended: "
 
 
 class Way(NamedTuple):
-    """By plain Python, or by ``matex run`` on so many ranks with these faults."""
+    """A way to run a script: plain Python, or ``matex run`` on so many ranks with these faults."""
 
     name: str
     ranks: int = 0

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from emulated_network import Emulated, Link, emulated, end_tidily
+from emulated_network import Emulated, Link, emulated, end_tidily, with_command
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "munged", "ip")
 _LINK = Link(rate_bit_s=1e9, delay_s=1e-4)
@@ -129,7 +129,7 @@ class Cluster:
         self.network.switch.cut = frozenset([*pairs, *((b, a) for a, b in pairs)])
 
     def node_state(self, node: int) -> str:
-        """Of the node of that number, from 1, as ``idle`` or ``down*``."""
+        """The state of the node of that number, from 1, as ``idle`` or ``down*``."""
         name = self.nodes[node - 1]
         return self.run("sinfo", "--noheader", "--Node", "--format=%T", f"--nodes={name}").strip()
 
@@ -271,11 +271,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2, help="that Slurm believes each to have")
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    arguments = parser.parse_args()
-    words = arguments.command[arguments.command[:1] == ["--"] :]
-    if not words:
-        parser.error("a command is wanted, after --")
+    arguments, words = with_command(parser)
     if names := missing():
         parser.error(f"programs that are not there: {', '.join(names)}")
     end_tidily()

@@ -98,7 +98,7 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """For messages: the fault, and the line that it stands in."""
+        """The fault and the line that it stands in, for messages."""
         return f"{self.where}: fault {self.text!r}" if self.where else f"fault {self.text!r}"
 
     def hits(self, rank: int, host: str) -> bool:

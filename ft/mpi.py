@@ -138,7 +138,7 @@ def on_death(callback: Callable[[str], None]) -> None:
 
 
 def program_error() -> BaseException | None:
-    """For a callback of :func:`on_death`: the exception out of the program that ends this process.
+    """The exception out of the program that ends this process, for a callback of :func:`on_death`.
 
     A ``SystemExit`` stands for an exit with a nonzero status. None where whoever called
     :func:`die` decided to end it.

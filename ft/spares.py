@@ -30,7 +30,7 @@ class Purpose(IntEnum):
     ASIDE = 2
     """Some members are to wait in reserve from now on."""
     RETURN = 3
-    """Those who wait are to be members again."""
+    """The ranks that wait are to be members again."""
     CLOSE = 4
     """The same, to leave together."""
     LEAVE = 5

@@ -184,7 +184,7 @@ class Watchdog:
                 mpi.die(reason)
 
     def _place(self) -> str:
-        """Where the main thread is, for the one who has to mend it."""
+        """The place in the code where the main thread is, for the one who has to mend it."""
         frame = sys._current_frames().get(self._main or 0)
         if frame is None:
             return ""

@@ -216,13 +216,13 @@ def batch_job() -> Allocation | None:
 
 
 def segments_directory() -> Path | None:
-    """Where the segments of this run's ranks are, if ``matex run`` chose the place."""
+    """The directory of the segments of this run's ranks, if ``matex run`` chose it."""
     path = Path(os.environ.get(SEGMENTS, ""))
     return path if path.name.startswith("matex-") else None
 
 
 def arbiter_setting() -> str | None:
-    """Where ranks ask the launcher which part of a run goes on, if one of several hosts does."""
+    """The address at which ranks ask the launcher which part of a run goes on, on several hosts."""
     return os.environ.get(ARBITER)
 
 
@@ -239,7 +239,7 @@ def wants_ulfm() -> bool:
 
 
 def visible_gpus() -> str:
-    """To which GPUs the environment restricts this process; equal where they are the same."""
+    """The GPUs to which the environment restricts this process; equal text means the same GPUs."""
     names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
     return " ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
 

@@ -1,4 +1,4 @@
-"""Where a rank's output goes: everything to its log, the leader's to the terminal as well."""
+"""The outputs of a rank: everything goes to its log, the leader's to the terminal as well."""
 
 from __future__ import annotations
 

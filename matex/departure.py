@@ -54,7 +54,7 @@ def _leave_to_grow(run: Run, take: Take | None) -> None:
 
 
 def _codes(run: Run) -> set[int]:
-    """Of the notices of all ranks; collective."""
+    """The codes of the notices of all ranks; collective."""
     row = np.array([run.notice.code], np.int64)
     return {int(code) for code in run.communicator.allgather(row).rows[:, 0]}
 

@@ -39,7 +39,7 @@ class LargeBatch:
         return len(self._communicator.pending.expected)
 
     def rate_factor(self, epochs_done: float) -> float:
-        """By what the learning rate of a step is multiplied."""
+        """The factor for the learning rate of a step."""
         config, ranks = self._config, self._ranks
         factor = rate_factor(
             config.lr_scaling, ranks, epochs_done=epochs_done, warm_up=config.warmup_epochs

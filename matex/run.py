@@ -317,7 +317,7 @@ class Run:
         return self.watchdog.working(timeout_s=self._step_limit_s)
 
     def _progress(self) -> dict[str, Any]:
-        """Where training stands; the step that is about to be counted is the newest."""
+        """The progress of training; the step that is about to be counted is the newest."""
         return {
             "step": self.step,
             "samples": self.totals.samples_used,

@@ -1,4 +1,4 @@
-"""By what the learning rate is multiplied when the batch grows with the ranks. Pure."""
+"""The factors for the learning rate when the batch grows with the ranks. Pure."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Progress:
         return replace(self, epoch=epoch, held_out=held_out, training=training, rows=rows)
 
     def gained(self, epoch: int, held_out: float, training: float | None) -> float:
-        """By how much the loss has fallen from the end of the epoch before *epoch*; at least 0.
+        """The fall of the loss since the end of the epoch before *epoch*; at least 0.
 
         *held_out* is on as many rows as at the last look.
 
@@ -78,7 +78,7 @@ class Progress:
         return replace(self, owed=held_out if training is None else training)
 
     def from_epoch(self, epoch: int) -> Progress:
-        """For a fit that begins after *epoch*: one that starts over owes nothing."""
+        """The progress of a fit that begins after *epoch*: one that starts over owes nothing."""
         return self if self.epoch <= epoch else replace(self, epoch=0, owed=None)
 
     def is_even(self, held_out: float, training: float | None, delta: float) -> bool:
@@ -87,5 +87,5 @@ class Progress:
         return self.owed is None or now <= allowed_loss(self.owed, self.at_start or 0.0, delta)
 
     def notes(self) -> dict[str, Any]:
-        """For a checkpoint, as JSON can write it; ``Progress(**notes)`` reads it."""
+        """What a checkpoint keeps, as JSON can write it; ``Progress(**notes)`` reads it."""
         return asdict(self)

@@ -34,7 +34,7 @@ class Compaction(NamedTuple):
 
     @classmethod
     def to(cls, stays: np.ndarray) -> Compaction:
-        """To the rows where *stays* is true."""
+        """The compaction to the rows where *stays* is true."""
         left = int(np.count_nonzero(stays))
         return cls(left, np.flatnonzero(~stays[:left]), left + np.flatnonzero(stays[left:]))
 
@@ -111,7 +111,7 @@ class Products(Protocol):
 
 
 def products_of(outgoing: np.ndarray) -> Products:
-    """For U = *outgoing*, in the precision that the network has it in."""
+    """The products of U = *outgoing*, in the precision that the network has it in."""
     outgoing = outgoing.astype(np.float32)
     return _AsFactor(outgoing) if outgoing.shape[1] <= _FEW else _AsMatrix(outgoing)
 

@@ -142,7 +142,7 @@ class _State:
 
     @property
     def room(self) -> int:
-        """For so many removals until :meth:`compact` is called."""
+        """The number of removals for which there is room until :meth:`compact` is called."""
         return BLOCK - self._gone
 
     def remove(self, unit: int) -> None:

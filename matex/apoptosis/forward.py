@@ -37,7 +37,7 @@ class Forward:
         self.model = model
 
     def __call__(self, batch: tuple[Any, ...]) -> tuple[Any, float | None]:
-        """Of ``(x[, y[, sample_weight]])`` the outputs and the mean loss without regularisation.
+        """The outputs for ``(x[, y[, sample_weight]])`` and the mean loss without regularisation.
 
         The loss is None where there is nothing to judge by.
         """
@@ -65,7 +65,7 @@ class Traced(Forward):
         super().__init__(model)
         self._trace: Callable[..., Any] | None = None
         self._shapes: list[tuple[int, ...]] = []
-        """Those of the weights that the trace, if there is one, is known to be right for."""
+        """The shapes of the weights for which the trace, if there is one, is known to be right."""
         holders = keras_hooks.layers_with_weights(model)
         self._serves_all = all(type(layer) in _WITHOUT_WIDTHS for layer in holders)
 

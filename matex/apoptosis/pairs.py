@@ -29,7 +29,7 @@ BASELINES = ("magnitude", "random")
 
 
 def remove_by_pairs(criterion: str, evidence: Evidence, limits: Limits) -> Removal:
-    """By ``similarity``, ``projection`` or ``angle``; pure."""
+    """The removal by ``similarity``, ``projection`` or ``angle``; pure."""
     if not evidence.scales:
         criterion = "similarity"
     incoming, outgoing = evidence.incoming, _outgoing(evidence)
@@ -59,7 +59,7 @@ def remove_by_pairs(criterion: str, evidence: Evidence, limits: Limits) -> Remov
 def remove_by_baseline(
     criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0
 ) -> Removal:
-    """By ``magnitude`` or ``random``, whose dead leave their work undone; pure."""
+    """The removal by ``magnitude`` or ``random``, whose dead leave their work undone; pure."""
     outgoing = _outgoing(evidence)
     incoming = evidence.incoming
     power = np.einsum("jm,jm->j", outgoing, outgoing) * np.einsum("jd,jd->j", incoming, incoming)
@@ -79,7 +79,7 @@ def _outgoing(evidence: Evidence) -> np.ndarray:
 
 
 def _pairwise(criterion: str, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For j in rows, i in columns: what is lost of w_j, lam, and the angle."""
+    """What is lost of w_j, lam, and the angle: arrays with j in rows and i in columns."""
     product = w @ w.T
     square = np.diagonal(product).copy()
     safe = np.maximum(square, 1e-300)
@@ -99,7 +99,7 @@ def _pairwise(criterion: str, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 def inheritance(
     criterion: str, evidence: Evidence, kept: np.ndarray, removed: np.ndarray
 ) -> np.ndarray:
-    """To whom of *kept* the work of each of *removed* goes, and how much: shape (k, r). Pure."""
+    """The part of the work of each of *removed* that each of *kept* takes: shape (k, r). Pure."""
     transfer = np.zeros((len(kept), len(removed)))
     if criterion in BASELINES or not len(removed):
         return transfer

@@ -48,7 +48,7 @@ def cut(model: Any, net: Network, dead: Collection[int]) -> None:
 
 
 def _kept(net: Network, dead: Collection[int]) -> dict[int, dict[int, np.ndarray]]:
-    """For each variable, by id: axis -> indices that stay."""
+    """The indices that stay, by axis, for each variable by its id."""
     gone = np.array(sorted(dead), np.int64)
     result: dict[int, dict[int, np.ndarray]] = {}
     for binding in net.bindings.values():

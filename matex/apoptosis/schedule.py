@@ -95,7 +95,7 @@ class Calendar:
         return not self.every and self.wait > _WAIT
 
     def from_epoch(self, epoch: int) -> Calendar:
-        """For a fit that begins after *epoch*: one that starts over does not wait."""
+        """The calendar of a fit that begins after *epoch*: one that starts over does not wait."""
         return self if self.due <= epoch + self.wait else replace(self, due=0)
 
     def after(self, epoch: int, *, gone: float, flops: float) -> Calendar:

@@ -67,7 +67,7 @@ class Trial(Protocol):
         """The held-out loss as it now is."""
 
     def saving(self, one: Candidate) -> float:
-        """By how much its death makes the network smaller, above 0, in any unit."""
+        """The amount by which its death makes the network smaller, above 0, in any unit."""
 
     def accept(self) -> None:
         """What was judged last may stay."""

@@ -43,7 +43,7 @@ class Goal(NamedTuple):
     size: float
 
     def is_met(self, net: Network, dead: Collection[int] = ()) -> bool:
-        """By *net* without the *dead*."""
+        """Whether *net* without the *dead* meets the target."""
         return size_of(net, self.measure, dead) <= self.size
 
     def part(self, net: Network, dead: Callable[[float], Collection[int]], most: float) -> float:

@@ -72,7 +72,7 @@ class Units:
 
 
 def occurrences(roots: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Where each of *members* occurs in *roots*: shape (most occurrences, members), -1 for none.
+    """The indices of each of *members* in *roots*: shape (most occurrences, members), -1 for none.
 
     Args:
         roots: along an axis.

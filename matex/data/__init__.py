@@ -1,4 +1,4 @@
-"""Where the samples come from: rows by index, read only where they are needed.
+"""The sources of samples: rows by index, read only where they are needed.
 
 ::
 

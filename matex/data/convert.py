@@ -31,7 +31,7 @@ def open_to_convert(
     header: bool | None = None,
     size: tuple[int, int] | None = None,
 ) -> Data:
-    """As :func:`matex.data.open`, but a gzip CSV file is read forward, once, in little memory.
+    """Open as :func:`matex.data.open` does, but read a gzip CSV file once, in little memory.
 
     Args:
         on_progress: called with the bytes of a CSV file checked so far, and all of them.

@@ -91,7 +91,7 @@ def format_of(path: Path, given: str | None = None) -> str:
 
 
 def _folder(path: Path) -> str:
-    """Of a folder: files with the names of MNIST's, CIFAR's or TFRecord's, or images by class."""
+    """The format of a folder: files named as MNIST's, CIFAR's or TFRecord's, or images by class."""
     for kind, patterns in _FOLDERS.items():
         if any(file for pattern in patterns for file in path.glob(pattern)):
             return kind

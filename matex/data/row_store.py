@@ -58,7 +58,7 @@ class RowStore:
         return np.flatnonzero(self._where >= 0)
 
     def holds(self, rows: np.ndarray) -> np.ndarray:
-        """For each of *rows* whether it is held: bool."""
+        """Whether each of *rows* is held: bool, of the shape of *rows*."""
         return np.asarray(self._where[rows] >= 0)
 
     def take(self, rows: np.ndarray) -> list[np.ndarray]:

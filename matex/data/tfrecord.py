@@ -204,7 +204,7 @@ def _stored(four: bytes) -> int:
 
 
 def _index(path: Path) -> np.ndarray:
-    """Where each record begins, and where the last one ends; int64."""
+    """The offsets at which each record begins, and the end of the last one; int64."""
     total = path.stat().st_size
     places = [0]
     with path.open("rb") as file:

@@ -34,7 +34,7 @@ class Shares:
         *,
         passed: tuple[int, ...] | None = None,
     ) -> SharedEvaluation | StreamEvaluation:
-        """For evaluate and the validation of fit.
+        """The way to share evaluate and the validation of fit.
 
         Args:
             passed: on a rank alone that joins those who have been through the data: their
@@ -75,7 +75,7 @@ class Shares:
         )
 
     def prediction(self, model: Any, feed: MakeFeed, given: dict[str, Any]) -> SharedPrediction:
-        """For predict.
+        """The way to share predict.
 
         Raises:
             NotShareable: every rank must predict all of it.

@@ -19,7 +19,7 @@ __all__ = ["Choice", "caches", "library"]
 
 
 def caches(own: Path) -> list[Path]:
-    """Where the native library may lie: the user's cache, else one on this node."""
+    """The places where the native library may lie: the user's cache, else one on this node."""
     return [own, Path(tempfile.gettempdir()) / f"matex-{os.getuid()}"]
 
 
@@ -88,5 +88,5 @@ class Choice:
         return native
 
     def _waiting_since(self) -> float:
-        """Of the one exchange that waits inside MPI now, if any does; 0 otherwise."""
+        """The time since which an exchange has been waiting inside MPI; 0 where none does."""
         return max((exchange.waiting_since() for exchange in tuple(self._made)), default=0.0)

@@ -193,7 +193,7 @@ class HostExchange:
         return len(self._results) == 1
 
     def _next_result(self) -> np.ndarray:
-        """Where to receive; a replay writes where the failed attempt did."""
+        """The buffer in which to receive; a replay writes where the failed attempt did."""
         operation = self._communicator.pending.operation
         if operation != self._operation:
             self._operation = operation

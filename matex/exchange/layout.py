@@ -1,4 +1,4 @@
-"""Where each thing lies in the vector that a step exchanges. Pure.
+"""The layout of the vector that a step exchanges. Pure.
 
 ``[gradient, gradient, ..., tail]`` with ``tail = [means | sums | header]``, one
 dtype, one allreduce. Each part starts at a multiple of 64 bytes, so that it can
@@ -45,7 +45,7 @@ class Header(NamedTuple):
     learning_rate: float = 0.0
     """The leader's; everybody else adds 0."""
     rate_factor: float = 0.0
-    """By what the leader multiplies the learning rate in this step; everybody else adds 0."""
+    """The leader's factor for the learning rate in this step; everybody else adds 0."""
     one: float = 1.0
     """Must come to the number of ranks."""
 
@@ -84,7 +84,7 @@ class Layout:
 
     @property
     def offsets(self) -> list[int]:
-        """Where each part starts, and at last the length of the whole vector."""
+        """The index at which each part starts, and at last the length of the whole vector."""
         step = ALIGNMENT // self.dtype.itemsize
         starts = [0]
         for shape in self.shapes:
@@ -96,7 +96,7 @@ class Layout:
         return self.offsets[-1]
 
     def header_at(self, field: str) -> int:
-        """Where in the vector *field* of the header stands."""
+        """The index in the vector of *field* of the header."""
         header = self.offsets[-2] + sum(self.tail_sizes) - len(Header._fields)
         return header + Header._fields.index(field)
 

@@ -72,7 +72,7 @@ class Library:
 
 
 def recipe() -> Recipe:
-    """For the TensorFlow of this process."""
+    """The recipe for the TensorFlow of this process."""
     import tensorflow as tf
 
     return Recipe(

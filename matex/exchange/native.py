@@ -21,7 +21,7 @@ _FENCED, _REDUCED = 2, 3
 
 
 class _Plan(ctypes.Structure):
-    """As in ``exchange.cc``, which says what each field is for."""
+    """The structure of ``exchange.cc``, which says what each field is for."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("allreduce", "barrier", "error_string")),

@@ -1,1 +1,1 @@
-"""Where a training gets its global batches, and which of their rows a rank needs."""
+"""The sources of a training's global batches, and the rows of them that a rank needs."""

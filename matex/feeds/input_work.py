@@ -34,7 +34,7 @@ class Pipeline(NamedTuple):
     map: Callable[[Sequence[Any]], tuple[Any, ...]]
     """Mapped rows of raw rows, at least one, in their order; in a graph or outside."""
     element_spec: Any
-    """Of the user's pipeline."""
+    """The element_spec of the user's pipeline."""
 
     def ahead(self, place: Any) -> tf.data.Dataset:
         """Raw batches, the rows of *place* mapped, and which rows these are, [lo, hi).

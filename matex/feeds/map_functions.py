@@ -33,7 +33,7 @@ def check_function(function: Any) -> None:
 
 
 def _operations(graph: Any) -> Iterator[Any]:
-    """Those of *graph*; in place of a call, those of what it calls."""
+    """The operations of *graph*; in place of a call, the operations of what it calls."""
     for operation in graph.get_operations():
         inner = [graph._get_function(name) for name in _called(operation)]
         if not inner or None in inner:

@@ -105,7 +105,7 @@ def _constant(node: Any) -> Any:
 
 
 def _tensors(dataset: tf.data.Dataset) -> Iterator[Any]:
-    """Those that are part of *dataset* and of all before it."""
+    """The tensors that are part of *dataset* and of all before it."""
     held = tf.nest.flatten([v for v in vars(dataset).values() if isinstance(v, list | tuple)])
     for function in dataset._functions():
         held += function.function.captured_inputs

@@ -118,11 +118,11 @@ class RingRows(Rows):
 
     @property
     def _place(self) -> int:
-        """Of this rank among those who share the next step."""
+        """The place of this rank among those who share the next step."""
         return self._communicator.pending.expected.index(self._communicator.world.rank)
 
     def _plan(self, epoch: int, width: int) -> _Plan:
-        """As things stand now: of an epoch to come, equal on all ranks if nobody is lost."""
+        """The plan of an epoch to come as things stand now; equal on all ranks if none is lost."""
         ranks, batch_size = len(self._communicator.pending.expected), self._batch_size
         key = (epoch, width, batch_size, ranks)
         if self._planned is None or self._planned[0] != key:
@@ -203,6 +203,6 @@ class RingRows(Rows):
 def _by_place(
     rows: np.ndarray, places: np.ndarray, chosen: np.ndarray, ranks: tuple[int, ...]
 ) -> dict[int, np.ndarray]:
-    """Those of *rows* that are *chosen*, in their order, by the rank at their place."""
+    """The *chosen* ones of *rows*, in their order, by the rank at their place."""
     found = np.unique(places[chosen]).tolist()
     return {ranks[place]: rows[chosen & (places == place)] for place in found}

@@ -1,4 +1,4 @@
-"""Where a training gets its global batches: one interface for rows and for streams.
+"""The source of a training's global batches: one interface for rows and for streams.
 
 A source gives, epoch by epoch, the batches of the whole run. Every rank holds the
 same source and takes from each batch the rows that fall to it; a batch stays at
@@ -48,10 +48,10 @@ class Source(Protocol):
     batch has as many rows, with their number."""
 
     samples: int | None
-    """Of an epoch, where it is known beforehand."""
+    """The number of samples of an epoch, where it is known beforehand."""
 
     most_rows: int | None
-    """Of a global batch, where it is known beforehand."""
+    """The largest number of rows of a global batch, where it is known beforehand."""
 
     mark: int
     """63 bits of what has been handed out so far; 0 where the cursor says it all."""

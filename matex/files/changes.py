@@ -46,7 +46,7 @@ def to_write(
     tree: bool = False,
     names: tuple[str, ...] = (),
 ) -> str:
-    """Where to write what the script writes to *path*.
+    """The place to which to write what the script writes to *path*.
 
     Args:
         exclusive: nothing may be there.

@@ -273,7 +273,7 @@ def _two(files: PrivateFiles, name: str, change: Any) -> Any:
 
 
 def _place(files: PrivateFiles, given: Any) -> Any:
-    """Of a file that is moved between what all ranks see and what this one does."""
+    """The place of a file that is moved between what all ranks see and what this one does."""
     asked = _asked(files, given)
     if asked is None or asked[0].leads:
         return given

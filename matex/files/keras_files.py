@@ -39,7 +39,7 @@ def install(files: PrivateFiles) -> None:
 
 
 def _save(files: PrivateFiles, original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Where real files are written: another name first, then the wanted one."""
+    """Write a real file under another name first, and then give it the wanted one."""
     target = given["filepath"]
     view = files.view()
     path = files.path(target) if view is not None and "://" not in str(target) else None
@@ -69,7 +69,7 @@ def _save(files: PrivateFiles, original: Callable[..., Any], given: dict[str, An
 
 
 def _folder(files: PrivateFiles, original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Of a folder that the script made: by a name that is this rank's own, and equal on all."""
+    """Read a folder that the script made by a name that is this rank's own, and equal on all."""
     view = files.view()
     path = None if view is None else files.path(given["directory"])
     if view is None or path is None or path not in view.made or view.knows_ranks:

@@ -128,7 +128,7 @@ class PrivateFiles:
         self._view.knows_ranks = True
 
     def settle(self) -> None:
-        """Where this rank has come to lead, make its files the real ones; local."""
+        """Make this rank's files the real ones where it has come to lead; local."""
         with self._lock, real.passing():
             if self._communicator.world.is_leader and not self._view.leads:
                 publish(self._view)

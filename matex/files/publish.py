@@ -114,7 +114,7 @@ def _tree(view: View) -> Iterator[tuple[str, str]]:
 
 
 def _note(view: View, path: str) -> None:
-    """For the other ranks, to which this rank may be ahead."""
+    """Tell the other ranks, to which this rank may be ahead, how *path* was."""
     if view.ledger is not None and path in view.own and view.ledger.before(path) is None:
         view.ledger.note(path, "overwrite", tree=path in view.made)
 
@@ -151,7 +151,7 @@ def _put(view: View, path: str, place: str) -> None:
 
 
 def _clear(path: str) -> None:
-    """Where something of another kind comes: what is left there this rank does not see."""
+    """Remove what is at *path*, where another kind of file comes; this rank does not see it."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):

@@ -1,4 +1,4 @@
-"""Where a rank keeps the files that only it sees, under a name that is the same on all ranks.
+"""The tree of the files that only this rank sees, under a name that is the same on all ranks.
 
 The name goes through a descriptor: ``/proc/self/fd/900/home/me/x.csv`` is a file of this rank's own
 tree, and ``/home/me/x.csv`` itself once this rank leads. So whoever keeps such a name (a pipeline

@@ -107,7 +107,7 @@ class View:
         return not self.is_plain and bool(self.ledger and self.ledger.names(folder))
 
     def found(self, path: str) -> str | None:
-        """Where the content of *path* is; None where there is nothing of that name.
+        """The place of the content of *path*; None where there is nothing of that name.
 
         A path that nobody changed is its own place, whether it is there or not.
         """
@@ -161,7 +161,7 @@ class View:
             place = now
 
     def place(self, path: str) -> str | None:
-        """Where the content of *path* is; None where nothing of that name is there."""
+        """The place of the content of *path* if it is there now; None otherwise."""
         try:
             return self.at(path, _that_is_there)
         except OSError:
@@ -245,7 +245,7 @@ class View:
     # Changing.
 
     def own_place(self, path: str) -> str:
-        """Where *path* is to be in this rank's own tree, in a folder that is there."""
+        """The place of *path* in this rank's own tree, in a folder that is made here."""
         self.scratch.ensure()
         with real.passing():
             os.makedirs(ALIAS + os.path.dirname(path), exist_ok=True)

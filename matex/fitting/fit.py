@@ -149,7 +149,7 @@ class Fit:
 
     @property
     def _flags(self) -> Training | Averaging:
-        """By what the ranks agree on a stop."""
+        """The object by which the ranks agree on a stop."""
         shared = None if self._whole is not None else self._training
         return shared or self._averaging
 

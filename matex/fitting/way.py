@@ -36,7 +36,7 @@ class Way:
         self.strategy: Strategy = Sync()
 
     def choose(self, source: Source, *, seed: int, epochs: int) -> None:
-        """For the built model, whose replicas become equal before the first step. Local.
+        """Choose for the built model, whose replicas become equal before the first step. Local.
 
         Raises:
             InputError: alike on every rank.

@@ -97,7 +97,7 @@ def saving_nothing(callback: Any) -> Iterator[None]:
 
 
 def memory_of(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
-    """By name what *callbacks* remember: copies, local.
+    """Copies of what *callbacks* remember, by name; local.
 
     Of a user's callback these are the attributes that hold plain values, see
     :mod:`matex.keras_hooks.plain_values`.

@@ -71,7 +71,7 @@ def _replacement(original: Callable[..., Any], around: Around) -> Callable[..., 
 
 
 def cache_folder(given: Mapping[str, Any]) -> Path:
-    """Where ``get_file`` puts what it is *given*."""
+    """The folder into which ``get_file`` with the arguments *given* puts its file."""
     base = os.path.expanduser(given["cache_dir"] or config.keras_home())  # noqa: PTH111 - as Keras
     if not os.access(base, os.W_OK):
         tmp = Path("/tmp")

@@ -24,7 +24,7 @@ def _of_tensorflow() -> random.Random | None:
 
 
 class Generators:
-    """Where all global generators are now. Local.
+    """The present states of all global random generators. Local.
 
     Those of Python, NumPy, TensorFlow's eager operations, and Keras.
     """

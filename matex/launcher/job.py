@@ -80,7 +80,7 @@ class Job:
             time.sleep(0.01)  # until the kernel has taken them away
 
     def _processes(self) -> list[int]:
-        """Those of this host that are not just waiting to be reaped."""
+        """The processes on this host that are not just waiting to be reaped."""
         token = self._token.encode()
         found = []
         for entry in Path("/proc").iterdir():

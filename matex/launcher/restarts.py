@@ -39,7 +39,7 @@ class StartAgain:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """For *reason*, which ends a sentence about what ended the last attempt; may be empty."""
+    """The end of all attempts. *reason* ends a sentence about the last attempt; may be empty."""
 
     reason: str = ""
 

@@ -34,10 +34,10 @@ class Taken(Protocol):
     """A state, held: :class:`matex.held.Held`."""
 
     def snapshot(self) -> checkpoints.Snapshot:
-        """For one who writes it at once."""
+        """A snapshot of the live arrays, for a writer that writes it at once."""
 
     def copied(self) -> checkpoints.Snapshot:
-        """Of copies; training may go on meanwhile. In any thread."""
+        """A snapshot of copies: training may go on while any thread writes it."""
 
 
 Take = Callable[[], Taken]
@@ -181,8 +181,11 @@ class Saver:
         return max(_SHORTEST_S, checkpoints.daly_s(cost_s, self._mean_time_s()))
 
     def _mean_time_s(self) -> float:
-        """To the loss of all ranks: of a host, since the launcher then ends the job, of what
-        takes all at once, and, without ULFM, of any rank."""
+        """The mean time in seconds to the loss of all ranks.
+
+        It counts losses of a host (the launcher then ends the job), what takes all ranks at
+        once and, without ULFM, the loss of any rank.
+        """
         world = self._communicator.world
         if self._mean_time is None or self._mean_time[0] != world.generation:
             hosts = len({member.host for member in world.members})

@@ -136,7 +136,7 @@ def _joined(events: list[Event]) -> set[tuple[int, int]]:
 
 
 def _rows(events: list[Event]) -> dict[str, int] | None:
-    """Where ranks got their rows from in the epochs since the last start, all ranks together.
+    """The sources of the ranks' rows in the epochs since the last start, all ranks together.
 
     None where none of them tells.
     """

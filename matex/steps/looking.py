@@ -80,7 +80,7 @@ class Foreign:
 
 
 def _dtype_of(handle: Any) -> Any | None:
-    """Of the variable behind *handle*; None where it is a table, a writer or the like."""
+    """The dtype of the variable behind *handle*; None where it is a table, a writer or the like."""
     data = getattr(handle, "_handle_data", None)
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None

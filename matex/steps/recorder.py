@@ -64,12 +64,12 @@ class Recorder:
 
     @property
     def gradients(self) -> list[Any]:
-        """Those that exist, tensors or ``tf.IndexedSlices``, in the order of the variables."""
+        """The gradients that exist, in the variables' order: tensors or ``tf.IndexedSlices``."""
         return [g for g in self._gradients if g is not None]
 
     @property
     def variables(self) -> list[Any]:
-        """Those that :attr:`gradients` belong to."""
+        """The variables that :attr:`gradients` belong to."""
         pairs = zip(self._changed, self._gradients, strict=True)
         return [variable for variable, gradient in pairs if gradient is not None]
 

@@ -21,7 +21,7 @@ class Wishes(NamedTuple):
     """What a rank asks for with a step; what is done is what the sum of all says."""
 
     leave: bool = False
-    """To save and to leave after it."""
+    """Whether to save and to leave after the step."""
     save: int = 0
     """Which tiers to save after it, bits; only the leader's word counts."""
 
@@ -58,7 +58,7 @@ class Share:
 
     @property
     def layout(self) -> Layout:
-        """Of the step; with run_eagerly, known after the first contribution."""
+        """The layout of the step; with run_eagerly, known after the first contribution."""
         assert self._step.layout is not None
         return self._step.layout
 
@@ -124,7 +124,7 @@ class Share:
         return parts
 
     def idle(self, spans: list[Span]) -> None:
-        """Where no row falls to this rank, let a step that runs eagerly run in vain, on one row.
+        """Let a step that runs eagerly run in vain, on one row, where no row falls to this rank.
 
         It is Python that may count, print or branch: that is the same on every rank. And its
         first run tells the layout.
@@ -134,7 +134,7 @@ class Share:
             self._step.contribution(*self.inputs([(lo, min(lo + 1, hi))]))
 
     def sent(self, spans: list[Span]) -> list[np.ndarray]:
-        """Those of them that the ranks exchange."""
+        """The parts of the contribution of *spans* that the ranks exchange."""
         if self._step.layout is None:
             self.idle(spans)
         parts = self.contribution(spans)

@@ -54,11 +54,11 @@ _DEPTH = 32
 
 
 class _Kind(NamedTuple):
-    """Of one gradient: how many slices each row of the batch brings, by look-up; () for dense."""
+    """The slices of one gradient that each row of the batch brings, by look-up; () for dense."""
 
     looked_up: tuple[int, ...]
     shape: tuple[int, ...]
-    """Of the variable."""
+    """The shape of the variable."""
 
 
 class Slots:

@@ -198,12 +198,12 @@ class Training:
 
     @property
     def source(self) -> Source:
-        """Of the global batches."""
+        """The source of the global batches."""
         return self._source
 
     @property
     def samples_in_epoch(self) -> int | None:
-        """Where known beforehand."""
+        """The number of samples of an epoch, where it is known beforehand."""
         return self._source.samples
 
     @property
@@ -214,13 +214,13 @@ class Training:
 
     @property
     def samples_taken(self) -> int:
-        """Of the running step, as it should be made of."""
+        """The number of samples that the running step should be made of."""
         lo, hi = self._share.current.span
         return hi - lo
 
     @property
     def own_samples(self) -> int:
-        """Of the running step, that this rank computed."""
+        """The number of samples of the running step that this rank computed."""
         return size(self._mender.have)
 
     def share_by(self, speeds: Mapping[int, float]) -> None:
@@ -229,7 +229,7 @@ class Training:
 
     @property
     def mark(self) -> int:
-        """Of what has been trained on so far: see :class:`matex.feeds.source.Source`."""
+        """A number that stands for all rows trained on: see :class:`matex.feeds.source.Source`."""
         return self._source.mark
 
     # The face that Keras's fit sees.

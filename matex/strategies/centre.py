@@ -32,7 +32,7 @@ class Visit(NamedTuple):
 
     vector: np.ndarray
     share: float
-    """Of this worker among all that come."""
+    """The share of this worker among all that come, from 0 to 1."""
     staleness: int
     """Updates of the centre since it last told the worker of itself."""
 
@@ -126,7 +126,7 @@ class Centre:
         self._unserved: np.ndarray | None = None
         self._home: ft.Receiving | _Own | None = None
         self.staleness: Counter[int] = Counter()
-        """Of this worker's visits."""
+        """The staleness of this worker's visits."""
         self.traffic = Traffic()
 
     def after_step(self, step: int) -> None:

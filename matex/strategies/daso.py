@@ -30,7 +30,7 @@ class _Flight(NamedTuple):
     swaps: list[tuple[ft.Swap, int]]
     """With how many ranks the node of each has."""
     ranks: int
-    """Of this node."""
+    """The number of ranks of this node."""
     sent: np.ndarray
     """Weights as they were; not those of the message, which are rounded."""
     waited: int
@@ -141,7 +141,7 @@ class Daso:
         self._flight = _Flight(swaps, len(nodes[place]), sent, pace.wait, due)
 
     def _arrived(self, weights: np.ndarray) -> np.ndarray | None:
-        """By what the *weights* change for the average that is due, if one is and has come."""
+        """The change of the *weights* for the average that is due, if one is and has come."""
         flight = self._flight
         if flight is None or flight.due > self._count:
             return None

@@ -49,7 +49,7 @@ class Strategy(Protocol):
     :meth:`consensus`."""
 
     traffic: Traffic
-    """Of the newest step, from :meth:`before_step` to :meth:`after_step`. Local."""
+    """The traffic of the newest step, from :meth:`before_step` to :meth:`after_step`. Local."""
 
     def epoch_begins(self, epoch: int) -> None:
         """Before the first step of *epoch*, counted from 0, that is still to be made. Local."""

@@ -14,7 +14,7 @@ __all__ = ["NodeCentre"]
 
 
 class NodeCentre:
-    """Of elastic averaging; each rank of the node holds a copy.
+    """The centre of a node in elastic averaging; each rank of the node holds a copy.
 
     A meeting in which somebody dies may have been on some of them alone. So with the first one
     of other members than before the copies travel, too, and become their mean.
@@ -31,7 +31,7 @@ class NodeCentre:
         self._repairs = communicator.pending.repairs
         self._apart = False
         self.traffic = Traffic()
-        """Of the newest meeting."""
+        """The traffic of the newest meeting."""
 
     def note_members(self) -> None:
         """Every rank calls it after each step. Local."""
@@ -47,7 +47,7 @@ class NodeCentre:
 
     @property
     def share(self) -> float:
-        """Of this node's ranks in all."""
+        """The part of all ranks that is on this node, from 0 to 1."""
         return len(self._node) / len(self._members)
 
     def meet(self, worker: np.ndarray, *, number: int) -> np.ndarray | None:

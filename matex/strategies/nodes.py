@@ -15,7 +15,7 @@ Nodes = Callable[[Sequence[int]], list[list[int]]]
 
 
 def nodes_by(communicator: ft.Communicator, ranks_per_node: int = 0) -> Nodes:
-    """By the hosts of the ranks, or *ranks_per_node* original ranks in a row."""
+    """The nodes by the hosts of the ranks, or *ranks_per_node* original ranks in a row to each."""
     return partial(_nodes, communicator.hosts, ranks_per_node)
 
 

@@ -20,7 +20,7 @@ def unpacked(parcel: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def blank(count: int, dtype: np.dtype) -> np.ndarray:
-    """Where a parcel of *count* elements can arrive."""
+    """A buffer in which a parcel of *count* elements can arrive."""
     return np.empty(count + _words(dtype), dtype)
 
 

@@ -19,18 +19,18 @@ class Place(Protocol):
     """Weights that move, and what is remembered of them."""
 
     last: np.ndarray
-    """Where they were at the last push, or at the start, with what has come from the centre since.
+    """The weights at the last push, or at the start, with what has come from the centre since.
     Not to be written in place."""
 
     def read(self) -> np.ndarray:
-        """Where they are; a copy."""
+        """A copy of the weights."""
 
     def shift(self, by: np.ndarray) -> None:
         """Move them."""
 
 
 class RankWeights:
-    """Those of one replica."""
+    """The weights of one replica."""
 
     def __init__(self, replica: ReplicaLike) -> None:
         self._replica = replica
@@ -46,7 +46,7 @@ class RankWeights:
 
 
 class NodeWeights:
-    """Those of a node's centre. What is remembered travels with it, to the next who keeps it."""
+    """The weights of a node's centre. What is remembered travels with it to its next keeper."""
 
     def __init__(self, centre: Centre) -> None:
         self._centre = centre

@@ -77,7 +77,7 @@ class Tree:
 
     @property
     def staleness(self) -> Counter[int]:
-        """Of the visits of this worker, and of its node's centre while it kept that."""
+        """The staleness of this worker's visits, and of its node's centre's while it kept that."""
         return self._node.staleness + self._top.staleness
 
     @property
@@ -86,7 +86,7 @@ class Tree:
         return Traffic(one.messages + other.messages, one.bytes + other.bytes)
 
     def after_step(self, step: int) -> None:
-        """As that of :class:`Centre`."""
+        """Visit the centres as :meth:`Centre.after_step` does."""
         changed = self._node.was_repaired()
         if self._top.was_repaired() or changed:
             self.settle()
@@ -95,7 +95,7 @@ class Tree:
             self._top.visit(step)
 
     def settle(self) -> None:
-        """As that of :class:`Centre`; what the nodes' centres have not yet brought stays theirs."""
+        """Settle as :class:`Centre` does; what the nodes' centres have not brought stays theirs."""
         self._top.recall()  # before the node's ranks get what its keeper has
         self._node.recall()
         self._node.renew()

@@ -32,7 +32,7 @@ _PART = 1e-3
 
 
 class Pulse:
-    """Of one rank; local. Nothing is written without a *directory*."""
+    """The pulse of one rank; local. Nothing is written without a *directory*."""
 
     def __init__(
         self, directory: Path | None, clock: Callable[[], float] = time.perf_counter

@@ -48,7 +48,7 @@ def pull(worker: np.ndarray, centre: np.ndarray, alpha: float) -> tuple[np.ndarr
 
 
 def pulled_by(worker: np.ndarray, after: np.ndarray, alpha: float) -> np.ndarray:
-    """By what a *worker* that met the centre moves, told from the centre *after* it.
+    """The move of a *worker* that met the centre, told from the centre *after* it.
 
     ``after - worker`` is ``(1 - alpha)`` of their distance before, so this is :func:`pull`'s.
     """

@@ -11,7 +11,7 @@ __all__ = ["OUTER", "Shares", "nodes_of", "shares_of_all", "shares_of_node", "sh
 OUTER = 4
 
 Shares = dict[int, float]
-"""Of each that meets a centre (original rank), in their order; they add up to 1."""
+"""The share of each that meets a centre (original rank), in their order; they add up to 1."""
 
 
 def nodes_of(members: Sequence[tuple[int, str]], ranks_per_node: int = 0) -> list[list[int]]:
@@ -32,7 +32,7 @@ def shares_of_all(ranks: Sequence[int]) -> Shares:
 
 
 def shares_of_node(nodes: Sequence[Sequence[int]], rank: int) -> Shares:
-    """Those on the node of *rank* meet the centre of it."""
+    """The shares of the ranks on the node of *rank*, which meet the centre of that node."""
     return shares_of_all(next(node for node in nodes if rank in node))
 
 
