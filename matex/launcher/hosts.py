@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from matex.launcher.job import Job
-from matex.launcher.launch import probe_command
+from matex.launcher.mpiexec import Mpiexec
 
 __all__ = ["Hosts"]
 
@@ -18,7 +18,7 @@ _TIMEOUT_S = 30.0
 class Hosts:
     """Commands on hosts, started with *mpiexec* in *environment*."""
 
-    mpiexec: str
+    mpiexec: Mpiexec
     environment: Mapping[str, str]
 
     def run(self, hosts: Iterable[str], words: Sequence[str]) -> list[str]:
@@ -32,8 +32,7 @@ class Hosts:
         return [name for name, there in zip(names, succeeded, strict=True) if there]
 
     def _succeeds(self, host: str, words: Sequence[str]) -> bool:
-        command = probe_command(host, words, mpiexec=self.mpiexec)
-        job = Job(command, self.environment, quiet=True)
+        job = Job(self.mpiexec, self.mpiexec.probe(host, words), self.environment, quiet=True)
         try:
             return job.wait(_TIMEOUT_S) and job.status == 0
         finally:

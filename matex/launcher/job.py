@@ -11,10 +11,9 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["END", "Job"]
+from matex.launcher.mpiexec import Mpiexec
 
-#: The signal at which mpiexec ends the ranks, and itself.
-END = signal.SIGINT
+__all__ = ["Job"]
 
 _TOKEN = "MATEX_JOB"
 _GRACE_S = 5.0
@@ -24,16 +23,27 @@ class Job:
     """Processes that carry one token in their environment, mpiexec first among them.
 
     mpiexec gets a session of its own: a Ctrl-C at the terminal is the supervisor's to answer. So is
-    SIGTERM, which mpiexec does not hear: a batch system sends it to all processes of a job, and
+    SIGTERM, which Open MPI's does not hear: a batch system sends it to all processes of a job, and
     mpiexec would end the ranks half a second later, while they save.
+
+    Args:
+        mpiexec: the program that *command* calls.
+        environment: of all processes, beside the token.
+        quiet: what they write is thrown away.
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], *, quiet: bool = False
+        self,
+        mpiexec: Mpiexec,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        quiet: bool = False,
     ) -> None:
+        self._end = mpiexec.end
         self._token = f"{_TOKEN}={uuid.uuid4().hex}"
         name, _, value = self._token.partition("=")
-        with _blocked(signal.SIGTERM):
+        with _blocked([signal.SIGTERM] if mpiexec.shielded else []):
             self._process = subprocess.Popen(
                 command,
                 env={**environment, name: value},
@@ -59,6 +69,10 @@ class Job:
         if self._process.poll() is None:
             self._process.send_signal(number)
 
+    def end_soon(self) -> None:
+        """Have mpiexec end the ranks, and itself."""
+        self.tell(self._end)
+
     def end(self, *, ask: bool = True) -> None:
         """End mpiexec, and what is left of the job on this host.
 
@@ -69,7 +83,7 @@ class Job:
                 stopped, and they would go on meanwhile.
         """
         if ask:
-            self.tell(END)
+            self.end_soon()
         if not self.wait(_GRACE_S if ask else 0):
             self._process.kill()
             self._process.wait()
@@ -92,9 +106,9 @@ class Job:
 
 
 @contextlib.contextmanager
-def _blocked(number: signal.Signals) -> Iterator[None]:
-    """Inside, what this thread starts does not hear that signal."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+def _blocked(numbers: Sequence[signal.Signals]) -> Iterator[None]:
+    """Inside, what this thread starts does not hear those signals."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:

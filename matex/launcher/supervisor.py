@@ -21,12 +21,14 @@ from typing import Any
 
 from matex.allocation import launcher_settings
 from matex.config import ARBITER, Config
+from matex.errors import InputError
 from matex.launcher.arbiter import Arbiter, addresses_of
 from matex.launcher.ending import Logs, all_events, judge, last_start, reason_of, this_job
 from matex.launcher.hosts import Hosts
-from matex.launcher.job import END, Job
-from matex.launcher.launch import Launch, find_mpiexec, mpiexec_command
+from matex.launcher.job import Job
+from matex.launcher.launch import Launch, mpiexec_command
 from matex.launcher.locks import owned
+from matex.launcher.mpiexec import Mpiexec, find_mpiexec
 from matex.launcher.preparing import prepare
 from matex.launcher.restarts import (
     Attempt,
@@ -64,6 +66,8 @@ def supervise(wanted: Launch) -> int:
             it or the checkpoint directory.
     """
     mpiexec = find_mpiexec()
+    wanted = replace(wanted, ulfm=wanted.ulfm and mpiexec.survives)
+    _check(wanted, mpiexec)
     with _scratch_directory() as scratch:
         kept = wanted.config.report
         report = scratch / "report" if kept is None else kept
@@ -87,13 +91,26 @@ def supervise(wanted: Launch) -> int:
         return judge(report, reason, supervisor.logs, ranks=wanted.ranks, kept=kept_here)
 
 
+def _check(wanted: Launch, mpiexec: Mpiexec) -> None:
+    """Refuse what cannot be had without ULFM.
+
+    Raises:
+        InputError: spares were wanted, which take the place of the dead in a running job.
+    """
+    if wanted.config.spares and not mpiexec.survives:
+        raise InputError(
+            f"--spares wants Open MPI 5, whose ULFM lets them take the place of dead ranks. "
+            f"Received: {mpiexec.kind.value} ({mpiexec.path})"
+        )
+
+
 class _Supervisor:
     def __init__(
         self,
         wanted: Launch,
         report: Path,
         environment: dict[str, str],
-        mpiexec: str,
+        mpiexec: Mpiexec,
         places: Places | None,
     ) -> None:
         self._wanted = wanted
@@ -135,7 +152,10 @@ class _Supervisor:
             line = f"matex: {name}: leaving after the next step; a second signal ends at once\n"
             os.write(1, line.encode())
         if self._job is not None:
-            self._job.tell(signal.SIGUSR1 if len(self._told) == 1 else END)
+            if len(self._told) == 1:
+                self._job.tell(signal.SIGUSR1)
+            else:
+                self._job.end_soon()
 
     def run(self) -> str:
         """Start ranks until some have written a summary; else why there is none."""
@@ -186,7 +206,7 @@ class _Supervisor:
         (self._report / FILE).unlink(missing_ok=True)
         with self._arbiter(wanted) as arbiter:
             asking = {ARBITER: arbiter.setting} if arbiter else {}
-            self._job = job = Job(command, {**self._environment, **asking})
+            self._job = job = Job(self._mpiexec, command, {**self._environment, **asking})
             if self._told:  # while it was being started
                 job.tell(signal.SIGUSR1)
             silent = self._silence(job, arbiter)

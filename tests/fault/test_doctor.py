@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from matex.commands.doctor import Finding, survival
-from matex.launcher.launch import find_mpiexec
+from matex.launcher.mpiexec import Mpiexec, find_mpiexec
 from tests.train.runs import execute
 
 
@@ -22,9 +22,9 @@ def test_a_helper_is_killed_and_the_others_go_on() -> None:
 def test_without_ulfm_it_says_what_that_means(tmp_path: Path) -> None:
     """An mpiexec that drops the option stands for an MPI that has no ULFM."""
     wrapper = tmp_path / "mpiexec"
-    wrapper.write_text(f'#!/bin/sh\nshift 2\nexec {find_mpiexec()} "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\nshift 2\nexec {find_mpiexec().path} "$@"\n')
     wrapper.chmod(0o755)
-    found = survival(str(wrapper))
+    found = survival(Mpiexec(str(wrapper)))
     assert found.value.startswith("does not work")
     assert "--checkpoint" in found.advice
     assert not found.fatal

