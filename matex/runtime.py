@@ -66,6 +66,8 @@ class Runtime:
         """Attach to Keras; collective."""
         keras_hooks.attach(self)
         keras_hooks.watch_environment()
+        if self.run.communicator.initial_size > 1:
+            keras_hooks.leave_xla(self.run.say)
         if strange := keras_hooks.untested():
             self.run.say(strange)
         self.run.start()

@@ -103,7 +103,7 @@ class Averaging:
         if tf.executing_eagerly():
             means = [tf.constant(part) for part in exchange(*(part.numpy() for part in sent))]
         else:
-            means = tf.numpy_function(exchange, sent, [dtype] * len(given))
+            means = keras_hooks.exchange_in_graph(exchange, sent, [dtype] * len(given))
         if rate is not None:
             keras_hooks.set_learning_rate(optimizer, tf.reshape(means[-1], ()))
         averaged = iter(zip(means, found, strict=False))

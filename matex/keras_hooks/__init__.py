@@ -68,6 +68,7 @@ from matex.keras_hooks.resizing import (
     set_input_shapes,
     slots,
 )
+from matex.keras_hooks.xla import exchange_in_graph, leave_xla
 
 __all__ = [
     "Generators",
@@ -89,6 +90,7 @@ __all__ = [
     "dataset_of",
     "drop_functions",
     "evaluates_rows",
+    "exchange_in_graph",
     "feeds",
     "first_epoch",
     "flat_logs",
@@ -105,6 +107,7 @@ __all__ = [
     "is_stream",
     "layers_with_weights",
     "learning_rate_variable",
+    "leave_xla",
     "listed",
     "looks_for_nan",
     "mean_losses_only",

@@ -5,8 +5,8 @@ import tensorflow as tf
 from ways_data import BATCH, classifier, sliced
 
 
-def network():
-    layers = [keras.layers.Dense(8, "tanh"), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
+def network(rate=0.2):
+    layers = [keras.layers.Dense(8, "tanh"), keras.layers.Dropout(rate), keras.layers.Dense(1)]
     return keras.Sequential([keras.Input((6,)), *layers])
 
 
@@ -25,8 +25,8 @@ def make_step(model, optimizer, metric):
     return step
 
 
-def loop(wrap):
-    model, optimizer, metric = network(), keras.optimizers.SGD(0.1), keras.metrics.AUC()
+def loop(wrap, rate=0.2):
+    model, optimizer, metric = network(rate), keras.optimizers.SGD(0.1), keras.metrics.AUC()
     step = wrap(make_step(model, optimizer, metric))
     numbers = []
     for _ in range(2):
@@ -42,6 +42,11 @@ def eager_loop():
 
 def graph_loop():
     return loop(tf.function)
+
+
+def compiled_loop():
+    """Without dropout: XLA's random numbers are others."""
+    return loop(lambda step: tf.function(tf.function(step), jit_compile=True), rate=0.0)
 
 
 def loop_in_a_graph():
@@ -80,5 +85,5 @@ def two_optimizers():
 
 KINDS = {
     way.__name__.replace("_", "-"): way
-    for way in (eager_loop, graph_loop, loop_in_a_graph, two_optimizers)
+    for way in (eager_loop, graph_loop, compiled_loop, loop_in_a_graph, two_optimizers)
 }
