@@ -164,6 +164,7 @@ class Emulated:
         environment: with which Open MPI starts ranks on them.
         head: words before a command that is to run on the head.
         inside: the same for each host.
+        spaces: the namespaces of the hosts.
         switch: counts what goes between hosts.
     """
 
@@ -171,11 +172,20 @@ class Emulated:
     environment: dict[str, str]
     head: tuple[str, ...]
     inside: tuple[tuple[str, ...], ...]
+    spaces: tuple[str, ...]
     switch: Switch
 
     def hosts(self, slots: int) -> str:
         """The value for ``--hosts``."""
         return ",".join(f"{address}:{slots}" for address in self.addresses)
+
+    def stop(self, host: int) -> None:
+        """Stop all processes of the host of that number, from 1."""
+        _signal(self.spaces[host - 1], signal.SIGSTOP)
+
+    def go_on(self, host: int) -> None:
+        """Let the processes of a host that was stopped go on."""
+        _signal(self.spaces[host - 1], signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -217,6 +227,7 @@ def emulated(hosts: int, link: Link) -> Iterator[Emulated]:
             },
             head=_words(spaces[0]),
             inside=tuple(_words(space) for space in spaces[1:]),
+            spaces=tuple(spaces[1:]),
             switch=switch,
         )
 
@@ -252,10 +263,14 @@ def _ip(*words: str) -> str:
 
 def _remove(space: str) -> None:
     """The namespace, and what still runs in it."""
+    _signal(space, signal.SIGKILL)
+    _ip("netns", "del", space)
+
+
+def _signal(space: str, number: signal.Signals) -> None:
     for pid in _ip("netns", "pids", space).split():
         with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
-    _ip("netns", "del", space)
+            os.kill(int(pid), number)
 
 
 def end_tidily() -> None:

@@ -1,12 +1,13 @@
 """Networks that break while a run trains on several hosts: does more than one world go on?
 
-    python ci/partitions.py [--hosts 3] [--slots 1] [--cut one half one-way head] [--for 3 14 0]
-                            [--times 1] [--restarts 0]
+    python ci/partitions.py [--hosts 3] [--slots 1] [--cut one half one-way head frozen]
+                            [--for 3 14 0] [--times 1] [--restarts 0]
 
 Hosts are network namespaces (emulated_network.py). Some steps into the training the links of some
-hosts carry nothing any more, for so many seconds or for good (0), and the steps that each rank
-makes are watched: no two worlds may make steps in one start of the ranks, and the run must end
-within a limit. A line a case; the status is 1 where any is not as it must be.
+hosts carry nothing any more (frozen: its processes stand still too), for so many seconds or for
+good (0), and the steps that each rank makes are watched: no two worlds may make steps in one start
+of the ranks, and the run must end within a limit. A line a case; the status is 1 where any is not
+as it must be.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Case(NamedTuple):
         last, half = {self.hosts}, set(range(1, self.hosts // 2 + 1))
         if self.cut == "one-way":  # what the last host sends is lost
             return frozenset((self.hosts, to) for to in every if to != self.hosts)
-        aside = {"one": last, "half": half, "head": {0}}[self.cut]
+        aside = {"one": last, "frozen": last, "half": half, "head": {0}}[self.cut]
         return frozenset((a, b) for a in every for b in every if (a in aside) != (b in aside))
 
 
@@ -105,14 +106,18 @@ def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
             time.sleep(0.1)
         cut_at = time.time()
         network.switch.cut = case.severed
+        if case.cut == "frozen":
+            network.stop(case.hosts)
         if case.seconds:
             time.sleep(case.seconds)
+            network.go_on(case.hosts)
             network.switch.cut = frozenset()
         try:
             run.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             wrong.append(f"no end within {LIMIT_S:.0f} s of the cut")
     finally:
+        network.go_on(case.hosts)
         network.switch.cut = frozenset()
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):  # leave, end, be gone
             run.send_signal(number)
@@ -142,7 +147,7 @@ def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    cuts = ("one", "half", "one-way", "head")
+    cuts = ("one", "half", "one-way", "head", "frozen")
     parser.add_argument("--hosts", type=int, nargs="*", default=[3, 4])
     parser.add_argument("--slots", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--cut", nargs="*", choices=cuts, default=cuts)

@@ -72,6 +72,7 @@ def test_of_two_hosts_with_a_rank_each_one_is_enough_where_the_other_is_dead(
         pytest.param(4, "half", FOREVER, id="halves", marks=pytest.mark.slow),
         pytest.param(3, "one", 14, id="one that comes back", marks=pytest.mark.slow),
         pytest.param(3, "one-way", FOREVER, id="one way", marks=pytest.mark.slow),
+        pytest.param(3, "frozen", 14, id="a host stands still", marks=pytest.mark.slow),
     ],
 )
 def test_one_world_goes_on(
