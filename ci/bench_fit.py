@@ -53,7 +53,8 @@ def work(name: str, ranks: int, rounds: int, folder: Path, who: str) -> None:
 
 
 def compare(name: str, ranks: int, rounds: int) -> dict[str, Any]:
-    """Start both, and let them take turns; the first round, which traces, does not count."""
+    """Start both, and let them take turns; a round before the first traces, and does not count."""
+    rounds += 1
     here = [str(Path(__file__).resolve()), "--model", name, "--rounds", str(rounds)]
     with tempfile.TemporaryDirectory(prefix="bench-") as path:
         matex = [sys.executable, "-m", "matex", "run", "-n", str(ranks), "--report", path]
