@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
@@ -122,6 +123,7 @@ def _transports() -> Iterator[None]:
         del os.environ[_TRANSPORTS]
 
 
+@functools.cache
 def has_ulfm() -> bool:
     """Whether a dead peer can be survived in place.
 
@@ -130,7 +132,9 @@ def has_ulfm() -> bool:
     ``MPI_FT`` of MPI_COMM_WORLD, by which Open MPI says whether it runs with ULFM.
     """
     mpi = load()
-    if mpi is ALONE or mpi.ERR_PROC_FAILED in (mpi.ERR_UNKNOWN, mpi.UNDEFINED):
+    if mpi is ALONE or mpi.Is_finalized():
+        return False
+    if mpi.ERR_PROC_FAILED in (mpi.ERR_UNKNOWN, mpi.UNDEFINED):
         return False
     name, version = mpi.get_vendor()
     if name != "Open MPI" or version < (5,):
