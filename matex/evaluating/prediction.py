@@ -15,10 +15,11 @@ import tensorflow as tf
 from keras import tree
 
 import ft
-from matex.errors import TrainingError
+from matex.errors import NotShareable, TrainingError
 from matex.exchange import sums
 from matex.feeds.source import GlobalBatch, Source
 from matex.partition import Span, assigned
+from matex.steps.attempt import attempted
 from matex.unheard import unheard
 
 __all__ = ["Predicted", "SharedPrediction", "joined"]
@@ -124,15 +125,32 @@ class SharedPrediction:
         lo, hi = batch.span
         whole = self._compute(batch, [batch.span])
         if hi - lo > 1:
-            middle = (lo + hi) // 2
-            with unheard():
-                half = self._compute(batch, [(lo, middle)])
-            pairs = zip(tree.flatten(whole), tree.flatten(half), strict=True)
-            by_rows = all(_belongs_to_rows(w, h, hi - lo, middle - lo) for w, h in pairs)
-            self._by_rows = self._communicator.agree(by_rows)
+            reason = self._on_a_part(batch, whole)
+            self._by_rows = self._communicator.agree(not reason)
             if not self._by_rows:
-                self._say("every rank predicts all: outputs of a batch do not belong to its rows")
+                reason = reason or "another rank cannot share it"
+                self._say(f"every rank predicts all: {reason}")
         return whole
+
+    def _on_a_part(self, batch: GlobalBatch, whole: Any) -> str:
+        """Why the rows of a batch cannot be predicted apart; "" where they can. Local.
+
+        Args:
+            whole: the outputs for the whole batch.
+        """
+        lo, hi = batch.span
+        middle = (lo + hi) // 2
+        try:
+            with unheard(), attempted("predict_step fails on a part of a batch"):
+                half = self._compute(batch, [(lo, middle)])
+        except NotShareable as reason:
+            return str(reason)
+        whole, half = tree.flatten(whole), tree.flatten(half)
+        if len(whole) == len(half) and all(
+            _belongs_to_rows(w, h, hi - lo, middle - lo) for w, h in zip(whole, half, strict=True)
+        ):
+            return ""
+        return "outputs of a batch do not belong to its rows"
 
     def _share(self, batch: GlobalBatch) -> Any:
         communicator = self._communicator

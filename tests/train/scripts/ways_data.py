@@ -185,6 +185,13 @@ def evaluate_unbuilt():
     return [numbers], model.variables
 
 
+def of_a_graph():
+    """A model for batches of one size alone: all nodes of a graph."""
+    links = np.eye(ROWS, k=1, dtype="float32")
+    nodes = keras.Input((X.shape[1],))
+    return keras.Model(nodes, keras.ops.matmul(links, nodes))
+
+
 def evaluate_and_predict():
     model = classifier()
     model.fit(X, Y, batch_size=BATCH, shuffle=False, verbose=0)
@@ -195,8 +202,9 @@ def evaluate_and_predict():
         model.predict(inputs.repeat().batch(10), steps=3, verbose=0),
         model.predict(X[:1], verbose=0),
         model.predict_on_batch(X[:5]),
+        of_a_graph().predict(X, batch_size=ROWS, verbose=0),
     ]
-    assert [len(part) for part in predicted] == [ROWS, ROWS, 30, 1, 5]
+    assert [len(part) for part in predicted] == [ROWS, ROWS, 30, 1, 5, ROWS]
     evaluated = [
         *model.evaluate(X, Y, batch_size=BATCH, verbose=0),
         *model.evaluate(sliced().batch(9), verbose=0),
