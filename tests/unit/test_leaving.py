@@ -14,7 +14,8 @@ import pytest
 
 import matex
 from matex.errors import ToldToLeave
-from matex.launcher.job import END, Job
+from matex.launcher.job import Job
+from matex.launcher.mpiexec import Kind, Mpiexec
 from matex.persistence.leaving import CLOCK, STATUS, Leaving, Notice, described, margin_s
 from matex.watch.pulse import FILE, Pulse, Sign, read_sign
 
@@ -188,9 +189,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_a_job_is_ended_with_all_that_came_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "number"), [(Kind.OPEN_MPI, signal.SIGINT), (Kind.HYDRA, signal.SIGKILL)]
+)
+def test_a_job_is_ended_with_all_that_came_of_it(
+    kind: Kind, number: signal.Signals, tmp_path: Path
+) -> None:
     note = tmp_path / "pid"
-    job = Job([sys.executable, "-c", FAMILY, str(note)], os.environ)
+    job = Job(Mpiexec(sys.executable, kind), [sys.executable, "-c", FAMILY, str(note)], os.environ)
     try:
         while not note.exists():
             assert not job.wait(0.05), "it ended by itself"
@@ -200,4 +206,4 @@ def test_a_job_is_ended_with_all_that_came_of_it(tmp_path: Path) -> None:
         job.end()
     while is_alive(child):  # killed, and about to be taken away
         time.sleep(0.01)
-    assert job.status == -END
+    assert job.status == -number
