@@ -37,7 +37,14 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mpich") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     found = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", found]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--python",
+        found,
+    ]
     subprocess.run(
         [*pip, "install", "--quiet", "--no-deps", "-c", ROOT / "constraints.txt", "mpich"],
         check=True,
@@ -119,6 +126,6 @@ def test_what_there_is_without_ulfm_is_said(python: Path, tmp_path: Path) -> Non
     assert spares.status == 2
     assert "--spares wants Open MPI 5" in spares.stderr
     # What Open MPI's launcher would set proves nothing.
-    start = [python.with_name("mpiexec"), "-n", "2", python, "-c", ULFM]
+    start: list[str | Path] = [python.with_name("mpiexec"), "-n", "2", python, "-c", ULFM]
     found = execute(start, directory=tmp_path, OMPI_MCA_mpi_ft_enable="1")
     assert found.stdout.splitlines() == 2 * ["2 False False"]
