@@ -11,7 +11,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from matex.launcher.mpiexec import Mpiexec
+from matex.launcher.mpiexec import Kind, Mpiexec
+from matex.launcher.segments import remove_new, segments
 
 __all__ = ["Job"]
 
@@ -41,6 +42,7 @@ class Job:
         quiet: bool = False,
     ) -> None:
         self._end = mpiexec.end
+        self._segments = segments() if mpiexec.kind is Kind.HYDRA else None
         self._token = f"{_TOKEN}={uuid.uuid4().hex}"
         name, _, value = self._token.partition("=")
         with _blocked([signal.SIGTERM] if mpiexec.shielded else []):
@@ -92,6 +94,8 @@ class Job:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)  # until the kernel has taken them away
+        if self._segments is not None:
+            remove_new(self._segments)
 
     def _processes(self) -> list[int]:
         """The processes on this host that are not just waiting to be reaped."""

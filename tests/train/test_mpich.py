@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from matex.launcher.segments import segments
 from tests.train.runs import (
     ROOT,
     SCRIPTS,
@@ -61,6 +62,7 @@ def run(
     """``matex run`` of interrupted.py under MPICH."""
     folder.mkdir(exist_ok=True)
     report = folder / "report"
+    before = segments()
     done = execute(
         [
             *(python, "-m", "matex", "run", "-n", str(ranks), "--report", report),
@@ -68,6 +70,7 @@ def run(
         ],
         directory=folder,
     )
+    assert segments() <= before, "what killed ranks left in memory"
     return Outcome(status=done.returncode, stdout=done.stdout, stderr=done.stderr, report=report)
 
 

@@ -1,0 +1,45 @@
+"""Shared memory that ranks of MPICH's leave in /dev/shm when they are killed. Local to a host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+__all__ = ["remove_new", "segments"]
+
+_SHARED_MEMORY = Path("/dev/shm")
+_NAMES = "mpich_shm_*"
+
+
+def segments() -> set[Path]:
+    """MPICH's segments of this user that are there now."""
+    found = set()
+    for path in _SHARED_MEMORY.glob(_NAMES):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_uid == os.getuid():
+                found.add(path)
+    return found
+
+
+def remove_new(before: Collection[Path]) -> None:
+    """Remove the segments that were not there *before* and that no process has mapped."""
+    new = segments().difference(before)
+    if not new:
+        return
+    used = _mapped()
+    for path in new:
+        if str(path) not in used:
+            path.unlink(missing_ok=True)
+
+
+def _mapped() -> set[str]:
+    """The files that processes of this user have mapped."""
+    found: set[str] = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # it ended, or is somebody else's
+                lines = (entry / "maps").read_text().splitlines()
+                found.update(line.split(maxsplit=5)[5] for line in lines if "/dev/shm/" in line)
+    return found
