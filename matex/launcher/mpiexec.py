@@ -100,7 +100,7 @@ class Mpiexec:
             options = _open_mpi(several=several, survive=survive, crowded=crowded)
             options += ["--host", hosts] if hosts is not None else []
             options += [word for name in passed for word in ("-x", name)]
-            options += settings(crowded=crowded, detector=several and survive)
+            options += _settings(crowded=crowded, detector=several and survive)
         elif self.kind is Kind.HYDRA:
             options = ["-hosts", hosts] if hosts is not None else []
             if crowded:
@@ -116,7 +116,7 @@ class Mpiexec:
     def probe(self, host: str, words: Sequence[str]) -> list[str]:
         """The command line that runs *words* once on *host*, by the way ranks start. Pure."""
         if self.kind is Kind.OPEN_MPI:
-            return [self.path, *as_root(), "--host", f"{host}:1", "-n", "1", *words]
+            return [self.path, *_as_root(), "--host", f"{host}:1", "-n", "1", *words]
         return [self.path, "-hosts", f"{host}:1", "-n", "1", *words]
 
 
@@ -155,7 +155,7 @@ def kind_of(version: str) -> Kind:
     return Kind.OTHER
 
 
-def as_root() -> list[str]:
+def _as_root() -> list[str]:
     """The option of Open MPI's without which it does not start as root."""
     return ["--allow-run-as-root"] if os.geteuid() == 0 else []
 
@@ -164,10 +164,10 @@ def _open_mpi(*, several: bool, survive: bool, crowded: bool) -> list[str]:
     # --oversubscribe puts all ranks on the first host (Open MPI 5.0.11).
     beyond = ["--map-by", "slot:OVERSUBSCRIBE"] if several else ["--oversubscribe"]
     # Raw: a progress bar is a line that does not end, and of a dead rank it came at the very end.
-    return [*(("--with-ft", "ulfm") if survive else ()), *beyond, *as_root(), "--output", ":raw"]
+    return [*(("--with-ft", "ulfm") if survive else ()), *beyond, *_as_root(), "--output", ":raw"]
 
 
-def settings(*, crowded: bool = False, detector: bool = False) -> list[str]:
+def _settings(*, crowded: bool = False, detector: bool = False) -> list[str]:
     """The settings of Open MPI, as options of mpiexec. Pure.
 
     They were measured: without the first, finalisation hangs after a death; HAN adds wrongly over
