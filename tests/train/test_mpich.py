@@ -25,9 +25,10 @@ from tests.train.runs import (
 )
 
 ULFM = """
-import ft
+import ft, os
 communicator = ft.Communicator.start()
-print(communicator.world.size, communicator.ulfm, ft.has_ulfm())
+line = f"{communicator.world.size} {communicator.ulfm} {ft.has_ulfm()}\\n"
+os.write(1, line.encode())  # one write: two ranks' lines cannot mix, buffered or not
 communicator.leave()
 """
 
