@@ -15,6 +15,7 @@ from matex.errors import InputError, NotShareable, Unsupported
 from matex.feeds.batch_size import most_rows
 from matex.feeds.input_work import turned_round
 from matex.feeds.mapped_stream import MappedStream, place_variable
+from matex.feeds.one_order import one_order
 from matex.feeds.stream import Stream, specification
 
 __all__ = ["BATCH_SIZE", "MakeFeed", "once", "rows_of", "stream_of"]
@@ -75,11 +76,13 @@ def stream_of(
     *,
     say: Callable[[str], None],
     passes: int = 1,
+    continues: bool = False,
 ) -> Stream:
     """The data as they come out of Keras's own pipeline, its work shared where it can be. Local.
 
     Args:
         passes: how often ``steps_per_epoch`` batches are taken before the data begin anew.
+        continues: another run may go on in the middle of these data, as from a checkpoint.
         say: tells the user one line, once.
 
     Raises:
@@ -90,13 +93,13 @@ def stream_of(
         stream = _mapped(communicator, make_feed, given, say)
         if stream is not None:
             return stream
-        options = tf.data.Options()
-        options.deterministic = True  # all ranks must see one order
-        x = x.with_options(options)
+        if communicator.initial_size > 1 or continues:
+            x = one_order(x)
     feed = make_feed(x)
     steps = given.get("steps_per_epoch")
     dataset = keras_hooks.dataset_of(feed, most=steps and steps * passes)
-    return Stream(feed, specification(dataset), most_rows=most_rows(dataset))
+    rows = most_rows(given["x"] if isinstance(x, tf.data.Dataset) else dataset)
+    return Stream(feed, specification(dataset), most_rows=rows)
 
 
 def _mapped(

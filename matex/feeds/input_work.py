@@ -18,6 +18,7 @@ from keras import tree
 
 from matex.errors import NotShareable
 from matex.feeds.map_functions import check_function
+from matex.feeds.one_order import one_order
 from matex.feeds.reordering import name_of, passes_on, reordered
 
 __all__ = ["Pipeline", "turned_round"]
@@ -92,7 +93,7 @@ def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
     raw = raw.batch(batch._batch_size, drop_remainder=batch._drop_remainder)
     for operation in reversed(behind):
         raw = reordered(raw, operation)
-    return Pipeline(raw.prefetch(2), _mapping(functions), dataset.element_spec)
+    return Pipeline(one_order(raw).prefetch(2), _mapping(functions), dataset.element_spec)
 
 
 def _until(

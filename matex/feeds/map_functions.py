@@ -1,13 +1,19 @@
-"""Whether the function of a tf.data map gives the same for an element wherever it runs. Local."""
+"""Whether the functions of a tf.data pipeline give the same wherever and whenever they run. Local.
+
+A function with random or other state gives what depends on how often it ran before. In a
+parallel operation of tf.data it is also a matter of chance which element it runs for first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+import tensorflow as tf
+
 from matex.errors import NotShareable
 
-__all__ = ["check_function"]
+__all__ = ["chance_decides", "check_function"]
 
 # State that is only read, and the same for every element; or none: an assertion changes nothing.
 _READING = (
@@ -28,19 +34,51 @@ def check_function(function: Any) -> None:
         NotShareable: an operation is not the same each time, and which.
     """
     for operation in _operations(function.graph):
-        if operation.op_def.is_stateful and operation.type not in _READING:
+        if _has_state(operation):
             raise NotShareable(f"a map has {operation.type}, which is not the same each time")
 
 
+def chance_decides(dataset: tf.data.Dataset) -> bool:
+    """Whether two passes over *dataset*, seeded alike, can differ by chance.
+
+    They can where it has an operation that is not deterministic by the script's own wish, or a
+    parallel one and a function with state; this need not be the function of that operation.
+    A parallel interleave does not tell whether it is deterministic.
+    """
+    parallel = stateful = False
+    pending = [dataset]
+    while pending:
+        operation = pending.pop()
+        pending.extend(operation._inputs())
+        kind = type(operation).__name__
+        if getattr(operation, "_deterministic", "") == "false" or "ParallelInterleave" in kind:
+            return True
+        parallel = parallel or "Parallel" in kind
+        for wrapper in operation._functions():
+            for inner in _operations(wrapper.function.graph):
+                parallel = parallel or "Parallel" in inner.type
+                stateful = stateful or (_has_state(inner) and "Dataset" not in inner.type)
+    return parallel and stateful
+
+
+def _has_state(operation: Any) -> bool:
+    """Whether *operation* itself has it; what it calls is looked at by itself."""
+    return operation.op_def.is_stateful and operation.type not in _READING
+
+
 def _operations(graph: Any) -> Iterator[Any]:
-    """The operations of *graph*; in place of a call, the operations of what it calls."""
+    """The operations of *graph*; in place of a call, the operations of what it calls.
+
+    An operation that makes a dataset with a function is yielded as well.
+    """
     for operation in graph.get_operations():
         inner = [graph._get_function(name) for name in _called(operation)]
-        if not inner or None in inner:
+        is_call = bool(inner) and None not in inner
+        if not is_call or "Dataset" in operation.type:
             yield operation
-            continue
-        for function in inner:
-            yield from _operations(function.graph)
+        if is_call:
+            for function in inner:
+                yield from _operations(function.graph)
 
 
 def _called(operation: Any) -> list[str]:

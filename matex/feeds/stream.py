@@ -87,8 +87,7 @@ class Stream:
         "all ranks must get the same batches in the same order. Received: batches that differ; "
         "delete what shards the data by rank, because each rank takes its rows by itself, and "
         "seed every random generator of the input (keras.utils.set_random_seed does it for "
-        "Python's, NumPy's and TensorFlow's global ones), and use no deterministic=False and no "
-        "random operation in a parallel map"
+        "Python's, NumPy's and TensorFlow's global ones)"
     )
 
     def __init__(self, feed: Any, specification: Any, *, most_rows: int | None = None) -> None:

@@ -234,7 +234,12 @@ class Fit:
                 )
             epochs = self._arguments["epochs"] - self._arguments["initial_epoch"]
             return stream_of(
-                run.communicator, make_feed, given, say=run.say_once, passes=max(1, epochs)
+                run.communicator,
+                make_feed,
+                given,
+                say=run.say_once,
+                passes=max(1, epochs),
+                continues=run.config.checkpoint is not None,
             )
         batch_size = given["batch_size"] or BATCH_SIZE
         self._state.seed = self._common_seed()
