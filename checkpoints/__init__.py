@@ -16,8 +16,10 @@ from checkpoints.errors import (
     IncompatibleSnapshot,
     InvalidSnapshot,
     SnapshotNotFound,
+    StaleWriter,
     StorageError,
 )
+from checkpoints.fence import Fence
 from checkpoints.files import tag_of
 from checkpoints.interval import daly_s, mean_time_to_total_loss_s, young_s
 from checkpoints.reader import read_snapshot
@@ -32,11 +34,13 @@ __all__ = [
     "BackgroundWriter",
     "CheckpointError",
     "DamagedSnapshot",
+    "Fence",
     "IncompatibleSnapshot",
     "InvalidSnapshot",
     "Saved",
     "Snapshot",
     "SnapshotNotFound",
+    "StaleWriter",
     "StorageError",
     "Store",
     "Team",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checkpoints.errors import StorageError
+from checkpoints.errors import StaleWriter, StorageError
 from checkpoints.snapshot import Snapshot
 from checkpoints.store import Store
 from checkpoints.together import Team
@@ -151,7 +151,8 @@ class BackgroundWriter:
         while True:
             saved = self._attempt(snapshot, team, making_s)
             making_s = 0.0
-            if saved.error is None or saved.place or last:
+            stale = isinstance(saved.error, StaleWriter)  # for good
+            if saved.error is None or saved.place or last or stale:
                 return
             team = None
             with self._changed:

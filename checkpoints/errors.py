@@ -8,6 +8,7 @@
     ├── IncompatibleSnapshot (ValueError)  the file is whole, but this version must not read it
     ├── SnapshotNotFound (FileNotFoundError)
     └── StorageError (OSError)             the directory: full, read-only, vanished, not yours
+        └── StaleWriter                    others have gone on without this process
 
 Every message is one line: what was wanted, what was received, what to do.
 """
@@ -23,6 +24,7 @@ __all__ = [
     "IncompatibleSnapshot",
     "InvalidSnapshot",
     "SnapshotNotFound",
+    "StaleWriter",
     "StorageError",
 ]
 
@@ -72,6 +74,34 @@ class SnapshotNotFound(CheckpointError, FileNotFoundError):
 
 class StorageError(CheckpointError, OSError):
     """The operating system refused. The OSError is the `__cause__`; `errno` is its number."""
+
+
+class StaleWriter(StorageError):
+    """A later world writes into the directory; this process belongs to one that it has left.
+
+    Has `directory`, `world` and `newest`: each a start of the run, and how many times its members
+    have changed since.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], world: tuple[int, int], newest: tuple[int, int]
+    ) -> None:
+        super().__init__(directory, world, newest)
+        self.errno = errno.ESTALE
+        self.directory = os.fspath(directory)
+        self.world = world
+        self.newest = newest
+
+    def __str__(self) -> str:
+        return (
+            "a writer of the newest world was wanted. "
+            f"Received: path={self.directory!r}, into which {_world(self.newest)} writes, and this "
+            f"process is of {_world(self.world)}. Nothing was written; end this process."
+        )
+
+
+def _world(world: tuple[int, int]) -> str:
+    return f"start {world[0]} after {world[1]} repair{'' if world[1] == 1 else 's'}"
 
 
 _ADVICE = {

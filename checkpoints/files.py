@@ -8,7 +8,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from checkpoints.retention import is_stale
@@ -46,11 +46,16 @@ def tag_of(host: str, process: int) -> str:
     return f"{_plain(host)}.{process}"
 
 
-def publish(path: Path, pieces: Iterable[memoryview]) -> None:
+def publish(
+    path: Path, pieces: Iterable[memoryview], check: Callable[[], None] = lambda: None
+) -> None:
     """Write a file so that its name only ever means all of these bytes, safely on the disk.
 
     Aside, synchronised, renamed, and the directory synchronised. On any error the temporary
     is removed and what the name meant before is untouched.
+
+    Args:
+        check: called right before the file takes its name; may raise what hinders it.
 
     Raises:
         OSError: from the operating system.
@@ -66,6 +71,7 @@ def publish(path: Path, pieces: Iterable[memoryview]) -> None:
                 while done < len(piece):
                     done += file.write(piece[done:])
             os.fsync(file.fileno())
+        check()
         temporary.replace(path)
         undo.pop_all()
     sync_directory(path.parent)

@@ -18,6 +18,7 @@ from checkpoints.errors import (
     StorageError,
     storage_error,
 )
+from checkpoints.fence import Fence
 from checkpoints.reader import read_array, read_snapshot
 from checkpoints.retention import retained
 from checkpoints.snapshot import Snapshot
@@ -57,6 +58,7 @@ class Store:
         keep_last: how many snapshots stay, at least 1; see `retention.retained`.
         keep_every: of each so many steps one stays, too; 0 for none.
         keep_best: so many of the lowest ``extra["score"]`` stay, too, a float64 of shape ().
+        fence: asked before anything in the directory is made or removed by a `save`.
         software: names and versions noted in every file beside those of Python, NumPy, h5py.
 
     Raises:
@@ -70,6 +72,7 @@ class Store:
         keep_last: int = 3,
         keep_every: int = 0,
         keep_best: int = 0,
+        fence: Fence | None = None,
         software: Mapping[str, str] | None = None,
     ) -> None:
         retained((), keep_last, keep_every=keep_every, keep_best=keep_best)
@@ -77,6 +80,7 @@ class Store:
         self.keep_last = keep_last
         self.keep_every = keep_every
         self.keep_best = keep_best
+        self._check = fence.check if fence is not None else lambda: None
         self._scores: dict[int, float] = {}
         self._software = dict(software or {})
         self._prepared = False
@@ -112,12 +116,15 @@ class Store:
         file is as it was and no temporary is left. A snapshot of the same step is replaced.
 
         Raises:
+            StaleWriter: the fence keeps this process out.
             StorageError: disk full, directory read-only or vanished, and the like.
         """
         path, encoded = self._ready(snapshot)
         pieces = encoded().pieces
         try:
-            files.publish(path, pieces)
+            files.publish(path, pieces, self._check)
+        except StorageError:
+            raise
         except OSError as error:
             raise storage_error("a snapshot on the disk was wanted", path, error) from error
         self._saved(snapshot)
@@ -138,7 +145,9 @@ class Store:
             if team.place:
                 together.contribute(path, encoded, team)
                 return None
-            published = together.publish(path, encoded, team)
+            published = together.publish(path, encoded, team, self._check)
+        except StorageError:
+            raise
         except OSError as error:
             what = "its part of" if team.place else ""
             raise storage_error(

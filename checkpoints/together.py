@@ -75,7 +75,9 @@ def slices(pieces: Iterable[memoryview], span: Span) -> Iterator[tuple[int, memo
         start += len(piece)
 
 
-def publish(path: Path, encode: Encode, team: Team) -> bool:
+def publish(
+    path: Path, encode: Encode, team: Team, check: Callable[[], None] = lambda: None
+) -> bool:
     """Write the first range, and publish when all others are there. Whether it was published.
 
     Where it was not, or an error was raised, what the name meant before is untouched and
@@ -83,6 +85,7 @@ def publish(path: Path, encode: Encode, team: Team) -> bool:
 
     Args:
         encode: called when the others can begin.
+        check: called right before the file takes its name; may raise what hinders it.
 
     Raises:
         OSError: from the operating system.
@@ -101,6 +104,7 @@ def publish(path: Path, encode: Encode, team: Team) -> bool:
         wanted = {mark: _mark(encoded, span) for mark, span in zip(marks, spans, strict=True)}
         if not _all_marked(wanted, team, until=now + _patience_s(now - began)):
             return False
+        check()
         temporary.replace(path)
     files.sync_directory(path.parent)
     return True

@@ -21,6 +21,7 @@ import ft
 from matex.config import Config
 from matex.persistence.leaving import Notice
 from matex.persistence.resuming import newest_of_all
+from matex.persistence.starts import Starts
 from matex.persistence.writers import team_of, team_size, writer_for_run, writes_for_host
 from matex.records.events import EventLog
 
@@ -106,8 +107,10 @@ class Saver:
             store = checkpoints.Store(config.memory, keep_last=_KEPT_IN_MEMORY)
             self.memory = self._tier("memory", store)
         if config.checkpoint is not None:
+            self._starts = Starts(communicator, config.checkpoint)
             store = checkpoints.Store(
                 config.checkpoint,
+                fence=self._starts.fence,
                 keep_last=config.keep,
                 keep_every=config.keep_every,
                 keep_best=config.keep_best,
@@ -137,11 +140,14 @@ class Saver:
             except checkpoints.StorageError as error:
                 self._warn(f"no checkpoints in memory on this host: {error}")
                 self.memory = None
-        return newest_of_all(
+        newest = newest_of_all(
             self._communicator,
             files=None if self.files is None else self.files.store,
             memory=None if self.memory is None else self.memory.store,
         )
+        if self.files is not None:
+            self._starts.count()
+        return newest
 
     @property
     def is_on(self) -> bool:
@@ -150,14 +156,19 @@ class Saver:
 
     @property
     def numbers(self) -> list[int]:
-        """How many saves each tier has had, by which ranks take turns. Equal on all ranks."""
-        return [0 if tier is None else tier.number for tier in (self.memory, self.files)]
+        """How many saves each tier has had, by which ranks take turns, and the number of this
+        start. Equal on all ranks."""
+        counts = [0 if tier is None else tier.number for tier in (self.memory, self.files)]
+        return [*counts, 0 if self.files is None else self._starts.number]
 
     @numbers.setter
     def numbers(self, numbers: list[int]) -> None:
-        for tier, number in zip((self.memory, self.files), numbers, strict=True):
+        *counts, start = numbers
+        for tier, number in zip((self.memory, self.files), counts, strict=True):
             if tier is not None:
                 tier.number = number
+        if self.files is not None:
+            self._starts.number = start
 
     # Between steps.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import checkpoints
+from checkpoints.fence import FENCE
 from tests import slow
 from tests.train.runs import Outcome, assert_whole, matex_run, relative_differences
 
@@ -53,6 +54,7 @@ def test_resumes_in_the_middle_of_an_epoch(
     for name, value in whole.summary["metrics"].items():
         assert summary["metrics"][name] == pytest.approx(value, rel=1e-4), name
     assert "continuing from the checkpoint of step 25" in outcome.stdout
+    assert (saved / FENCE).read_text() == "2 0\n"  # ranks of the first start write no more
 
 
 @pytest.mark.slow
@@ -116,6 +118,7 @@ def test_a_rank_dies_while_checkpoints_are_written(tmp_path: Path) -> None:
     assert [written[step] for step in (4, 8, 12)] == [3, 3, 1]
     assert {written[step] for step in (20, 24, 28, 36, 40, 44, 48)} == {2}
     assert not outcome.summary["checkpoints"]["failed"]
+    assert (tmp_path / "saved" / FENCE).read_text() == "1 1\n"  # nor does one that was left
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
