@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,6 +94,13 @@ class Network:
             self.units.tie(known.units, units)
         return known
 
+    def bind_fixed(self, variable: Any, axis: int) -> None:
+        """Note that *axis* of *variable* runs over what stays, as where no tag is given.
+
+        A layer that is called on it and, elsewhere, on units has one kernel for both.
+        """
+        self.bind(variable, axis, self.units.new_fixed(int(variable.shape[axis])))
+
     def source(
         self, layer: Any, *parts: tuple[Any, int], units: np.ndarray, least: int | None = None
     ) -> int:
@@ -123,6 +130,14 @@ class Network:
             self.units.fix(tag.units)
             if layer is not None and why:
                 self.left_alone.setdefault(layer.name, f"{type(layer).__name__}: {why}")
+
+    def leave(self, layer: Any, tags: Sequence[Tag | None], why: str) -> None:
+        """Nothing of *layer* can go, nor of what *tags* mark, which it reads; *why*."""
+        for tag in tags:
+            self.keep(tag, layer, why)
+        for variable in getattr(layer, "weights", ()):
+            for axis in range(len(variable.shape)):
+                self.bind_fixed(variable, axis)
 
     def shape(self, tensor: Any, tag: Tag | None) -> None:
         """Note the tag of a symbolic tensor; one that is met again ties its units."""

@@ -59,6 +59,31 @@ def transformer(x: Any, width: Any) -> Any:
     return layers.Add()([x, layers.Dense(x.shape[-1])(layers.Dense(width(), "silu")(x))])
 
 
+def both(make: Callable[[Any], Any], *, fixed_first: bool = False) -> Block:
+    """One layer, called on units and on what must stay because of the layer that reads it."""
+
+    def block(x: Any, width: Any) -> Any:
+        layer = make(x.shape[-1])
+        linear = layers.Dense(x.shape[-1])(x)
+        fixed = layers.LayerNormalization()(linear)
+        calls = [fixed, x] if fixed_first else [x, fixed]
+        return layers.Concatenate()([layer(tensor) for tensor in calls])
+
+    return block
+
+
+def attention_of_both(x: Any, width: Any) -> Any:
+    fixed = layers.LayerNormalization()(layers.Dense(x.shape[-1])(x))
+    one, other = layers.MultiHeadAttention(4, 3), layers.MultiHeadAttention(3, 2)
+    return layers.Concatenate()([one(fixed, x), one(x, fixed), other(x, x), other(fixed, fixed)])
+
+
+def nested_of_both(x: Any, width: Any) -> Any:
+    inputs = keras.Input(x.shape[1:])
+    hidden = layers.Dense(width(), "relu")(inputs)
+    return both(lambda _: keras.Model(inputs, layers.BatchNormalization()(hidden)))(x, width)
+
+
 IMAGES: dict[str, Block] = {
     "convolution": lambda x, w: layers.Conv2D(w(), 3, padding="same", activation="relu")(x),
     "valid": lambda x, w: layers.ZeroPadding2D()(layers.Conv2D(w(), 3, activation="relu")(x)),
@@ -86,6 +111,14 @@ IMAGES: dict[str, Block] = {
     "parametric": lambda x, w: layers.PReLU(shared_axes=[1, 2])(layers.Conv2D(w(), 1)(x)),
     "scaled": lambda x, w: layers.UpSampling2D()(layers.MaxPooling2D()(layers.Dropout(0.3)(x))),
     "groups-normalised": lambda x, w: layers.GroupNormalization(1)(x),
+    "both-convolution": both(lambda n: layers.Conv2D(n, 3, padding="same", activation="relu")),
+    "both-dense": both(lambda n: layers.Dense(n + 2, "relu"), fixed_first=True),
+    "both-depthwise": both(lambda n: layers.DepthwiseConv2D(3, padding="same")),
+    "both-normalised": both(lambda n: layers.BatchNormalization(), fixed_first=True),
+    "both-parametric": both(lambda n: layers.PReLU(shared_axes=[1, 2])),
+    "both-separable": both(lambda n: layers.SeparableConv2D(n + 1, 3), fixed_first=True),
+    "both-transposed": both(lambda n: layers.Conv2DTranspose(n + 1, 3)),
+    "both-nested": nested_of_both,
     "permuted": lambda x, w: layers.Permute((2, 1, 3))(layers.AveragePooling2D(1)(x)),
 }
 SEQUENCES: dict[str, Block] = {
@@ -97,6 +130,9 @@ SEQUENCES: dict[str, Block] = {
     "transformer": transformer,
     "dense": lambda x, w: layers.Dense(w(), "tanh")(x),
     "two": lambda x, w: layers.Concatenate()([layers.GRU(w(), return_sequences=True)(x), x]),
+    "both-gru": both(lambda n: layers.GRU(n, return_sequences=True)),
+    "both-lstm": both(lambda n: layers.LSTM(n + 1, return_sequences=True), fixed_first=True),
+    "both-attention": attention_of_both,
     "separable": lambda x, w: layers.SeparableConv1D(w(), 3, padding="same")(x),
 }
 ENDS: dict[str, Block] = {
@@ -260,6 +296,16 @@ def test_channels_first_and_flatten_run_over_the_same_units() -> None:
     (reading,) = group.readings
     places = occurrences(net.units.roots(reading.kernel.units), group.members)
     np.testing.assert_array_equal(places, np.arange(16)[:, None] * 9 + np.arange(9))
+
+
+def test_a_layer_that_a_wrapper_calls_too_stays() -> None:
+    inputs = keras.Input((5, 16))
+    dense = layers.Dense(16, "relu")
+    hidden = layers.Dense(16, "relu", name="hidden")(inputs)
+    wrapped = layers.TimeDistributed(dense)(inputs)
+    joined = layers.Concatenate()([wrapped, dense(hidden), layers.Dense(12, name="free")(hidden)])
+    net = trace(keras.Model(inputs, layers.Dense(3)(layers.Flatten()(joined))))
+    assert [group.name for group in groups_of(net)] == ["free"]
 
 
 def test_what_is_left_alone_is_named() -> None:

@@ -35,6 +35,8 @@ def convolution(net: Network, call: Any, tags: Tags) -> Tags:
         kernel = net.bind(layer.kernel, rank, rows[0])
         bias = layer.bias if _sees_no_border(layer) else None
         net.read(Reading(layer, tag.axis, tag.units, kernel, bias))
+    else:
+        net.bind_fixed(layer.kernel, rank)
     units = net.units.new(layer.filters)
     columns = units.reshape(groups, -1)
     net.units.tie(np.broadcast_to(columns[0], columns.shape), columns)
@@ -53,6 +55,8 @@ def transposed(net: Network, call: Any, tags: Tags) -> Tags:
     if tag is not None:
         kernel = net.bind(layer.kernel, rank + 1, tag.units)
         net.read(Reading(layer, tag.axis, tag.units, kernel))
+    else:
+        net.bind_fixed(layer.kernel, rank + 1)
     units = net.units.new(layer.filters)
     number = net.source(layer, (layer.kernel, rank), (layer.bias, 0), units=units)
     net.size(units, lambda n: setattr(layer, "filters", n))
@@ -67,6 +71,9 @@ def depthwise(net: Network, call: Any, tags: Tags) -> Tags:
     axis = _axis(layer, output)
     net.work.append((layer.kernel, _positions(output, axis)))
     if tag is None:
+        net.bind_fixed(layer.kernel, layer.rank)
+        if layer.bias is not None:
+            net.bind_fixed(layer.bias, 0)
         return [None]
     units = np.repeat(tag.units, layer.depth_multiplier)
     net.extras.append(net.bind(layer.kernel, layer.rank, tag.units))
@@ -90,6 +97,9 @@ def separable(net: Network, call: Any, tags: Tags) -> Tags:
         net.units.bend(after)
         kernel = net.bind(layer.pointwise_kernel, rank, after)
         net.read(Reading(layer, axis, after, kernel, layer.bias, lambda x: _depthwise(layer, x)))
+    else:
+        net.bind_fixed(layer.depthwise_kernel, rank)
+        net.bind_fixed(layer.pointwise_kernel, rank)
     units = net.units.new(layer.filters)
     number = net.source(layer, (layer.pointwise_kernel, rank + 1), (layer.bias, 0), units=units)
     net.size(units, lambda n: setattr(layer, "filters", n))
@@ -115,7 +125,7 @@ def _is_plain(net: Network, call: Any, tag: Tag | None) -> bool:
     layer = call.operation
     lora = getattr(layer, "lora_enabled", False)
     if lora or (tag is not None and tag.axis != _axis(layer, call.outputs[0])):
-        net.keep(tag, layer, "its kernel is more than one convolution")
+        net.leave(layer, [tag], "its kernel is more than one convolution")
         return False
     return True
 

@@ -19,11 +19,13 @@ def dense(net: Network, call: Any, tags: Tags) -> Tags:
     (output,) = call.outputs
     axis = len(output.shape) - 1
     if not plain_kernel(layer) or (tag is not None and tag.axis != axis):
-        net.keep(tag, layer, "its kernel is more than a matrix")
+        net.leave(layer, tags, "its kernel is more than a matrix")
         return [None]
     positions = float(np.prod([n or 1 for n in output.shape[1:-1]]))
     net.work.append((layer.kernel, positions))
-    if tag is not None:
+    if tag is None:
+        net.bind_fixed(layer.kernel, 0)
+    else:
         kernel = net.bind(layer.kernel, 0, tag.units)
         net.read(Reading(layer, axis, tag.units, kernel, layer.bias))
     units = net.units.new(layer.units)
@@ -58,7 +60,8 @@ def embedding(net: Network, call: Any, tags: Tags) -> Tags:
     layer = call.operation
     (output,) = call.outputs
     net.keep(tags[0], layer, "it is given indices")
-    if getattr(layer, "lora_enabled", False) or layer.quantization_mode is not None:
+    if not plain_kernel(layer):
+        net.leave(layer, tags, "its table is more than a matrix")
         return [None]
     units = net.units.new(layer.output_dim)
     number = net.source(layer, (layer.embeddings, 1), units=units)
@@ -68,14 +71,17 @@ def embedding(net: Network, call: Any, tags: Tags) -> Tags:
 
 def batch_norm(net: Network, call: Any, tags: Tags) -> Tags:
     layer, (tag,) = call.operation, tags
-    if tag is None:
-        return [None]
     axis = layer.axis % len(call.outputs[0].shape) if isinstance(layer.axis, int) else -1
-    if axis != tag.axis or getattr(layer, "renorm", False):
-        net.keep(tag, layer, "it normalises over another axis")
+    if tag is not None and (axis != tag.axis or getattr(layer, "renorm", False)):
+        net.leave(layer, tags, "it normalises over another axis")
         return [None]
-    variables = [layer.gamma, layer.beta, layer.moving_mean, layer.moving_variance]
-    bindings = [net.bind(v, 0, tag.units) for v in variables if v is not None]
+    given = (layer.gamma, layer.beta, layer.moving_mean, layer.moving_variance)
+    variables = [v for v in given if v is not None]
+    if tag is None:
+        for variable in variables:
+            net.bind_fixed(variable, 0)
+        return [None]
+    bindings = [net.bind(v, 0, tag.units) for v in variables]
     if tag.source is not None and net.folded.setdefault(tag.source, layer) is layer:
         return [tag]
     net.extras += bindings
@@ -86,6 +92,8 @@ def batch_norm(net: Network, call: Any, tags: Tags) -> Tags:
 def prelu(net: Network, call: Any, tags: Tags) -> Tags:
     layer, (tag,) = call.operation, tags
     if tag is None:
+        for axis in range(len(layer.alpha.shape)):
+            net.bind_fixed(layer.alpha, axis)
         return [None]
     if int(layer.alpha.shape[tag.axis - 1]) != 1:
         net.extras.append(net.bind(layer.alpha, tag.axis - 1, tag.units))

@@ -21,15 +21,15 @@ def recurrent(net: Network, call: Any, tags: Tags) -> Tags:
     layer, (tag, *states) = call.operation, tags
     cell = layer.cell
     if layer.stateful or (tag is not None and tag.axis != 2):
-        net.keep(tag, layer, "it keeps its state from batch to batch")
-        for state in states:
-            net.keep(state)
+        net.leave(layer, tags, "it keeps its state from batch to batch")
         return [None] * len(call.outputs)
     steps = float(call.inputs[0].shape[1] or 1)
     net.work += [(cell.kernel, steps), (cell.recurrent_kernel, steps)]
     if tag is not None:
         kernel = net.bind(cell.kernel, 0, tag.units)
         net.read(Reading(layer, 2, tag.units, kernel, cell.bias))
+    else:
+        net.bind_fixed(cell.kernel, 0)
     units = net.units.new(cell.units)
     parts = [(cell.kernel, 1), (cell.recurrent_kernel, 1)]
     if cell.bias is not None:
@@ -69,8 +69,7 @@ def _resize(layer: Any, units: int) -> None:
 def attention(net: Network, call: Any, tags: Tags) -> Tags:
     layer = call.operation
     if getattr(layer, "_use_gate", False) or len(call.outputs[0].shape) != 3:
-        for tag in tags:
-            net.keep(tag, layer, "its attention is of an unusual kind")
+        net.leave(layer, tags, "its attention is of an unusual kind")
         return [None] * len(call.outputs)
     inputs = _inputs(call, tags)
     heads = net.units.new(layer.num_heads)
@@ -83,6 +82,8 @@ def attention(net: Network, call: Any, tags: Tags) -> Tags:
         if tag is not None:
             kernel = net.bind(dense.kernel, 0, tag.units)
             net.read(Reading(dense, 2, tag.units, kernel, dense.bias))
+        else:
+            net.bind_fixed(dense.kernel, 0)
         net.size(heads, functools.partial(_reshape, dense))
     net.source(layer, *parts, units=heads, least=1)
     net.size(heads, lambda n: setattr(layer, "_num_heads", n))
