@@ -168,7 +168,14 @@ class TestStep:
         model = self._model
         if self.sharing == Sharing.WHOLE:
             original = model.test_function.original
-            self._function = lambda batch: original(iter([self._as_data(batch)]))
+
+            def whole(batch: Any) -> Logs:
+                logs: Logs = original(iter([self._as_data(batch)]))
+                return logs
+
+            # Of a batch whose rows are counted when it is traced Keras counts losses otherwise.
+            free = tf.function(whole, input_signature=(self._signature,), autograph=False)
+            self._function = whole if model.run_eagerly else free
         elif model.run_eagerly:
             self._function = self._run
         else:

@@ -47,7 +47,7 @@ WHOLE = {
 }
 SHARED = [
     "added-up-with-dropout", "test-step-of-scalars", "test-step-of-scalars-and-metrics",
-    "test-step-of-batches", "ends-at-a-nan", "few-steps",
+    "test-step-of-batches", "ends-at-a-nan", "few-steps", "losses-by-output",
 ]  # fmt: skip
 KINDS = [*WHOLE, *SHARED]
 KILLED = ["contrastive", "test-step-of-scalars-and-metrics", "loss-with-a-mask"]

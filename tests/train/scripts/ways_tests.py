@@ -100,10 +100,24 @@ def test_step_run_eagerly():
     return [numbers, model.seen], variables
 
 
+def losses_by_output():
+    """Keras counts the loss of an output in batches, whatever rows they have."""
+    inputs = keras.Input((6,))
+    model = keras.Model(inputs, [keras.layers.Dense(1, name=name)(inputs) for name in "ab"])
+    model.compile("sgd", ["mse", "mae"])
+    data = tf.data.Dataset.from_tensor_slices((X, (Y, 9 * Y))).batch(50)
+    options = {"batch_size": 50, "shuffle": False, "verbose": 0, "validation_data": data}
+    return [
+        model.fit(X, (Y, 9 * Y), **options).history,
+        model.evaluate(X, (Y, 9 * Y), batch_size=50, verbose=0, return_dict=True),
+        model.evaluate(data, verbose=0, return_dict=True),
+    ], model.variables
+
+
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
         test_step_of_scalars, test_step_of_scalars_and_metrics, test_step_of_batches,
-        test_step_of_noise, test_step_run_eagerly,
+        test_step_of_noise, test_step_run_eagerly, losses_by_output,
     )
 }  # fmt: skip
