@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from checkpoints import files
 from checkpoints.errors import StaleWriter, storage_error
 
 __all__ = ["FENCE", "Fence"]
@@ -69,10 +70,8 @@ class Fence:
             self._raise_to(mine)
 
     def _raise_to(self, world: World) -> None:
-        temporary = self._path.with_name(f"{FENCE}.{os.uname().nodename}.{os.getpid()}")
+        text = "{} {}\n".format(*world)
         try:
-            temporary.write_text("{} {}\n".format(*world))
-            temporary.replace(self._path)
+            files.publish(self._path, [memoryview(text.encode("ascii"))])
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise storage_error("the fence of a directory was wanted", self._path, error) from error

@@ -15,7 +15,9 @@ from checkpoints.retention import is_stale
 
 _SNAPSHOT = re.compile(r"step-(\d{9,18})\.h5")
 # Of a host and a process there, and of several processes with more numbers: see `together`.
-_TEMPORARY = re.compile(r"step-\d{9,18}\.h5\.([A-Za-z0-9_-]+)\.(\d{1,10})(?:\.\d{1,10}){0,2}\.tmp")
+_TEMPORARY = re.compile(
+    r"(?:step-\d{9,18}\.h5|\.fence)\.([A-Za-z0-9_-]+)\.(\d{1,10})(?:\.\d{1,10}){0,2}\.tmp"
+)
 
 #: Temporaries that this process is writing now: its own id says nothing about leftovers of a
 #: former process with the same id, which is the rule in containers.

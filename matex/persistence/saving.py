@@ -322,6 +322,8 @@ class Saver:
         if not tier.failing:
             tier.failing = True
             what, who = f"checkpoint of step {saved.step}", "training goes on and will try again"
+            if isinstance(saved.error, checkpoints.StaleWriter):
+                who = "others have gone on without this rank"
             if saved.place:
                 what, who = f"part of the {what}", "another rank writes it"
             self._warn(f"no {what}, {who}: {saved.error}")

@@ -9,6 +9,7 @@ import numpy as np
 
 import checkpoints
 import ft
+from matex.errors import InputError
 
 __all__ = ["Starts"]
 
@@ -29,14 +30,24 @@ class Starts:
         self.fence = checkpoints.Fence(directory, self._world)
 
     def count(self) -> None:
-        """Begin another start; collective. Where the file cannot be used, saving will say so."""
-        number = np.ones(1, np.int64)
+        """Begin another start; collective. Where the file cannot be written, saving will say so.
+
+        Raises:
+            InputError: on every rank, where the file cannot be read: with a number that is too low
+                this run could not save.
+        """
+        number = np.zeros(1, np.int64)
+        reason = "the leader's log says why"
         leads = self._communicator.world.is_leader
         if leads:
-            with contextlib.suppress(checkpoints.StorageError):
-                number[0] += self.fence.newest()[0]
+            try:
+                number[0] = self.fence.newest()[0] + 1
+            except checkpoints.StorageError as error:
+                reason = str(error)
         self._communicator.broadcast(number)
         self.number = int(number[0])
+        if not self.number:
+            raise InputError(f"the checkpoint directory cannot be used: {reason}")
         if leads:
             with contextlib.suppress(checkpoints.StorageError):
                 self.fence.check()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 
 from checkpoints import BackgroundWriter, Fence, Saved, Snapshot, StaleWriter, StorageError, Store
 from checkpoints.fence import FENCE
+from checkpoints.files import tag_of, temporary_name
 from checkpoints.together import Team
 
 
@@ -87,3 +91,14 @@ def test_a_fence_that_cannot_be_read_is_a_fault_of_the_directory(tmp_path: Path)
         store(tmp_path, 1, 0).save(snapshot(1))
     assert not isinstance(refused.value, StaleWriter)
     assert steps(tmp_path) == []
+
+
+def test_what_a_process_that_died_left_of_a_fence_is_removed(tmp_path: Path) -> None:
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], check=True, capture_output=True
+    )
+    left = tmp_path / temporary_name(FENCE, tag_of(os.uname().nodename, int(gone.stdout)))
+    left.touch()
+    store(tmp_path, 1, 0).save(snapshot(1))
+    assert not left.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {FENCE, "step-000000001.h5"}
