@@ -148,7 +148,7 @@ def has_ulfm() -> bool:
 
 
 def weakness(vendor: str, version: tuple[int, ...]) -> str:
-    """What this MPI library does wrong when ranks die, and what to do; empty where nothing is known.
+    """What an MPI library does wrong when ranks die, and what to do; empty where nothing is known.
 
     Args:
         vendor, version: as in ``mpi4py.MPI.get_vendor()``, for example "Open MPI" and (5, 0, 9).

@@ -228,6 +228,8 @@ class Apoptosis(keras.callbacks.Callback):
             self._thresholds = self._thresholds.after(
                 change.layer, part=change.part, kept=change.kept
             )
+        exclude = (*self._options.exclude, *outcome.refused)
+        self._options = replace(self._options, exclude=exclude)
         if outcome.changed:
             self._progress = self._progress.spent(before, training)
             self._held_out = None  # a smaller network is judged by more rows

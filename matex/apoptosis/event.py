@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from matex.apoptosis.criteria import choose, transfers
 from matex.apoptosis.evidence import Evidence, Limits, Removal
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.peers import Peers
+from matex.apoptosis.proof import Probe, cut_proven
 from matex.apoptosis.samples import Sample
 from matex.apoptosis.schedule import MORE, Thresholds
 from matex.apoptosis.search import Candidate, Verdict, dead_of, search, worth_it
@@ -58,6 +59,9 @@ class Outcome(NamedTuple):
     parameters: tuple[int, int]
     flops: tuple[float, float]
     left_alone: dict[str, str]
+    """Layers, or layers that go together, and why nothing of them can go."""
+    refused: tuple[str, ...]
+    """Layers whose units were cut, found to be needed by something unknown, and put back."""
 
     @property
     def changed(self) -> bool:
@@ -86,8 +90,9 @@ def hold_event(
     """Remove what *thresholds* allow from *model*; collective over *peers*.
 
     Until every decision is made no shape changes, and a group's change is undone by giving
-    its readers their values back. Afterwards all hold the same weights and slots. A rank
-    that dies on the way takes nothing along.
+    its readers their values back. Then the cut is proved on some rows: a group without which the
+    model fails, or computes anything else, gets everything back and is named. Afterwards all hold
+    the same weights and slots. A rank that dies on the way takes nothing along.
 
     Args:
         share: of each group's units, how much may go at most.
@@ -114,24 +119,33 @@ def hold_event(
         allowed=allowed,
         adapts=thresholds.mode.adapts,
     )
-    changes = [_change(verdict) for verdict in verdicts]
-    dead = dead_of(verdict.candidate for verdict in verdicts if verdict.kept)
-    at_risk = judge.at_risk(peers) if dead else None
+    dying = [verdict.candidate for verdict in verdicts if verdict.kept]
+    at_risk = judge.at_risk(peers) if dying else None
     peers.reached("apoptosis-rebuilding")
+    unfit: dict[int, str] = {}
+    while dying and (wrong := cut_proven(model, event.net, dying, event.probe(scoring), peers)):
+        unfit |= wrong
+        dying = [one for one in dying if one.number not in unfit]
+        event.start_over(dying)
+        loss_after = judge.loss(peers)
+        judge.accept()
+        at_risk = judge.at_risk(peers) if dying else None
     after = event.net
-    if dead:
-        rebuild.cut(model, event.net, dead)
+    if dying:
         peers.settle(model)
         after = trace(model, exclude=options.exclude)
+    for name, why in (refused := event.names_of(unfit)).items():
+        peers.say(f"apoptosis leaves {name} alone: with fewer of its units {why}")
     return Outcome(
-        changes=changes,
+        changes=[_change(verdict) for verdict in verdicts if verdict.candidate.number not in unfit],
         loss_before=before,
         loss_after=loss_after,
         loss_allowed=allowed if np.isfinite(allowed) else None,
         at_risk=at_risk,
         parameters=(sizes[0], model.count_params()),
         flops=(sizes[1], rebuild.flops(after)),
-        left_alone=event.net.left_alone,
+        left_alone=event.net.left_alone | refused,
+        refused=tuple(event.layers_of(unfit)),
     )
 
 
@@ -147,6 +161,7 @@ class _Event:
         self._groups = groups_of(self.net)
         self._sums: measure.Sums | None = None
         self._values: list[tuple[Any, np.ndarray]] = []
+        self._first: dict[int, tuple[Any, np.ndarray]] = {}  # what variables held at the start
         self._known: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
         self._savings: dict[int, float] = {}  # of a unit, by groups
 
@@ -195,11 +210,32 @@ class _Event:
         for one in some:
             given = self._transfers(one)
             self._values += surgery.take_over(self.net, one.group, one.removal, given)
+        for variable, value in self._values:
+            self._first.setdefault(id(variable), (variable, value))
 
     def undo(self) -> None:
         """The readers get back the values that the last :meth:`apply` changed; local."""
         for variable, value in reversed(self._values):
             variable.assign(value)
+
+    def probe(self, sample: Sample) -> Probe:
+        """Of the model as it is; local."""
+        return Probe(self._model, sample)
+
+    def start_over(self, some: Sequence[Candidate]) -> None:
+        """As if nothing but *some* had ever been applied; local."""
+        for variable, value in self._first.values():
+            variable.assign(value)
+        self.apply(some)
+
+    def names_of(self, unfit: Mapping[int, str]) -> dict[str, str]:
+        """By the names of groups instead of their numbers; local."""
+        return {self._groups[number].name: why for number, why in unfit.items()}
+
+    def layers_of(self, unfit: Iterable[int]) -> list[str]:
+        """The names of the layers that make the units of groups; local."""
+        sources = [source for number in unfit for source in self._groups[number].sources]
+        return [self.net.sources[source].layer.name for source in sources]
 
     def loss(self) -> float:
         """The held-out loss; collective."""

@@ -12,7 +12,7 @@ from keras import layers
 
 from matex import keras_hooks
 
-__all__ = ["Forward", "Traced"]
+__all__ = ["REFUSALS", "Forward", "Traced"]
 
 # Those in whose trace no width of theirs is left: it serves at every size of the model.
 _WITHOUT_WIDTHS = (layers.Dense, layers.BatchNormalization)
@@ -21,7 +21,7 @@ _WITHOUT_WIDTHS = (layers.Dense, layers.BatchNormalization)
 _ROUNDING = 1e-4
 
 # What is raised where a layer cannot be traced, and by a trace at a size it was not made for.
-_REFUSALS = (
+REFUSALS = (
     AttributeError,
     RuntimeError,
     TypeError,
@@ -95,7 +95,7 @@ class Traced(Forward):
                 self._trace = _traced(self.model, batch, outputs, known)
             _, loss = self._run(self._trace, batch)
             is_right = math.isclose(float(loss), wanted, rel_tol=_ROUNDING)
-        except _REFUSALS:
+        except REFUSALS:
             is_right = False
         if not is_right:
             self._trace = None

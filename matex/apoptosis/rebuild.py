@@ -7,7 +7,7 @@ their ``keras.Variable`` objects; what a later save, export or summary reads is 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,24 @@ from matex import keras_hooks
 from matex.apoptosis.network import Network
 from matex.apoptosis.trace import trace
 
-__all__ = ["cut", "flops", "history_of", "note", "notes_of", "replay"]
+__all__ = ["Undo", "cut", "flops", "history_of", "note", "notes_of", "replay"]
 
 _PREFIX = "apoptosis/"
 _NOTES = "apoptosis-notes"
 
 
-def cut(model: Any, net: Network, dead: Collection[int]) -> None:
+# Makes a model what it was before a cut; local, before anything else changes it.
+Undo = Callable[[], None]
+
+
+def cut(model: Any, net: Network, dead: Collection[int]) -> Undo:
     """Remove the units whose roots are *dead* from *model*; local, between steps.
 
     *net* is of this model as it is; trace it again afterwards. Functions traced of the
     model are dropped, and a train function is made anew.
+
+    Returns:
+        What puts back all values, shapes and options (a default may be written out then).
     """
     optimizer = model.optimizer if getattr(model, "optimizer", None) is not None else None
     kept = _kept(net, dead)
@@ -36,15 +43,33 @@ def cut(model: Any, net: Network, dead: Collection[int]) -> None:
     resized = [(s.variable, _sliced(s.variable, _slot_cuts(s, kept))) for s in slots]
     variables = {id(b.variable): b.variable for b in net.bindings.values()}
     resized += [(v, _sliced(v, kept.get(id(v), {}))) for v in variables.values()]
+    resized = [(v, value) for v, value in resized if tuple(v.shape) != value.shape]
+    before = [(v, np.asarray(v.numpy())) for v, _ in resized]
+    remembered = [(v, getattr(v, "matex_kept", {})) for v in variables.values()]
     for variable in variables.values():
         _remember(variable, kept.get(id(variable), {}))
-    for variable, value in resized:
-        if tuple(variable.shape) != value.shape:
-            keras_hooks.resize(variable, value)
+    _resize(resized)
     _resize_rest(net, dead)
     if built:
         keras_hooks.rekey(optimizer, keys)
     keras_hooks.drop_functions(model)
+
+    def undo() -> None:
+        now = keras_hooks.optimizer_keys(optimizer) if built else []
+        for variable, indices in remembered:
+            variable.matex_kept = indices
+        _resize(before)
+        _resize_rest(net, dead, all_live=True)
+        if built:
+            keras_hooks.rekey(optimizer, now)
+        keras_hooks.drop_functions(model)
+
+    return undo
+
+
+def _resize(values: list[tuple[Any, np.ndarray]]) -> None:
+    for variable, value in values:
+        keras_hooks.resize(variable, value)
 
 
 def _kept(net: Network, dead: Collection[int]) -> dict[int, dict[int, np.ndarray]]:
@@ -70,20 +95,29 @@ def _sliced(variable: Any, cuts: Mapping[int, np.ndarray]) -> np.ndarray:
     return value
 
 
-def _resize_rest(net: Network, dead: Collection[int]) -> None:
-    """Options of layers, symbolic tensors, and what layers expect of their inputs."""
+def _resize_rest(net: Network, dead: Collection[int], *, all_live: bool = False) -> None:
+    """Options of layers, symbolic tensors, and what layers expect of their inputs.
+
+    With *all_live* they become what they were before the *dead* went.
+    """
     gone = np.array(sorted(dead), np.int64)
 
-    def count(units: np.ndarray) -> int:
-        return int(np.count_nonzero(~np.isin(net.units.roots(units), gone)))
+    def size(units: np.ndarray) -> tuple[int, bool]:
+        """How many there are to be, and whether that is another number."""
+        left = int(np.count_nonzero(~np.isin(net.units.roots(units), gone)))
+        return len(units) if all_live else left, left != len(units)
 
     for sized in net.sized:
-        if count(sized.units) != len(sized.units):
-            sized.resize(count(sized.units))
+        number, changes = size(sized.units)
+        if changes:
+            sized.resize(number)
     for tensor, tag in net.tensors.values():
-        if tag is not None and count(tag.units) != len(tag.units):
+        if tag is None:
+            continue
+        number, changes = size(tag.units)
+        if changes:
             shape = list(tensor.shape)
-            shape[tag.axis] = count(tag.units)
+            shape[tag.axis] = number
             keras_hooks.set_shape(tensor, tuple(shape))
     for call, _ in net.calls:
         keras_hooks.set_input_shapes(call.operation, call.inputs)

@@ -273,7 +273,7 @@ def end_by(how: str) -> None:
 
 
 def end_on_entering(function: str) -> None:
-    """End this rank when it next calls *function* of the MPI library: a breakpoint there kills it."""
+    """End this rank when it next calls *function* of the MPI library, by a breakpoint there."""
     from mpi4py import MPI
 
     mark("dying", function)

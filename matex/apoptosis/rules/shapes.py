@@ -46,8 +46,21 @@ def unknown(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def pass_on(net: Network, call: Any, tags: Tags) -> Tags:
-    """Dropout and the like."""
-    return [tags[0]]
+    """Dropout and the like; those that hold a number for each unit, which is no weight, stay."""
+    layer, (tag,) = call.operation, tags
+    if tag is not None and _holds_numbers(layer, tag.axis, len(call.outputs[0].shape)):
+        net.keep(tag, layer, "it holds a number for each unit")
+        return [None]
+    return [tag]
+
+
+def _holds_numbers(layer: Any, axis: int, rank: int) -> bool:
+    noise = getattr(layer, "noise_shape", None)
+    if noise is not None and noise[axis] not in (None, 1):
+        return True
+    from_end = axis - rank  # as arrays are broadcast
+    shapes = [np.shape(getattr(layer, name, 0.0)) for name in ("scale", "offset")]
+    return any(len(shape) >= -from_end and shape[from_end] != 1 for shape in shapes)
 
 
 def activation(net: Network, call: Any, tags: Tags) -> Tags:

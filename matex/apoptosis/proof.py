@@ -1,0 +1,114 @@
+"""The proof of a cut: on a few rows the model computes what it did with the dead set to zero.
+
+Before a cut the weights by which the dead were read are zero already, so the cut must not change
+the outputs. Where it does, or the model no longer runs, some rule was wrong about a layer. Then
+nothing of it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from matex.apoptosis import rebuild
+from matex.apoptosis.forward import REFUSALS
+from matex.apoptosis.network import Network
+from matex.apoptosis.peers import Peers
+from matex.apoptosis.samples import Sample
+from matex.apoptosis.search import Candidate, dead_of
+
+__all__ = ["Probe", "cut_proven"]
+
+# An odd number, which hardly is a width: rows that are taken for units show in the shapes.
+_ROWS = 5
+
+# Of the norm of an output: what another order of summation may change.
+_ROUNDING = {"float16": 0.05, "bfloat16": 0.2}
+_ROUNDING_ELSE = 1e-3
+
+_FAILURES = (*REFUSALS, AssertionError, LookupError, tf.errors.OpError)
+
+
+class Probe:
+    """The outputs of *model*, as it is, on some rows of *sample*; local.
+
+    Where two passes already differ, as with noise that a layer draws, so much more is allowed.
+    """
+
+    def __init__(self, model: Any, sample: Sample) -> None:
+        self._model = model
+        few = sample.fewer(_ROWS)
+        self._inputs = few.batches([(0, few.size)])[0][0]
+        self._wanted = self._outputs()
+        self._noise = [_distance(a, b) for a, b in zip(self._wanted, self._outputs(), strict=True)]
+
+    def complaint(self) -> str:
+        """What is wrong with the model as it now is, in words; empty where nothing is. Local."""
+        try:
+            outputs = self._outputs()
+        except _FAILURES as error:
+            return f"the model fails ({type(error).__name__})"
+        shapes = [value.shape for value in self._wanted]
+        found = [value.shape for value in outputs]
+        if shapes != found:
+            return f"the outputs have other shapes ({found} instead of {shapes})"
+        for wanted, output, noise in zip(self._wanted, outputs, self._noise, strict=True):
+            rounding = _ROUNDING.get(self._model.compute_dtype, _ROUNDING_ELSE)
+            norm = float(np.linalg.norm(_numbers(wanted)))
+            if _distance(wanted, output) > rounding * norm + 3 * noise:
+                return "the model computes something else"
+        return ""
+
+    def _outputs(self) -> list[np.ndarray]:
+        outputs = self._model(self._inputs, training=False)
+        return [np.asarray(leaf) for leaf in tf.nest.flatten(outputs)]
+
+
+def cut_proven(
+    model: Any, net: Network, some: Sequence[Candidate], probe: Probe, peers: Peers
+) -> dict[int, str]:
+    """Cut the dead of *some* from *model*, if it then passes *probe*; collective over *peers*.
+
+    Args:
+        net: of the model as it is.
+        probe: made when the work of the dead had been given away.
+
+    Returns:
+        The candidates, by number, whose cut the model does not bear, each with what went wrong.
+        Nothing has been cut then. Where each is borne alone, but not all, it is all of them.
+    """
+    undo, wrong = _try(model, net, some, probe, peers)
+    if not wrong:
+        return {}
+    undo()
+    found = {}
+    for one in some:
+        undo, alone = _try(model, net, [one], probe, peers)
+        undo()
+        if alone:
+            found[one.number] = alone
+    return found or {one.number: wrong for one in some}
+
+
+def _try(
+    model: Any, net: Network, some: Sequence[Candidate], probe: Probe, peers: Peers
+) -> tuple[rebuild.Undo, str]:
+    undo = rebuild.cut(model, net, dead_of(some))
+    complaint = probe.complaint()
+    # One answer for all, that of the leader: a part of the ranks must not cut.
+    if not peers.verdict(float(bool(complaint))):
+        return undo, ""
+    return undo, complaint or "the model fails on another rank"
+
+
+def _numbers(value: np.ndarray) -> np.ndarray:
+    return np.nan_to_num(value.astype(np.float64)) if value.dtype.kind in "biuf" else np.zeros(1)
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> float:
+    if a.shape != b.shape:
+        return 0.0
+    return float(np.linalg.norm(_numbers(a) - _numbers(b)))

@@ -1,0 +1,165 @@
+"""What a cut would break is found out on some rows, put back as it was, and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import matex
+from matex import keras_hooks
+from matex.apoptosis import rebuild
+from matex.apoptosis.rules import shapes, table
+from matex.apoptosis.trace import groups_of, trace
+from matex.commands.prune import prune
+
+
+class Weighed(layers.Layer):
+    """Multiplies by numbers that are no weights: with fewer units it fails."""
+
+    def call(self, x: Any) -> Any:
+        return x * ops.arange(1.0, 33.0)
+
+
+class Turned(layers.Layer):
+    """Gives each unit the place of its neighbour: with fewer it computes something else."""
+
+    def call(self, x: Any) -> Any:
+        return ops.roll(x, 5, axis=-1)
+
+
+class Noisy(layers.Layer):
+    """Is noisy also where nothing is trained."""
+
+    def call(self, x: Any) -> Any:
+        return x + 0.1 * keras.random.normal(ops.shape(x))
+
+
+def make(layer: layers.Layer) -> tuple[Any, np.ndarray, np.ndarray]:
+    keras.utils.set_random_seed(3)
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(256, 12)).astype(np.float32)
+    y = (x[:, :6].sum(1) > x[:, 6:].sum(1)).astype(np.float32)
+    inputs = keras.Input((12,))
+    hidden = layers.Dense(32, "relu", name="before")(inputs)
+    hidden = layers.Dense(32, "relu", name="after")(layer(hidden))
+    model = keras.Model(inputs, layers.Dense(1, "sigmoid")(hidden))
+    model.compile("adam", "binary_crossentropy")
+    model.fit(x, y, epochs=2, verbose=0)
+    return model, x, y
+
+
+@pytest.mark.parametrize("kind", [Weighed, Turned])
+def test_what_a_wrong_rule_would_break_stays(
+    kind: type, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(table._RULES, kind, shapes.pass_on)  # which is wrong about it
+    model, x, y = make(kind())
+    outcome = prune(model, x, y, ratio=0.3)
+    assert model.get_layer("before").units == 32 > model.get_layer("after").units
+    assert outcome.refused == ("before",)
+    assert "before" in outcome.left_alone
+    assert [change.layer for change in outcome.changes] == ["after"]
+    assert "leaves before alone" in capsys.readouterr().out
+    assert outcome.loss_after == pytest.approx(model.evaluate(x, y, verbose=0), rel=1e-4)
+    model.fit(x, y, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.Rescaling(np.linspace(0.5, 2.0, 32)),
+        layers.Rescaling(2.0, offset=np.linspace(0.5, 2.0, 32)),
+        layers.Dropout(0.1, noise_shape=(None, 32)),
+        layers.GaussianDropout(0.1),
+    ],
+    ids=["scale", "offset", "noise shape", "no numbers"],
+)
+def test_numbers_of_a_layer_that_are_no_weights_are_seen(layer: Any) -> None:
+    model, x, y = make(layer)
+    outcome = prune(model, x, y, ratio=0.3)
+    assert outcome.refused == ()
+    has_numbers = not isinstance(layer, layers.GaussianDropout)
+    assert (model.get_layer("before").units == 32) == has_numbers
+    assert (layer.name in outcome.left_alone) == has_numbers
+    model.fit(x, y, verbose=0)
+
+
+def test_noise_is_not_taken_for_a_broken_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(table._RULES, Noisy, shapes.pass_on)
+    model, x, y = make(Noisy())
+    outcome = prune(model, x, y, ratio=0.3)
+    assert outcome.refused == ()
+    assert model.get_layer("before").units < 32
+
+
+def test_a_run_does_not_try_again_what_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(table._RULES, Turned, shapes.pass_on)
+    model, x, y = make(Turned())
+    apoptosis = matex.Apoptosis(first_epoch=1, every=1, delta=None, pruning_ratio=0.4, data=(x, y))
+    model.fit(x, y, epochs=4, callbacks=[apoptosis], verbose=0)
+    assert (
+        capsys.readouterr().out.count(
+            "leaves before alone: with fewer of its units the model computes"
+        )
+        == 1
+    )
+    assert len(apoptosis.events) > 1
+    assert model.get_layer("before").units == 32 > model.get_layer("after").units
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adafactor"])
+def test_a_cut_is_undone_as_if_it_had_never_been(optimizer: str, tmp_path: Path) -> None:
+    inputs = keras.Input((8, 8, 3))
+    hidden = layers.Conv2D(12, 3, name="c")(inputs)
+    hidden = layers.BatchNormalization()(hidden)
+    hidden = layers.Reshape((36, 12))(hidden)
+    hidden = layers.MultiHeadAttention(2, 6, output_shape=(12,))(hidden, hidden)
+    hidden = layers.GRU(16)(hidden)
+    model = keras.Model(inputs, layers.Dense(2)(hidden))
+    model.compile(optimizer, "mse")
+    x = np.random.default_rng(0).normal(size=(16, 8, 8, 3)).astype(np.float32)
+    y = np.ones((16, 2), np.float32)
+    model.fit(x, y, verbose=0)
+    net = trace(model)
+    wanted = everything(model)
+    dead = {int(root) for group in groups_of(net) for root in group.members[::3]}
+    undo = rebuild.cut(model, net, dead)
+    assert model.count_params() < sum(v.size for v in wanted["weights"])
+    undo()
+    assert_same(everything(model), wanted)
+    model.fit(x, y, verbose=0)
+    model.save(tmp_path / "m.keras")
+    loaded = keras.models.load_model(tmp_path / "m.keras")
+    np.testing.assert_allclose(loaded.predict(x, verbose=0), model.predict(x, verbose=0), atol=1e-5)
+
+
+def everything(model: Any) -> dict[str, Any]:
+    return {
+        "config": model.get_config(),
+        "weights": [v.numpy() for v in model.weights],
+        "optimizer": [v.numpy() for v in model.optimizer.variables],
+        "kept": rebuild.history_of(model, model.weights),
+        "shapes": [
+            tuple(tensor.shape)
+            for call in keras_hooks.calls_in(keras_hooks.functional_of(model))
+            for tensor in call.outputs
+        ],
+        "built from": [getattr(layer, "_build_shapes_dict", None) for layer in model.layers],
+    }
+
+
+def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        if name in ("weights", "optimizer"):
+            for a, b in zip(found[name], value, strict=True):
+                np.testing.assert_array_equal(a, b)
+        else:
+            assert found[name] == value, name
