@@ -45,10 +45,14 @@ class Probe:
         self._wanted = self._outputs()
         self._noise = [_distance(a, b) for a, b in zip(self._wanted, self._outputs(), strict=True)]
 
-    def complaint(self) -> str:
-        """What is wrong with the model as it now is, in words; empty where nothing is. Local."""
+    def complaint(self, model: Any = None) -> str:
+        """What is wrong with the model as it now is, in words; empty where nothing is. Local.
+
+        Args:
+            model: instead of it, one that was loaded from its file.
+        """
         try:
-            outputs = self._outputs()
+            outputs = self._outputs(model)
         except _FAILURES as error:
             return f"the model fails ({type(error).__name__})"
         shapes = [value.shape for value in self._wanted]
@@ -62,8 +66,8 @@ class Probe:
                 return "the model computes something else"
         return ""
 
-    def _outputs(self) -> list[np.ndarray]:
-        outputs = self._model(self._inputs, training=False)
+    def _outputs(self, model: Any = None) -> list[np.ndarray]:
+        outputs = (model or self._model)(self._inputs, training=False)
         return [np.asarray(leaf) for leaf in tf.nest.flatten(outputs)]
 
 

@@ -15,6 +15,7 @@ from matex.apoptosis.event import Options, Outcome, hold_event, share_to
 from matex.apoptosis.forward import Forward
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.peers import Alone
+from matex.apoptosis.proof import Probe
 from matex.apoptosis.samples import sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
@@ -72,6 +73,8 @@ def prune_file(
 ) -> str:
     """Prune the model in *source* into *out*, whole or not at all; the line to print.
 
+    The file is loaded again before it takes its name, and must hold the same model.
+
     Raises:
         InputError: a file cannot be used, or an argument is wrong.
     """
@@ -91,8 +94,10 @@ def prune_file(
         raise InputError(f"{source} cannot be loaded as a Keras model: {reason}") from error
     outcome = prune(model, x, y, ratio=ratio, **options)
     aside = out.with_name(f".{os.getpid()}-{out.name}")
+    probe = Probe(model, sample_of({"x": x, "y": y}, 1))
     try:
         model.save(aside)
+        _must_load(aside, probe)
         aside.replace(out)
     finally:
         aside.unlink(missing_ok=True)
@@ -103,6 +108,19 @@ def prune_file(
         f"{outcome.flops[1]:.3g}, loss {outcome.loss_before:.4f} -> {outcome.loss_after:.4f}; "
         f"{widths or 'nothing to remove'}"
     )
+
+
+def _must_load(file: Path, probe: Probe) -> None:
+    """Raise InputError where *file* does not give back the model that was saved."""
+    try:
+        wrong = probe.complaint(keras.models.load_model(file))
+    except (ValueError, OSError, TypeError) as error:
+        wrong = f"it cannot be loaded: {str(error).partition(chr(10))[0]}"
+    if wrong:
+        raise InputError(
+            "a fault of matex: the file of the smaller model would not hold it, so none was "
+            f"written; {wrong}. Leave layers out with --exclude NAME until it can"
+        )
 
 
 def _rows(path: Path) -> tuple[Any, Any]:

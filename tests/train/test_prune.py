@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from keras import layers
 
+from matex.apoptosis.network import Network
 from matex.cli import main
 
 
@@ -73,3 +74,16 @@ def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str
         assert ended.value.code == 2
         lines = capsys.readouterr().err.strip().splitlines()
         assert len(lines) == 1 and told in lines[0]
+
+
+def test_a_file_that_would_not_load_is_not_written(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Network, "size", lambda *_: None)  # options of layers stay as they were
+    command = ["prune", str(folder / "m.keras"), "--data", str(folder / "d.h5"), "--ratio", "0.5"]
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "none was written" in said and "--exclude" in said
+    assert sorted(p.name for p in folder.iterdir()) == ["d.h5", "m.keras"]
