@@ -36,7 +36,7 @@ def command(ranks: int, reports: Path, pytest_args: list[str]) -> list[str]:
         *("--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han"),
         *("--mca", "mpi_yield_when_idle", "1"),  # there may be more ranks than cores
         *(["--allow-run-as-root"] if os.getuid() == 0 else []),
-        *("--output", f"merge,file={reports / 'log'}"),
+        *("--output", f"merge-stderr-to-stdout,file={reports / 'log'}"),
         *("-n", str(ranks), sys.executable, "-m", "pytest", "--with-mpi"),
         f"--junitxml={reports / 'rank-$OMPI_COMM_WORLD_RANK.xml'}",
         *("-p", "no:cacheprovider", "--color=no"),
