@@ -219,17 +219,17 @@ class _Event:
             variable.assign(value)
 
     def probe(self, sample: Sample) -> Probe:
-        """Of the model as it is; local."""
+        """The outputs of the model as it is, to prove a cut by; local."""
         return Probe(self._model, sample)
 
     def start_over(self, some: Sequence[Candidate]) -> None:
-        """As if nothing but *some* had ever been applied; local."""
+        """Take back all that was ever applied, and apply *some* instead; local."""
         for variable, value in self._first.values():
             variable.assign(value)
         self.apply(some)
 
     def names_of(self, unfit: Mapping[int, str]) -> dict[str, str]:
-        """By the names of groups instead of their numbers; local."""
+        """What is wrong with each group, by its name instead of its number; local."""
         return {self._groups[number].name: why for number, why in unfit.items()}
 
     def layers_of(self, unfit: Iterable[int]) -> list[str]:

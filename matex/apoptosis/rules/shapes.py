@@ -55,6 +55,7 @@ def pass_on(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def _holds_numbers(layer: Any, axis: int, rank: int) -> bool:
+    """Whether an option of *layer* has an entry for each place along *axis* of *rank* many."""
     noise = getattr(layer, "noise_shape", None)
     if noise is not None and noise[axis] not in (None, 1):
         return True
