@@ -12,6 +12,7 @@ from matex.apoptosis import measure, rebuild, surgery, targets
 from matex.apoptosis.criteria import choose, transfers
 from matex.apoptosis.evidence import Evidence, Limits, Removal
 from matex.apoptosis.judge import Judge
+from matex.apoptosis.masking import Masks
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.proof import Probe, cut_proven
 from matex.apoptosis.samples import Sample
@@ -21,6 +22,9 @@ from matex.apoptosis.trace import groups_of, trace
 from matex.partition import Span
 
 __all__ = ["Change", "Options", "Outcome", "hold_event"]
+
+# Rows on which norms are fitted again: each shows them many positions, or has two numbers a unit.
+_FEW = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,24 +116,26 @@ def hold_event(
     if before is None:
         before = judge.loss(peers)
     judge.begin()
-    verdicts, loss_after = search(
-        event.decide(thresholds, share, goal),
-        event,
-        before=before,
-        allowed=allowed,
-        adapts=thresholds.mode.adapts,
-    )
-    dying = [verdict.candidate for verdict in verdicts if verdict.kept]
-    at_risk = judge.at_risk(peers) if dying else None
-    peers.reached("apoptosis-rebuilding")
-    unfit: dict[int, str] = {}
-    while dying and (wrong := cut_proven(model, event.net, dying, event.probe(scoring), peers)):
-        unfit |= wrong
-        dying = [one for one in dying if one.number not in unfit]
-        event.start_over(dying)
-        loss_after = judge.loss(peers)
-        judge.accept()
+    with event.masks:
+        event.begin(scoring)
+        verdicts, loss_after = search(
+            event.decide(thresholds, share, goal),
+            event,
+            before=before,
+            allowed=allowed,
+            adapts=thresholds.mode.adapts,
+        )
+        dying = [verdict.candidate for verdict in verdicts if verdict.kept]
         at_risk = judge.at_risk(peers) if dying else None
+        peers.reached("apoptosis-rebuilding")
+        unfit: dict[int, str] = {}
+        while dying and (wrong := event.cut(dying, scoring)):
+            unfit |= wrong
+            dying = [one for one in dying if one.number not in unfit]
+            event.start_over(dying)
+            loss_after = judge.loss(peers)
+            judge.accept()
+            at_risk = judge.at_risk(peers) if dying else None
     after = event.net
     if dying:
         peers.settle(model)
@@ -158,6 +164,10 @@ class _Event:
         self._judge = judge
         self._peers = peers
         self.net = trace(model, exclude=options.exclude)
+        self.masks = Masks(self.net, judge.forget)
+        self._few: Any = None  # rows on which norms are fitted again
+        self._dead: dict[int, set[int]] = {}  # by group, as applied
+        self._dead_before = self._dead
         self._groups = groups_of(self.net)
         self._sums: measure.Sums | None = None
         self._values: list[tuple[Any, np.ndarray]] = []
@@ -204,12 +214,21 @@ class _Event:
         part = goal.part(self.net, lambda part: dead_of(worth_it(found, part)), most)
         return worth_it(found, part)
 
+    def begin(self, scoring: Sample) -> None:
+        """Look at what is to be kept of the model as it is; local."""
+        few = scoring.fewer(_FEW)
+        self._few = few.batches([(0, few.size)])[0][0]
+        self.masks.remember(self._model, self._few)
+
     def apply(self, some: Sequence[Candidate]) -> None:
         """Give the work of their dead to the living; local."""
         self._values = []
         for one in some:
             given = self._transfers(one)
             self._values += surgery.take_over(self.net, one.group, one.removal, given)
+        self._dead_before = self._dead
+        self._leave_out(self._dead | {one.number: dead_of([one]) for one in some})
+        self._values += self.masks.refit(self._model, self._few)
         for variable, value in self._values:
             self._first.setdefault(id(variable), (variable, value))
 
@@ -217,15 +236,22 @@ class _Event:
         """The readers get back the values that the last :meth:`apply` changed; local."""
         for variable, value in reversed(self._values):
             variable.assign(value)
+        self._leave_out(self._dead_before)
 
-    def probe(self, sample: Sample) -> Probe:
-        """The outputs of the model as it is, to prove a cut by; local."""
-        return Probe(self._model, sample)
+    def _leave_out(self, dead: dict[int, set[int]]) -> None:
+        self._dead = dead
+        self.masks.leave_out(set().union(*dead.values()))
+
+    def cut(self, some: Sequence[Candidate], sample: Sample) -> dict[int, str]:
+        """Cut their dead out, and prove it on *sample*: see :func:`cut_proven`; collective."""
+        probe = Probe(self._model, sample)
+        return cut_proven(self._model, self.net, some, probe, self._peers, self.masks.bindings)
 
     def start_over(self, some: Sequence[Candidate]) -> None:
         """Take back all that was ever applied, and apply *some* instead; local."""
         for variable, value in self._first.values():
             variable.assign(value)
+        self._leave_out({})
         self.apply(some)
 
     def names_of(self, unfit: Mapping[int, str]) -> dict[str, str]:

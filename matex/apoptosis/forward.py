@@ -46,6 +46,9 @@ class Forward:
             return outputs, None
         return outputs, float(_mean_loss(self.model, batch, outputs))
 
+    def forget(self) -> None:
+        """What the layers compute has changed: nothing traced of them serves any longer."""
+
     def _has_loss(self, batch: tuple[Any, ...]) -> bool:
         return self.model.compiled and keras.utils.unpack_x_y_sample_weight(batch)[1] is not None
 
@@ -79,6 +82,9 @@ class Traced(Forward):
             return super().__call__(batch)
         outputs, loss = self._run(self._trace, batch)
         return outputs, float(loss)
+
+    def forget(self) -> None:
+        self._trace, self._shapes = None, []
 
     def _check(
         self, batch: tuple[Any, ...], shapes: list[tuple[int, ...]]

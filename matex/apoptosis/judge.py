@@ -47,6 +47,10 @@ class Judge:
         total, weight = peers.total(self._sample.size, 2, add)
         return peers.verdict(float(total / max(weight, 1e-300)))
 
+    def forget(self) -> None:
+        """What the layers compute has changed by more than their weights; local."""
+        self._forward.forget()
+
     def begin(self) -> None:
         """What was judged last is what is compared with; local."""
         self._before = self._after = self._spans, self._newest

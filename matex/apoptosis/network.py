@@ -9,7 +9,7 @@ import numpy as np
 
 from matex.apoptosis.units import Units
 
-__all__ = ["Binding", "Network", "Reading", "Sized", "Source", "Tag"]
+__all__ = ["Binding", "Network", "Norm", "Reading", "Sized", "Source", "Tag"]
 
 
 class Tag(NamedTuple):
@@ -65,6 +65,14 @@ class Sized(NamedTuple):
     resize: Callable[[int], None]
 
 
+class Norm(NamedTuple):
+    """A layer whose statistics are of several *units*, which run along its axis number *place*."""
+
+    layer: Any
+    place: int
+    units: np.ndarray
+
+
 class Network:
     """What the rules note down while a graph is followed. Local."""
 
@@ -77,6 +85,8 @@ class Network:
         self.extras: list[Binding] = []
         """Weights beside the sources that make units what they are."""
         self.readings: list[Reading] = []
+        self.norms: dict[int, Norm] = {}
+        """By the id of the layer, in the order of the graph."""
         self.sized: list[Sized] = []
         self.tensors: dict[int, tuple[Any, Tag | None]] = {}
         self.work: list[tuple[Any, float]] = []
@@ -119,6 +129,12 @@ class Network:
         if key not in self._known:
             self._known.add(key)
             self.readings.append(reading._replace(kernel=kernel))
+
+    def norm(self, norm: Norm) -> None:
+        """Note a layer whose statistics are of several units; one called again ties them."""
+        known = self.norms.setdefault(id(norm.layer), norm)
+        if known.units is not norm.units:
+            self.units.tie(known.units, norm.units)
 
     def size(self, units: np.ndarray, resize: Callable[[int], None]) -> None:
         """Note what must follow the number of *units*."""

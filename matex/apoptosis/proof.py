@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from matex.apoptosis import rebuild
 from matex.apoptosis.forward import REFUSALS
-from matex.apoptosis.network import Network
+from matex.apoptosis.network import Binding, Network
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
 from matex.apoptosis.search import Candidate, dead_of
@@ -72,25 +72,31 @@ class Probe:
 
 
 def cut_proven(
-    model: Any, net: Network, some: Sequence[Candidate], probe: Probe, peers: Peers
+    model: Any,
+    net: Network,
+    some: Sequence[Candidate],
+    probe: Probe,
+    peers: Peers,
+    others: Sequence[Binding] = (),
 ) -> dict[int, str]:
     """Cut the dead of *some* from *model*, if it then passes *probe*; collective over *peers*.
 
     Args:
         net: of the model as it is.
         probe: made when the work of the dead had been given away.
+        others: variables to cut that are not the model's.
 
     Returns:
         The candidates, by number, whose cut the model does not bear, each with what went wrong.
         Nothing has been cut then. Where each is borne alone, but not all, it is all of them.
     """
-    undo, wrong = _try(model, net, some, probe, peers)
+    undo, wrong = _try(model, net, some, probe, peers, others)
     if not wrong:
         return {}
     undo()
     found = {}
     for one in some:
-        undo, alone = _try(model, net, [one], probe, peers)
+        undo, alone = _try(model, net, [one], probe, peers, others)
         undo()
         if alone:
             found[one.number] = alone
@@ -98,9 +104,14 @@ def cut_proven(
 
 
 def _try(
-    model: Any, net: Network, some: Sequence[Candidate], probe: Probe, peers: Peers
+    model: Any,
+    net: Network,
+    some: Sequence[Candidate],
+    probe: Probe,
+    peers: Peers,
+    others: Sequence[Binding],
 ) -> tuple[rebuild.Undo, str]:
-    undo = rebuild.cut(model, net, dead_of(some))
+    undo = rebuild.cut(model, net, dead_of(some), others)
     complaint = probe.complaint()
     # One answer for all, that of the leader: a part of the ranks must not cut.
     if not peers.verdict(float(bool(complaint))):

@@ -7,13 +7,13 @@ their ``keras.Variable`` objects; what a later save, export or summary reads is 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from matex import keras_hooks
-from matex.apoptosis.network import Network
+from matex.apoptosis.network import Binding, Network
 from matex.apoptosis.trace import trace
 
 __all__ = ["Undo", "cut", "flops", "history_of", "note", "notes_of", "replay"]
@@ -26,22 +26,26 @@ _NOTES = "apoptosis-notes"
 Undo = Callable[[], None]
 
 
-def cut(model: Any, net: Network, dead: Collection[int]) -> Undo:
+def cut(model: Any, net: Network, dead: Collection[int], others: Iterable[Binding] = ()) -> Undo:
     """Remove the units whose roots are *dead* from *model*; local, between steps.
 
     *net* is of this model as it is; trace it again afterwards. Functions traced of the
     model are dropped, and a train function is made anew.
 
+    Args:
+        others: variables that units index and that are not the model's.
+
     Returns:
         What puts back all values, shapes and options (a default may be written out then).
     """
     optimizer = model.optimizer if getattr(model, "optimizer", None) is not None else None
-    kept = _kept(net, dead)
+    bindings = [*net.bindings.values(), *others]
+    kept = _kept(net, bindings, dead)
     built = optimizer is not None and optimizer.built
     slots = keras_hooks.slots(optimizer) if built else []
     keys = keras_hooks.optimizer_keys(optimizer) if built else []
     resized = [(s.variable, _sliced(s.variable, _slot_cuts(s, kept))) for s in slots]
-    variables = {id(b.variable): b.variable for b in net.bindings.values()}
+    variables = {id(b.variable): b.variable for b in bindings}
     resized += [(v, _sliced(v, kept.get(id(v), {}))) for v in variables.values()]
     resized = [(v, value) for v, value in resized if tuple(v.shape) != value.shape]
     before = [(v, np.asarray(v.numpy())) for v, _ in resized]
@@ -72,11 +76,13 @@ def _resize(values: list[tuple[Any, np.ndarray]]) -> None:
         keras_hooks.resize(variable, value)
 
 
-def _kept(net: Network, dead: Collection[int]) -> dict[int, dict[int, np.ndarray]]:
+def _kept(
+    net: Network, bindings: Iterable[Binding], dead: Collection[int]
+) -> dict[int, dict[int, np.ndarray]]:
     """The indices that stay, by axis, for each variable by its id."""
     gone = np.array(sorted(dead), np.int64)
     result: dict[int, dict[int, np.ndarray]] = {}
-    for binding in net.bindings.values():
+    for binding in bindings:
         stays = ~np.isin(net.units.roots(binding.units), gone)
         if not stays.all():
             result.setdefault(id(binding.variable), {})[binding.axis] = np.flatnonzero(stays)

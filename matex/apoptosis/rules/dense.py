@@ -1,4 +1,4 @@
-"""Layers whose units are columns of a matrix: Dense, Embedding, BatchNormalization, PReLU."""
+"""Layers whose units are columns of a matrix: Dense and Embedding; and PReLU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from matex.apoptosis import kinds
 from matex.apoptosis.network import Network, Reading, Tag
 
-__all__ = ["activated", "batch_norm", "dense", "embedding", "plain_kernel", "prelu"]
+__all__ = ["activated", "dense", "embedding", "plain_kernel", "prelu"]
 
 Tags = list[Tag | None]
 
@@ -67,26 +67,6 @@ def embedding(net: Network, call: Any, tags: Tags) -> Tags:
     number = net.source(layer, (layer.embeddings, 1), units=units)
     net.size(units, lambda n: setattr(layer, "output_dim", n))
     return [Tag(len(output.shape) - 1, units, number, linear=True)]
-
-
-def batch_norm(net: Network, call: Any, tags: Tags) -> Tags:
-    layer, (tag,) = call.operation, tags
-    axis = layer.axis % len(call.outputs[0].shape) if isinstance(layer.axis, int) else -1
-    if tag is not None and (axis != tag.axis or getattr(layer, "renorm", False)):
-        net.leave(layer, tags, "it normalises over another axis")
-        return [None]
-    given = (layer.gamma, layer.beta, layer.moving_mean, layer.moving_variance)
-    variables = [v for v in given if v is not None]
-    if tag is None:
-        for variable in variables:
-            net.bind_fixed(variable, 0)
-        return [None]
-    bindings = [net.bind(v, 0, tag.units) for v in variables]
-    if tag.source is not None and net.folded.setdefault(tag.source, layer) is layer:
-        return [tag]
-    net.extras += bindings
-    net.units.bend(tag.units)
-    return [tag._replace(source=None, linear=False)]
 
 
 def prelu(net: Network, call: Any, tags: Tags) -> Tags:

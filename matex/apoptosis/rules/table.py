@@ -9,7 +9,7 @@ from keras import layers
 
 from matex import keras_hooks
 from matex.apoptosis.network import Network, Tag
-from matex.apoptosis.rules import convolution, dense, sequence, shapes
+from matex.apoptosis.rules import convolution, dense, normalization, sequence, shapes
 
 __all__ = ["rule_for"]
 
@@ -26,7 +26,10 @@ def _each(name: str, rule: Rule) -> dict[type, Rule]:
 _RULES: dict[type, Rule] = {
     layers.Dense: dense.dense,
     layers.Embedding: dense.embedding,
-    layers.BatchNormalization: dense.batch_norm,
+    layers.BatchNormalization: normalization.batch_norm,
+    layers.LayerNormalization: normalization.layer_norm,
+    layers.RMSNormalization: normalization.layer_norm,
+    layers.GroupNormalization: normalization.group_norm,
     layers.PReLU: dense.prelu,
     **_each("Conv{}", convolution.convolution),
     **_each("Conv{}Transpose", convolution.transposed),

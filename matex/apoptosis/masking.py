@@ -1,0 +1,223 @@
+"""Normalization layers that leave the dead out of their statistics, as long as a trial lasts.
+
+A trial gives the readers' rows of the dead to the living and changes no shape. That is all there
+is to a death unless a layer divides by statistics of several units (LayerNormalization,
+RMSNormalization, GroupNormalization): with fewer units these are others, so what it makes of the
+living is another, too. Here such a layer is given a mask of the living, and computes during a trial
+what it will compute after the cut.
+
+Its gamma and beta are fitted again, unit by unit: they become those with which its outputs come
+nearest, in the least squares, to what they were before anything died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from matex.apoptosis.network import Binding, Network, Norm
+
+__all__ = ["Masks"]
+
+# Rows of what a layer normalizes that its gamma and beta are fitted on, about: two numbers a unit.
+_ROWS = 2048
+
+# Of the square of what a unit was: below it there is nothing to fit to.
+_NOTHING = 1e-6
+
+
+class Masks:
+    """The masks of all such layers of *net*, in force within ``with``; local.
+
+    Args:
+        changed: called when the layers begin and when they cease to compute with masks: what has
+            been traced of them is to be traced again.
+    """
+
+    def __init__(self, net: Network, changed: Callable[[], None]) -> None:
+        self._net = net
+        self._changed = changed
+        self._masked = [_Masked(norm) for norm in net.norms.values()]
+
+    @property
+    def bindings(self) -> list[Binding]:
+        """The masks, as variables that a cut shortens like all others."""
+        return [Binding(one.mask, 0, one.norm.units) for one in self._masked]
+
+    def __enter__(self) -> Masks:
+        for one in self._masked:
+            object.__setattr__(one.norm.layer, "call", one)
+        if self._masked:
+            self._changed()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for one in self._masked:
+            object.__delattr__(one.norm.layer, "call")
+        if self._masked:
+            self._changed()
+
+    def leave_out(self, dead: Collection[int]) -> None:
+        """From now on the units whose roots are *dead*, and no others, are left out."""
+        gone = np.array(sorted(dead), np.int64)
+        for one in self._masked:
+            one.mask.assign(~np.isin(self._net.units.roots(one.norm.units), gone))
+
+    def remember(self, model: Any, inputs: Any) -> None:
+        """What the layers make of *inputs* as they are is what :meth:`refit` fits them to."""
+        if not self._masked:
+            return
+        for one in self._masked:
+            one.visitor = one.remember
+        model(inputs, training=False)
+        self._end_visit()
+
+    def refit(self, model: Any, inputs: Any) -> list[tuple[Any, np.ndarray]]:
+        """Fit gamma and beta of each layer that leaves units out, in the order of the graph.
+
+        Args:
+            inputs: those that :meth:`remember` was given.
+
+        Returns:
+            The variables that are assigned to, in that order, and what each held before.
+        """
+        fitting = [one for one in self._masked if not one.living.all()]
+        weights = [w for one in fitting for w in one.weights if w is not None]
+        before = [(weight, np.asarray(weight.numpy())) for weight in weights]
+        for one in fitting:
+            one.visitor = one.refit
+        if fitting:
+            model(inputs, training=False)
+        self._end_visit()
+        return before
+
+    def _end_visit(self) -> None:
+        for one in self._masked:
+            one.visitor = None
+
+
+class _Fit(NamedTuple):
+    """What a layer's gamma and beta are fitted to: some rows that it normalized, (rows, units).
+
+    ``gamma`` and ``beta`` are those that belong to these rows, 1 and 0 where there are none.
+    """
+
+    rows: np.ndarray
+    gamma: np.ndarray
+    beta: np.ndarray
+
+
+class _Masked:
+    """The ``call`` of a layer as long as it is masked."""
+
+    def __init__(self, norm: Norm) -> None:
+        self.norm = norm
+        living = np.ones(len(norm.units), np.float32)
+        self.mask = keras.Variable(living, trainable=False, name="living")
+        self.visitor: Callable[[np.ndarray], None] | None = None
+        """What the first call within a pass is to do with the rows that it has normalized."""
+        layer = norm.layer
+        is_rms = isinstance(layer, keras.layers.RMSNormalization)
+        self.weights = (layer.scale, None) if is_rms else (layer.gamma, layer.beta)
+        self._centers = not is_rms
+        self._axes: list[int] = [int(axis) for axis in np.ravel(layer.axis)]
+        self._groups: int | None = getattr(layer, "groups", None)
+        self._fit: _Fit | None = None
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.visitor is None and tf.executing_eagerly() and self.living.all():
+            return type(self.norm.layer).call(self.norm.layer, inputs, *args, **kwargs)
+        x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
+        normal = self._normalized(x)
+        if self.visitor is not None:
+            visitor, self.visitor = self.visitor, None
+            axis = self._axes[self.norm.place]
+            rows = np.moveaxis(np.asarray(normal), axis, -1).reshape(-1, x.shape[axis])
+            visitor(rows[:: max(1, len(rows) // _ROWS)].astype(np.float64))
+        gamma, beta = (w if w is None else ops.cast(w, x.dtype) for w in self.weights)
+        shape = [1] * len(x.shape)
+        for axis in self._axes:
+            shape[axis] = x.shape[axis]
+        if gamma is not None:
+            normal = normal * ops.reshape(gamma, shape)
+        if beta is not None:
+            normal = normal + ops.reshape(beta, shape)
+        return ops.cast(normal, self.norm.layer.compute_dtype)
+
+    @property
+    def living(self) -> np.ndarray:
+        """Whether each unit lives, bool, shape (units,)."""
+        return np.asarray(self.mask.numpy()) > 0
+
+    def _normalized(self, x: Any) -> Any:
+        """*x* by the statistics of the living, before gamma and beta."""
+        channels = self._axes[self.norm.place] % len(x.shape)
+        if self._groups is None:
+            return self._scaled(x, [axis % len(x.shape) for axis in self._axes], channels)
+        whole = ops.shape(x)
+        side = whole[channels] // self._groups
+        parted = ops.reshape(x, [*whole[:channels], self._groups, side, *whole[channels + 1 :]])
+        others = [axis for axis in range(1, len(x.shape) + 1) if axis != channels]
+        return ops.reshape(self._scaled(parted, others, channels), whole)
+
+    def _scaled(self, x: Any, axes: list[int], channels: int) -> Any:
+        shape = [1] * len(x.shape)
+        if self._groups is None:
+            shape[channels] = -1
+        else:
+            shape[channels : channels + 2] = [self._groups, -1]
+        living = ops.cast(ops.reshape(self.mask, shape), x.dtype) * ops.ones_like(x)
+        count = ops.sum(living, axes, keepdims=True)
+        if self._centers:
+            x = x - ops.sum(x * living, axes, keepdims=True) / count
+        variance = ops.sum(ops.square(x) * living, axes, keepdims=True) / count
+        return x * ops.rsqrt(variance + self.norm.layer.epsilon)
+
+    def remember(self, rows: np.ndarray) -> None:
+        """These *rows* are what the weights, as they are, stand for."""
+        gamma, beta = self.weights
+        self._fit = _Fit(
+            rows,
+            np.ones(1) if gamma is None else np.asarray(gamma.numpy(), np.float64),
+            np.zeros(1) if beta is None else np.asarray(beta.numpy(), np.float64),
+        )
+
+    def refit(self, rows: np.ndarray) -> None:
+        """Give the weights the values with which *rows* come nearest to those remembered."""
+        assert self._fit is not None, "remember comes before refit"
+        slope, shift = _fitted(rows, self._fit.rows, self.living, self.weights)
+        shape = [1] * len(self._axes)
+        shape[self.norm.place] = -1
+        slope, shift = slope.reshape(shape), shift.reshape(shape)
+        gamma, beta = self.weights
+        if gamma is not None:
+            gamma.assign(self._fit.gamma * slope)
+        if beta is not None:
+            beta.assign(self._fit.beta + self._fit.gamma * shift)
+
+
+def _fitted(
+    now: np.ndarray, wanted: np.ndarray, living: np.ndarray, weights: tuple[Any, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The slope and the shift by which *now* gives *wanted*, unit by unit: each shape (units,)."""
+    gamma, beta = weights
+    means = (now.mean(0), wanted.mean(0)) if beta is not None else (np.zeros(1), np.zeros(1))
+    a, b = now - means[0], wanted - means[1]
+    power = np.einsum("ru,ru->u", a, a)
+    known = living & (power > _NOTHING * len(now))
+    slope = np.ones(len(living))
+    if gamma is not None:
+        slope = np.where(known, np.einsum("ru,ru->u", a, b) / np.where(known, power, 1.0), 1.0)
+    shift = np.where(living, means[1] - slope * means[0], 0.0)
+    return slope, shift
