@@ -106,8 +106,8 @@ def _watched(readings: list[Reading]) -> Iterator[dict[int, list[Any]]]:
 def _rows(reading: Reading, inputs: Any) -> np.ndarray:
     """What *reading* multiplies, float32, shape (rows, units); samples lie one after another."""
     x = reading.seen(inputs) if reading.seen is not None else inputs
-    axis = reading.input_axis
     last = len(x.shape) - 1
+    axis = reading.input_axis % len(x.shape)
     if axis != last:
         x = tf.transpose(x, [*(i for i in range(last + 1) if i != axis), axis])
     return np.asarray(x, np.float32).reshape(-1, x.shape[-1])

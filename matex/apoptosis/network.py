@@ -46,8 +46,9 @@ class Source(NamedTuple):
 class Reading(NamedTuple):
     """A kernel that multiplies units.
 
-    ``layer`` is the one whose input shows them along ``input_axis``; ``seen`` makes of
-    that input what the kernel really multiplies. ``bias``: what can take over a constant.
+    ``layer`` is the one whose input shows them along ``input_axis`` (from the end where it is
+    negative); ``seen`` makes of that input what the kernel really multiplies. ``bias``: what can
+    take over a constant.
     """
 
     layer: Any
@@ -151,6 +152,8 @@ class Network:
         """Nothing of *layer* can go, nor of what *tags* mark, which it reads; *why*."""
         for tag in tags:
             self.keep(tag, layer, why)
+        if getattr(layer, "trainable_weights", None):
+            self.left_alone.setdefault(layer.name, f"{type(layer).__name__}: {why}")
         for variable in getattr(layer, "weights", ()):
             for axis in range(len(variable.shape)):
                 self.bind_fixed(variable, axis)

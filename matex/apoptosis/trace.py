@@ -70,7 +70,37 @@ def _outputs(net: Network, call: Any, tags: list[Tag | None]) -> list[Tag | None
         except Unsupported:
             return rule_for(None)(net, call, tags)
         return _follow(net, inner, tags)
+    if type(call.operation) is keras.layers.TimeDistributed:
+        return _at_each_step(net, call, tags)
     return rule_for(call.operation)(net, call, tags)
+
+
+def _at_each_step(net: Network, call: Any, tags: list[Tag | None]) -> list[Tag | None]:
+    """The tags after ``TimeDistributed``: those of its layer, which sees no axis of time."""
+    wrapper, (tag,), (inputs,) = call.operation, tags, call.inputs
+    steps = inputs.shape[1]
+    if steps is None or (tag is not None and tag.axis == 1):
+        why = (
+            "its steps are units"
+            if tag is not None and tag.axis == 1
+            else "the number of its steps is not fixed"
+        )
+        net.leave(wrapper, tags, why)
+        return [None] * len(call.outputs)
+    ends = [
+        [keras.KerasTensor((x.shape[0], *x.shape[2:]), x.dtype) for x in some]
+        for some in (call.inputs, call.outputs)
+    ]
+    inner = keras_hooks.GraphCall(wrapper.layer, tuple(ends[0]), {}, *ends)
+    given = [tag and tag._replace(axis=tag.axis - 1)]
+    counted = len(net.work)
+    made = _outputs(net, inner, given)
+    net.work[counted:] = [(variable, times * steps) for variable, times in net.work[counted:]]
+    for tensor, one in zip([*ends[0], *ends[1]], [*given, *made], strict=True):
+        net.shape(tensor, one)
+    if any(given):
+        net.calls.append((inner, given))
+    return [one and one._replace(axis=one.axis + 1) for one in made]
 
 
 class Group(NamedTuple):

@@ -27,7 +27,7 @@ def dense(net: Network, call: Any, tags: Tags) -> Tags:
         net.bind_fixed(layer.kernel, 0)
     else:
         kernel = net.bind(layer.kernel, 0, tag.units)
-        net.read(Reading(layer, axis, tag.units, kernel, layer.bias))
+        net.read(Reading(layer, -1, tag.units, kernel, layer.bias))
     units = net.units.new(layer.units)
     number = net.source(layer, (layer.kernel, 1), (layer.bias, 0), units=units)
     net.size(units, lambda n: setattr(layer, "units", n))

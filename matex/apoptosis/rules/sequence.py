@@ -10,41 +10,116 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import keras
+import numpy as np
+
 from matex.apoptosis.network import Network, Reading, Tag
 
-__all__ = ["attention", "recurrent"]
+__all__ = ["attention", "bidirectional", "convolutional", "recurrent"]
 
 Tags = list[Tag | None]
 
 
 def recurrent(net: Network, call: Any, tags: Tags) -> Tags:
     layer, (tag, *states) = call.operation, tags
-    cell = layer.cell
     if layer.stateful or (tag is not None and tag.axis != 2):
         net.leave(layer, tags, "it keeps its state from batch to batch")
         return [None] * len(call.outputs)
-    steps = float(call.inputs[0].shape[1] or 1)
-    net.work += [(cell.kernel, steps), (cell.recurrent_kernel, steps)]
-    if tag is not None:
-        kernel = net.bind(cell.kernel, 0, tag.units)
-        net.read(Reading(layer, 2, tag.units, kernel, cell.bias))
-    else:
-        net.bind_fixed(cell.kernel, 0)
-    units = net.units.new(cell.units)
-    parts = [(cell.kernel, 1), (cell.recurrent_kernel, 1)]
-    if cell.bias is not None:
-        parts.append((cell.bias, len(cell.bias.shape) - 1))
-    net.source(layer, *parts, units=units)
-    net.units.bend(units)
-    own = net.bind(cell.recurrent_kernel, 0, units)
-    net.read(Reading(layer, 2, units, own, None, lambda x: states_of(layer, x)))
-    net.size(units, lambda n: _resize(layer, n))
+    units = _cell(net, layer, layer, tag, call.inputs[0])
     for state in states:  # given from outside, unit by unit
         if state is None:
             net.units.fix(units)
         else:
             net.units.tie(units, state.units)
     return [Tag(len(output.shape) - 1, units) for output in call.outputs]
+
+
+def bidirectional(net: Network, call: Any, tags: Tags) -> Tags:
+    """Unit j of both directions goes at once: Keras takes them to have as many units."""
+    layer, (tag, *states) = call.operation, tags
+    halves = layer.forward_layer, layer.backward_layer
+    plain = all(type(half) in _RECURRENT and not half.stateful for half in halves)
+    if not plain or len(call.inputs) > 1 or (tag is not None and tag.axis != 2):
+        net.leave(layer, [tag, *states], "it wraps a layer of an unusual kind")
+        return [None] * len(call.outputs)
+    (inputs,) = call.inputs
+    forward, backward = (_cell(net, layer, half, tag, inputs) for half in halves)
+    net.units.tie(forward, backward)
+    for half in halves:
+        net.calls.append((call._replace(operation=half), [tag]))
+    joins = layer.merge_mode == "concat"
+    both = [np.concatenate([forward, backward])] if joins else [forward]
+    made = [forward, backward] if layer.merge_mode is None else both
+    states_made = len(call.outputs) - len(made)
+    made += [forward] * (states_made // 2) + [backward] * (states_made // 2)
+    return [
+        Tag(len(output.shape) - 1, units) for output, units in zip(call.outputs, made, strict=True)
+    ]
+
+
+_RECURRENT = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN)
+
+
+def _cell(net: Network, called: Any, layer: Any, tag: Tag | None, inputs: Any) -> np.ndarray:
+    """The units of *layer*, which *called*, or it itself, is given *inputs* to read."""
+    cell = layer.cell
+    steps = float(inputs.shape[1] or 1)
+    net.work += [(cell.kernel, steps), (cell.recurrent_kernel, steps)]
+    if tag is not None:
+        kernel = net.bind(cell.kernel, 0, tag.units)
+        net.read(Reading(called, 2, tag.units, kernel, cell.bias))
+    else:
+        net.bind_fixed(cell.kernel, 0)
+    units = net.units.new(cell.units)
+    parts = [(cell.kernel, 1), (cell.recurrent_kernel, 1)]
+    if cell.bias is not None:
+        parts.append((cell.bias, len(cell.bias.shape) - 1))
+    net.source(called, *parts, units=units)
+    net.units.bend(units)
+    own = net.bind(cell.recurrent_kernel, 0, units)
+    net.read(Reading(called, 2, units, own, None, lambda x: states_of(layer, x)))
+    net.size(units, lambda n: _resize(layer, n))
+    return units
+
+
+def convolutional(net: Network, call: Any, tags: Tags) -> Tags:
+    """ConvLSTM: the gates are convolutions, of what is read and of the state."""
+    layer, (tag, *states) = call.operation, tags
+    cell, rank = layer.cell, layer.cell.rank
+    first = cell.data_format == "channels_first"
+    channels = 2 if first else rank + 2
+    if layer.stateful or states or (tag is not None and tag.axis != channels):
+        net.leave(layer, tags, "its state is given, or kept from batch to batch")
+        return [None] * len(call.outputs)
+    inputs, output = call.inputs[0], call.outputs[0]
+    sides = output.shape[-rank:] if first else output.shape[-rank - 1 : -1]
+    positions = float((inputs.shape[1] or 1) * np.prod(sides))
+    net.work += [(cell.kernel, positions), (cell.recurrent_kernel, positions)]
+    if tag is not None:
+        kernel = net.bind(cell.kernel, rank, tag.units)
+        sees_no_border = cell.padding == "valid" or max(cell.kernel_size) == 1
+        bias = cell.bias if sees_no_border else None
+        net.read(Reading(layer, channels, tag.units, kernel, bias))
+        net.size(tag.units, lambda n: _give_channels(cell, n, first=first))
+    else:
+        net.bind_fixed(cell.kernel, rank)
+    units = net.units.new(cell.filters)
+    parts = [(cell.kernel, rank + 1), (cell.recurrent_kernel, rank + 1), (cell.bias, 0)]
+    net.source(layer, *parts, units=units)
+    net.units.bend(units)
+    own = net.bind(cell.recurrent_kernel, rank, units)
+    net.read(Reading(layer, channels, units, own, None, lambda x: states_of(layer, x)))
+    net.size(units, lambda n: setattr(cell, "filters", n))
+    return [Tag(len(made.shape) - (rank + 1 if first else 1), units) for made in call.outputs]
+
+
+def _give_channels(cell: Any, channels: int, *, first: bool) -> None:
+    """What a cell of ConvLSTM remembers of the shape that it was built from."""
+    cell.input_dim = channels
+    cell.kernel_shape = (*cell.kernel_size, channels, cell.kernel_shape[-1])
+    shape = list(cell.input_spec.shape)
+    shape[1 if first else -1] = channels
+    cell.input_spec = keras.layers.InputSpec(ndim=cell.input_spec.ndim, shape=tuple(shape))
 
 
 def states_of(layer: Any, x: Any) -> Any:

@@ -36,12 +36,7 @@ Tags = list[Tag | None]
 
 def unknown(net: Network, call: Any, tags: Tags) -> Tags:
     """A layer that no rule is for: what it reads and what it makes stays."""
-    layer = call.operation
-    net.leave(layer, tags, "no rule says what of it could be removed")
-    if getattr(layer, "trainable_weights", None):
-        net.left_alone.setdefault(
-            layer.name, f"{type(layer).__name__}: no rule says what of it could be removed"
-        )
+    net.leave(call.operation, tags, "no rule says what of it could be removed")
     return [None] * len(call.outputs)
 
 

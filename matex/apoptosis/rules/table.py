@@ -9,7 +9,7 @@ from keras import layers
 
 from matex import keras_hooks
 from matex.apoptosis.network import Network, Tag
-from matex.apoptosis.rules import convolution, dense, normalization, sequence, shapes
+from matex.apoptosis.rules import convolution, dense, einsum, normalization, sequence, shapes
 
 __all__ = ["rule_for"]
 
@@ -25,6 +25,7 @@ def _each(name: str, rule: Rule) -> dict[type, Rule]:
 
 _RULES: dict[type, Rule] = {
     layers.Dense: dense.dense,
+    layers.EinsumDense: einsum.einsum_dense,
     layers.Embedding: dense.embedding,
     layers.BatchNormalization: normalization.batch_norm,
     layers.LayerNormalization: normalization.layer_norm,
@@ -38,6 +39,8 @@ _RULES: dict[type, Rule] = {
     layers.LSTM: sequence.recurrent,
     layers.GRU: sequence.recurrent,
     layers.SimpleRNN: sequence.recurrent,
+    layers.Bidirectional: sequence.bidirectional,
+    **_each("ConvLSTM{}", sequence.convolutional),
     layers.MultiHeadAttention: sequence.attention,
     **_each("MaxPooling{}", shapes.maximum),
     **_each("AveragePooling{}", shapes.average),
