@@ -1,5 +1,6 @@
 """Attaching to Keras: the only package that touches its private names."""
 
+from matex.keras_hooks.applications import LayerScale, StochasticDepth
 from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
 from matex.keras_hooks.callbacks import (
     add_epochs,
@@ -73,9 +74,11 @@ from matex.keras_hooks.xla import exchange_in_graph, leave_xla
 __all__ = [
     "Generators",
     "GraphCall",
+    "LayerScale",
     "OrderSeeds",
     "Results",
     "Slot",
+    "StochasticDepth",
     "TrainerHooks",
     "add_epochs",
     "adds_up",

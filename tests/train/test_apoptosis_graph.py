@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from keras import layers
 
+from matex import keras_hooks
 from matex.apoptosis import measure, rebuild, surgery
 from matex.apoptosis.criteria import choose, transfers
 from matex.apoptosis.evidence import Limits
@@ -88,13 +89,28 @@ def stepwise_model(x: Any, width: Any) -> Any:
 
 def einsum_of_heads(x: Any, width: Any) -> Any:
     """Projected to heads, and joined from them, as attention does it by hand."""
-    x = layers.EinsumDense("abc,cde->abde", (None, 3, width()), bias_axes="de")(x)
-    return layers.EinsumDense("abde,dec->abc", (None, width()), bias_axes="c")(layers.ReLU()(x))
+    x = layers.EinsumDense("abc,cde->abde", (7, 3, width()), bias_axes="de")(x)
+    return layers.EinsumDense("abde,dec->abc", (7, width()), bias_axes="c")(layers.ReLU()(x))
 
 
 def stepwise_of_both(x: Any, width: Any) -> Any:
     dense = layers.Dense(width(), "relu")
     return layers.Concatenate()([layers.TimeDistributed(dense)(x), dense(x)])
+
+
+def convnext_block(x: Any, width: Any) -> Any:
+    inner = layers.DepthwiseConv2D(3, padding="same")(x)
+    inner = layers.LayerNormalization()(inner)
+    inner = layers.Dense(x.shape[-1])(layers.Dense(width(), "gelu")(inner))
+    inner = keras_hooks.LayerScale(0.5, x.shape[-1])(inner)
+    return x + keras_hooks.StochasticDepth(0.1)(inner)
+
+
+def averaged(x: Any, width: Any) -> Any:
+    """A gate by functions of keras.ops instead of layers."""
+    turned = keras.ops.transpose(layers.Resizing(6, 6)(x), (0, 2, 1, 3))
+    means = keras.ops.mean(turned, axis=(1, -2), keepdims=True)
+    return turned * keras.ops.sigmoid(means)
 
 
 def frames(x: Any, width: Any) -> Any:
@@ -155,6 +171,8 @@ IMAGES: dict[str, Block] = {
     "both-transposed": both(lambda n: layers.Conv2DTranspose(n + 1, 3)),
     "both-nested": nested_of_both,
     "frames": frames,
+    "convnext": convnext_block,
+    "averaged": averaged,
     "permuted": lambda x, w: layers.Permute((2, 1, 3))(layers.AveragePooling2D(1)(x)),
 }
 SEQUENCES: dict[str, Block] = {
@@ -165,11 +183,11 @@ SEQUENCES: dict[str, Block] = {
     "attention": self_attention,
     "transformer": transformer,
     "einsum": lambda x, w: layers.EinsumDense(
-        "abc,cd->abd", (None, w()), bias_axes="d", activation="relu"
+        "abc,cd->abd", (7, w()), bias_axes="d", activation="relu"
     )(x),
     "einsum-elided": lambda x, w: layers.EinsumDense("...c,dc->...d", w())(x),
     "einsum-heads": einsum_of_heads,
-    "einsum-of-places": lambda x, w: layers.EinsumDense("abc,be->aec", (5, x.shape[-1]))(x),
+    "einsum-of-places": lambda x, w: layers.EinsumDense("abc,be->aec", (7, x.shape[-1]))(x),
     "bidirectional": lambda x, w: layers.Bidirectional(layers.LSTM(w(), return_sequences=True))(x),
     "summed": lambda x, w: layers.Bidirectional(
         layers.GRU(w(), return_sequences=True, reset_after=False), merge_mode="sum"

@@ -9,7 +9,7 @@ import numpy as np
 from matex.apoptosis import kinds
 from matex.apoptosis.network import Network, Reading, Tag
 
-__all__ = ["activated", "dense", "embedding", "plain_kernel", "prelu"]
+__all__ = ["activated", "dense", "embedding", "layer_scale", "plain_kernel", "prelu"]
 
 Tags = list[Tag | None]
 
@@ -78,4 +78,16 @@ def prelu(net: Network, call: Any, tags: Tags) -> Tags:
     if int(layer.alpha.shape[tag.axis - 1]) != 1:
         net.extras.append(net.bind(layer.alpha, tag.axis - 1, tag.units))
         net.units.bend(tag.units)
+    return [tag._replace(source=None, linear=False)]
+
+
+def layer_scale(net: Network, call: Any, tags: Tags) -> Tags:
+    """LayerScale of the ConvNeXt that Keras ships: each unit has a factor of its own."""
+    layer, (tag,) = call.operation, tags
+    if tag is None or tag.axis != len(call.outputs[0].shape) - 1:
+        net.leave(layer, tags, "its factors are along another axis")
+        return [None]
+    net.extras.append(net.bind(layer.gamma, 0, tag.units))
+    net.size(tag.units, lambda n: setattr(layer, "projection_dim", n))
+    net.units.bend(tag.units)
     return [tag._replace(source=None, linear=False)]

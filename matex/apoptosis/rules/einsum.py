@@ -46,19 +46,15 @@ def einsum_dense(net: Network, call: Any, tags: Tags) -> Tags:
         net.leave(layer, tags, "its equation does not sum over the units")
         return [None]
     net.work.append((layer.kernel, _times(letters, call.inputs[0].shape)))
-    for letter in letters.kernel:
-        if letter in letters.made or tag is None:
-            continue
-        place = letters.kernel.index(letter)
-        axis = letters.axis_of(letter, letters.given)
-        if axis == tag.axis - len(call.inputs[0].shape):
-            kernel = net.bind(layer.kernel, place, tag.units)
-            is_matrix = letters.kernel == letter + new[-1]
-            bias = layer.bias if is_matrix else None
-            net.read(Reading(layer, axis, tag.units, kernel, bias))
     if tag is None:
         for letter in (c for c in letters.kernel if c in letters.given):
             net.bind_fixed(layer.kernel, letters.kernel.index(letter))
+    else:
+        read = tag.axis - len(call.inputs[0].shape)
+        letter = letters.given[read]
+        kernel = net.bind(layer.kernel, letters.kernel.index(letter), tag.units)
+        bias = layer.bias if letters.kernel == letter + new[-1] else None
+        net.read(Reading(layer, read, tag.units, kernel, bias))
     axis = letters.axis_of(new[-1], letters.made)
     units = net.units.new(int(output.shape[axis]))
     parts = [(layer.kernel, letters.kernel.index(new[-1]))]

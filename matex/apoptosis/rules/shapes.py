@@ -7,8 +7,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from matex import keras_hooks
-from matex.apoptosis import kinds
 from matex.apoptosis.network import Network, Tag
 from matex.apoptosis.rules.dense import through
 
@@ -22,7 +20,7 @@ __all__ = [
     "maximum",
     "merge_linear",
     "merge_product",
-    "operation",
+    "merged",
     "pass_on",
     "permute",
     "repeat_vector",
@@ -120,17 +118,17 @@ def permute(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def merge_linear(net: Network, call: Any, tags: Tags) -> Tags:
-    return [_merge(net, call, tags)]
+    return [merged(net, call, tags)]
 
 
 def merge_product(net: Network, call: Any, tags: Tags) -> Tags:
-    tag = _merge(net, call, tags)
+    tag = merged(net, call, tags)
     if tag is not None:
         net.units.bend(tag.units)
     return [tag]
 
 
-def _merge(net: Network, call: Any, tags: Tags) -> Tag | None:
+def merged(net: Network, call: Any, tags: Tags) -> Tag | None:
     """Unit by unit: aligned at the last axis; what has one channel goes to all."""
     rank = len(call.outputs[0].shape)
     marked = [
@@ -220,29 +218,3 @@ def _reshaped(net: Network, call: Any, tag: Tag | None) -> Tag | None:
     rows = np.moveaxis(labels, -1, 0).reshape(after[-1], -1)
     net.units.tie(np.broadcast_to(rows[:, :1], rows.shape), rows)
     return Tag(len(after), rows[:, 0].copy(), source and None)
-
-
-def operation(net: Network, call: Any, tags: Tags) -> Tags:
-    """A function of keras.ops, written as ``x + y`` or ``ops.relu(x)``."""
-    name = type(call.operation).__name__
-    if not any(tags):
-        return [None] * len(call.outputs)
-    if (
-        not keras_hooks.is_operation(call.operation)
-        or name not in kinds.ELEMENTWISE_OPS
-        or len(call.outputs) != 1
-        or any(np.ndim(_value(leaf)) for leaf in keras.tree.flatten([call.args, call.kwargs]))
-    ):
-        return unknown(net, call, tags)
-    tag = _merge(net, call, tags)
-    scales = name in kinds.LINEAR_OPS | kinds.SCALING_OPS and len(call.inputs) == len(
-        [leaf for leaf in keras.tree.flatten(call.args) if leaf is not None]
-    )
-    if tag is not None and not scales:
-        net.units.bend(tag.units)
-    return [tag]
-
-
-def _value(leaf: Any) -> Any:
-    """A constant among the arguments; symbolic tensors count as scalars here."""
-    return 0 if isinstance(leaf, keras.KerasTensor | str) else leaf

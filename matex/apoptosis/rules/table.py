@@ -9,7 +9,15 @@ from keras import layers
 
 from matex import keras_hooks
 from matex.apoptosis.network import Network, Tag
-from matex.apoptosis.rules import convolution, dense, einsum, normalization, sequence, shapes
+from matex.apoptosis.rules import (
+    convolution,
+    dense,
+    einsum,
+    normalization,
+    operations,
+    sequence,
+    shapes,
+)
 
 __all__ = ["rule_for"]
 
@@ -32,6 +40,7 @@ _RULES: dict[type, Rule] = {
     layers.RMSNormalization: normalization.layer_norm,
     layers.GroupNormalization: normalization.group_norm,
     layers.PReLU: dense.prelu,
+    keras_hooks.LayerScale: dense.layer_scale,
     **_each("Conv{}", convolution.convolution),
     **_each("Conv{}Transpose", convolution.transposed),
     **_each("DepthwiseConv{}", convolution.depthwise),
@@ -49,12 +58,14 @@ _RULES: dict[type, Rule] = {
     **_each("ZeroPadding{}", shapes.average),
     **_each("Cropping{}", shapes.average),
     **_each("UpSampling{}", shapes.average),
+    layers.Resizing: shapes.average,
     **_each("SpatialDropout{}", shapes.pass_on),
     **{
         kind: shapes.pass_on
         for kind in (
             layers.Dropout, layers.GaussianDropout, layers.GaussianNoise, layers.AlphaDropout,
             layers.ActivityRegularization, layers.Identity, layers.Rescaling,
+            keras_hooks.StochasticDepth,
         )
     },
     **{
@@ -80,5 +91,5 @@ _RULES: dict[type, Rule] = {
 def rule_for(operation: Any) -> Rule:
     """The rule for the exact class of *operation*."""
     if keras_hooks.is_operation(operation):
-        return shapes.operation
+        return operations.operation
     return _RULES.get(type(operation), shapes.unknown)
