@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from matex.apoptosis import measure, rebuild, surgery, targets
+from matex.apoptosis.allotment import allotted
 from matex.apoptosis.criteria import choose, transfers
 from matex.apoptosis.evidence import Evidence, Limits, Removal
 from matex.apoptosis.judge import Judge
@@ -86,8 +87,8 @@ def hold_event(
     scoring: Sample,
     judge: Judge,
     peers: Peers,
-    share: float = 1.0,
     goal: targets.Goal | None = None,
+    reaches: bool = False,
     before: float | None = None,
     allowed: float = np.inf,
 ) -> Outcome:
@@ -99,8 +100,8 @@ def hold_event(
     the same weights and slots. A rank that dies on the way takes nothing along.
 
     Args:
-        share: of each group's units, how much may go at most.
         goal: beyond which nothing goes; of all groups that which costs least does first.
+        reaches: the goal is come to at whatever cost, the least.
         before: what *judge* has just made of *model*, if it was asked.
         allowed: the held-out loss that it may come to.
 
@@ -119,7 +120,7 @@ def hold_event(
     with event.masks:
         event.begin(scoring)
         verdicts, loss_after = search(
-            event.decide(thresholds, share, goal),
+            event.decide(thresholds, goal, reaches=reaches),
             event,
             before=before,
             allowed=allowed,
@@ -190,10 +191,10 @@ class _Event:
         self._sums = measure.views(self._groups, total)
 
     def decide(
-        self, thresholds: Thresholds, share: float, goal: targets.Goal | None
+        self, thresholds: Thresholds, goal: targets.Goal | None, *, reaches: bool
     ) -> list[Candidate]:
         """Who of each group would die, at up to the most that the search may try; collective."""
-        fraction = min(thresholds.mode.fraction, share)
+        fraction = thresholds.mode.fraction
         options = self._options
         most = MORE if thresholds.mode.adapts else 1.0
 
@@ -211,6 +212,13 @@ class _Event:
         ]
         if goal is None:
             return found
+        if reaches:
+            whole = targets.size_of(self.net, goal.measure)
+            savings = [
+                whole - targets.size_of(self.net, goal.measure, one.group.members[:1])
+                for one in found
+            ]
+            return allotted(found, savings, lambda some: goal.is_met(self.net, dead_of(some)))
         part = goal.part(self.net, lambda part: dead_of(worth_it(found, part)), most)
         return worth_it(found, part)
 
@@ -299,9 +307,3 @@ def _change(verdict: Verdict) -> Change:
     return Change(
         group.name, group.width, left, removal.cost, verdict.loss, verdict.kept, verdict.part
     )
-
-
-def share_to(model: Any, goal: targets.Goal, exclude: tuple[str, ...]) -> float:
-    """The share of each group that may go so that *model* comes down to *goal*."""
-    net = trace(model, exclude=exclude)
-    return targets.share_for(net, groups_of(net), goal)

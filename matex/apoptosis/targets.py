@@ -1,16 +1,15 @@
-"""How large a model is, and what share of units to remove for it to be smaller. Pure."""
+"""How large a model is, and how small it is to become. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import numpy as np
 
 from matex.apoptosis.network import Network
-from matex.apoptosis.trace import Group
 
-__all__ = ["MEASURES", "Goal", "saving", "share_for", "size_of"]
+__all__ = ["MEASURES", "Goal", "saving", "size_of"]
 
 MEASURES = ("parameters", "flops")
 
@@ -58,17 +57,3 @@ class Goal(NamedTuple):
             middle = (low + high) / 2
             low, high = (low, middle) if self.is_met(net, dead(middle)) else (middle, high)
         return high
-
-
-def share_for(net: Network, groups: Sequence[Group], goal: Goal) -> float:
-    """The share of each group's units that may go so that the size comes down to *goal*."""
-
-    def dead(share: float) -> list[int]:
-        return [int(unit) for g in groups for unit in g.members[: _most(g, share)]]
-
-    return goal.part(net, dead, 1.0)
-
-
-def _most(group: Group, share: float) -> int:
-    least = max((least for _, least in group.parts), default=1)
-    return min(round(share * group.width), max(0, group.width - least))

@@ -10,19 +10,24 @@ import keras
 import numpy as np
 
 import matex.data
+from matex.apoptosis.allotment import mortal_in
 from matex.apoptosis.criteria import CRITERIA
-from matex.apoptosis.event import Options, Outcome, hold_event, share_to
+from matex.apoptosis.event import Options, Outcome, hold_event
 from matex.apoptosis.forward import Forward
 from matex.apoptosis.judge import Judge
+from matex.apoptosis.network import Network
 from matex.apoptosis.peers import Alone
 from matex.apoptosis.proof import Probe
 from matex.apoptosis.samples import sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
-from matex.apoptosis.trace import trace
+from matex.apoptosis.trace import groups_of, trace
 from matex.errors import InputError
 
 __all__ = ["prune", "prune_file"]
+
+# Layers that a message names.
+_NAMED = 5
 
 
 def prune(
@@ -55,8 +60,10 @@ def prune(
             )
     if not 0 < ratio < 1:
         raise InputError(f"ratio must be between 0 and 1. Received: ratio={ratio}")
+    net = trace(model, exclude=exclude)
+    _must_be_reachable(net, target, ratio)
     sample = sample_of({"x": x, "y": y}, samples)
-    goal = Goal(target, (1 - ratio) * size_of(trace(model, exclude=exclude), target))
+    goal = Goal(target, (1 - ratio) * size_of(net, target))
     return hold_event(
         model,
         Options(criterion=criterion, exclude=exclude),
@@ -64,7 +71,25 @@ def prune(
         scoring=sample,
         judge=Judge(sample, Forward(model)),
         peers=Alone(),
-        share=share_to(model, goal, exclude),
+        goal=goal,
+        reaches=True,
+    )
+
+
+def _must_be_reachable(net: Network, target: str, ratio: float) -> None:
+    """Raise InputError where what must stay of each group is more than *ratio* leaves."""
+    groups = groups_of(net)
+    dead = {int(unit) for group in groups for unit in group.members[mortal_in(group)]}
+    most = 1 - size_of(net, target, dead) / size_of(net, target)
+    if ratio <= most:
+        return
+    stays = "; ".join(f"{layer} ({why})" for layer, why in list(net.left_alone.items())[:_NAMED])
+    others = len(net.left_alone) - _NAMED
+    raise InputError(
+        f"ratio must be at most {np.floor(100 * most) / 100:.2f} of the {target} of this model, "
+        f"whose layers keep 8 units each. Received: ratio={ratio}"
+        + (f"; left alone: {stays}" if stays else "")
+        + (f", and {others} more layers" if others > 0 else "")
     )
 
 

@@ -1,0 +1,68 @@
+"""How many of each group die, so that a network comes down to a size at the least cost. Pure.
+
+The size is reached at the least cost where the next unit of every group costs as much for what the
+network shrinks by. What a removal costs is relative to what each reader made of the group, so it is
+taken once for each reader: a channel of a residual stream, which all blocks read, costs every one
+of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from matex.apoptosis.evidence import Removal
+from matex.apoptosis.search import Candidate
+from matex.apoptosis.trace import Group
+
+__all__ = ["allotted", "mortal_in"]
+
+
+def allotted(
+    found: Sequence[Candidate],
+    savings: Sequence[float],
+    is_met: Callable[[Sequence[Candidate]], bool],
+) -> list[Candidate]:
+    """As few of *found*, in the order in which they die, as meet the target; all where none do.
+
+    Args:
+        found: with all that could die of each group, and what it costs.
+        savings: what the network shrinks by with a unit of each, above 0.
+        is_met: whether the network without the dead of some is small enough. With more dead it
+            is, too.
+    """
+    prices = [
+        np.maximum.accumulate(np.diff(one.removal.costs, prepend=0.0) * len(one.group.readings))
+        / saving
+        for one, saving in zip(found, savings, strict=True)
+    ]
+
+    def at(price: float) -> list[Candidate]:
+        cut = [
+            one._replace(removal=_first_of(one.removal, int(np.searchsorted(own, price, "right"))))
+            for one, own in zip(found, prices, strict=True)
+        ]
+        return [one for one in cut if one.is_worth_it]
+
+    levels = np.unique(np.concatenate([np.zeros(1), *prices]))
+    low, high = 0, len(levels) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_met(at(levels[middle])) else (middle + 1, high)
+    return at(levels[low])
+
+
+def _first_of(removal: Removal, count: int) -> Removal:
+    kept = np.sort(np.concatenate([removal.kept, removal.removed[count:]]))
+    return Removal(kept, removal.removed[:count], removal.costs[:count])
+
+
+def mortal_in(group: Group) -> np.ndarray:
+    """As many units of *group*, indices, as can die with what must stay of its parts left."""
+    alive = np.ones(group.width, bool)
+    for unit in range(group.width - 1):
+        alive[unit] = False
+        if any(alive[part].sum() < min(least, len(part)) for part, least in group.parts):
+            alive[unit] = True
+    return np.flatnonzero(~alive)
