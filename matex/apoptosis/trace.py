@@ -141,13 +141,20 @@ def groups_of(net: Network) -> list[Group]:
         parts = tuple(
             (
                 np.searchsorted(members, of_source[i]),
-                max(0, net.sources[i].least - _fixed_in(net, i, living)),
+                max(0, _least(net, i) - _fixed_in(net, i, living)),
             )
             for i in numbers
         )
         names = list(dict.fromkeys(net.sources[i].layer.name for i in numbers))
         result.append(Group("+".join(names), members, parts, not living & bent, numbers, readings))
     return result
+
+
+def _least(net: Network, source: int) -> int:
+    """How many roots must stay, where several units of a source go at once: filters of groups."""
+    made = net.sources[source]
+    together = len(made.units) // len(np.unique(net.units.roots(made.units)))
+    return -(-made.least // together)
 
 
 def _fixed_in(net: Network, source: int, living: set[int]) -> int:

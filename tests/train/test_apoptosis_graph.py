@@ -196,6 +196,14 @@ def test_what_is_left_alone_is_named() -> None:
     assert "Odd" in net.left_alone["odd"]
 
 
+def test_the_least_that_stays_of_groups_is_counted_in_filters() -> None:
+    inputs = keras.Input((4, 4, 32))
+    x = layers.Conv2D(64, 1, groups=8, name="grouped")(inputs)
+    (group,) = groups_of(trace(keras.Model(inputs, layers.Conv2D(3, 1)(x))))
+    assert group.width == 8
+    assert [least for _, least in group.parts] == [1]
+
+
 def test_a_subclassed_model_is_followed_or_refused_by_name() -> None:
     class Followed(keras.Model):
         def __init__(self) -> None:
