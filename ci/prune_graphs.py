@@ -67,7 +67,7 @@ def outcome_of(case: Case, ratio: float, folder: Path) -> Outcome:
     found = np.asarray(model(x, training=False))
     if found.shape != y.shape or not np.isfinite(found).all():
         return Outcome(outcome.gone, outcome.refused, "its outputs are of another kind")
-    loss = float(np.mean((found - y) ** 2))
+    loss = float(np.mean((found - y)[1::2] ** 2))  # the rows that were held out
     if not np.isclose(loss, outcome.loss_after, rtol=1e-2, atol=1e-6):
         problem = f"its loss is {loss:.6g}, and was judged to be {outcome.loss_after:.6g}"
         return Outcome(outcome.gone, outcome.refused, problem)

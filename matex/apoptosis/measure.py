@@ -15,7 +15,7 @@ from matex.apoptosis.network import Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
 
-__all__ = ["Sums", "add", "numbers", "samples_needed", "stride", "views"]
+__all__ = ["Sums", "add", "numbers", "rows_wanted", "samples_needed", "stride", "views"]
 
 # Rows of a second moment for each unit, and at least.
 _PER_UNIT, _LEAST = 2, 1024
@@ -127,6 +127,19 @@ def samples_needed(net: Network, groups: Sequence[Group], most: int) -> int:
                 return most
             rows = max(rows, _wanted(group.width, alike=False))
     return min(most, rows)
+
+
+def rows_wanted(net: Network, groups: Sequence[Group]) -> int:
+    """How many samples tell the units of every group apart, as none has fewer rows than units."""
+    counts = {id(variable): count for variable, count in net.work}
+    return max(
+        (
+            math.ceil(group.width / max(1.0, counts.get(id(reading.kernel.variable), 1.0)))
+            for group in groups
+            for reading in group.readings
+        ),
+        default=1,
+    )
 
 
 def _wanted(units: int, *, alike: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 from matex import keras_hooks
 from matex.apoptosis.network import Network, Reading, Tag
 from matex.apoptosis.rules import rule_for
-from matex.errors import Unsupported
+from matex.errors import InputError, Unsupported
 
 __all__ = ["Group", "groups_of", "trace"]
 
@@ -24,8 +25,17 @@ def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
         exclude: names of layers whose units stay.
 
     Raises:
+        InputError: a name to exclude is of no layer.
         Unsupported: it has no graph that can be followed.
     """
+    names = sorted({layer.name for layer in keras_hooks.flat_layers(model)}) if exclude else []
+    for name in exclude:
+        if name not in names:
+            near = difflib.get_close_matches(name, names) or names[:10]
+            raise InputError(
+                f"exclude must name layers of the model, such as {', '.join(near)}. "
+                f"Received: {name!r}"
+            )
     functional = keras_hooks.functional_of(model)
     net = Network()
     for output in _follow(net, functional, [None] * len(functional.inputs)):

@@ -4,30 +4,45 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-import matex.data
+from matex import keras_hooks
 from matex.apoptosis.allotment import mortal_in
 from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import Options, Outcome, hold_event
 from matex.apoptosis.forward import Forward
 from matex.apoptosis.judge import Judge
+from matex.apoptosis.measure import rows_wanted
 from matex.apoptosis.network import Network
 from matex.apoptosis.peers import Alone
 from matex.apoptosis.proof import Probe
-from matex.apoptosis.samples import sample_of
+from matex.apoptosis.samples import Sample, sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
 from matex.apoptosis.trace import groups_of, trace
-from matex.errors import InputError
+from matex.commands.prune_rows import must_be_finite, rows_of
+from matex.errors import InputError, Unsupported
 
-__all__ = ["prune", "prune_file"]
+__all__ = ["Pruned", "prune", "prune_file"]
 
 # Layers that a message names.
 _NAMED = 5
+
+
+class Pruned(NamedTuple):
+    """What came of pruning a model."""
+
+    outcome: Outcome
+    moved: float
+    """The norm of the change of the outputs, relative to theirs, on rows held out."""
+    rows: tuple[int, int]
+    """That were measured on, and that were held out."""
+    wanted: int
+    """Rows to measure on that would do."""
 
 
 def prune(
@@ -43,13 +58,33 @@ def prune(
 ) -> Outcome:
     """Remove so many units from *model*, in place, that *ratio* of its *target* is gone; local.
 
+    Of the rows every other is held out: the losses of the outcome are on these.
+
     Args:
         x, y: rows to measure activations on, and, of a compiled model, the loss.
+        samples: rows to measure on, and to hold out, at most.
 
     Raises:
-        InputError: an argument is wrong.
+        InputError: an argument is wrong, or the ratio cannot be reached.
         Unsupported: the model cannot be followed.
     """
+    return _pruned(
+        model, x, y, Goal(target, ratio), criterion=criterion, exclude=exclude, samples=samples
+    ).outcome
+
+
+def _pruned(
+    model: Any,
+    x: Any,
+    y: Any,
+    asked: Goal,
+    *,
+    criterion: str,
+    exclude: tuple[str, ...],
+    samples: int,
+) -> Pruned:
+    """*asked* has the share that is to go for a size."""
+    target, ratio = asked
     for name, value, known in (
         ("criterion", criterion, CRITERIA),
         ("target", target, MEASURES),
@@ -60,20 +95,45 @@ def prune(
             )
     if not 0 < ratio < 1:
         raise InputError(f"ratio must be between 0 and 1. Received: ratio={ratio}")
+    if samples < 1:
+        raise InputError(f"samples must be at least 1. Received: samples={samples}")
     net = trace(model, exclude=exclude)
     _must_be_reachable(net, target, ratio)
-    sample = sample_of({"x": x, "y": y}, samples)
-    goal = Goal(target, (1 - ratio) * size_of(net, target))
-    return hold_event(
+    scoring, held_out = _split(x, y, samples)
+    must_be_finite(model, [scoring, held_out])
+    wanted = rows_wanted(net, groups_of(net))
+    before = _outputs(model, held_out)
+    outcome = hold_event(
         model,
         Options(criterion=criterion, exclude=exclude),
         Thresholds(Mode(1.0, np.inf)),
-        scoring=sample,
-        judge=Judge(sample, Forward(model)),
+        scoring=scoring,
+        judge=Judge(held_out, Forward(model)),
         peers=Alone(),
-        goal=goal,
+        goal=Goal(target, (1 - ratio) * size_of(net, target)),
         reaches=True,
     )
+    after = _outputs(model, held_out)
+    norm = max(float(np.linalg.norm(before)), 1e-30)
+    moved = float(np.linalg.norm(after - before)) / norm
+    return Pruned(outcome, moved, (scoring.size, held_out.size), wanted)
+
+
+def _split(x: Any, y: Any, samples: int) -> tuple[Sample, Sample]:
+    """Rows to measure on, and as many between them that are held out."""
+    whole = sample_of({"x": x, "y": y}, 1).of
+    count = max(1, min(samples, whole // 2))
+    return tuple(sample_of({"x": x, "y": y}, count, offset=offset) for offset in (0.0, 0.5))  # type: ignore[return-value]
+
+
+def _outputs(model: Any, sample: Sample) -> np.ndarray:
+    """All outputs for the rows of *sample*, one after another, float64."""
+    leaves = [
+        np.ravel(np.asarray(leaf, np.float64))
+        for batch in sample.batches([(0, sample.size)])
+        for leaf in tf.nest.flatten(model(batch[0], training=False))
+    ]
+    return np.concatenate(leaves)
 
 
 def _must_be_reachable(net: Network, target: str, ratio: float) -> None:
@@ -95,8 +155,8 @@ def _must_be_reachable(net: Network, target: str, ratio: float) -> None:
 
 def prune_file(
     source: Path, out: Path, *, data: Path | None, ratio: float, force: bool, **options: Any
-) -> str:
-    """Prune the model in *source* into *out*, whole or not at all; the line to print.
+) -> list[str]:
+    """Prune the model in *source* into *out*, whole or not at all; the lines to print.
 
     The file is loaded again before it takes its name, and must hold the same model.
 
@@ -111,13 +171,14 @@ def prune_file(
         raise InputError(f"the result must be named *.keras. Received: {out}")
     if data is None:
         raise InputError("--data, a file with rows to look at, is wanted. Received: none")
-    x, y = _rows(data)
+    model = _loaded(source)
+    x, y = rows_of(data, model)
+    target = options.pop("target")
+    parameters = {layer.name: layer.count_params() for layer in keras_hooks.flat_layers(model)}
     try:
-        model = keras.models.load_model(source)
-    except (ValueError, OSError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"{source} cannot be loaded as a Keras model: {reason}") from error
-    outcome = prune(model, x, y, ratio=ratio, **options)
+        pruned = _pruned(model, x, y, Goal(target, ratio), **options)
+    except Unsupported as error:
+        raise InputError(str(error)) from error
     aside = out.with_name(f".{os.getpid()}-{out.name}")
     probe = Probe(model, sample_of({"x": x, "y": y}, 1))
     try:
@@ -126,13 +187,48 @@ def prune_file(
         aside.replace(out)
     finally:
         aside.unlink(missing_ok=True)
+    return _told(out, pruned, Goal(target, ratio), parameters)
+
+
+def _loaded(source: Path) -> Any:
+    try:
+        model = keras.models.load_model(source)
+    except (ValueError, OSError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{source} cannot be loaded as a Keras model: {reason}") from error
+    if not keras_hooks.is_graph(model):
+        raise InputError(
+            f"{source} must hold a functional or sequential model. Received: a "
+            f"{type(model).__name__}, whose class makes its layers at their first sizes whenever "
+            "it is loaded; save keras.Model(inputs, model.call(inputs)) instead"
+        )
+    return model
+
+
+def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) -> list[str]:
+    """What the user is told: what went and what it cost, what stays and why, what to doubt."""
+    outcome, (measured, held_out) = pruned.outcome, pruned.rows
+    sizes = {"parameters": outcome.parameters, "flops": outcome.flops}
+    before, after = sizes[asked.measure]
     widths = ", ".join(f"{c.layer} {c.units_from} -> {c.units_to}" for c in outcome.changes)
-    before, after = outcome.parameters
-    return (
-        f"{out}: parameters {before:,} -> {after:,}, FLOPs {outcome.flops[0]:.3g} -> "
-        f"{outcome.flops[1]:.3g}, loss {outcome.loss_before:.4f} -> {outcome.loss_after:.4f}; "
-        f"{widths or 'nothing to remove'}"
-    )
+    lines = [
+        f"{out}: parameters {outcome.parameters[0]:,} -> {outcome.parameters[1]:,}, FLOPs "
+        f"{outcome.flops[0]:.3g} -> {outcome.flops[1]:.3g}, loss {outcome.loss_before:.4f} -> "
+        f"{outcome.loss_after:.4f}; {widths or 'nothing to remove'}",
+        f"{1 - after / before:.1%} of the {asked.measure} are gone, {asked.size:.1%} were asked; "
+        f"on {held_out} rows that were not measured on the outputs changed by {pruned.moved:.2g} "
+        "of their norm",
+    ]
+    if measured < pruned.wanted:
+        lines.append(
+            f"warning: {measured} rows were measured on, fewer than the widest layer needs; "
+            f"{2 * pruned.wanted} rows in the file, half of them held out, would do"
+        )
+    total = max(1, outcome.parameters[0])
+    for layer, why in outcome.left_alone.items():
+        share = parameters.get(layer, 0) / total
+        lines.append(f"left alone: {layer} ({share:.1%} of the parameters), {why}")
+    return lines
 
 
 def _must_load(file: Path, probe: Probe) -> None:
@@ -146,12 +242,3 @@ def _must_load(file: Path, probe: Probe) -> None:
             "a fault of matex: the file of the smaller model would not hold it, so none was "
             f"written; {wrong}. Leave layers out with --exclude NAME until it can"
         )
-
-
-def _rows(path: Path) -> tuple[Any, Any]:
-    found = matex.data.open(path)
-    for names in (("x_train", "y_train"), ("x", "y")):
-        if all(hasattr(found, name) for name in names):
-            x, y = (getattr(found, name) for name in names)
-            return x, y
-    raise InputError(f"{path} must hold x_train and y_train, or x and y. Received: other names")

@@ -21,12 +21,22 @@ def add_command(commands: Any) -> None:
     )
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL.keras")
-    add("--data", type=Path, metavar="FILE", help="with x_train and y_train, or x and y")
+    add(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="with x_train and y_train, or x and y; half of it is held out",
+    )
     add("--ratio", type=float, required=True, metavar="R", help="share to remove, from 0 to 1")
     add("--target", default="parameters", help="of what: parameters (default) or flops")
     add("--criterion", default="gram", help="gram (default), projection, similarity, angle, ...")
     add("--exclude", action="append", default=[], metavar="LAYER", help="may be given again")
-    add("--samples", type=int, default=2048, help="rows to look at (default: 2048)")
+    add(
+        "--samples",
+        type=int,
+        default=2048,
+        help="rows to measure on, and as many to judge by, at most (default: 2048)",
+    )
     add("--out", type=Path, metavar="FILE", help="default: MODEL-pruned.keras")
     add("--force", action="store_true", help="replace what is there")
     parser.set_defaults(parser=parser)
@@ -38,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     out = arguments.out or arguments.model.with_name(f"{arguments.model.stem}-pruned.keras")
     try:
-        line = prune_file(
+        lines = prune_file(
             arguments.model,
             out,
             data=arguments.data,
@@ -51,5 +61,5 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except InputError as error:
         arguments.parser.error(str(error))
-    print(line)
+    print(*lines, sep="\n")
     return 0

@@ -9,7 +9,15 @@ import keras
 
 from matex.errors import Unsupported
 
-__all__ = ["GraphCall", "calls_in", "functional_of", "is_operation", "set_batch_shape", "set_shape"]
+__all__ = [
+    "GraphCall",
+    "calls_in",
+    "functional_of",
+    "input_name",
+    "is_operation",
+    "set_batch_shape",
+    "set_shape",
+]
 
 
 class GraphCall(NamedTuple):
@@ -84,6 +92,11 @@ def calls_in(functional: Any) -> Iterator[GraphCall]:
 def is_operation(operation: Any) -> bool:
     """Whether *operation* is a function of ``keras.ops`` rather than a layer."""
     return type(operation).__module__.startswith("keras.src.ops.")
+
+
+def input_name(tensor: Any) -> str:
+    """The name of the ``keras.Input`` that *tensor* is."""
+    return str(tensor._keras_history.operation.name)
 
 
 def set_shape(tensor: Any, shape: tuple[Any, ...]) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "build",
     "changing_variables",
     "first_epoch",
+    "flat_layers",
     "is_graph",
     "is_precise",
     "layers_with_weights",
@@ -81,6 +82,11 @@ def changing_variables(model: Any) -> list[Any]:
     """Variables made to change outside the optimizer: not weights, not frozen weights."""
     weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
     return [v for v in model.non_trainable_variables if id(v) not in weights]
+
+
+def flat_layers(model: Any) -> list[Any]:
+    """All layers, wherever in *model* they are, and it itself."""
+    return list(model._flatten_layers())
 
 
 def layers_with_weights(model: Any) -> list[Any]:

@@ -25,8 +25,8 @@ def make(norm: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     keras.utils.set_random_seed(3)
     inputs = keras.Input((5, 6))
     x = layers.Dense(48, name="stem")(inputs)
-    for _ in range(2):
-        hidden = layers.Dense(64, "relu")(norm()(x))
+    for name in ("first", "second"):
+        hidden = layers.Dense(64, "relu", name=name)(norm()(x))
         x = layers.Add()([x, layers.Dense(48)(hidden)])
     x = layers.GlobalAveragePooling1D()(norm()(x))
     model = keras.Model(inputs, layers.Dense(3, "softmax")(x))
@@ -41,12 +41,14 @@ def make(norm: Any) -> tuple[Any, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("kind", NORMS)
 def test_what_is_judged_is_what_the_smaller_model_computes(kind: str) -> None:
     model, x, y = make(NORMS[kind])
-    outcome = prune(model, x, y, ratio=0.4)
+    outcome = prune(model, x, y, ratio=0.4, exclude=("first", "second"))
     assert not outcome.refused
     left = {change.layer.split("+")[0]: change.units_to for change in outcome.changes}
     together = 2 if kind == "group" else 1  # a unit of each group
     assert together * left["stem"] == model.get_layer("stem").units < 48
-    assert model.evaluate(x, y, verbose=0) == pytest.approx(outcome.loss_after, rel=1e-4)
+    assert model.evaluate(x[1::2], y[1::2], verbose=0) == pytest.approx(
+        outcome.loss_after, rel=1e-4
+    )
     assert not any("call" in vars(layer) for layer in model.layers)
     model.fit(x, y, epochs=1, verbose=0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import keras
@@ -12,6 +13,18 @@ from keras import layers
 
 from matex.apoptosis.network import Network
 from matex.cli import main
+
+
+@keras.saving.register_keras_serializable()
+class Own(keras.Model):
+    """A model of a class of its own, which makes its layers at their first sizes."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.inner, self.outer = layers.Dense(32, "relu"), layers.Dense(2)
+
+    def call(self, x: Any) -> Any:
+        return self.outer(self.inner(x))
 
 
 @pytest.fixture
@@ -41,8 +54,10 @@ def folder(tmp_path: Path) -> Path:
 def test_half_of_the_parameters_go(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["prune", str(folder / "m.keras"), "--data", str(folder / "d.h5"), "--ratio", "0.5"]
     assert main(command) == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    assert "c 24 -> " in line and "a 48 -> " in line
+    line, reached, left = capsys.readouterr().out.splitlines()
+    assert " -> " in line and "a 48 -> " in line
+    assert "50.0% were asked" in reached and "on 400 rows that were not measured on" in reached
+    assert left.startswith("left alone: dense (")
     before = keras.models.load_model(folder / "m.keras")
     after = keras.models.load_model(folder / "m-pruned.keras")
     assert 0.45 <= after.count_params() / before.count_params() <= 0.52
@@ -61,6 +76,21 @@ def test_half_of_the_parameters_go(folder: Path, capsys: pytest.CaptureFixture[s
 
 def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bad.keras").write_bytes(b"no model")
+    with h5py.File(folder / "flat.h5", "w") as file:
+        file["x"] = np.zeros((9, 64), np.float32)
+    with h5py.File(folder / "nan.h5", "w") as file:
+        file["x"] = np.pad(np.full((1, 8, 8, 1), np.nan), ((2, 3), (0, 0), (0, 0), (0, 0)))
+    with h5py.File(folder / "z.h5", "w") as file:
+        file["z"] = np.zeros(5)
+    broken = keras.models.load_model(folder / "m.keras")
+    broken.get_layer("a").kernel.assign(np.full((864, 48), np.inf))
+    broken.save(folder / "nan.keras")
+    inputs = [keras.Input((4,), name="left"), keras.Input((4,), name="right")]
+    sums = layers.Dense(2)(layers.Dense(32)(layers.Add()(inputs)))
+    keras.Model(inputs, sums).save(folder / "two.keras")
+    own = Own()
+    own(np.zeros((1, 4), np.float32))
+    own.save(folder / "own.keras")
     model, data = str(folder / "m.keras"), str(folder / "d.h5")
     for arguments, told in (
         ([str(folder / "none.keras"), "--ratio", "0.5"], "no file"),
@@ -68,6 +98,15 @@ def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str
         ([model, "--data", data, "--ratio", "2"], "ratio must be between"),
         ([model, "--data", data, "--ratio", "0.5", "--criterion", "luck"], "criterion must be"),
         ([str(folder / "bad.keras"), "--data", data, "--ratio", "0.5"], "cannot be loaded"),
+        ([model, "--data", data, "--ratio", "0.5", "--exclude", "aa"], "such as a. Received: 'aa'"),
+        ([model, "--data", data, "--ratio", "0.99"], "ratio must be at most 0.9"),
+        ([model, "--data", data, "--ratio", "0.5", "--samples", "0"], "samples must be"),
+        ([model, "--data", str(folder / "flat.h5"), "--ratio", "0.5"], "shape (8, 8, 1)"),
+        ([model, "--data", str(folder / "nan.h5"), "--ratio", "0.5"], "in 1 of 3 rows of x"),
+        ([model, "--data", str(folder / "z.h5"), "--ratio", "0.5"], "x and y. Received: z"),
+        ([str(folder / "nan.keras"), "--data", data, "--ratio", "0.5"], "infinity in a/kernel"),
+        ([str(folder / "two.keras"), "--data", data, "--ratio", "0.5"], "hold left, right"),
+        ([str(folder / "own.keras"), "--data", data, "--ratio", "0.5"], "Received: a Own"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(["prune", *arguments])
@@ -87,3 +126,20 @@ def test_a_file_that_would_not_load_is_not_written(
     said = capsys.readouterr().err
     assert "none was written" in said and "--exclude" in said
     assert sorted(p.name for p in folder.iterdir()) == ["d.h5", "m.keras"]
+
+
+def test_models_of_several_inputs_take_rows_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keras.utils.set_random_seed(1)
+    inputs = [keras.Input((4,), name="left"), keras.Input((6,), name="right")]
+    x = layers.Concatenate()([layers.Dense(40, "relu", name=f"of_{t.name}")(t) for t in inputs])
+    keras.Model(inputs, layers.Dense(2, name="end")(x)).save(tmp_path / "m.keras")
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        generator = np.random.default_rng(0)
+        file["right"], file["left"] = generator.random((30, 6)), generator.random((30, 4))
+    command = ["prune", str(tmp_path / "m.keras"), "--data", str(tmp_path / "d.h5")]
+    assert main([*command, "--ratio", "0.5"]) == 0
+    line, reached, warning = capsys.readouterr().out.splitlines()
+    assert "of_left 40 -> " in line and "on 15 rows" in reached
+    assert warning.startswith("warning: 15 rows") and "80 rows in the file" in warning

@@ -1,0 +1,94 @@
+"""The rows that ``matex prune`` looks at: from a data file to what the model takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+import matex.data
+from matex import keras_hooks
+from matex.apoptosis.samples import Sample
+from matex.errors import InputError
+
+__all__ = ["must_be_finite", "rows_of"]
+
+_NAMES = (("x_train", "y_train"), ("x", "y"))
+
+
+def rows_of(path: Path, model: Any) -> tuple[Any, Any]:
+    """``x`` and ``y`` of a data file, of the shapes that *model* takes.
+
+    A model of several inputs gets a dict of the members that are named as they are. ``y`` is None
+    where there is none.
+
+    Raises:
+        InputError: a member is absent, or its rows have another shape.
+    """
+    found = matex.data.open(path)
+    inputs = keras_hooks.functional_of(model).inputs
+    x: Any
+    if len(inputs) > 1:
+        names = [keras_hooks.input_name(tensor) for tensor in inputs]
+        if missing := [name for name in names if name not in found]:
+            raise InputError(
+                f"{path} must hold {', '.join(names)}, as the model's inputs are named. "
+                f"Received: {', '.join(found)}, without {', '.join(missing)}"
+            )
+        x = {name: found[name] for name in names}
+        y = next((found[name] for _, name in _NAMES if name in found), None)
+    else:
+        pair = next((pair for pair in _NAMES if pair[0] in found), None)
+        if pair is None:
+            raise InputError(
+                f"{path} must hold x_train and y_train, or x and y. Received: {', '.join(found)}"
+            )
+        x, y = found[pair[0]], found.get(pair[1])
+        names = [pair[0]]
+    for name, tensor in zip(names, inputs, strict=True):
+        _must_fit(path, name, tuple(found[name].shape), tuple(tensor.shape))
+    return x, y
+
+
+def _must_fit(path: Path, name: str, given: tuple[int, ...], wanted: tuple[Any, ...]) -> None:
+    if given[0] < 2:
+        raise InputError(
+            f"{path} must have rows of {name} to look at, and others to judge by. "
+            f"Received: {given[0]}"
+        )
+    widened = (*given, 1) if len(given) == 1 else given
+    fits = len(widened) == len(wanted) and all(
+        n is None or n == m for n, m in zip(wanted[1:], widened[1:], strict=True)
+    )
+    if not fits:
+        raise InputError(
+            f"rows of {name} in {path} must have the shape {wanted[1:]}, as the model takes them. "
+            f"Received: {given[1:]}"
+        )
+
+
+def must_be_finite(model: Any, samples: list[Sample]) -> None:
+    """Raise InputError where a weight of *model* or a number of *samples* is NaN or infinite."""
+    for layer in keras_hooks.layers_with_weights(model):
+        for weight in layer.weights:
+            if not _is_finite(np.asarray(weight.numpy())):
+                raise InputError(
+                    "weights must be finite to be compared. "
+                    f"Received: NaN or infinity in {weight.path}; train the model anew"
+                )
+    for sample in samples:
+        for batch in sample.batches([(0, sample.size)]):
+            for part, leaves in zip(("x", "y"), batch, strict=False):
+                for leaf in keras.tree.flatten(leaves):
+                    if not _is_finite(rows := np.asarray(leaf)):
+                        wrong = int(np.sum(~np.isfinite(rows).reshape(len(rows), -1).all(1)))
+                        raise InputError(
+                            "rows must be finite to be looked at. Received: NaN or infinity in "
+                            f"{wrong} of {len(rows)} rows of {part}; leave these rows out"
+                        )
+
+
+def _is_finite(values: np.ndarray) -> bool:
+    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
