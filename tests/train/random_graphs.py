@@ -207,22 +207,27 @@ ENDS: dict[str, Block] = {
 }
 
 
-def build(kind: str, blocks: list[str], end: str, seed: int) -> tuple[Any, np.ndarray]:
-    """A model of *blocks*, with weights that are all at work, and a sample for it."""
+def build(
+    kind: str, blocks: list[str], end: str, seed: int, *, wide: int = 1
+) -> tuple[Any, np.ndarray]:
+    """A model of *blocks*, with weights that are all at work, and a sample for it.
+
+    Its layers have some 11 units, or *wide* times as many.
+    """
     keras.utils.set_random_seed(seed)
     generator = np.random.default_rng(seed)
-    width = lambda: int(generator.integers(9, 14))  # noqa: E731
+    width = lambda: wide * int(generator.integers(9, 14))  # noqa: E731
     if kind == "images":
         inputs = keras.Input((6, 6, 2))
-        x = layers.Conv2D(10, 3, padding="same", activation="relu")(inputs)
+        x = layers.Conv2D(10 * wide, 3, padding="same", activation="relu")(inputs)
         sample = generator.normal(size=(40, 6, 6, 2)).astype(np.float32)
     else:
         inputs = keras.Input((7,), dtype="int32")
-        x = layers.Embedding(20, 10)(inputs)
+        x = layers.Embedding(20, 10 * wide)(inputs)
         sample = generator.integers(0, 20, size=(60, 7))
     for name in blocks:
         x = (IMAGES if kind == "images" else SEQUENCES)[name](x, width)
-    x = layers.Dense(11, "relu")(ENDS[end](x, width))
+    x = layers.Dense(11 * wide, "relu")(ENDS[end](x, width))
     model = keras.Model(inputs, layers.Dense(3)(x))
     for variable in model.weights:
         value = variable.numpy()
