@@ -5,6 +5,7 @@
     CheckpointError
     ├── InvalidSnapshot (ValueError)       your input: something in it cannot be saved
     ├── DamagedSnapshot                    the file is not what was written: cut, flipped bits
+    │   └── NotASnapshot                   it is a file of another kind
     ├── IncompatibleSnapshot (ValueError)  the file is whole, but this version must not read it
     ├── SnapshotNotFound (FileNotFoundError)
     └── StorageError (OSError)             the directory: full, read-only, vanished, not yours
@@ -23,6 +24,7 @@ __all__ = [
     "DamagedSnapshot",
     "IncompatibleSnapshot",
     "InvalidSnapshot",
+    "NotASnapshot",
     "SnapshotNotFound",
     "StaleWriter",
     "StorageError",
@@ -50,6 +52,10 @@ class DamagedSnapshot(CheckpointError):
             "an undamaged snapshot was wanted. "
             f"Received: path={self.path!r}, {self.reason}. Use an older one."
         )
+
+
+class NotASnapshot(DamagedSnapshot):
+    """A file of another kind: nothing in it is left of a snapshot, if it ever was one."""
 
 
 class IncompatibleSnapshot(CheckpointError, ValueError):

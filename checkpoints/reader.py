@@ -21,11 +21,12 @@ from checkpoints.dtypes import Array, from_storage
 from checkpoints.errors import (
     DamagedSnapshot,
     IncompatibleSnapshot,
+    NotASnapshot,
     SnapshotNotFound,
     storage_error,
 )
 from checkpoints.manifest import SECTIONS, TEXT, Entry, MalformedManifest, parse_manifest
-from checkpoints.seal import SIZE, parse_seal
+from checkpoints.seal import SIZE, parse_seal, resembles
 from checkpoints.snapshot import Snapshot
 
 PathLike = str | os.PathLike[str]
@@ -94,9 +95,12 @@ def _entries(path: PathLike, file: io.FileIO) -> list[Entry]:
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
         raise DamagedSnapshot(path, "not a regular file")
+    block = _next_bytes(path, file, min(SIZE, status.st_size)).tobytes()
+    if block.strip(b"\0") and not resembles(block):
+        raise NotASnapshot(path, f"it begins {block[:16]!r}, which no snapshot does")
     if status.st_size < SIZE:
         raise DamagedSnapshot(path, f"only {status.st_size} bytes")
-    seal = parse_seal(_next_bytes(path, file, SIZE).tobytes())
+    seal = parse_seal(block)
     if seal is None:
         raise DamagedSnapshot(path, "its first 512 bytes are not those of a snapshot")
     if seal.file_bytes != status.st_size:

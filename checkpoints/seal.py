@@ -68,6 +68,11 @@ def make_seal(metadata: Buffer, manifest: Buffer, *, array_bytes: int) -> Seal:
     return replace(draft, digest=draft.digest_of(metadata, manifest))
 
 
+def resembles(block: bytes) -> bool:
+    """Whether the first bytes of a file are, if not those of a seal, then what is left of one."""
+    return any(line.split(b"{")[0] in block for line in _TEXT.encode().splitlines())
+
+
 def parse_seal(block: bytes) -> Seal | None:
     """The seal in the first 512 bytes of a file; None if a single bit of them is wrong."""
     match = _PATTERN.match(block)

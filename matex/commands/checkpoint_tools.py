@@ -72,7 +72,12 @@ def _checkpoints_in(directory: Path) -> list[Path]:
 
 def _why(error: checkpoints.CheckpointError) -> str:
     reason = getattr(error, "reason", None) or str(error)
-    kind = "refused" if isinstance(error, checkpoints.IncompatibleSnapshot) else "damaged"
+    kinds = {
+        checkpoints.NotASnapshot: "no checkpoint of matex",
+        checkpoints.IncompatibleSnapshot: "refused",
+        checkpoints.SnapshotNotFound: "absent",
+    }
+    kind = next((word for kind, word in kinds.items() if isinstance(error, kind)), "damaged")
     return f"{kind}: {reason}"
 
 

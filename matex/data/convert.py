@@ -22,6 +22,10 @@ _BLOCK_BYTES = 4 << 20
 Progress = Callable[[int, int], None]
 
 
+# An attribute of HDF5 holds 64 KiB with its header, and of strings 16 bytes for each besides.
+_ATTRIBUTE_BYTES = 32 << 10
+
+
 def open_to_convert(
     path: Path,
     *,
@@ -30,15 +34,20 @@ def open_to_convert(
     label: int | str | None = None,
     header: bool | None = None,
     size: tuple[int, int] | None = None,
+    dtype: str = "float32",
 ) -> Data:
     """Open as :func:`matex.data.open` does, but read a gzip CSV file once, in little memory.
 
     Args:
         on_progress: called with the bytes of a CSV file checked so far, and all of them.
+        dtype: that floating point is to be stored as: numbers of text are read as exactly.
     """
     if format_of(path, format) == "csv" and size is None:
         place = 0 if label is None else label
-        return open_csv(path, label=place, header=header, forward=True, on_progress=on_progress)
+        wide = "float64" if dtype == "float64" else "float32"
+        return open_csv(
+            path, label=place, header=header, dtype=wide, forward=True, on_progress=on_progress
+        )
     return open_data(path, format=format, label=label, header=header, size=size)
 
 
@@ -87,7 +96,10 @@ def convert(
                             on_progress(done, total)
             file.attrs["source"] = data.path.name
             for name, words in data.facts.items():
-                file.attrs[name] = words
+                if sum(len(word.encode()) + 16 for word in words) < _ATTRIBUTE_BYTES:
+                    file.attrs[name] = words
+                else:
+                    file.create_dataset(name, data=words, dtype=h5py.string_dtype())
         with partial.open("rb") as written:
             os.fsync(written.fileno())
         check_target(target, force)

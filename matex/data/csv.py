@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,11 +20,12 @@ from matex.errors import DataError, InputError
 __all__ = ["GZIP_BYTES", "open_csv"]
 
 GZIP_BYTES = 2 << 30  # float32 values of a .gz file that a rank may hold
+_DTYPES = ("float32", "float64")
 Progress = Callable[[int, int], None]
 
 
 class _Values(Protocol):
-    """All columns of rows *indices*, shape (rows, width), float32."""
+    """All columns of rows *indices*, shape (rows, width)."""
 
     def __call__(self, indices: np.ndarray) -> np.ndarray: ...
 
@@ -31,11 +33,13 @@ class _Values(Protocol):
 class _Columns(Rows):
     """Some columns of a CSV file; those of one row share its parsing."""
 
-    def __init__(self, values: _Values, rows: int, columns: np.ndarray | int) -> None:
+    def __init__(
+        self, values: _Values, rows: int, columns: np.ndarray | int, dtype: np.dtype[Any]
+    ) -> None:
         self._values = values
         self._columns = columns
         self.shape = (rows,) if isinstance(columns, int) else (rows, len(columns))
-        self.dtype = np.dtype(np.float32)
+        self.dtype = dtype
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(self._values(indices)[:, self._columns])
@@ -54,7 +58,7 @@ class _Indexed:
         self._places = np.concatenate([*starts, [end]])
         self._descriptor = os.open(path, os.O_RDONLY)
         self._lock = threading.Lock()
-        self._last = (np.empty(0, np.int64), np.empty((0, dialect.width), np.float32))
+        self._last = (np.empty(0, np.int64), np.empty((0, dialect.width), dialect.dtype))
 
     def __len__(self) -> int:
         return len(self._places) - 1
@@ -85,7 +89,7 @@ class _Indexed:
             piece = self._text(first, end)
             pieces.append(piece if piece.endswith(b"\n") else piece + b"\n")
         values = numbers(self._path, self._dialect, b"".join(pieces), ascending)
-        result = np.empty((len(indices), self._dialect.width), np.float32)
+        result = np.empty((len(indices), self._dialect.width), self._dialect.dtype)
         result[order] = values[np.searchsorted(ascending, indices[order])]
         return result
 
@@ -97,7 +101,7 @@ class _Forward:
         self._path = path
         self._dialect = dialect
         self._parts: Iterator[Lines] = lines(path, dialect)
-        self._values = np.empty((0, dialect.width), np.float32)
+        self._values = np.empty((0, dialect.width), dialect.dtype)
         self._first = 0
 
     def __call__(self, indices: np.ndarray) -> np.ndarray:
@@ -130,27 +134,32 @@ def open_csv(
     *,
     label: int | str = 0,
     header: bool | None = None,
+    dtype: str = "float32",
     forward: bool = False,
     on_progress: Progress | None = None,
     gzip_bytes: int = GZIP_BYTES,
 ) -> Data:
-    """``x`` and ``y`` of a CSV file, float32, after one pass that checks the width of all rows.
+    """``x`` and ``y`` of a CSV file after one pass that checks the width of all rows.
 
     A plain file is then read by rows. A gzip file cannot be: it is parsed in that pass and
     kept, which every rank does for itself, so a large one is better converted once.
 
     Args:
         label: column of ``y``, by number (-1 is the last) or by name.
+        dtype: of all values, ``float32`` or ``float64``.
         forward: a gzip file is to be read in order and once, and takes no memory.
         on_progress: called with the bytes of the first pass so far, and all of them.
         gzip_bytes: what the values of a gzip file may take.
 
     Raises:
         DataError: naming the file, and the row where there is one.
-        InputError: there is no column *label*.
+        InputError: there is no column *label*, or no such *dtype*.
     """
-    dialect = sniff(path, header)
+    if dtype not in _DTYPES:
+        raise InputError(f"dtype must be one of {', '.join(_DTYPES)}. Received: {dtype!r}")
+    dialect = sniff(path, header, dtype)
     place = _column(path, dialect, label)
+    dialect = replace(dialect, exact=place)
     others = np.delete(np.arange(dialect.width), place)
     whole_part = {0: slice(1, None), dialect.width - 1: slice(-1)}.get(place, others)
     packed = is_gzip(path)
@@ -168,7 +177,7 @@ def open_csv(
         else:
             values = index = _Indexed(path, dialect, on_progress)
             count, close = len(index), index.close
-        x, y = _Columns(values, count, others), _Columns(values, count, place)
+        x, y = (_Columns(values, count, some, dialect.dtype) for some in (others, place))
     if not count:
         raise DataError(f"{path} must have at least one row. Received: a header only")
     names = dialect.columns
@@ -199,7 +208,7 @@ def _whole(
     path: Path, dialect: Dialect, limit_bytes: int, on_progress: Progress | None
 ) -> np.ndarray:
     """All values of a gzip file, if they fit: judged from how full the file's first part was."""
-    table = np.empty((0, dialect.width), np.float32)
+    table = np.empty((0, dialect.width), dialect.dtype)
     total, packed, count = path.stat().st_size, 0, 0
 
     def watch(taken: int, size: int) -> None:
@@ -212,11 +221,11 @@ def _whole(
         values = _parsed(path, dialect, part)
         end = count + len(values)
         expected = max(end, end * total // packed if packed else 0)
-        if expected * dialect.width * 4 > limit_bytes:
+        if expected * dialect.width * dialect.dtype.itemsize > limit_bytes:
             raise DataError(
                 f"{path} cannot be read by rows, being gzip, and must take at most "
                 f"{limit_bytes >> 20} MiB on every rank. Received: about "
-                f"{expected * dialect.width * 4 >> 20} MiB; convert it once: "
+                f"{expected * dialect.width * dialect.dtype.itemsize >> 20} MiB; convert it once: "
                 f"matex data convert {path} {path.name.partition('.')[0]}.h5"
             )
         if end > len(table):  # in place: the system moves pages, and untouched ones take no memory

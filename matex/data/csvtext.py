@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,15 @@ __all__ = ["Dialect", "Lines", "lines", "numbers", "sniff"]
 BLOCK_BYTES = 8 << 20
 _DELIMITERS = b",;\t"
 _SHOWN = 40
+_UTF8_MARK = b"\xef\xbb\xbf"
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+# What stands for a value that is missing: a line of numbers and these is no header.
+_MISSING = {"", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing"}
+
+# Above it float32 holds every second integer, and then fewer.
+_EXACT = float(1 << 24)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +41,16 @@ class Dialect:
         width: values in a row.
         columns: their names; empty without a header.
         start: where the first row begins, in bytes of the text.
+        dtype: of the values.
+        exact: the column whose integers must not be rounded, as the label's.
     """
 
     delimiter: str
     width: int
     columns: list[str]
     start: int
+    dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009  # a constant
+    exact: int | None = None
 
 
 class Lines(NamedTuple):
@@ -55,33 +69,62 @@ class Lines(NamedTuple):
     starts: np.ndarray
 
 
-def sniff(path: Path, header: bool | None) -> Dialect:
+def sniff(path: Path, header: bool | None, dtype: str = "float32") -> Dialect:
     """Look at the first line.
 
+    It names the columns where a field of it is neither a number nor a word for a missing one.
+
     Raises:
-        DataError: it is empty, no text, or has a single value.
+        DataError: it is empty, no text, has a single value, or is written in a way that is not
+            read: a decimal comma, a comment, lines that end with CR alone.
     """
     with _opened(path) as (stream, _):
         try:
             first = stream.readline(1 << 20)
         except (OSError, EOFError, zlib.error) as error:
             raise _unreadable(path, error, 0) from None
-    fields = first.strip().decode("utf-8", "replace").removeprefix("\ufeff")
-    delimiter = max(_DELIMITERS.decode(), key=fields.count)
-    names = [name.strip().strip("\"'") for name in fields.split(delimiter)]
+    mark = len(_UTF8_MARK) if first.startswith(_UTF8_MARK) else 0
+    text = first[mark:].strip().decode("utf-8", "replace")
+    if "\r" in text:
+        raise DataError(
+            f"{path} must have lines that end with LF, or CR LF. Received: CR alone; "
+            "convert it: tr '\\r' '\\n' < OLD > NEW"
+        )
+    delimiter = max(_DELIMITERS.decode(), key=text.count)
+    names = [name.strip().strip("\"'") for name in text.split(delimiter)]
     if len(names) < 2:
         raise DataError(
             f"{path} must have a label and at least one more value in a row, between commas, "
-            f"semicolons or tabs. Received: the first line {fields[:_SHOWN]!r}"
+            f"semicolons or tabs. Received: the first line {text[:_SHOWN]!r}"
         )
+    _must_be_written_plainly(path, text, names)
     if header is None:
-        header = not all(_is_number(name) for name in names)
+        header = not all(_is_number(name) or name.lower() in _MISSING for name in names)
     return Dialect(
         delimiter=delimiter,
         width=len(names),
         columns=names if header else [],
-        start=len(first) if header else 0,
+        start=len(first) if header else mark,
+        dtype=np.dtype(dtype),
     )
+
+
+def _must_be_written_plainly(path: Path, text: str, names: list[str]) -> None:
+    """Refuse a first line that would be taken for names, but is numbers in another way."""
+    parts = [part.strip() for part in text.split(";")]
+    commas = [part for part in parts if _DECIMAL_COMMA.fullmatch(part)]
+    if len(parts) > 1 and commas and all(_is_number(part.replace(",", ".")) for part in parts):
+        raise DataError(
+            f"{path} must have decimal points. Received: decimal commas, as in {commas[0]!r}; "
+            "write it with points"
+        )
+    for name in names:
+        number, sign, _ = name.partition("#")
+        if sign and _is_number(number):
+            raise DataError(
+                f"{path} must have no comments behind its values. Received: {name[:_SHOWN]!r} in "
+                "row 0; leave them out"
+            )
 
 
 def lines(
@@ -158,17 +201,20 @@ def _places(text: bytes, character: bytes) -> np.ndarray:
 
 
 def numbers(path: Path, dialect: Dialect, text: bytes, rows: np.ndarray) -> np.ndarray:
-    """The values of whole lines, shape (rows, width), float32.
+    """The values of whole lines, shape (rows, width), of the dialect's dtype.
 
     Args:
         rows: the number of each line's row, for messages.
 
+    Values are rounded to the dtype, as all that goes into Keras is.
+
     Raises:
-        DataError: a value is no number; file, row and column are named.
+        DataError: a value is no number, or the dtype cannot hold it: too large, or an integer of
+            the label that it would round; file, row and column are named.
     """
     try:
         values = np.loadtxt(
-            io.BytesIO(text), np.float32, delimiter=dialect.delimiter, comments=None, ndmin=2,
+            io.BytesIO(text), np.float64, delimiter=dialect.delimiter, comments=None, ndmin=2,
             encoding="latin1",
         )  # fmt: skip
     except ValueError as error:
@@ -178,7 +224,40 @@ def numbers(path: Path, dialect: Dialect, text: bytes, rows: np.ndarray) -> np.n
             f"{path} must not change while it is read. Received: {len(values)} rows of "
             f"{values.shape[1]} values, where there were {len(rows)} of {dialect.width}"
         )
-    return values
+    if dialect.dtype == np.float64:
+        return values
+    with np.errstate(over="ignore"):
+        held: np.ndarray = values.astype(dialect.dtype)
+    if float(np.abs(values).max(initial=0.0, where=~np.isnan(values))) > _EXACT:
+        _must_hold(path, dialect, text, rows, values, held)
+    return held
+
+
+def _must_hold(
+    path: Path,
+    dialect: Dialect,
+    text: bytes,
+    rows: np.ndarray,
+    values: np.ndarray,
+    held: np.ndarray,
+) -> None:
+    """Refuse values that became infinite, and integers of the label that became others."""
+    too_large = np.isinf(held) & ~np.isinf(values)
+    rounded = (np.abs(values) > _EXACT) & (held != values) & (values == np.floor(values))
+    rounded &= np.arange(dialect.width) == dialect.exact
+    if not (too_large | rounded).any():
+        return
+    written = text.decode("latin1").split("\n")
+    for column in np.flatnonzero((too_large | rounded).any(0)).tolist():
+        row = int(np.flatnonzero((too_large | rounded)[:, column])[0])
+        field = written[row].split(dialect.delimiter)[column].strip()
+        if too_large[row, column] or _INTEGER.fullmatch(field.strip('"')):
+            name = f" ({dialect.columns[column]})" if dialect.columns else ""
+            raise DataError(
+                f"{path} must have values that {dialect.dtype} holds. Received: "
+                f"{field[:_SHOWN]!r} in row {rows[row]}, column {column}{name}; leave the column "
+                'out, or open the file with dtype="float64"'
+            )
 
 
 def _no_number(
@@ -196,6 +275,8 @@ def _no_number(
 
 
 def _is_number(text: str) -> bool:
+    if "_" in text or not text.isascii():  # which Python reads, and no other program
+        return False
     try:
         float(text)
     except ValueError:

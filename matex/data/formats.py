@@ -45,6 +45,7 @@ _OTHERS = (
     (b"\xfd7zXZ", "xz; unpack it"),
     (b"\x28\xb5\x2f\xfd", "zstd; unpack it"),
 )
+_READ_PACKED = ("csv", "idx")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _CIFAR_RECORDS = (3073, 3074)
 
@@ -75,6 +76,13 @@ def format_of(path: Path, given: str | None = None) -> str:
             f"{FORMATS[found]} {'packed by gzip' if packed else 'that is not packed'}; rename it"
         )
     wanted = given or _named(path)
+    if is_gzip(path) and (found or wanted) not in _READ_PACKED:
+        kind = FORMATS.get(found or wanted or "")
+        if kind is not None:
+            raise DataError(
+                f"{path} must not be packed, as it is read by places. Received: {kind} packed by "
+                f"gzip; unpack it: gunzip -k {path}"
+            )
     if wanted == "cifar" and found is None and path.stat().st_size:
         return wanted  # it has no mark of its own: the reader checks its labels
     if wanted == "netcdf" and found == "hdf5":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -49,12 +50,18 @@ def _open_folder(path: Path) -> Data:
         DataError: one of them is damaged, or its partner missing.
     """
     members: dict[str, Rows] = {}
-    for part, beginnings in _PARTS.items():
+    for part, words in _PARTS.items():
         found = [
             file
             for file in sorted(path.iterdir())
-            if file.name.startswith(beginnings) and "-images" in file.name
+            if "-images" in file.name and set(words) & set(file.name.split("-"))
         ]
+        sets = {file.name.removesuffix(".gz") for file in found}
+        if len(sets) > 1:
+            raise DataError(
+                f"{path} must hold one set of images to {part}. Received: {', '.join(sorted(sets))}"
+                "; open one file"
+            )
         if not found:
             continue
         labels = _beside(found[0])
@@ -98,14 +105,14 @@ def _read(path: Path) -> Rows:
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} must be readable to its end. Received: {error}") from None
     dtype = np.dtype(_TYPES[first[2]])
-    wanted = offset + int(np.prod(shape)) * dtype.itemsize
+    wanted = offset + math.prod(shape) * dtype.itemsize
     if len(content) < wanted:
         row_bytes = max(1, (wanted - offset) // max(1, shape[0]))
         raise DataError(
             f"{path} must have {wanted} bytes for values of shape {shape}. Received: "
             f"{len(content)} bytes, cut short at row {(len(content) - offset) // row_bytes}"
         )
-    values = np.frombuffer(content, dtype, offset=offset, count=int(np.prod(shape)))
+    values = np.frombuffer(content, dtype, offset=offset, count=math.prod(shape))
     memory = Memory(values.reshape(shape).astype(dtype.newbyteorder("=")))
     _check_end(path, offset, memory, len(content))
     return memory

@@ -15,6 +15,7 @@ from matex.errors import DataError, InputError
 __all__ = ["open_images"]
 
 _SUFFIXES = (".jpeg", ".jpg", ".png", ".gif", ".bmp")
+_OTHERS = (".webp", ".tif", ".tiff", ".jpe", ".jp2", ".ppm", ".pgm", ".heic", ".avif", ".tga")
 _PARTS = {"train": "train", "val": "test", "validation": "test", "test": "test"}
 
 
@@ -102,10 +103,7 @@ def _read(folder: Path, classes: list[str], size: tuple[int, int] | None) -> tup
     for number, name in enumerate(classes):
         if not (folder / name).is_dir():
             continue
-        with os.scandir(folder / name) as entries:
-            found = sorted(
-                entry.name for entry in entries if entry.name.lower().endswith(_SUFFIXES)
-            )
+        found = _images_in(folder / name)
         files += [f"{name}/{file}" for file in found]
         labels.append(np.full(len(found), number, np.int64))
     if not files:
@@ -114,3 +112,33 @@ def _read(folder: Path, classes: list[str], size: tuple[int, int] | None) -> tup
             f"Received: {len(classes)} folders without one"
         )
     return _Images(folder, files, size), Memory(np.concatenate(labels))
+
+
+def _images_in(folder: Path) -> list[str]:
+    """The names of the images of a class, in their order.
+
+    Raises:
+        DataError: there are images that would be passed over: of another kind, or in a folder.
+    """
+    with os.scandir(folder) as entries:
+        names = sorted((entry.name, entry.is_dir()) for entry in entries)
+    for name, is_folder in names:
+        if is_folder and not name.startswith(".") and _holds_images(folder / name):
+            raise DataError(
+                f"{folder} must hold the images of a class themselves. Received: the folder "
+                f"{name} with images in it; move them up, or make it a class"
+            )
+        if name.lower().endswith(_OTHERS):
+            raise DataError(
+                f"{folder} must hold {', '.join(_SUFFIXES)} images. Received: {name}; convert it, "
+                "or move it away"
+            )
+    return [name for name, is_folder in names if not is_folder and _is_image(name)]
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(_SUFFIXES)
+
+
+def _holds_images(folder: Path) -> bool:
+    return any(_is_image(name) for _, _, names in os.walk(folder) for name in names)

@@ -12,7 +12,7 @@ from matex.errors import InputError
 
 __all__ = ["open"]
 
-_OPTIONS = {"csv": ("label", "header"), "images": ("size",), "tfrecord": ("label", "size")}
+_OPTIONS = {"csv": ("label", "header", "dtype"), "images": ("size",), "tfrecord": ("label", "size")}
 
 
 def open(
@@ -22,6 +22,7 @@ def open(
     label: int | str | None = None,
     header: bool | None = None,
     size: tuple[int, int] | None = None,
+    dtype: str | None = None,
 ) -> Data:
     """Open a data file or folder for reading by rows. Local; each rank opens for itself.
 
@@ -45,9 +46,10 @@ def open(
         label: csv: the label's column, by number from 0 (0 without it) or by name; -1 is the
             last. tfrecord: the feature that is ``y``.
         header: csv: whether the first line names the columns; without it, it does when a
-            field of it is no number.
+            field of it is neither a number nor a word for a missing one, such as NA.
         size: images, tfrecord: (height, width) to cut and scale images to; without it all
             must have the size of the first.
+        dtype: csv: ``float32``, which refuses what it cannot hold, or ``float64``.
 
     Raises:
         DataError: the file is not what its name says, is cut short, or has rows of the
@@ -56,7 +58,7 @@ def open(
     """
     path = Path(path)
     kind = format_of(path, format)
-    given = {"label": label, "header": header, "size": size}
+    given = {"label": label, "header": header, "size": size, "dtype": dtype}
     options = {name: value for name, value in given.items() if value is not None}
     for name, value in options.items():
         if name not in _OPTIONS.get(kind, ()):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from matex.data.bmp import has_palette, palette_pixels
 from matex.errors import DataError
 
 __all__ = ["is_picture", "pixels", "pixels_of_all"]
@@ -38,7 +39,10 @@ def pixels(content: bytes, size: tuple[int, int] | None, where: str) -> np.ndarr
         )
     try:
         with tf.device("CPU"):
-            image = tf.io.decode_image(content, channels=3, expand_animations=False)
+            if has_palette(content):
+                image: Any = tf.constant(palette_pixels(content, where))
+            else:
+                image = tf.io.decode_image(content, channels=3, expand_animations=False)
             return np.asarray(image if size is None else _fitted(tf, image, size))
     except tf.errors.InvalidArgumentError as error:
         reason = error.message.partition("\n")[0].partition(" [Op:")[0]

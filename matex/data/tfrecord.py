@@ -6,6 +6,7 @@ A record is its length (8 bytes), the length's masked CRC-32C, the content, and 
 from __future__ import annotations
 
 import os
+import re
 import struct
 import threading
 from pathlib import Path
@@ -23,7 +24,10 @@ from matex.errors import DataError, InputError
 __all__ = ["open_tfrecord"]
 
 _HEAD, _TAIL = 12, 4
-_PARTS = {"train": "_train", "val": "_test", "test": "_test"}
+_PARTS = {
+    "train": "_train", "training": "_train",
+    "val": "_test", "valid": "_test", "validation": "_test", "test": "_test",
+}  # fmt: skip
 _ALIASES = {
     "y": ("y", "label", "labels", "target", "image/class/label"),
     "x": ("x", "image", "features", "input", "image/encoded"),
@@ -94,14 +98,16 @@ class _Feature(Rows):
         self._kind = feature.WhichOneof("kind")
         self.dtype = np.dtype(_DTYPES[self._kind])
         values = getattr(feature, self._kind).value
+        self._count = len(values)
+        several = () if len(values) == 1 else (len(values),)
         self._picture = self._kind == "bytes_list" and is_picture(values[0])
         if self._picture:
-            inner = pixels(values[0], size, records.where(0)).shape
+            self._inner = pixels(values[0], size, records.where(0)).shape
         elif self._kind == "bytes_list":
-            inner = (len(values[0]),)
+            self._inner = (len(values[0]),)
         else:
-            inner = () if len(values) == 1 else (len(values),)
-        self.shape = (len(records), *inner)
+            self._inner = ()
+        self.shape = (len(records), *several, *self._inner)
 
     @property
     def note(self) -> str:
@@ -112,19 +118,27 @@ class _Feature(Rows):
             (self._records.where(row), self._values(row, example))
             for row, example in zip(indices.tolist(), self._records.examples(indices), strict=True)
         )
+        shape = (len(indices), *self.shape[1:])
         if self._picture:
-            images = ((where, values[0]) for where, values in contents)
-            return pixels_of_all(images, len(indices), self.shape[1:], self._size)
-        result = np.empty((len(indices), *self.shape[1:]), self.dtype)
+            images = ((where, value) for where, values in contents for value in values)
+            count = len(indices) * self._count
+            return pixels_of_all(images, count, self._inner, self._size).reshape(shape)
+        result = np.empty(shape, self.dtype)
         for place, (where, values) in enumerate(contents):
-            row = np.frombuffer(values[0], np.uint8) if self._kind == "bytes_list" else values
-            if len(row) != result[0].size:
-                raise DataError(
-                    f"{where} must have {result[0].size} values of {self._name}, as record 0 "
-                    f"has. Received: {len(row)}"
-                )
-            result[place] = np.reshape(row, self.shape[1:])
+            if self._kind == "bytes_list":
+                for value in values:
+                    self._must_have(where, self._inner[0], len(value), "bytes")
+                result[place] = np.frombuffer(b"".join(values), np.uint8).reshape(shape[1:])
+            else:
+                result[place] = np.reshape(values, shape[1:])
         return result
+
+    def _must_have(self, where: str, wanted: int, found: int, what: str) -> None:
+        if found != wanted:
+            raise DataError(
+                f"{where} must have {wanted} {what} of {self._name}, as record 0 has. "
+                f"Received: {found}"
+            )
 
     def _values(self, row: int, example: Any) -> Any:
         feature = example.features.feature
@@ -135,6 +149,7 @@ class _Feature(Rows):
                 f"{self._records.where(row)} must have {self._name} as {self._kind}, as record 0 "
                 f"has. Received: {kind or 'none'}"
             )
+        self._must_have(self._records.where(row), self._count, len(values), "values")
         return values
 
 
@@ -168,6 +183,7 @@ def open_tfrecord(
     features = {name: _Feature(records, name, size) for name in names}
     members: dict[str, Rows] = dict(features)
     notes = {name: feature.note for name, feature in features.items()}
+    notes |= _passed_over(records, set(names))
     y = label or next((name for name in _ALIASES["y"] if name in names), None)
     others = [name for name in names if name != y]
     x = next((name for name in _ALIASES["x"] if name in others), None)
@@ -179,10 +195,34 @@ def open_tfrecord(
     return Data(path, "tfrecord", members, notes=notes)
 
 
+def _passed_over(records: _Records, names: set[str]) -> dict[str, str]:
+    """What some records have beside the features *names* of the first, and why it is no member.
+
+    The first, the second, the one in the middle and the last are looked at.
+    """
+    import tensorflow as tf
+
+    found = {}
+    last = len(records) - 1
+    for row in sorted({0, min(1, last), last // 2, last}):
+        (example,) = records.examples(np.array([row]))
+        sequence = tf.train.SequenceExample.FromString(example.SerializeToString())
+        for name in sequence.feature_lists.feature_list:
+            found[name] = (
+                "a feature list of a SequenceExample, as long as each record has it: passed over; "
+                "read it by tf.data"
+            )
+        for name, feature in example.features.feature.items():
+            if name not in names and feature.WhichOneof("kind"):
+                found.setdefault(name, f"in record {row}, without values in record 0: passed over")
+    return found
+
+
 def _open_folder(path: Path, label: str | None, size: tuple[int, int] | None) -> Data:
     sets: dict[str, list[Data]] = {}
-    for file in sorted(file for pattern in SHARDS for file in path.glob(pattern)):
-        part = next((to for name, to in _PARTS.items() if file.name.startswith(name)), "")
+    for file in sorted({file for pattern in SHARDS for file in path.glob(pattern)}):
+        words = re.split("[^a-z]+", file.name.lower())
+        part = next((_PARTS[word] for word in words if word in _PARTS), "")
         sets.setdefault(part, []).append(open_tfrecord(file, label=label, size=size))
     members: dict[str, Rows] = {}
     for part, shards in sets.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +87,48 @@ def test_a_bad_image_names_file_and_row(case: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def bmp(bits: int, pixels: bytes, *, height: int = 2, packing: int = 0) -> bytes:
+    """A BMP of two by two pixels; colour c of its palette is (c, 10 + c, 20 + c)."""
+    colours = 1 << bits
+    palette = b"".join(bytes([20 + c & 255, 10 + c & 255, c, 0]) for c in range(colours))
+    start = 54 + len(palette)
+    head = struct.pack("<2sIHHI", b"BM", start + len(pixels), 0, 0, start)
+    info = struct.pack("<IiiHHIIiiII", 40, 2, height, 1, bits, packing, 0, 0, 0, colours, 0)
+    return head + info + palette + pixels
+
+
+@pytest.mark.parametrize(
+    ("bits", "lines"),
+    [(8, [b"\x03\x00\0\0", b"\x01\x02\0\0"]), (4, [b"\x30\0\0\0", b"\x12\0\0\0"])],
+)
+def test_colours_of_a_palette(bits: int, lines: list[bytes], tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.bmp").write_bytes(bmp(bits, b"".join(lines)))
+    (tmp_path / "a" / "2.bmp").write_bytes(bmp(bits, b"".join(lines[::-1]), height=-2))
+    opened = data.open(tmp_path)
+    wanted = np.array([[1, 2], [3, 0]])[..., None] + [0, 10, 20]
+    assert np.array_equal(opened.x[0], wanted) and np.array_equal(opened.x[1], wanted)
+    (tmp_path / "a" / "2.bmp").write_bytes(bmp(bits, b"".join(lines), packing=1))
+    with pytest.raises(InputError, match=r"2.bmp .row 1. must be a BMP that is not packed"):
+        _ = opened.x[1]
+    (tmp_path / "a" / "2.bmp").write_bytes(bmp(bits, b"".join(lines))[:-3])
+    with pytest.raises(InputError, match=r"must be a whole BMP"):
+        _ = opened.x[1]
+
+
+def test_images_that_would_be_passed_over_are_named(tmp_path: Path) -> None:
+    folder_of(tmp_path)
+    (tmp_path / "n0000" / "about.txt").write_text("not an image")
+    assert len(data.open(tmp_path).x) == 12
+    (tmp_path / "n0001" / "more").mkdir()
+    (tmp_path / "n0001" / "more" / "1.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"n0001 must hold the images .* the folder more"):
+        data.open(tmp_path)
+    (tmp_path / "n0001" / "more" / "1.png").rename(tmp_path / "n0001" / "1.webp")
+    with pytest.raises(DataError, match=r"Received: 1.webp; convert it"):
+        data.open(tmp_path)
+
+
 def test_a_folder_without_images(tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     with pytest.raises(InputError, match=r"folder of .jpeg.*1 folders without one"):
@@ -160,6 +203,64 @@ def test_shards_are_one_set(tmp_path: Path) -> None:
     write_records(tmp_path / "train-00002-of-00003", rows=1, momenta=np.arange(2.0))
     with pytest.raises(DataError, match=r"must have momenta alike in all files"):
         data.open(tmp_path)
+
+
+def test_shards_are_read_once_and_parts_are_words_of_a_name(tmp_path: Path) -> None:
+    for name in ("set.tfrecord-00000-of-00002", "set.tfrecord-00001-of-00002"):
+        write_records(tmp_path / name)
+    assert len(data.open(tmp_path).x) == 24
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for name in ("mnist-test.tfrecord", "mnist-train.tfrecord"):
+        write_records(folder / name)
+    assert {"x_train", "x_test"} < set(data.open(folder))
+
+
+def test_several_values_of_bytes_are_all_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    image = [tf.io.encode_png(pixels).numpy() for pixels in PIXELS]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in range(4):
+            named = {
+                "pair": [bytes([row, 1]), bytes([2, row])][: 2 - row // 3],
+                "image": [image[row], image[row + 1]],
+            }
+            features = {
+                name: tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+                for name, values in named.items()
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writer.write(example.SerializeToString())
+    opened = data.open(path)
+    assert opened["pair"][[2]].tolist() == [[[2, 1], [2, 2]]]
+    assert np.array_equal(opened["image"][1], PIXELS[1:3])
+    with pytest.raises(DataError, match=r"record 3. must have 2 values of pair, .* Received: 1"):
+        _ = opened["pair"][3]
+
+
+def test_what_of_records_is_passed_over_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    number = tf.train.Feature(int64_list=tf.train.Int64List(value=[7]))
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in range(3):
+            context = {"label": number} | ({"late": number} if row else {})
+            steps = tf.train.FeatureList(feature=[number] * (row + 1))
+            example = tf.train.SequenceExample(
+                context=tf.train.Features(feature=context),
+                feature_lists=tf.train.FeatureLists(feature_list={"steps": steps}),
+            )
+            writer.write(example.SerializeToString())
+    opened = data.open(path)
+    assert "SequenceExample" in opened.notes["steps"] and "record 1" in opened.notes["late"]
+    assert set(opened) == {"label", "y"}
+
+
+def test_packed_records_are_to_be_unpacked(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.tfrecord")
+    packed = tmp_path / "a.tfrecord.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(DataError, match=r"TFRecord packed by gzip; unpack it: gunzip -k"):
+        data.open(packed)
 
 
 def test_convert_writes_nothing_twice(tmp_path: Path) -> None:

@@ -55,6 +55,11 @@ def test_verify_has_a_status(saved: Path, capsys: pytest.CaptureFixture[str]) ->
     (line,) = said.err.splitlines()
     assert "step-000000030.h5: damaged" in line
     assert main(["checkpoint", "verify", str(saved / "step-000000010.h5")]) == 0
+    capsys.readouterr()
+    (saved / "notes.txt").write_text("no checkpoint")
+    for name, told in (("notes.txt", "no checkpoint of matex: it begins"), ("none", "absent: ")):
+        assert main(["checkpoint", "verify", str(saved / name)]) == 1
+        assert f"{name}: {told}" in capsys.readouterr().err
 
 
 def test_diff_says_where_and_how_far(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoints import DamagedSnapshot, Snapshot, SnapshotNotFound, StorageError, read_snapshot
+from checkpoints import (
+    DamagedSnapshot,
+    NotASnapshot,
+    Snapshot,
+    SnapshotNotFound,
+    StorageError,
+    read_snapshot,
+)
 from checkpoints.seal import SIZE, parse_seal
 from checkpoints.writer import encode
 
@@ -117,7 +124,7 @@ def test_something_else(path, content):
 def test_plain_hdf5_is_not_a_snapshot(path):
     with h5py.File(path, "w") as file:
         file["weights/x"] = np.ones(3)
-    with pytest.raises(DamagedSnapshot, match="first 512 bytes"):
+    with pytest.raises(NotASnapshot, match=r"it begins .*HDF.*, which no snapshot does"):
         read_snapshot(path)
 
 

@@ -70,6 +70,16 @@ def test_any_format_is_converted(tmp_path: Path) -> None:
         assert opened.notes["x"] == "contiguous, mapped"
 
 
+def test_ten_thousand_named_columns(tmp_path: Path) -> None:
+    names = [f"measured at place {number}" for number in range(10_000)]
+    text = ",".join(["y", *names]) + "\n" + ",".join(["1"] * 10_001) + "\n"
+    (tmp_path / "wide.csv").write_text(text)
+    assert main(["data", "convert", str(tmp_path / "wide.csv"), str(tmp_path / "wide.h5")]) == 0
+    with h5py.File(tmp_path / "wide.h5") as file:
+        assert file["columns"].asstr()[:].tolist() == names
+        assert file["x"].shape == (1, 10_000)
+
+
 def test_info_says_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_csv(tmp_path / "a.csv.gz", "l,a,b,c\n")
     assert main(["data", "info", str(source), "--label", "b"]) == 0

@@ -176,3 +176,49 @@ def test_real_events(real_data: Any, tmp_path: Path) -> None:
     assert set(np.unique(whole.y[:]).tolist()) == {0.0, 1.0}
     assert np.array_equal(plain.x.rows(rows), whole.x.rows(rows))
     assert np.array_equal(plain.y.rows(rows), whole.y.rows(rows))
+
+
+@pytest.mark.parametrize("missing", ["NA", "", "?", "null", "N/A"])
+def test_a_first_row_with_a_missing_value_is_no_header(tmp_path: Path, missing: str) -> None:
+    path = written(tmp_path / "data.csv", f"1,{missing},3\n0,4,5\n")
+    found = data.open(path)
+    assert len(found.y) == 2 and "columns" not in found.facts
+    with pytest.raises(
+        InputError, match=r"must have numbers only\. Received: .* in row 0, column 1"
+    ):
+        _ = found.x[0]
+
+
+def test_a_value_is_refused_where_float32_cannot_hold_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "data.csv", "y,a\n0,1.5\n16777217,16777217\n1,1e300\n")
+    found = data.open(path)
+    assert found.x[0].tolist() == [1.5]
+    with pytest.raises(InputError, match=r"Received: '16777217' in row 1, column 0 \(y\)"):
+        _ = found.x[1]
+    with pytest.raises(InputError, match=r"float32 holds\. Received: '1e300' in row 2, column 1"):
+        _ = found.x[2]
+    wide = data.open(path, dtype="float64")
+    assert wide.x.dtype == np.float64 and wide.x[2].tolist() == [1e300]
+    assert wide.y[1] == 16777217
+    with pytest.raises(InputError, match=r"dtype must be one of float32, float64"):
+        data.open(path, dtype="int8")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_mark_of_utf8_is_no_value(tmp_path: Path, suffix: str) -> None:
+    path = written(tmp_path / f"data.csv{suffix}", "\ufeff1,2\n3,4\n")
+    assert data.open(path).y[:].tolist() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("1,2\r3,4\r", "Received: CR alone"),
+        ("0;1,5\n1;2,5\n", "decimal commas, as in '1,5'"),
+        ("1,2 # one\n3,4\n", "Received: '2 # one' in row 0"),
+        ("0,1_000\n1,2_000\n", "1_000"),
+    ],
+)
+def test_numbers_in_another_way_are_named(tmp_path: Path, content: str, told: str) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        _ = data.open(written(tmp_path / "data.csv", content)).x[:]
