@@ -8,7 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 import h5py
 import numpy as np
 
-from matex.data.hdf5 import Hdf5Rows
+from matex.data.hdf5 import rows_of
+from matex.data.hdf5_types import described, memory_type
 from matex.data.rows import Memory
 from matex.errors import InputError, Unsupported
 
@@ -82,6 +83,7 @@ def as_table(source: Any, name: str, *, floatx: str = "float32") -> Table:
     Raises:
         Unsupported: not an array, or of a dtype that cannot be exchanged.
         InputError: no rows at all.
+        DataError: an ``h5py.Dataset`` some of whose values cannot be read.
     """
     table = _table_of(source, name)
     dtype = np.dtype(table.dtype)
@@ -100,7 +102,12 @@ def _table_of(source: Any, name: str) -> Table:
     if isinstance(source, Table):
         return source
     if isinstance(source, h5py.Dataset):
-        return Hdf5Rows(source)
+        stored = source.id.get_type()
+        if memory_type(stored) is None:
+            raise Unsupported(
+                f"fit on several ranks wants {name} of numbers. Received: {described(stored)}"
+            )
+        return rows_of(source) if source.shape else Memory(np.asarray(source))
     if not hasattr(source, "__array__") or not hasattr(source, "shape"):
         raise Unsupported(
             f"fit on several ranks wants {name} as a NumPy array, an HDF5 data set or rows of "

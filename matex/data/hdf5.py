@@ -5,44 +5,60 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
+from h5py import h5s
 
+from matex.data.hdf5_members import members
+from matex.data.hdf5_storage import gaps, obstacle
+from matex.data.hdf5_types import described, memory_type, same_bits
 from matex.data.mapped import MappedFile
 from matex.data.rows import Rows
 from matex.data.source import Data
 from matex.errors import DataError
 
-__all__ = ["CACHE_BYTES", "Hdf5Rows", "open_hdf5"]
+__all__ = ["CACHE_BYTES", "Hdf5Rows", "open_hdf5", "rows_of"]
 
 CACHE_BYTES = 256 << 20
 _BLOCK_BYTES = 256 << 10  # what is read at once where nothing is chunked
+_TOLD = 5  # reasons in the message about a file without rows
 
 
 class Hdf5Rows(Rows):
     """The rows of an ``h5py.Dataset``.
 
-    A contiguous data set of a file opened for reading is mapped: a rank touches the pages
-    of its own rows. A chunked one can only be read by whole chunks, compressed or not:
-    each chunk that holds a wanted row is read once and its rows are kept, the chunks used
-    last up to *cache_bytes* (of decompressed rows, at least one chunk).
+    A contiguous data set of a file opened for reading, whose type is one of NumPy's bit for bit,
+    is mapped: a rank touches the pages of its own rows. Other types are converted by libhdf5.
+    A chunked data set can only be read by whole chunks, compressed or not: each chunk that
+    holds a wanted row is read once and its rows are kept, the chunks used last up to
+    *cache_bytes* (of decompressed rows, at least one chunk).
 
     In order, or where the cache holds the whole set, a chunk is therefore read once. A
     shuffled epoch of a larger set is another thing: the rows of one step lie in about as
     many chunks as there are rows, and every rank decompresses nearly all of the file many
     times over. ``matex data convert`` makes a contiguous file of it.
+
+    Raises:
+        DataError: *dataset* is not of numbers, or is cut short.
     """
 
     def __init__(self, dataset: h5py.Dataset, *, cache_bytes: int = CACHE_BYTES) -> None:
-        self._dataset = dataset
+        stored = dataset.id.get_type()
+        dtype = memory_type(stored)
+        if dtype is None:
+            raise DataError(
+                f"{dataset.file.filename}: {dataset.name} must be of numbers. "
+                f"Received: {described(stored)}"
+            )
+        self.dataset = dataset
         self.shape = dataset.shape
-        self.dtype = dataset.dtype.newbyteorder("=")
+        self.dtype = dtype.newbyteorder("=")
+        self._dtype = dtype
         self._mapped = self._map()
         self._lock = threading.Lock()
         self._cache: OrderedDict[int, np.ndarray] = OrderedDict()
-        row_bytes = max(1, dataset.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64)))
+        row_bytes = max(1, dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64)))
         self._block = dataset.chunks[0] if dataset.chunks else max(1, _BLOCK_BYTES // row_bytes)
         self._blocks_kept = max(1, cache_bytes // (self._block * row_bytes))
 
@@ -51,20 +67,25 @@ class Hdf5Rows(Rows):
         """How the rows are stored, in words."""
         if self._mapped is not None:
             return "contiguous, mapped"
-        if not self._dataset.chunks:
-            return "not chunked"
-        packed = self._dataset.compression or "not compressed"
-        return f"chunks {self._dataset.chunks}, {packed}"
+        if self.dataset.is_virtual:
+            return "virtual"
+        if self.dataset.external:
+            return f"in {', '.join(name for name, *_ in self.dataset.external)}"
+        if not self.dataset.chunks:
+            same = same_bits(self.dataset.id.get_type(), self._dtype)
+            return "not chunked" if same else "not chunked, converted"
+        packed = self.dataset.compression or "not compressed"
+        return f"chunks {self.dataset.chunks}, {packed}"
 
     def _map(self) -> Rows | None:
-        dataset, file = self._dataset, self._dataset.file
+        dataset, file = self.dataset, self.dataset.file
         offset = dataset.id.get_offset()
-        if offset is None or dataset.dtype.kind not in "fiub":
+        if offset is None or not dataset.shape or not same_bits(dataset.id.get_type(), self._dtype):
             return None
         if file.mode != "r" or file.driver != "sec2":
             return None  # what was just written may not be in the file yet
         path = Path(file.filename)
-        return MappedFile(path).array(dataset.name, self.shape, dataset.dtype, offset=offset)
+        return MappedFile(path).array(dataset.name, self.shape, self._dtype, offset=offset)
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         if self._mapped is not None:
@@ -87,10 +108,10 @@ class Hdf5Rows(Rows):
             lo = block * self._block
             hi = min(lo + self._block, self.shape[0])
             try:
-                rows: np.ndarray = self._dataset[lo:hi]
+                rows = self._values(lo, hi)
             except OSError as error:
                 raise DataError(
-                    f"{self._dataset.file.filename}: {self._dataset.name} must be readable. "
+                    f"{self.dataset.file.filename}: {self.dataset.name} must be readable. "
                     f"Received: rows {lo} to {hi - 1} are damaged ({error}); copy the file again"
                 ) from None
             while len(self._cache) >= self._blocks_kept:
@@ -98,11 +119,35 @@ class Hdf5Rows(Rows):
             self._cache[block] = rows
             return rows
 
+    def _values(self, lo: int, hi: int) -> np.ndarray:
+        """Rows [lo, hi), converted by libhdf5: h5py knows no type for some that it can convert."""
+        rows = np.empty((hi - lo, *self.shape[1:]), self._dtype)
+        space = self.dataset.id.get_space()
+        space.select_hyperslab((lo, *(0,) * (rows.ndim - 1)), rows.shape)
+        self.dataset.id.read(h5s.create_simple(rows.shape), space, rows)
+        return rows
+
+
+def rows_of(dataset: h5py.Dataset) -> Hdf5Rows:
+    """The rows of *dataset*, once it is certain that they can be read.
+
+    Raises:
+        DataError: it is not of numbers, or some of what it is made of is missing; what is named.
+    """
+    why = obstacle(dataset)
+    if why is not None:
+        raise DataError(
+            f"{dataset.file.filename}: {dataset.name} must be readable. Received: {why}"
+        )
+    return Hdf5Rows(dataset)
+
 
 def open_hdf5(path: Path, *, kind: str = "hdf5") -> Data:
     """All data sets of numbers in *path* that have rows, by their full names.
 
-    Takes no file lock, so a read-only mount and one without locks will do.
+    Soft, external and further hard links to data sets are names of theirs. What is not given
+    is in the notes, with the reason. Takes no file lock, so a read-only mount and one without
+    locks will do.
 
     Raises:
         DataError: damaged, cut short, or without such a data set.
@@ -113,27 +158,45 @@ def open_hdf5(path: Path, *, kind: str = "hdf5") -> Data:
         raise DataError(
             f"{path} must be a whole HDF5 file. Received: {error}; copy it again"
         ) from None
-    members: dict[str, Rows] = {}
-    notes: dict[str, str] = {}
-
-    def add(name: str, item: Any) -> None:
-        if not isinstance(item, h5py.Dataset):
-            return
-        if item.dtype.kind not in "fiub" or not item.shape or not item.shape[0]:
-            notes[name] = f"shape {item.shape}, {item.dtype}: no rows of numbers, passed over"
-            return
-        members[name] = rows = Hdf5Rows(item)
-        notes[name] = rows.layout
-
     try:
-        file.visititems(add)
-    except (OSError, RuntimeError, DataError) as error:
+        rows, notes = _found(file)
+    except (KeyError, OSError, RuntimeError, DataError) as error:
         file.close()
-        raise DataError(f"{path} must be a whole HDF5 file. Received: {error}") from None
-    if not members:
+        reason = error.args[0] if error.args else type(error).__name__
+        raise DataError(f"{path} must be a whole HDF5 file. Received: {reason}") from None
+    if not rows:
         file.close()
+        reasons = [f"{name}: {note}" for name, note in notes.items()]
+        more = f"; and {len(reasons) - _TOLD} more" if len(reasons) > _TOLD else ""
         raise DataError(
-            f"{path} must have a data set of numbers with at least one row. Received: "
-            f"{', '.join(notes) or 'no data set at all'}"
+            f"{path} must have a data set of numbers with at least one row. "
+            f"Received: {'; '.join(reasons[:_TOLD]) or 'no data set at all'}{more}"
         )
-    return Data(path, kind, members, notes=notes, close=file.close)
+    return Data(path, kind, rows, notes=notes, close=file.close)
+
+
+def _found(file: h5py.File) -> tuple[dict[str, Rows], dict[str, str]]:
+    """Rows and notes by name, in the order of the names."""
+    there = members(file)
+    rows: dict[str, Rows] = {}
+    notes = dict(there.notes)
+    for name, dataset in there.datasets.items():
+        why = obstacle(dataset)
+        if why is None and (not dataset.shape or not dataset.shape[0]):
+            why = "no rows"
+        if why is not None:
+            shape = "" if dataset.is_virtual else f"shape {dataset.shape}: "
+            notes[name] = f"{shape}{why}, passed over"
+            continue
+        rows[name] = opened = Hdf5Rows(dataset)
+        away = dataset.file.filename != file.filename
+        elsewhere = f"in {dataset.file.filename}" if away else None
+        known = (opened.layout, elsewhere, there.notes.get(name), gaps(dataset))
+        notes[name] = "; ".join(note for note in known if note)
+    for name, first in there.aliases.items():
+        notes[name] = f"the same as {first}"
+        if first in rows:
+            rows[name] = rows[first]
+    return {name: rows[name] for name in sorted(rows)}, {
+        name: notes[name] for name in sorted(notes)
+    }
