@@ -65,7 +65,9 @@ def test_what_a_wrong_rule_would_break_stays(
     assert "before" in outcome.left_alone
     assert [change.layer for change in outcome.changes] == ["after"]
     assert "leaves before alone" in capsys.readouterr().out
-    assert outcome.loss_after == pytest.approx(model.evaluate(x, y, verbose=0), rel=1e-4)
+    assert outcome.loss_after == pytest.approx(
+        model.evaluate(x[1::2], y[1::2], verbose=0), rel=1e-4
+    )
     model.fit(x, y, verbose=0)
 
 
