@@ -29,8 +29,8 @@ def open(
     What it holds is found out from its content. No lock is taken and nothing is written.
 
     =========  ==========================================================================
-    hdf5       every data set of numbers, by name
-    netcdf     every variable of numbers, by name; packed ones unpacked to float32
+    hdf5       every data set of numbers, by all its names; what is passed over is in the notes
+    netcdf     every variable of numbers, by name; unpacked, and NaN where there is no value
     csv        ``x`` (columns) and ``y`` (the label), float32; also .csv.gz, read whole
     idx        ``x`` and its labels ``y`` from the file beside it; also .gz, read whole
     cifar      ``x`` (32, 32, 3) and ``y`` (of CIFAR-100 also ``y_coarse``)

@@ -1,0 +1,264 @@
+"""What the values of a netCDF variable mean by its attributes (NetCDF Users Guide, Appendix A).
+
+::
+
+    value = stored * scale_factor + add_offset, NaN where stored is a mark for "no value"
+
+Marks are ``_FillValue``, each ``missing_value``, what is outside of ``valid_range`` (or of
+``valid_min`` and ``valid_max``), and the value that the library puts where nothing was written.
+``_Unsigned`` says whether integers have a sign, whatever their type. netCDF4-python masks the same
+values, but applies limits of unpacked values to the packed ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from matex.data.rows import Rows
+
+__all__ = ["ATTRIBUTES", "Meaning", "Unpacked", "meaning_of"]
+
+ATTRIBUTES = (
+    "_Unsigned", "scale_factor", "add_offset", "_FillValue", "missing_value",
+    "valid_range", "valid_min", "valid_max",
+)  # fmt: skip
+# What the netCDF library puts where nothing was written; none for bytes, whose values all occur.
+_UNWRITTEN = {
+    "i2": -32767, "u2": 65535, "i4": -(2**31) + 1, "u4": 2**32 - 1,
+    "i8": -(2**63) + 2, "u8": 2**64 - 2, "f4": 9.969209968386869e36, "f8": 9.969209968386869e36,
+}  # fmt: skip
+
+
+class Marks(NamedTuple):
+    """Which values mean that there is none.
+
+    Attributes:
+        values: these, as they are stored.
+        low, high: and what is below or above; None where nothing is said.
+        unpacked: whether *low* and *high* are for unpacked values, rather than stored ones.
+        unwritten: what the netCDF library puts where nothing was written.
+    """
+
+    values: tuple[Any, ...]
+    low: Any
+    high: Any
+    unpacked: bool
+    unwritten: Any
+
+    @property
+    def told(self) -> bool:
+        """Whether the file itself says that there may be such values."""
+        return bool(self.values) or self.low is not None or self.high is not None
+
+
+class Meaning(NamedTuple):
+    """How stored values become those that are meant.
+
+    Attributes:
+        taken: the type that stored values are taken for.
+        dtype: of the values that are given.
+        scale, offset: None where nothing is packed.
+        marks: what becomes NaN, where *dtype* is floating point.
+        words: what of this a user should know, "" if nothing.
+    """
+
+    taken: np.dtype[Any]
+    dtype: np.dtype[Any]
+    scale: Any
+    offset: Any
+    marks: Marks
+    words: str
+
+
+class Unpacked(Rows):
+    """The rows of a variable as they are meant."""
+
+    def __init__(self, stored: Rows, meaning: Meaning) -> None:
+        self._stored = stored
+        self._meaning = meaning
+        self.shape = stored.shape
+        self.dtype = meaning.dtype
+        self.costly = stored.costly
+
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        _, dtype, scale, offset, marks, _ = self._meaning
+        stored = self._stored.rows(indices).view(self._meaning.taken)
+        values = stored.astype(dtype)
+        if dtype.kind != "f":
+            return values
+        if scale is not None:
+            values *= dtype.type(scale)
+        if offset is not None:
+            values += dtype.type(offset)
+        limited = values if marks.unpacked else stored
+        absent = np.zeros(values.shape, bool)
+        for mark in (*marks.values, marks.unwritten):
+            if mark is not None:
+                absent |= stored == mark
+        if marks.low is not None:
+            absent |= limited < marks.low
+        if marks.high is not None:
+            absent |= limited > marks.high
+        values[absent] = np.nan
+        return values
+
+
+def meaning_of(
+    stored: np.dtype[Any], attributes: Mapping[str, Any], *, prefilled: bool
+) -> Meaning | None:
+    """What values stored as *stored* mean; None where they are what they seem.
+
+    Packed values have the type that NumPy gives ``stored * scale_factor + add_offset``, and
+    float64 where that is an integer. Integers with marks become floating point for the sake of
+    NaN: float32 up to 16 bits, float64 up to 32, which hold them exactly. Those of 64 bits
+    stay, and so do all where only what was never written is marked: the words then say by what.
+
+    Args:
+        attributes: those of ATTRIBUTES that the variable has: numbers as arrays, text as str.
+        prefilled: whether the netCDF library marked what was never written.
+
+    Raises:
+        ValueError: an attribute makes no sense, so the values cannot be known.
+    """
+    stored = stored.newbyteorder("=")
+    if stored.kind not in "fiu":
+        return None
+    taken = _taken_for(stored, attributes.get("_Unsigned"))
+    scale, offset = (_factor(attributes, name) for name in ("scale_factor", "add_offset"))
+    packing = [each.dtype for each in (scale, offset) if each is not None]
+    marks = _marks(stored, taken, attributes, packing, prefilled)
+    dtype = _given_as(taken, packing, marks.told)
+    changed = bool(packing) or dtype != stored or taken != stored
+    if not changed and not marks.told and marks.unwritten is None:
+        return None
+    words = _words(stored, taken, dtype, packing, marks)
+    return Meaning(taken, dtype, scale, offset, marks, words)
+
+
+def _given_as(taken: np.dtype[Any], packing: list[Any], told: bool) -> np.dtype[Any]:
+    if packing:
+        dtype = np.result_type(taken, *packing)
+        return dtype if dtype.kind == "f" else np.dtype(np.float64)
+    if taken.kind == "f" or not told or taken.itemsize == 8:
+        return taken
+    return np.dtype(np.float32 if taken.itemsize <= 2 else np.float64)
+
+
+def _taken_for(stored: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
+    meant = str(unsigned).lower()
+    if stored.kind == "i" and meant == "true":
+        return np.dtype(f"u{stored.itemsize}")
+    if stored.kind == "u" and meant == "false":
+        return np.dtype(f"i{stored.itemsize}")
+    return stored
+
+
+def _factor(attributes: Mapping[str, Any], name: str) -> Any:
+    """A scale or an offset as a NumPy scalar of its own type; None without one."""
+    if name not in attributes:
+        return None
+    value = attributes[name]
+    if isinstance(value, str) or value.size != 1 or value.dtype.kind not in "fiu":
+        raise ValueError(f"its {name} must be a number. Received: {value}")
+    return value.reshape(-1)[0]
+
+
+# ---------------------------------------------------------------- marks
+
+
+def _marks(
+    stored: np.dtype[Any],
+    taken: np.dtype[Any],
+    attributes: Mapping[str, Any],
+    packing: list[Any],
+    prefilled: bool,
+) -> Marks:
+    values = [
+        mark
+        for name in ("_FillValue", "missing_value")
+        for value in _numbers(attributes, name)
+        if (mark := _as_stored(value, stored, taken)) is not None
+    ]
+    limits = _numbers(attributes, "valid_range")
+    if len(limits) != 2:
+        ends = (_numbers(attributes, name) for name in ("valid_min", "valid_max"))
+        limits = [end[0] if len(end) == 1 else None for end in ends]
+    # Limits of a wider type than what is stored, as the scale has, are for what is unpacked.
+    wide = [end for end in limits if end is not None and end.dtype.kind == "f"]
+    unpacked = bool(packing) and stored.kind != "f" and bool(wide)
+    low, high = limits if unpacked else (_limit(end, stored, taken) for end in limits)
+    unwritten = None
+    if prefilled and taken == stored and "_FillValue" not in attributes:
+        unwritten = _UNWRITTEN.get(stored.str[1:])
+    unwritten = None if unwritten is None else stored.type(unwritten)
+    return Marks(tuple(dict.fromkeys(values)), low, high, unpacked, unwritten)
+
+
+def _numbers(attributes: Mapping[str, Any], name: str) -> list[Any]:
+    value = attributes.get(name)
+    if value is None or isinstance(value, str) or value.dtype.kind not in "fiu":
+        return []
+    return list(value.reshape(-1))
+
+
+def _as_stored(value: Any, stored: np.dtype[Any], taken: np.dtype[Any]) -> Any:
+    """An attribute as the value that is stored for it, in the type it is taken for.
+
+    None where no stored value can be it, as with NaN, and with 1e20 for 16 bits.
+    """
+    if np.isnan(value):
+        return None
+    if stored.kind == "f":
+        with np.errstate(over="ignore"):
+            return stored.type(value)
+    if not np.isfinite(value) or value != int(value):
+        return None
+    for dtype in (stored, taken):
+        if np.iinfo(dtype).min <= int(value) <= np.iinfo(dtype).max:
+            return np.array(int(value), dtype).view(taken)[()]
+    return None
+
+
+def _limit(value: Any, stored: np.dtype[Any], taken: np.dtype[Any]) -> Any:
+    if value is None or np.isnan(value):
+        return None
+    exact = _as_stored(value, stored, taken)
+    return value if exact is None else exact
+
+
+# ---------------------------------------------------------------- words
+
+
+def _words(
+    stored: np.dtype[Any],
+    taken: np.dtype[Any],
+    dtype: np.dtype[Any],
+    packing: list[Any],
+    marks: Marks,
+) -> str:
+    words = []
+    if taken != stored:
+        words.append(f"taken for {taken} as _Unsigned says")
+    if packing:
+        words.append(f"unpacked to {dtype}")
+    if dtype.kind == "f":
+        if marks.told:
+            words.append(f"{_which(marks)} read as NaN")
+    elif marks.told:
+        words.append(f"{_which(marks)} mean no value, and are given as they are")
+    elif marks.unwritten is not None:
+        words.append(f"a value never written reads as {marks.unwritten}")
+    return "; ".join(words)
+
+
+def _which(marks: Marks) -> str:
+    words = [str(value) for value in marks.values]
+    of = "unpacked values" if marks.unpacked else "values"
+    if marks.low is not None:
+        words.append(f"{of} below {marks.low}")
+    if marks.high is not None:
+        words.append(f"{of} above {marks.high}")
+    return ", ".join(words)
