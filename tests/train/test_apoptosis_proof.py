@@ -83,7 +83,7 @@ def test_what_a_wrong_rule_would_break_stays(
 )
 def test_numbers_of_a_layer_that_are_no_weights_are_seen(layer: Any) -> None:
     model, x, y = make(layer)
-    outcome = prune(model, x, y, ratio=0.3)
+    outcome = prune(model, x, y, ratio=0.5)
     assert outcome.refused == ()
     has_numbers = not isinstance(layer, layers.GaussianDropout)
     assert (model.get_layer("before").units == 32) == has_numbers
@@ -94,7 +94,7 @@ def test_numbers_of_a_layer_that_are_no_weights_are_seen(layer: Any) -> None:
 def test_noise_is_not_taken_for_a_broken_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(table._RULES, Noisy, shapes.pass_on)
     model, x, y = make(Noisy())
-    outcome = prune(model, x, y, ratio=0.3)
+    outcome = prune(model, x, y, ratio=0.5)
     assert outcome.refused == ()
     assert model.get_layer("before").units < 32
 
