@@ -99,15 +99,15 @@ def as_table(source: Any, name: str, *, floatx: str = "float32") -> Table:
 
 
 def _table_of(source: Any, name: str) -> Table:
-    if isinstance(source, Table):
-        return source
-    if isinstance(source, h5py.Dataset):
+    if isinstance(source, h5py.Dataset):  # before Table asks for its dtype, which it may not have
         stored = source.id.get_type()
         if memory_type(stored) is None:
             raise Unsupported(
                 f"fit on several ranks wants {name} of numbers. Received: {described(stored)}"
             )
         return rows_of(source) if source.shape else Memory(np.asarray(source))
+    if isinstance(source, Table):
+        return source
     if not hasattr(source, "__array__") or not hasattr(source, "shape"):
         raise Unsupported(
             f"fit on several ranks wants {name} as a NumPy array, an HDF5 data set or rows of "

@@ -132,27 +132,33 @@ def _wrong_source(
     dataset: h5py.Dataset, key: tuple[str, str], source: h5py.VDSmap, trail: _Trail
 ) -> str | None:
     file_name, name = key
+    if file_name == ".":
+        return _wrong_part(dataset.file, name, source, trail)
     path = _source_file(dataset, file_name)
     if path is None:
         return "is not there; copy the files of its sources too"
     try:
         with h5py.File(path, "r", locking=False) as file:
-            found = file.get(name)
-            if not isinstance(found, h5py.Dataset):
-                return "is not there"
-            if not _fits(found.shape, source):
-                return f"has the shape {found.shape}, which does not fit"
-            why = obstacle(found, trail=trail)
-            return why and f"cannot be read ({why})"
+            return _wrong_part(file, name, source, trail)
     except (OSError, RuntimeError) as error:
         return f"cannot be opened ({error})"
+
+
+def _wrong_part(file: h5py.File, name: str, source: h5py.VDSmap, trail: _Trail) -> str | None:
+    found = file.get(name)
+    if not isinstance(found, h5py.Dataset):
+        return "is not there"
+    why = obstacle(found, trail=trail)
+    if why is not None:
+        return f"cannot be read ({why})"
+    if not _fits(found.shape, source):
+        return f"has the shape {found.shape}, which does not fit"
+    return None
 
 
 def _source_file(dataset: h5py.Dataset, name: str) -> Path | None:
     """Where libhdf5 finds the file *name* (H5Pset_virtual in its reference)."""
     here = Path(dataset.file.filename).absolute()
-    if name == ".":
-        return here
     return next((path for path in _places(dataset, here, name) if path.is_file()), None)
 
 

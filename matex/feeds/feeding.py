@@ -11,7 +11,7 @@ from keras import tree
 import ft
 from matex import keras_hooks
 from matex.data import Batches, Table
-from matex.errors import InputError, NotShareable, Unsupported
+from matex.errors import DataError, InputError, NotShareable, Unsupported
 from matex.feeds.batch_size import most_rows
 from matex.feeds.input_work import turned_round
 from matex.feeds.mapped_stream import MappedStream, place_variable
@@ -56,6 +56,7 @@ def rows_of(
 
     Raises:
         InputError: tables of matex's own that do not fit together.
+        DataError: a data set some of whose values cannot be read.
     """
     if steps_per_epoch or keras_hooks.is_stream(x) or not _is_size(batch_size):
         return None
@@ -63,6 +64,8 @@ def rows_of(
         return Batches(x, y, sample_weight, class_weight=class_weight)
     except Unsupported:
         return None
+    except DataError:
+        raise
     except InputError:
         if any(isinstance(leaf, Table) for leaf in tree.flatten((x, y, sample_weight))):
             raise

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from matex.errors import DataError
+from matex.feeds import feeding
 from tests.train.runs import SCRIPTS, execute, faults, matex_run, relative_differences
 
 ROWS = 150
@@ -108,3 +110,14 @@ def test_a_damaged_row_ends_the_run_by_its_name(files: dict[str, Path], tmp_path
     assert outcome.status == 1
     assert f"{path} (record {ROWS - 1}) must have the checksum" in outcome.stderr
     assert outcome.summary["status"] == "failed"
+
+
+def test_a_data_set_that_lacks_its_source_is_refused(tmp_path: Path) -> None:
+    """Keras would train on its fill value."""
+    layout = h5py.VirtualLayout((64, 3), "f4")
+    layout[:] = h5py.VirtualSource("absent.h5", "x", (64, 3))
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file.create_virtual_dataset("x", layout)
+        file["y"] = np.zeros(64)
+    with h5py.File(tmp_path / "data.h5") as file, pytest.raises(DataError, match=r"absent\.h5"):
+        feeding.rows_of(file["x"], file["y"])

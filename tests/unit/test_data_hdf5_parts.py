@@ -158,6 +158,15 @@ def test_numbered_sources_have_no_gap(virtual: Path) -> None:
         assert "source x in part1.h5 is not there" in opened.notes["numbered"]
 
 
+def test_a_virtual_data_set_of_a_file_that_is_being_written(tmp_path: Path) -> None:
+    layout = h5py.VirtualLayout((6, 2), "f8")
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["x"] = X
+        layout[:3] = layout[3:] = h5py.VirtualSource(file["x"])
+        file.create_virtual_dataset("twice", layout)
+        assert np.array_equal(as_table(file["twice"], "x").rows(np.arange(3, 6)), X)
+
+
 def test_a_virtual_data_set_of_itself_is_not_read(tmp_path: Path) -> None:
     """libhdf5 1.14.6 ends the process by it."""
     layout = h5py.VirtualLayout((3,), "f8")
