@@ -11,7 +11,7 @@ import numpy as np
 from h5py import h5s
 
 from matex.data.hdf5_members import members
-from matex.data.hdf5_storage import gaps, obstacle
+from matex.data.hdf5_storage import gaps, obstacle, packing
 from matex.data.hdf5_types import described, memory_type, same_bits
 from matex.data.mapped import MappedFile
 from matex.data.rows import Rows
@@ -74,7 +74,7 @@ class Hdf5Rows(Rows):
         if not self.dataset.chunks:
             same = same_bits(self.dataset.id.get_type(), self._dtype)
             return "not chunked" if same else "not chunked, converted"
-        packed = self.dataset.compression or "not compressed"
+        packed = packing(self.dataset) or "not compressed"
         return f"chunks {self.dataset.chunks}, {packed}"
 
     def _map(self) -> Rows | None:

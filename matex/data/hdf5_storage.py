@@ -17,11 +17,13 @@ from h5py import h5d, h5s, h5z
 
 from matex.data.hdf5_types import described, memory_type
 
-__all__ = ["gaps", "obstacle"]
+__all__ = ["gaps", "obstacle", "packing"]
 
 _FILTERS = {
-    h5z.FILTER_SZIP: "szip", 305: "LZO", 307: "bzip2", 32000: "LZF", 32001: "Blosc", 32004: "LZ4",
-    32008: "bitshuffle", 32013: "ZFP", 32015: "Zstandard", 32017: "SZ", 32018: "FCIDECOMP",
+    h5z.FILTER_DEFLATE: "gzip", h5z.FILTER_SZIP: "szip", h5z.FILTER_NBIT: "n-bit",
+    h5z.FILTER_SCALEOFFSET: "scale-offset", 305: "LZO", 307: "bzip2",
+    32000: "lzf", 32001: "Blosc", 32004: "LZ4", 32008: "bitshuffle",
+    32013: "ZFP", 32015: "Zstandard", 32017: "SZ", 32018: "FCIDECOMP",
     32024: "SZ3", 32026: "Blosc2", 32028: "SPERR",
 }  # fmt: skip
 _Trail = tuple[tuple[str, str], ...]
@@ -68,16 +70,27 @@ def _fill(dataset: h5py.Dataset) -> str:
     return str(fill)
 
 
-def _missing_filter(dataset: h5py.Dataset) -> str | None:
+def packing(dataset: h5py.Dataset) -> str:
+    """The filters that make *dataset* smaller, by name; "" without one."""
+    same_size = (h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32)
+    return ", ".join(name for code, name in _filters(dataset) if code not in same_size)
+
+
+def _filters(dataset: h5py.Dataset) -> Iterator[tuple[int, str]]:
     made = dataset.id.get_create_plist()
     for number in range(made.get_nfilters()):
         code, _, _, name = made.get_filter(number)
+        stored = name.decode("utf-8", "replace").split(";")[0].strip()
+        yield code, _FILTERS.get(code) or stored or "without a name"
+
+
+def _missing_filter(dataset: h5py.Dataset) -> str | None:
+    for code, name in _filters(dataset):
         if not h5z.filter_avail(code):
-            known = _FILTERS.get(code) or name.decode("utf-8", "replace").split(";")[0].strip()
             return (
-                f"packed by the filter {known or 'without a name'} ({code}), which is not "
-                f"installed; install hdf5plugin and import it first (for matex commands set "
-                f"HDF5_PLUGIN_PATH to the folder of its plugins), or write it without this filter"
+                f"packed by the filter {name} ({code}), which is not installed; install hdf5plugin "
+                f"and import it first (for matex commands set HDF5_PLUGIN_PATH to the folder of "
+                f"its plugins), or write it without this filter"
             )
     return None
 

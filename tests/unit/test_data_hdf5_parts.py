@@ -226,6 +226,18 @@ def packed(path: Path, code: int) -> None:
     path.write_bytes(content.replace(mark, code.to_bytes(2, "little") + mark[2:8] + name))
 
 
+def test_every_filter_that_packs_is_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        how = {"chunks": (3, 2), "shuffle": True}
+        file.create_dataset("both", data=np.arange(6).reshape(3, 2), scaleoffset=0, **how)
+        file.create_dataset("gzip", data=X, compression="gzip", **how)
+        file.create_dataset("none", data=X, **how)
+    with data.open(tmp_path / "data.h5") as opened:
+        assert opened.notes["both"] == "chunks (3, 2), scale-offset"
+        assert opened.notes["gzip"] == "chunks (3, 2), gzip"
+        assert opened.notes["none"] == "chunks (3, 2), not compressed"
+
+
 @pytest.mark.parametrize(
     ("code", "name"), [(32001, "Blosc"), (307, "bzip2"), (32004, "LZ4"), (UNKNOWN, "Unknown")]
 )
