@@ -217,6 +217,7 @@ def build(
     keras.utils.set_random_seed(seed)
     generator = np.random.default_rng(seed)
     width = lambda: wide * int(generator.integers(9, 14))  # noqa: E731
+    sample: np.ndarray
     if kind == "images":
         inputs = keras.Input((6, 6, 2))
         x = layers.Conv2D(10 * wide, 3, padding="same", activation="relu")(inputs)
