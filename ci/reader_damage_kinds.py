@@ -10,6 +10,7 @@ import numpy as np
 __all__ = ["Damage", "damage", "first_difference", "strange_rows"]
 
 _HEAD = 64  # bytes at the beginning that a damaged header changes some of
+_FIRST_PARTS = (_HEAD, 1024, 1 << 20)
 _APPENDED = 600
 _MOST_BITS = 8
 
@@ -89,8 +90,21 @@ def _header(content: bytes, dice: np.random.Generator) -> tuple[str, bytes]:
     return f"header bytes {places.tolist()} changed", bytes(after)
 
 
+def _extreme(content: bytes, dice: np.random.Generator) -> tuple[str, bytes]:
+    """A number of 1 to 8 bytes in the first part, which may be a length or an offset."""
+    size = min(len(content), 1 << int(dice.integers(4)))
+    most = min(len(content), int(dice.choice(_FIRST_PARTS))) - size
+    place = int(dice.integers(max(0, most) + 1))
+    number = dice.choice([bytes(size), b"\xff" * size, b"\x7f" + b"\xff" * (size - 1),
+                          b"\xff" * (size - 1) + b"\x7f", b"\x40" + bytes(size - 1),
+                          bytes(size - 1) + b"\x40", dice.bytes(size)])  # fmt: skip
+    number = number.ljust(size, b"\0")  # NumPy's bytes lose zeros at their end
+    after = content[:place] + number + content[place + size :]
+    return f"bytes {place} to {place + size - 1} set to {number.hex()}", after
+
+
 _WAYS: Sequence[Callable[[bytes, np.random.Generator], tuple[str, bytes]]] = (
-    _cut, _bits, _zeros, _repeated, _taken_out, _appended, _header,
+    _cut, _bits, _zeros, _repeated, _taken_out, _appended, _header, _extreme,
 )  # fmt: skip
 
 

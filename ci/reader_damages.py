@@ -3,8 +3,9 @@
     python ci/reader_damages.py [--count 1000] [--seed 0] [--only WORD]
 
 It needs the environment of ci/reader_table.py. A file is cut short, has bits flipped, a block of
-zeros, a block repeated or taken out, bytes appended, or bytes of its header changed. The same seed
-gives the same damages; --only runs those whose line has WORD in its number, format or case.
+zeros, a block repeated or taken out, bytes appended, bytes of its header changed, or a number in
+it set to an extreme. The same seed gives the same damages; --only runs those whose line has WORD
+in its number, format or case.
 
 "refused" is one line by matex, "read" are rows. What fails has a line of its own:
 
