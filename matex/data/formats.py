@@ -47,7 +47,7 @@ _OTHERS = (
 )
 _READ_PACKED = ("csv", "idx")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-_CIFAR_RECORDS = (3073, 3074)
+_IDX_TYPES = (8, 9, 11, 12, 13, 14)
 
 
 def format_of(path: Path, given: str | None = None) -> str:
@@ -141,7 +141,7 @@ def _found(path: Path) -> str | None:
         return "netcdf"
     if len(first) >= 12 and _is_record_head(first[:12]):
         return "tfrecord"
-    if first[:2] == b"\0\0" and first[2:3] in b"\x08\x09\x0b\x0c\x0d\x0e" and 0 < first[3] <= 8:
+    if len(first) >= 4 and first[:2] == b"\0\0" and first[2] in _IDX_TYPES and 0 < first[3] <= 8:
         return "idx"
     if any(first.startswith(mark) for mark, _ in _OTHERS) or first[257:262] == b"ustar":
         return None

@@ -63,11 +63,15 @@ class _Walk:
                 self.found.notes[prefix + shown] = "its name is not UTF-8, passed over"
                 continue
             name = prefix + child
-            try:
+            try:  # None where the name is listed, but not found
                 kind = group.get(child, getclass=True, getlink=True)
             except TypeError:
                 self.found.notes[name] = "a link of a kind of its own, passed over"
                 continue
+            if kind is None:
+                raise KeyError(
+                    f"{name} is listed but not found; the file is damaged, copy it again"
+                )
             if kind is h5py.HardLink:
                 item = group[child]
                 self._add(name, item, role(group, child, item))

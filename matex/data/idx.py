@@ -20,6 +20,7 @@ __all__ = ["open_idx"]
 
 # The third byte of the file: type of the values, which are big-endian.
 _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+_MOST_DIMENSIONS = 8
 _PARTS = {"train": ("train",), "test": ("t10k", "test")}
 
 
@@ -93,7 +94,8 @@ def _read(path: Path) -> Rows:
         first = head(path)
         dimensions = first[3] if len(first) > 3 else 0
         offset = 4 + 4 * dimensions
-        if first[:2] != b"\0\0" or first[2] not in _TYPES or not dimensions or len(first) < offset:
+        known = 0 < dimensions <= _MOST_DIMENSIONS and first[:2] == b"\0\0" and first[2] in _TYPES
+        if not known or len(first) < offset:
             raise DataError(f"{path} must be an idx file. Received: bytes {first[:4].hex(' ')}")
         shape = struct.unpack(f">{dimensions}I", first[4:offset])
         if not is_gzip(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from pathlib import Path
 from typing import Any
@@ -51,10 +52,10 @@ class MappedFile:
             stride: from row to row; without it one row follows the other.
 
         Raises:
-            DataError: the file ends before the last of them.
+            DataError: the file ends before the last of them, or no array has that shape.
         """
         dtype = np.dtype(dtype)
-        row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+        row_bytes = math.prod(shape[1:]) * dtype.itemsize
         stride = row_bytes if stride is None else stride
         end = offset + (shape[0] - 1) * stride + row_bytes if shape[0] else offset
         if end > len(self):
@@ -63,13 +64,23 @@ class MappedFile:
                 f"{self.path} must have {end} bytes for {name} of shape {shape}. "
                 f"Received: {len(self)} bytes, cut short at row {row}; copy it again"
             )
-        if not row_bytes or not shape[0]:
-            return Mapped(np.empty(shape, dtype), self.map, offset, stride)
-        inner = np.empty(shape[1:], dtype).strides
-        view: np.ndarray = np.ndarray(
-            shape, dtype, buffer=self.map, offset=offset, strides=(stride, *inner)
-        )
+        try:
+            view = self._view(shape, dtype, offset, stride)
+        except ValueError as error:
+            raise DataError(
+                f"{self.path} must have a shape for {name} that an array can have. "
+                f"Received: {shape} from byte {offset} ({error}); the file is damaged, copy it again"
+            ) from None
         return Mapped(view, self.map, offset, stride)
+
+    def _view(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, stride: int
+    ) -> np.ndarray:
+        """The bytes in place as an array; ValueError where it has too many axes or is too large."""
+        if not math.prod(shape) or not dtype.itemsize:
+            return np.empty(shape, dtype)
+        inner = tuple(dtype.itemsize * math.prod(shape[axis:]) for axis in range(2, len(shape) + 1))
+        return np.ndarray(shape, dtype, buffer=self.map, offset=offset, strides=(stride, *inner))
 
 
 class Mapped(Rows):
@@ -85,7 +96,7 @@ class Mapped(Rows):
         self._mapping = mapping
         self._offset = offset
         self._stride = stride
-        self._row_bytes = int(np.prod(view.shape[1:], dtype=np.int64)) * view.itemsize
+        self._row_bytes = math.prod(view.shape[1:]) * view.itemsize
         self.shape = view.shape
         self.dtype = view.dtype.newbyteorder("=")
 

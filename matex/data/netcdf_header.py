@@ -58,7 +58,13 @@ class Header:
         return int(struct.unpack(form, self._take(size))[0])
 
     def _length(self) -> int:
-        return self._number(self._count, self._count_bytes)
+        length = self._number(self._count, self._count_bytes)
+        if length < 0:
+            raise DataError(
+                f"{self._path} must be a whole netCDF file. Received: the length {length} in its "
+                "header; copy it again"
+            )
+        return length
 
     def _list(self, wanted: int) -> int:
         tag, count = self._number(">i", 4), self._length()
@@ -94,6 +100,7 @@ class Header:
         name = self._name()
         dimensions = [self._length() for _ in range(self._length())]
         attributes, dtype = self._attributes(), self._type()
-        self._length()  # the size of a record, which is too small a number for large ones
+        # The size of a record, which is too small a number for large ones, and then negative.
+        self._number(self._count, self._count_bytes)
         begin = self._number(self._offset, self._offset_bytes)
         return Variable(name, dimensions, attributes, dtype, begin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ from matex.errors import DataError
 
 __all__ = ["is_picture", "pixels", "pixels_of_all"]
 
+_NODE = re.compile(r"^\{\{function_node .*?\}\} ")  # TensorFlow's name for what it was doing
 _MARKS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM")
 
 
@@ -45,7 +47,7 @@ def pixels(content: bytes, size: tuple[int, int] | None, where: str) -> np.ndarr
                 image = tf.io.decode_image(content, channels=3, expand_animations=False)
             return np.asarray(image if size is None else _fitted(tf, image, size))
     except tf.errors.InvalidArgumentError as error:
-        reason = error.message.partition("\n")[0].partition(" [Op:")[0]
+        reason = _NODE.sub("", error.message.partition("\n")[0].partition(" [Op:")[0])
         raise DataError(f"{where} must be a whole image. Received: {reason}") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 import operator
 from typing import Any
 
@@ -45,7 +46,7 @@ class Rows(abc.ABC):
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -54,6 +55,8 @@ class Rows(abc.ABC):
         if copy is False:
             raise ValueError("rows of a file become an array by copying only. Received: copy=False")
         everything = np.empty(self.shape, self.dtype if dtype is None else dtype)
+        if not self.size:  # however many rows of no values there are
+            return everything
         row_bytes = self.size * self.dtype.itemsize // max(1, len(self))
         step = max(1, _BLOCK_BYTES // max(1, row_bytes))
         for lo in range(0, len(self), step):
