@@ -69,7 +69,7 @@ class MappedFile:
         except ValueError as error:
             raise DataError(
                 f"{self.path} must have a shape for {name} that an array can have. "
-                f"Received: {shape} from byte {offset} ({error}); the file is damaged, copy it again"
+                f"Received: {shape} from byte {offset} ({error}); copy the file again"
             ) from None
         return Mapped(view, self.map, offset, stride)
 

@@ -13,7 +13,8 @@ from h5py import h5d
 from matex.data.hdf5 import Hdf5Rows, open_hdf5
 from matex.data.mapped import MappedFile
 from matex.data.netcdf_header import Header, Variable
-from matex.data.netcdf_values import ATTRIBUTES, Unpacked, meaning_of
+from matex.data.netcdf_lengths import FilledUp, shape_by_dimensions
+from matex.data.netcdf_values import ATTRIBUTES, Unpacked, fill_of, meaning_of
 from matex.data.rows import Rows
 from matex.data.source import Data
 from matex.errors import DataError
@@ -124,13 +125,37 @@ def _in_hdf5(path: Path) -> _Found:
         assert isinstance(rows, Hdf5Rows)
         name = _plain(stored_name)
         if id(rows) not in meant:  # else a further name of the same variable
-            prefilled = _prefilled(rows.dataset)
-            meant[id(rows)] = _meant(rows, _attributes(rows.dataset), prefilled=prefilled)
+            meant[id(rows)] = _variable(path, rows)
         found, words = meant[id(rows)]
         notes[name] = "; ".join(filter(None, (notes[name], words)))
         if found is not None:
             members[name] = found
     return members, notes, data.close
+
+
+def _variable(path: Path, stored: Hdf5Rows) -> tuple[Rows | None, str]:
+    """The rows of a variable as they are meant, as many as its dimensions say, and words on them.
+
+    Raises:
+        DataError: what says which dimensions it has is damaged.
+    """
+    dataset = stored.dataset
+    attributes = _attributes(dataset)
+    try:
+        shape = shape_by_dimensions(dataset)
+    except (KeyError, OSError, RuntimeError, ValueError) as error:
+        reason = error.args[0] if error.args else type(error).__name__
+        raise DataError(
+            f"{path} must say which dimensions {dataset.name} has. Received: {reason}; "
+            "copy the file again"
+        ) from None
+    if shape == stored.shape:
+        return _meant(stored, attributes, prefilled=_prefilled(dataset))
+    fill = fill_of(stored.dtype, attributes)
+    filled = FilledUp(stored, shape, fill)
+    meant, words = _meant(filled, attributes, prefilled=True)
+    short = f"{stored.shape} of {shape} are stored, the rest is the fill value {fill}"
+    return meant, "; ".join(filter(None, (short, words)))
 
 
 def _plain(name: str) -> str:

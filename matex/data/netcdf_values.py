@@ -19,7 +19,7 @@ import numpy as np
 
 from matex.data.rows import Rows
 
-__all__ = ["ATTRIBUTES", "Meaning", "Unpacked", "meaning_of"]
+__all__ = ["ATTRIBUTES", "Meaning", "Unpacked", "fill_of", "meaning_of"]
 
 ATTRIBUTES = (
     "_Unsigned", "scale_factor", "add_offset", "_FillValue", "missing_value",
@@ -30,6 +30,7 @@ _UNWRITTEN = {
     "i2": -32767, "u2": 65535, "i4": -(2**31) + 1, "u4": 2**32 - 1,
     "i8": -(2**63) + 2, "u8": 2**64 - 2, "f4": 9.969209968386869e36, "f8": 9.969209968386869e36,
 }  # fmt: skip
+_UNWRITTEN_BYTES = {"i1": -127, "u1": 255}
 
 
 class Marks(NamedTuple):
@@ -136,6 +137,13 @@ def meaning_of(
         return None
     words = _words(stored, taken, dtype, packing, marks)
     return Meaning(taken, dtype, scale, offset, marks, words)
+
+
+def fill_of(stored: np.dtype[Any], attributes: Mapping[str, Any]) -> Any:
+    """What the netCDF library gives for values of the type *stored* that are in no file."""
+    for value in _numbers(attributes, "_FillValue"):
+        return value.astype(stored)
+    return stored.type({**_UNWRITTEN, **_UNWRITTEN_BYTES}.get(stored.str[1:], 0))
 
 
 def _given_as(taken: np.dtype[Any], packing: list[Any], told: bool) -> np.dtype[Any]:
@@ -250,7 +258,7 @@ def _words(
     elif marks.told:
         words.append(f"{_which(marks)} mean no value, and are given as they are")
     elif marks.unwritten is not None:
-        words.append(f"a value never written reads as {marks.unwritten}")
+        words.append(f"a value never written reads as the fill value {marks.unwritten}")
     return "; ".join(words)
 
 

@@ -191,7 +191,7 @@ CASES: dict[str, Case] = {
     "unwritten floats": case([1, 9.96921e36], F4, F4, [1, NAN], "mapped"),
     "unwritten, packed": case([2, -32767], I2, F8, [1, NAN], "float64", scale_factor=F8(0.5)),
     "unwritten integers": case(
-        [1, -32767], I2, I2, [1, -32767], "a value never written reads as -32767"
+        [1, -32767], I2, I2, [1, -32767], "a value never written reads as the fill value -32767"
     ),
     "bytes are all values": case([1, 255], U1, F4, [0.5, 127.5], "float32", scale_factor=F4(0.5)),
     "plain": case([1.5], F8, F8, [1.5], "mapped"),
@@ -262,4 +262,54 @@ def test_a_dimension_alone_is_no_variable(tmp_path: Path) -> None:
         scale = file.create_dataset("row", (3,), ">f4")
         scale.make_scale("This is a netCDF dimension but not a netCDF variable.         3")
     with pytest.raises(InputError, match=r"one row. Received: row: a dimension without values"):
+        data.open(tmp_path / "data.nc")
+
+
+def unlimited(file: h5py.File, name: str, values: np.ndarray, *scales: str) -> None:
+    """A variable along unlimited dimensions, as the netCDF library writes it."""
+    most = (None,) * values.ndim
+    x = file.create_dataset(name, data=values, maxshape=most, fillvalue=UNWRITTEN.get(
+        values.dtype.str[1:]))  # fmt: skip
+    for axis, scale in enumerate(scales):
+        x.dims[axis].attach_scale(file[scale])
+
+
+def test_variables_are_as_long_as_their_unlimited_dimensions(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "data.nc", "w") as file:
+        unlimited(file, "time", np.arange(3, dtype=I4))
+        file["time"].make_scale("time")
+        level = file.create_dataset("level", (0,), ">f4", maxshape=(None,))
+        level.make_scale("This is a netCDF dimension but not a netCDF variable.         0")
+        unlimited(file, "x", np.ones((2, 3), F4), "time", "level")
+        unlimited(file, "packed", np.array([2, 4], I2), "time")
+        file["packed"].attrs["scale_factor"] = np.array([0.5])
+        file["packed"].attrs["_FillValue"] = np.array([-9], I2)
+        unlimited(file, "group/bytes", np.arange(5, dtype=U1), "time")
+        unlimited(file, "whole", np.arange(4.0), "level")
+        file.create_dataset("words", (4,), h5py.string_dtype(), maxshape=(None,))
+        file["words"].dims[0].attach_scale(level)
+    with data.open(tmp_path / "data.nc") as opened:
+        assert opened.time[:].tolist() == [0, 1, 2, -(2**31) + 1, -(2**31) + 1]
+        assert opened["group/bytes"][:].tolist() == [0, 1, 2, 3, 4]
+        assert opened.packed[[4, 0, 1]].tolist()[1:] == [1, 2]
+        assert np.isnan(opened.packed[[4, 0]]).tolist() == [True, False]
+        expected = np.full((5, 4), np.nan)
+        expected[:2, :3] = 1
+        assert np.array_equal(opened.x, expected, equal_nan=True)
+        order = np.array([4, 1, 3, 0])
+        assert np.array_equal(opened.x.rows(order), expected[order], equal_nan=True)
+        assert opened.whole[:].tolist() == [0, 1, 2, 3]
+        assert "stored" not in opened.notes["whole"]
+        note = "(2, 3) of (5, 4) are stored, the rest is the fill value 9.96"
+        assert note in opened.notes["x"]
+        assert "the fill value -9" in opened.notes["packed"]
+
+
+def test_a_dimension_that_leads_nowhere(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "data.nc", "w") as file:
+        unlimited(file, "time", np.arange(3, dtype=I4))
+        file["time"].make_scale("time")
+        unlimited(file, "x", np.ones(2, F4), "time")
+        del file["time"]
+    with pytest.raises(InputError, match=r"must say which dimensions /x has. Received: "):
         data.open(tmp_path / "data.nc")

@@ -1,0 +1,71 @@
+"""Variables of netCDF-4 that are shorter than their unlimited dimensions.
+
+Such a dimension is as long as the longest variable along it, of whatever type and in whatever group
+(NetCDF Users Guide, "Unlimited dimensions"). HDF5 keeps of each variable what was written; for the
+rest the netCDF library gives the fill value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import h5py
+import numpy as np
+
+from matex.data.rows import Rows
+
+__all__ = ["FilledUp", "shape_by_dimensions"]
+
+
+class FilledUp(Rows):
+    """Rows that go on with a fill value where nothing was stored.
+
+    Args:
+        stored: at least one axis, the beginning of what is given along each.
+        shape: of what is given, along no axis shorter.
+        fill: of the dtype of *stored*.
+    """
+
+    def __init__(self, stored: Rows, shape: tuple[int, ...], fill: Any) -> None:
+        self._stored = stored
+        self._fill = fill
+        self.shape = shape
+        self.dtype = stored.dtype
+        self.costly = stored.costly
+
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        found = np.full((len(indices), *self.shape[1:]), self._fill, self.dtype)
+        there = np.flatnonzero(indices < len(self._stored))
+        inner = [slice(length) for length in self._stored.shape[1:]]
+        key: tuple[Any, ...] = (there, *inner)
+        found[key] = self._stored.rows(indices[there])
+        return found
+
+
+def shape_by_dimensions(dataset: h5py.Dataset) -> tuple[int, ...]:
+    """The shape of a netCDF-4 variable by its dimensions, never smaller than what is stored.
+
+    A variable that has the name of a dimension has it as its first, and nothing says what its
+    others are: they stay as they are stored.
+
+    Raises:
+        OSError, RuntimeError, ValueError, KeyError: what says which dimensions it has is damaged.
+    """
+    if None not in dataset.maxshape:
+        return dataset.shape
+    shape = list(dataset.shape)
+    for axis, most in enumerate(dataset.maxshape):
+        scales = [dataset] if dataset.is_scale and not axis else dataset.dims[axis].values()
+        if most is None:
+            shape[axis] = max([shape[axis], *(_length(scale) for scale in scales)])
+    return tuple(shape)
+
+
+def _length(scale: h5py.Dataset) -> int:
+    """How long the longest variable along the dimension *scale* is."""
+    lengths = [scale.shape[0]] if scale.shape else [0]
+    for reference, axis in scale.attrs.get("REFERENCE_LIST", ()):
+        variable = scale.file[reference]
+        if isinstance(variable, h5py.Dataset) and 0 <= axis < len(variable.shape or ()):
+            lengths.append(variable.shape[axis])
+    return max(lengths)
