@@ -16,12 +16,16 @@ in its number, format or case.
     WRONG   other rows than the sound file's, although a checksum covers what was damaged: that of
             TFRecord, gzip and PNG, and fletcher32 of HDF5
 
-Where no checksum covers it, other rows are no failure. The status is 1 when anything failed.
+Where no checksum covers it, other rows are no failure. The status is 1 when anything failed. What
+is left are virtual data sets of HDF5, and texts of varying length, whose global heap is damaged so
+that an object in it has no length: libhdf5 1.14.6 then looks without end for the next one, within
+a call that cannot be ended from outside (HANG, some of 10,000 damages).
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
 import resource
 import sys
@@ -29,6 +33,7 @@ import tempfile
 import time
 import traceback
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,13 +106,24 @@ def _rule(file: Path, before: bytes, done: Damage, *, opened_as: str) -> str:
     """What holds of the rows: "equal", "known" (each is one of the sound file's), or ""."""
     if opened_as == "tfrecord":
         return "known"
-    if before.startswith((b"\x1f\x8b", b"\x89PNG")):
+    if before.startswith(b"\x1f\x8b"):
+        return "" if _unpacks(done.content) else "equal"
+    if before.startswith(b"\x89PNG"):
         return "equal"
     if opened_as in ("hdf5", "netcdf") and done.places is not None:
         places = done.places
         covered = sum((places >= lo) & (places < hi) for lo, hi in _fletcher32(file, before))
         return "equal" if len(places) and np.all(covered) else ""
     return ""
+
+
+def _unpacks(content: bytes) -> bool:
+    """Whether all checksums of gzip are right: whole members may be missing or be there twice."""
+    try:
+        gzip.decompress(content)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return True
 
 
 def _fletcher32(file: Path, content: bytes) -> list[tuple[int, int]]:

@@ -166,12 +166,17 @@ def open_tfrecord(
     are named train and others val or test, of two: ``x_train``, ``y_train``, ``x_test``, ...
 
     Raises:
-        DataError: the file ends inside a record, its first record is damaged, or
+        DataError: the file is empty, ends inside a record, its first record is damaged, or
             has no feature *label*.
     """
     if path.is_dir():
         return _open_folder(path, label, size)
     records = _Records(path)
+    if not len(records):
+        raise DataError(
+            f"{path} must have at least one record. Received: an empty file; copy it again, or "
+            "take it away"
+        )
     (first,) = records.examples(np.zeros(1, np.int64))
     names = sorted(
         name

@@ -130,6 +130,12 @@ def test_texts_of_a_heap_that_is_zeroed(tmp_path: Path) -> None:
     assert done.stdout == "['x']\n", done.stderr
 
 
+def test_an_empty_file_among_those_of_a_set(tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(b"")
+    with pytest.raises(DataError, match=r"a\.tfrecord must have at least one record"):
+        data.open(tmp_path)
+
+
 def test_an_image_is_refused_in_words_of_its_own(tmp_path: Path) -> None:
     import tensorflow as tf
 
