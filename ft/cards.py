@@ -6,6 +6,8 @@ and must be looked at before they are believed.
 
 from __future__ import annotations
 
+import socket
+
 import numpy as np
 
 from ft.world import Member
@@ -13,6 +15,8 @@ from ft.world import Member
 __all__ = ["card", "label", "read_card"]
 
 _HOST_BYTES = 256
+_ADDRESS_BYTES = 4
+_ADDRESSES = 16  # of a host; more of them are left out
 _MARK = 0x66745F726F770000
 
 
@@ -22,14 +26,27 @@ def label(rank: int) -> np.ndarray:
 
 
 def card(member: Member) -> np.ndarray:
-    """uint8, shape (272,): the member's process id, the space of that, and the host."""
+    """uint8, shape (336,): the member's process id, the space of that, the addresses, the host."""
+    numbers = np.array([member.pid, member.space], np.int64).tobytes()
+    packed = b"".join(map(socket.inet_aton, member.addresses[:_ADDRESSES]))
     host = member.host.encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0")
-    return np.frombuffer(np.array([member.pid, member.space], np.int64).tobytes() + host, np.uint8)
+    return np.frombuffer(
+        numbers + packed.ljust(_ADDRESSES * _ADDRESS_BYTES, b"\0") + host, np.uint8
+    )
 
 
 def read_card(rank: int, content: np.ndarray) -> Member:
     """The member that :func:`card` described."""
     data = content.tobytes()
-    host = data[16:].rstrip(b"\0").decode(errors="replace")
     pid, space = np.frombuffer(data[:16], np.int64).tolist()
-    return Member(rank=rank, host=host, pid=pid, space=space)
+    addresses, host = data[16:-_HOST_BYTES], data[-_HOST_BYTES:].rstrip(b"\0")
+    packed = [
+        addresses[at : at + _ADDRESS_BYTES] for at in range(0, len(addresses), _ADDRESS_BYTES)
+    ]
+    return Member(
+        rank=rank,
+        host=host.decode(errors="replace"),
+        pid=pid,
+        space=space,
+        addresses=tuple(socket.inet_ntoa(address) for address in packed if any(address)),
+    )

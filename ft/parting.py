@@ -6,12 +6,13 @@ the way, MPI may report success and leave zeros.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ft import mpi
+from ft import mpi, sockets
 from ft.quorum import Arbiter, Parting, has_ended
 from ft.spares import SEAL
 from ft.world import Member, World
@@ -26,6 +27,9 @@ _ANSWER_BYTES = 512
 def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter) -> None:
     """Return on ranks that may go on without the others; the others end themselves.
 
+    Those who go on shut their connections to the hosts that no longer take part, which may
+    return: what their ranks believe must not reach this world any more.
+
     Args:
         new: the repaired communicator, an ``mpi4py.MPI.Comm``.
         world: the last one that all ranks knew.
@@ -35,16 +39,19 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
     missing = tuple(member for member in world.everyone if member.rank not in present)
     came = tuple(member for member in world.everyone if member.rank in present)
     parting = Parting(present=came, unknown=missing)
-    if parting.is_decided:
-        return
-    dead = _ended(new, world.me, missing)
-    unknown = tuple(member for member in missing if member not in dead)
-    parting = replace(parting, dead=dead, unknown=unknown)
-    if parting.is_decided:
-        return
-    refusal = _answer(new, parting, arbiter, asks=present[0] == world.rank)
-    if refusal:
-        mpi.die(f"{parting.text}, and may not go on without them: {refusal}")
+    if not parting.is_decided:
+        dead = _ended(new, world.me, missing)
+        unknown = tuple(member for member in missing if member not in dead)
+        parting = replace(parting, dead=dead, unknown=unknown)
+    if not parting.is_decided:
+        refusal = _answer(new, parting, arbiter, asks=present[0] == world.rank)
+        if refusal:
+            mpi.die(f"{parting.text}, and may not go on without them: {refusal}")
+    sockets.shut(_addresses(missing) - _addresses(came))
+
+
+def _addresses(members: Iterable[Member]) -> set[str]:
+    return {address for member in members for address in member.addresses}
 
 
 def must_be_sealed(seals: np.ndarray) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ft import sockets
+
 __all__ = ["Member", "World"]
 
 
@@ -21,13 +23,15 @@ class Member:
     """One process: its original rank, its host's name and its process id there.
 
     ``space`` names the space of process ids on that host, of which containers have their own;
-    0 where the system has no such thing.
+    0 where the system has no such thing. ``addresses`` are the host's IPv4 addresses, without
+    that of the loopback interface.
     """
 
     rank: int
     host: str
     pid: int
     space: int = 0
+    addresses: tuple[str, ...] = ()
 
     @staticmethod
     def here(rank: int) -> Member:
@@ -36,7 +40,13 @@ class Member:
             space = Path("/proc/self/ns/pid").stat().st_ino
         except OSError:
             space = 0
-        return Member(rank=rank, host=socket.gethostname(), pid=os.getpid(), space=space)
+        return Member(
+            rank=rank,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            space=space,
+            addresses=sockets.own_addresses(),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
