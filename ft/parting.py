@@ -38,7 +38,7 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
     """
     missing = tuple(member for member in world.everyone if member.rank not in present)
     came = tuple(member for member in world.everyone if member.rank in present)
-    parting = Parting(present=came, unknown=missing)
+    parting = Parting(present=came, spread=world.spread, unknown=missing)
     if not parting.is_decided:
         dead = _ended(new, world.me, missing)
         unknown = tuple(member for member in missing if member not in dead)

@@ -3,7 +3,9 @@
 A rank that does not come to a repair is dead, or it is alive behind a network that is cut. Only
 where nobody else can go on, too, may those who came do so. They may
 
-1. where all ranks are on one host, which no network can part;
+1. where all ranks are and always were on one host, which no network can part. Where a host was
+   lost, late news from there may part even ranks of one host: Open MPI takes for dead whom a
+   rank behind a cut network has given up;
 2. where they are more than those of whom nothing is known: of all others, the members of the
    last world and those in reserve, the ones that are proved dead do not count;
 3. where an arbiter outside of the ranks says so, see :class:`Parting`.
@@ -31,18 +33,18 @@ class Parting:
     """The ranks of the last world that all of them knew, as those see it who came to a repair.
 
     ``present`` came; ``dead`` did not, and their processes have ended, as a rank on the same host
-    saw; of ``unknown`` nothing is known.
+    saw; of ``unknown`` nothing is known. ``spread`` is whether the run ever had several hosts.
     """
 
     present: tuple[Member, ...]
+    spread: bool
     dead: tuple[Member, ...] = ()
     unknown: tuple[Member, ...] = ()
 
     @property
     def is_decided(self) -> bool:
         """Whether those present may go on by themselves. Pure."""
-        hosts = {member.host for member in (*self.present, *self.dead, *self.unknown)}
-        return len(hosts) == 1 or len(self.present) > len(self.unknown)
+        return not self.spread or len(self.present) > len(self.unknown)
 
     @property
     def text(self) -> str:

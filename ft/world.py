@@ -54,13 +54,19 @@ class World:
     """The living members, in communicator order, and those who wait to replace them.
 
     ``generation`` counts the repairs: 0 at the start, one more after each. ``reserve`` are
-    living ranks that are no members for now.
+    living ranks that are no members for now. ``spread`` is whether there are or ever were ranks
+    on several hosts.
     """
 
     members: tuple[Member, ...]
     rank: int
     generation: int = 0
     reserve: tuple[Member, ...] = ()
+    spread: bool = False
+
+    def __post_init__(self) -> None:
+        if len({member.host for member in self.everyone}) > 1:
+            object.__setattr__(self, "spread", True)
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
@@ -126,4 +132,5 @@ class World:
             rank=self.rank,
             generation=self.generation + 1,
             reserve=tuple(known[rank] for rank in reserve),
+            spread=self.spread,
         )

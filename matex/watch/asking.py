@@ -34,7 +34,7 @@ class Launcher:
         """Say, without waiting for it, that those who recovered go on; the leader does."""
         if not recovery.lost or not recovery.after.is_leader:
             return
-        parting = ft.Parting(present=recovery.after.everyone)
+        parting = ft.Parting(present=recovery.after.everyone, spread=recovery.after.spread)
         threading.Thread(
             target=self._say, args=(parting,), kwargs={"asks": False}, daemon=True
         ).start()

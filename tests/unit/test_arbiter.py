@@ -75,6 +75,7 @@ def test_a_probe_knows_the_living_and_other_spaces() -> None:
 def parting(present: Sequence[int], unknown: dict[int, int]) -> ft.Parting:
     return ft.Parting(
         present=tuple(ft.Member(rank=rank, host="a", pid=1) for rank in present),
+        spread=True,
         unknown=tuple(
             ft.Member(rank=rank, host=f"host{rank}", pid=pid, space=SPACE)
             for rank, pid in unknown.items()

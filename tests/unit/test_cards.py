@@ -10,11 +10,14 @@ from ft.cards import card, label, read_card
 from ft.world import Member
 
 hosts = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,80}", fullmatch=True)
+addresses = st.lists(st.ip_addresses(v=4).filter(int).map(str), max_size=16).map(tuple)
 
 
-@given(st.integers(0, 10**6), hosts, st.integers(1, 2**31))
-def test_a_member_is_read_from_its_card(rank: int, host: str, pid: int) -> None:
-    member = Member(rank=rank, host=host, pid=pid, space=pid // 2)
+@given(st.integers(0, 10**6), hosts, st.integers(1, 2**31), addresses)
+def test_a_member_is_read_from_its_card(
+    rank: int, host: str, pid: int, addresses: tuple[str, ...]
+) -> None:
+    member = Member(rank=rank, host=host, pid=pid, space=pid // 2, addresses=addresses)
     content = card(member)
     assert read_card(rank, content) == member
     assert content.dtype == np.uint8

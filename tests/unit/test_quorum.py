@@ -19,11 +19,14 @@ def member(rank: int, host: str) -> Member:
     return Member(rank=rank, host=host, pid=100 + rank)
 
 
-def parting(hosts: list[str], present: set[int], dead: set[int]) -> Parting:
+def parting(
+    hosts: list[str], present: set[int], dead: set[int], *, spread: bool | None = None
+) -> Parting:
     every = [member(rank, host) for rank, host in enumerate(hosts)]
     left = [m for m in every if m.rank not in present]
     return Parting(
         present=tuple(m for m in every if m.rank in present),
+        spread=len(set(hosts)) > 1 if spread is None else spread,
         dead=tuple(m for m in left if m.rank in dead),
         unknown=tuple(m for m in left if m.rank not in dead),
     )
@@ -63,6 +66,12 @@ def test_of_two_parts_at_most_one_decides_by_itself(hosts: list[str], data: st.D
 )
 def test_who_may_go_on_by_itself(hosts: str, present: set[int], dead: set[int], decided: bool):
     assert parting(list(hosts), present, dead).is_decided == decided
+
+
+def test_where_a_host_was_lost_ranks_of_one_host_may_be_parted_by_late_news() -> None:
+    for rank in (0, 1):
+        assert not parting(["a", "a"], {rank}, set(), spread=True).is_decided
+        assert parting(["a", "a"], {rank}, {1 - rank}, spread=True).is_decided
 
 
 def test_what_is_said_names_the_ranks() -> None:

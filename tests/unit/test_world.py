@@ -62,3 +62,9 @@ def test_membership_cannot_be_changed(value: object) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         value.rank = 1  # type: ignore[attr-defined]
     assert hash(value) == hash(value)
+
+
+def test_a_world_that_was_on_several_hosts_remembers_it() -> None:
+    one, several = world(0, "aaa"), world(0, "aab")
+    assert (one.spread, one.keeping([0]).spread) == (False, False)
+    assert several.spread and several.keeping([0, 1]).keeping([0]).spread
