@@ -14,11 +14,12 @@ import socket
 import stat
 import struct
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 __all__ = ["own_addresses", "shut"]
 
 _SIOCGIFADDR = 0x8915  # linux/sockios.h: the IPv4 address of an interface
-_DESCRIPTORS = "/proc/self/fd"
+_DESCRIPTORS = Path("/proc/self/fd")
 
 
 def own_addresses() -> tuple[str, ...]:
@@ -53,7 +54,7 @@ def shut(addresses: Collection[str]) -> int:
 def _connections() -> Iterator[socket.socket]:
     """Copies of this process's TCP sockets, each of which the caller closes."""
     try:
-        descriptors = [int(name) for name in os.listdir(_DESCRIPTORS)]
+        descriptors = [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
     except OSError:  # a system without /proc
         return
     for descriptor in descriptors:
