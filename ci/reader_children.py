@@ -44,7 +44,10 @@ class _Child:
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+        environment = {
+            **os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "",
+            "TMPDIR": str(log.parent),  # which goes at the end, also where the child is killed
+        }  # fmt: skip
         with log.open("wb") as errors:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,

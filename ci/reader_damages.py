@@ -43,14 +43,13 @@ import numpy as np
 from reader_children import answers, serve
 from reader_damage_kinds import Damage, damage, first_difference, strange_rows
 from reader_judge import Outcome
-from reader_table import absent
+from reader_table import MEMORY_BYTES, want_readers
 
 if TYPE_CHECKING:
     from reader_cases import Case
 
 FAILURES = ("CRASH", "HANG", "MEMORY", "WORDS", "WRONG")
 LIMIT_S = 60.0
-_MEMORY_BYTES = 24 << 30
 _RESIDENT_BYTES = 1 << 30  # by which a child may grow; no sound file has a megabyte
 _WHOLE_BYTES = 64 << 20  # of larger members some rows are read
 _SOME = 100
@@ -225,14 +224,10 @@ def main() -> int:
     parser.add_argument("--only", default="", help="damages with this in number, format or case")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if missing := absent():
-        parser.error(
-            f"the outside readers must be installed. Received: no {', '.join(missing)}; "
-            "install ci/reader_table.txt, as ci/reader_table.py's first lines say"
-        )
+    want_readers(parser)
     if arguments.serve:
         warnings.simplefilter("ignore")
-        return serve(answer, memory_bytes=_MEMORY_BYTES)
+        return serve(answer, memory_bytes=MEMORY_BYTES)
     from reader_cases import GROUPS
 
     started = time.monotonic()

@@ -36,12 +36,16 @@ if TYPE_CHECKING:
 
 OUTSIDE = ("netCDF4", "scipy", "pandas", "tables", "PIL", "h5py", "tensorflow")
 LIMIT_S = 120.0
-_MEMORY_BYTES = 24 << 30
+MEMORY_BYTES = 24 << 30
 
 
-def absent() -> list[str]:
-    """The outside readers that are not installed here."""
-    return [name for name in OUTSIDE if importlib.util.find_spec(name) is None]
+def want_readers(parser: argparse.ArgumentParser) -> None:
+    """End the program with a line on what to do where outside readers are not installed."""
+    if missing := [name for name in OUTSIDE if importlib.util.find_spec(name) is None]:
+        parser.error(
+            f"the outside readers must be installed. Received: no {', '.join(missing)}; "
+            "install ci/reader_table.txt, as the first lines of ci/reader_table.py say"
+        )
 
 
 def answer(item: str) -> Outcome:
@@ -94,13 +98,9 @@ def main() -> int:
     parser.add_argument("--wrong", action="store_true", help="print only the lines that failed")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if missing := absent():
-        parser.error(
-            f"the outside readers must be installed. Received: no {', '.join(missing)}; "
-            "install ci/reader_table.txt, as this script's first lines say"
-        )
+    want_readers(parser)
     if arguments.serve:
-        return serve(answer, memory_bytes=_MEMORY_BYTES)
+        return serve(answer, memory_bytes=MEMORY_BYTES)
     from reader_cases import GROUPS
 
     items = [f"{group}: {case.name}" for group, cases in GROUPS.items() for case in cases]

@@ -3,9 +3,9 @@
 A rank that does not come to a repair is dead, or it is alive behind a network that is cut. Only
 where nobody else can go on, too, may those who came do so. They may
 
-1. where all ranks are and always were on one host, which no network can part. Where a host was
-   lost, late news from there may part even ranks of one host: Open MPI takes for dead whom a
-   rank behind a cut network has given up;
+1. where all ranks are and always were on one host, which no network can part. (Ranks of one host
+   that have lost another host may be parted: Open MPI takes for dead whom a rank behind a cut
+   network has given up, and hears of it when the network returns.)
 2. where they are more than those of whom nothing is known: of all others, the members of the
    last world and those in reserve, the ones that are proved dead do not count;
 3. where an arbiter outside of the ranks says so, see :class:`Parting`.

@@ -23,7 +23,7 @@ _DESCRIPTORS = Path("/proc/self/fd")
 
 
 def own_addresses() -> tuple[str, ...]:
-    """The IPv4 addresses of this host's interfaces, without those of loopback; () if unknown."""
+    """The IPv4 addresses of this host's interfaces, without those of the loopback interface."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
@@ -40,8 +40,11 @@ def shut(addresses: Collection[str]) -> int:
     """Shut this process's TCP connections with the hosts of *addresses*; return how many.
 
     Both directions end at once: what arrives later is refused by the kernel. The descriptors
-    stay open, and whoever reads one finds its end.
+    stay open, and whoever reads one finds its end. Not only MPI's connections are shut: nothing
+    tells them from those of the script.
     """
+    if not addresses:
+        return 0
     count = 0
     for connection in _connections():
         with connection, contextlib.suppress(OSError):  # not connected, or no longer

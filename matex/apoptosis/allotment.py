@@ -24,7 +24,7 @@ def allotted(
     savings: Sequence[float],
     is_met: Callable[[Sequence[Candidate]], bool],
 ) -> list[Candidate]:
-    """As few of *found*, in the order in which they die, as meet the target; all where none do.
+    """The fewest of *found*, in the order in which they die, that meet the target; else all.
 
     Args:
         found: with all that could die of each group, and what it costs.
@@ -59,7 +59,7 @@ def _first_of(removal: Removal, count: int) -> Removal:
 
 
 def mortal_in(group: Group) -> np.ndarray:
-    """As many units of *group*, indices, as can die with what must stay of its parts left."""
+    """Indices of units of *group* that can die together and leave of its parts what must stay."""
     alive = np.ones(group.width, bool)
     for unit in range(group.width - 1):
         alive[unit] = False

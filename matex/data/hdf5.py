@@ -185,8 +185,9 @@ def _found(file: h5py.File) -> tuple[dict[str, Rows], dict[str, str]]:
         if why is None and (not dataset.shape or not dataset.shape[0]):
             why = "no rows"
         if why is not None:
-            # What is no number may have a fill value of varying length, which comes with the
-            # layout, and from a heap that libhdf5 1.14.6 reads without end where it is zeroed.
+            # is_virtual reads the fill value, too. That of a dataset without numbers may have a
+            # varying length and lie in a heap, which libhdf5 1.14.6 reads without end if it is
+            # zeroed.
             virtual = memory_type(dataset.id.get_type()) is not None and dataset.is_virtual
             shape = "" if virtual else f"shape {dataset.shape}: "
             notes[name] = f"{shape}{why}, passed over"

@@ -66,28 +66,31 @@ def test_of_two_hosts_with_a_rank_each_one_is_enough_where_the_other_is_dead(
 
 
 @pytest.mark.parametrize(
-    ("hosts", "cut", "seconds"),
+    ("hosts", "slots", "cut", "seconds", "left"),
     [
-        pytest.param(3, "one", FOREVER, id="one of three"),
-        pytest.param(4, "half", FOREVER, id="halves", marks=pytest.mark.slow),
-        pytest.param(3, "one", 14, id="one that comes back", marks=pytest.mark.slow),
-        pytest.param(3, "one-way", FOREVER, id="one way", marks=pytest.mark.slow),
-        pytest.param(3, "frozen", 14, id="a host stands still", marks=pytest.mark.slow),
+        pytest.param(3, 1, "one", FOREVER, 2, id="one of three"),
+        pytest.param(4, 1, "half", FOREVER, 2, id="halves", marks=pytest.mark.slow),
+        pytest.param(3, 1, "one", 14, 2, id="one that comes back", marks=pytest.mark.slow),
+        pytest.param(3, 1, "one-way", FOREVER, 2, id="one way", marks=pytest.mark.slow),
+        pytest.param(3, 1, "frozen", 14, 2, id="a host stands still", marks=pytest.mark.slow),
+        pytest.param(3, 2, "one", FOREVER, 4, id="a host of two ranks", marks=pytest.mark.slow),
     ],
 )
 def test_one_world_goes_on(
     hosts: int,
+    slots: int,
     cut: str,
     seconds: float,
+    left: int,
     network: Callable[[int], Any],
     partitions: ModuleType,
     tmp_path: Path,
 ) -> None:
-    case = partitions.Case(hosts, 1, cut, seconds, steps=160 if seconds == FOREVER else 400)
+    case = partitions.Case(hosts, slots, cut, seconds, steps=160 if seconds == FOREVER else 400)
     *wrong, line = partitions.try_out(case, network(hosts), tmp_path)
     print(line)
     assert not wrong
-    assert "finished" in line
+    assert f"finished, {left} ranks at the end" in line
 
 
 def test_two_worlds_are_seen(partitions: ModuleType) -> None:
