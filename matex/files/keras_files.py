@@ -54,7 +54,7 @@ def _save(files: PrivateFiles, original: Callable[..., Any], given: dict[str, An
         return original(**given)
     if real.islink(path):
         path = os.path.realpath(path)
-    aside = os.path.join(os.path.dirname(path), f".{os.getpid()}.{os.path.basename(path)}")
+    aside = view.aside(path)
     try:
         with real.passing():
             result = original(**{**given, "filepath": aside})

@@ -33,12 +33,14 @@ class Before:
         kept: where the file's content is now; None for its own place.
         size: of that, its content is the first so many bytes; None for all.
         tree: nothing below it was there either.
+        aside: a file under it is not yet whole, and is to take another's place.
     """
 
     kind: str
     kept: str | None = None
     size: int | None = None
     tree: bool = False
+    aside: bool = False
 
 
 class Ledger:
@@ -82,6 +84,16 @@ class Ledger:
         """*path* is about to be changed by this rank, which leads, for the first time."""
         entry = self._state(path, change, tree)
         self._write(path, entry)
+
+    def note_aside(self, path: str) -> None:
+        """This rank, which leads, is about to write to *path* what is then renamed."""
+        if path not in self._entries:
+            self._write(path, Before("nothing", aside=True))
+
+    def asides(self) -> list[str]:
+        """Where leaders wrote what was then renamed, unless they died before."""
+        self._look()
+        return [path for path, entry in self._entries.items() if entry.aside]
 
     def note_end(self, path: str, change: Change) -> None:
         """*path*, to which something was appended before, is about to be changed otherwise."""

@@ -28,6 +28,9 @@ def publish(view: View) -> None:
         view.leads = True
         return
     with real.passing():
+        for path in [] if view.ledger is None else view.ledger.asides():
+            with contextlib.suppress(OSError):  # of a leader that died before it was whole
+                os.unlink(path)
         done = _bring(view, {})
         view.scratch.lead()
         _bring(view, done)  # what other threads of this rank did meanwhile
@@ -40,7 +43,8 @@ def publish(view: View) -> None:
     view.links.clear()
     view.forget_folders()
     if view.ledger is not None:
-        view.ahead = {path for path in view.ledger.paths() if path not in view.own}
+        changed = set(view.ledger.paths()).difference(view.ledger.asides())
+        view.ahead = changed - view.own
     view.leads = True
 
 
@@ -82,7 +86,7 @@ def publish_open(view: View) -> None:
             path = place[len(view.scratch.tree) :]
             is_open = place in _open_files(view)
             if path in view.own and real.lexists(place) and not real.same(place, path):
-                real.copy(place, path)
+                real.copy(place, path, view.aside(path))
             if not is_open:
                 view.late.discard(place)
 
@@ -134,7 +138,7 @@ def _put(view: View, path: str, place: str) -> None:
     if path in view.held:  # the real one, or one under another name before
         if not real.lexists(path) or (path in view.own and not real.same(place, path)):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            real.copy(place, path)
+            real.copy(place, path, view.aside(path))
     elif os.path.islink(place):
         if not (os.path.islink(path) and os.readlink(path) == os.readlink(place)):
             _clear(path)
@@ -147,7 +151,7 @@ def _put(view: View, path: str, place: str) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if os.path.isdir(path):
             _clear(path)
-        real.copy(place, path)
+        real.copy(place, path, view.aside(path))
 
 
 def _clear(path: str) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from stat import S_ISDIR, S_ISLNK
 
-__all__ = ["copy", "is_passing", "isdir", "islink", "lexists", "names", "passing", "same"]
+__all__ = ["aside_name", "copy", "is_passing", "isdir", "islink", "lexists", "names", "passing", "same"]
 
 open = io.open
 stat = os.stat
@@ -84,9 +84,18 @@ def same(a: str, b: str) -> bool:
         return os.path.isfile(a) and os.path.isfile(b) and filecmp.cmp(a, b, shallow=False)
 
 
-def copy(source: str, target: str) -> None:
-    """Copy a file, its mode and times, so that a reader of *target* sees the whole or none."""
-    aside = os.path.join(os.path.dirname(target), f".{os.getpid()}.{os.path.basename(target)}")
+def aside_name(target: str) -> str:
+    """A name next to *target*, this process's own, for a file that is to take its place."""
+    return os.path.join(os.path.dirname(target), f".{os.getpid()}.{os.path.basename(target)}")
+
+
+def copy(source: str, target: str, aside: str | None = None) -> None:
+    """Copy a file, its mode and times, so that a reader of *target* sees the whole or none.
+
+    Args:
+        aside: the name that the copy has until it is whole.
+    """
+    aside = aside_name(target) if aside is None else aside
     with passing():
         try:
             shutil.copyfile(source, aside)

@@ -281,6 +281,13 @@ class View:
                 self.ledger.note(path, change, tree=tree)
         self.count(path)
 
+    def aside(self, path: str) -> str:
+        """A name next to the real file *path* for the one to take its place; no rank lists it."""
+        name = real.aside_name(path)
+        if self.ledger is not None and not self.knows_ranks:
+            self.ledger.note_aside(name)
+        return name
+
     def _restore(self, path: str, past: Before) -> None:
         """What a leader that is gone did to *path*, this rank is about to do: first undo it."""
         with real.passing():
@@ -293,7 +300,7 @@ class View:
                 os.makedirs(path, exist_ok=True)
             if past.kept is not None and real.lexists(past.kept):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-                real.copy(past.kept, path)
+                real.copy(past.kept, path, self.aside(path))
             if past.size is not None and real.lexists(path):
                 os.truncate(path, past.size)
 

@@ -161,6 +161,21 @@ def test_other_ranks_see_neither_what_the_leader_made_nor_what_it_overwrote(
     assert other.exists(str(root / "d" / "by-another-program"))
 
 
+def test_no_rank_lists_a_file_that_is_not_yet_whole(
+    tmp_path: Path, scratches: list[Scratch]
+) -> None:
+    root = prepare(tmp_path / "root")
+    leader, other = two_ranks(tmp_path, scratches)
+    aside = Path(leader.aside(str(root / "weights.h5")))
+    aside.write_text("not yet")
+    assert aside.parent == root  # from where renaming it is one step
+    assert other.names(str(root)) == ["old", "was"]
+    assert other.is_touched(str(root))
+    publish(other)  # the leader died before the file was whole
+    assert not aside.exists()
+    assert other.is_plain
+
+
 def test_a_file_of_the_leader_stays_after_it_is_deleted(
     tmp_path: Path, scratches: list[Scratch]
 ) -> None:
