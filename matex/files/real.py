@@ -10,7 +10,17 @@ import threading
 from collections.abc import Iterator
 from stat import S_ISDIR, S_ISLNK
 
-__all__ = ["aside_name", "copy", "is_passing", "isdir", "islink", "lexists", "names", "passing", "same"]
+__all__ = [
+    "aside_name",
+    "copy",
+    "is_passing",
+    "isdir",
+    "islink",
+    "lexists",
+    "names",
+    "passing",
+    "same",
+]
 
 open = io.open
 stat = os.stat
