@@ -23,7 +23,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from matex.commands.prune import prune  # noqa: E402
+from matex.apoptosis.one_shot import prune  # noqa: E402
 from matex.errors import InputError  # noqa: E402
 from tests.train.random_graphs import ENDS, IMAGES, SEQUENCES, build  # noqa: E402
 

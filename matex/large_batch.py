@@ -6,8 +6,8 @@ from typing import Any
 
 import ft
 from matex.config import Config
+from matex.config.lr_scaling import rate_factor
 from matex.errors import InputError
-from matex.schedules import rate_factor
 from matex.strategies.nodes import nodes_by
 from matex.strategies.rules.elastic import pace
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from matex.config import ARBITER, OPTIONS, Config, duration_text
+from matex.config import ARBITER, Config, duration_text
+from matex.config.config import OPTIONS
 from matex.launcher.mpiexec import Mpiexec
 
 __all__ = ["Launch", "mpiexec_command", "rank_options"]

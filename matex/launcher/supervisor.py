@@ -19,8 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from matex.allocation import launcher_settings
 from matex.config import ARBITER, Config
+from matex.config.batch_systems import launcher_settings
 from matex.errors import InputError
 from matex.launcher.arbiter import Arbiter, addresses_of
 from matex.launcher.ending import Logs, all_events, judge, last_start, reason_of, this_job

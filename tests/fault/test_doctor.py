@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from matex.commands.doctor import Finding, survival
+from matex.cli.doctor_actions import Finding, survival
 from matex.launcher.mpiexec import Mpiexec, find_mpiexec
 from tests.train.runs import execute
 

@@ -10,8 +10,8 @@ import pytest
 from keras import layers
 
 from matex.apoptosis.masking import Masks
+from matex.apoptosis.one_shot import prune
 from matex.apoptosis.trace import groups_of, trace
-from matex.commands.prune import prune
 
 NORMS: dict[str, Any] = {
     "layer": layers.LayerNormalization,

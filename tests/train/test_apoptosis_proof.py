@@ -13,9 +13,9 @@ from keras import layers, ops
 import matex
 from matex import keras_hooks
 from matex.apoptosis import rebuild
+from matex.apoptosis.one_shot import prune
 from matex.apoptosis.rules import shapes, table
 from matex.apoptosis.trace import groups_of, trace
-from matex.commands.prune import prune
 
 
 class Weighed(layers.Layer):

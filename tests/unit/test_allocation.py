@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matex.allocation import Allocation, allocation, launcher_settings
+from matex.config.batch_systems import Allocation, allocation, launcher_settings
 
 SLURM = {"SLURM_JOB_ID": "17", "SLURM_JOB_NUM_NODES": "3"}
 NODEFILE = "n1\nn1\nn2\nn2\n"

@@ -15,8 +15,8 @@ import pytest
 
 import matex
 from matex import data
+from matex.cli import data as data_cli
 from matex.cli import main
-from matex.commands import data_cli
 from matex.data.convert import convert
 from matex.data.formats import FORMATS
 from matex.errors import InputError

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matex import balance
-from matex.schedules import rate_factor
+from matex.config.lr_scaling import rate_factor
 from matex.strategies import parcels
 from matex.strategies.rules import daso, downpour, elastic, nodes, turns
 

@@ -1,20 +1,18 @@
-"""The ``matex`` command."""
+"""``matex run``, and ``python -m matex SCRIPT``, one rank of a run."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import ft
-import matex
-from matex.commands import checkpoint_cli, data_cli, faults_cli, prune_cli
-from matex.config import OPTIONS, Config, batch_job, duration_s, wants_ulfm
-from matex.errors import InputError
-from matex.option_rules import (
+from matex.cli.parser import Parser, count
+from matex.config import Config, batch_job, duration_s, wants_ulfm
+from matex.config.config import OPTIONS
+from matex.config.lr_scaling import SCALINGS
+from matex.config.validation import (
     APOPTOSIS,
     COMPRESSIONS,
     EXCHANGES,
@@ -23,45 +21,16 @@ from matex.option_rules import (
     STRAGGLERS,
     STRATEGIES,
 )
-from matex.schedules import SCALINGS
+from matex.errors import InputError
 
 if TYPE_CHECKING:
     from matex.launcher.mpiexec import Mpiexec
 
-__all__ = ["main"]
-
-_COMMANDS = (
-    "run", "data", "faults", "report", "prune", "checkpoint", "doctor", "build",
-    "-h", "--help", "--version",
-)  # fmt: skip
-_USAGE_ERROR = 2
+__all__ = ["add_command", "run_rank"]
 
 
-class _Parser(argparse.ArgumentParser):
-    """Bad input gets one line, and options have one spelling.
-
-    With abbreviations argparse would look for its own in the arguments of the script too.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **options})
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(_USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status. Bad input raises SystemExit with status 2 after one line."""
-    argv = list(sys.argv[1:] if argv is None else argv)
-    if argv and argv[0] not in _COMMANDS:
-        return _rank(argv)
-    parser = _Parser(
-        prog="matex",
-        description="Data-parallel Keras training on MPI ranks that goes on when ranks die.",
-        epilog="Under an existing mpiexec or srun: python -m matex [options] script.py ...",
-    )
-    parser.add_argument("--version", action="version", version=f"matex {matex.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
+def add_command(commands: Any) -> None:
+    """Add ``run`` to the subparsers *commands*."""
     about, faults = _run_texts()
     run = commands.add_parser(
         "run", help="run a Keras script on several ranks", description=about, epilog=faults
@@ -75,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="hosts and their slots (default: those of the batch job, else this one)",
     )  # fmt: skip
     run.add_argument(
-        "--max-restarts", type=_count, default=0, metavar="R",
+        "--max-restarts", type=count, default=0, metavar="R",
         help="start again, on the hosts that are left, when all ranks, the launcher or a host "
         "are lost: at most R times (default: 0)",
     )  # fmt: skip
@@ -86,40 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="only print the mpiexec command")
     _add_rank_options(run)
-    data_cli.add_commands(commands, _Parser)
-    faults_cli.add_commands(commands, _Parser)
-    report = commands.add_parser(
-        "report",
-        help="draw what a run did",
-        description="Write report.html, which needs nothing beside it, and its pictures into the "
-        "report directory of a run.",
-    )
-    report.add_argument("directory", type=Path, metavar="DIR")
-    prune_cli.add_command(commands)
-    checkpoint_cli.add_commands(commands, _Parser)
-    commands.add_parser("doctor", help="say what this machine has for matex")
-    commands.add_parser(
-        "build",
-        help="build the native exchange",
-        description="Build the native exchange now, for nodes that have no compiler. "
-        "Without this command the first run builds it, where it can.",
-    )
-    arguments = parser.parse_args(argv)
-    if arguments.command == "data":
-        return data_cli.run(arguments)
-    if arguments.command == "faults":
-        return faults_cli.run(arguments)
-    if arguments.command == "report":
-        return _report(report, arguments.directory)
-    if arguments.command == "prune":
-        return prune_cli.run(arguments)
-    if arguments.command == "checkpoint":
-        return checkpoint_cli.run(arguments)
-    if arguments.command != "run":
-        from matex.commands import doctor
-
-        return doctor.report() if arguments.command == "doctor" else doctor.build()
-    return _run(run, arguments)
+    run.set_defaults(parser=run, act=_run)
 
 
 def _run_texts() -> tuple[str, str]:
@@ -170,7 +106,7 @@ def _add_rank_options(parser: argparse.ArgumentParser) -> None:
         help="with --max-restarts: how often to save in the memory of each host (default: 5)",
     )  # fmt: skip
     add(
-        "--spares", type=_count, metavar="K",
+        "--spares", type=count, metavar="K",
         help="K more ranks wait, at no cost, and take the places of ranks that die (default: 0)",
     )  # fmt: skip
     add("--seed", type=int, help="seeds Keras, NumPy and Python before the script (default: 0)")
@@ -308,9 +244,9 @@ def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> C
     return config
 
 
-def _rank(argv: list[str]) -> int:
-    """One rank of a run that mpiexec or srun started."""
-    parser = _Parser(
+def run_rank(argv: list[str]) -> int:
+    """One rank of a run that mpiexec or srun started; its exit status."""
+    parser = Parser(
         prog="python -m matex",
         description="One rank of a run that mpiexec or srun started, or, started by hand, a run "
         "of one rank. To start several, see: matex run --help",
@@ -323,11 +259,12 @@ def _rank(argv: list[str]) -> int:
     return run_script(arguments.script, arguments.arguments, config)
 
 
-def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     from matex.launcher.launch import Launch, mpiexec_command
     from matex.launcher.restarts import read_hosts
     from matex.launcher.supervisor import supervise
 
+    parser: Parser = arguments.parser
     started = ft.started_by(os.environ)
     if started is not None and started.processes > 1:
         parser.error(
@@ -385,27 +322,11 @@ def _shown() -> Mpiexec:
     return Mpiexec("mpiexec", kind)
 
 
-def _report(parser: argparse.ArgumentParser, directory: Path) -> int:
-    from matex.report import read_run, write_report
-
-    try:
-        print(write_report(read_run(directory)))
-    except InputError as error:
-        parser.error(str(error))
-    return 0
-
-
 def _duration(text: str) -> float:
     try:
         return duration_s(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number from 0 was wanted. Received: {text}")
-    return int(text)
 
 
 def _at_least_one(text: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from matex.errors import InputError
 
-__all__ = ["add_command", "run"]
+__all__ = ["add_command"]
 
 
 def add_command(commands: Any) -> None:
@@ -39,12 +39,12 @@ def add_command(commands: Any) -> None:
     )
     add("--out", type=Path, metavar="FILE", help="default: MODEL-pruned.keras")
     add("--force", action="store_true", help="replace what is there")
-    parser.set_defaults(parser=parser)
+    parser.set_defaults(parser=parser, act=_run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Prune, save and tell; the exit status. Bad input ends with one line and status 2."""
-    from matex.commands.prune import prune_file
+    from matex.apoptosis.one_shot import prune_file
 
     out = arguments.out or arguments.model.with_name(f"{arguments.model.stem}-pruned.keras")
     try:

@@ -18,13 +18,13 @@ from matex.apoptosis.forward import Forward
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.measure import rows_wanted
 from matex.apoptosis.network import Network
+from matex.apoptosis.one_shot_rows import must_be_finite, rows_of
 from matex.apoptosis.peers import Alone
 from matex.apoptosis.proof import Probe
 from matex.apoptosis.samples import Sample, sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
 from matex.apoptosis.trace import groups_of, trace
-from matex.commands.prune_rows import must_be_finite, rows_of
 from matex.errors import InputError, Unsupported
 
 __all__ = ["Pruned", "prune", "prune_file"]

@@ -12,23 +12,23 @@ import ft
 from matex.config import read_plan
 from matex.errors import InputError
 
-__all__ = ["add_commands", "run", "seconds"]
+__all__ = ["add_command", "seconds"]
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> None:
+def add_command(commands: Any) -> None:
     """Add ``faults`` with its actions to the subparsers *commands*."""
     about = "Draw random fault plans for matex run --inject-file, and compare what they did."
     parser = commands.add_parser(
         "faults", help="draw and show fault plans, compare runs", description=about
     )
-    actions = parser.add_subparsers(dest="action", required=True, parser_class=parser_class)
+    actions = parser.add_subparsers(dest="action", required=True)
     _add_sample(actions)
     show = actions.add_parser("show", help="say what a plan holds")
     show.add_argument("plan", type=Path, metavar="PLAN.csv")
     show.add_argument("--ranks", type=int, metavar="N", help="check that it fits N ranks")
-    show.set_defaults(parser=show)
+    show.set_defaults(parser=show, act=_run)
 
     compared = actions.add_parser(
         "compare",
@@ -38,7 +38,7 @@ def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> 
     )
     compared.add_argument("a", type=Path, metavar="A")
     compared.add_argument("b", type=Path, metavar="B")
-    compared.set_defaults(parser=compared)
+    compared.set_defaults(parser=compared, act=_run)
 
 
 def _add_sample(actions: Any) -> None:
@@ -75,10 +75,10 @@ def _add_sample(actions: Any) -> None:
         help="write steps of this length in place of times",
     )  # fmt: skip
     add("--seed", type=int, default=0, metavar="S", help="default: 0")
-    sample.set_defaults(parser=sample)
+    sample.set_defaults(parser=sample, act=_run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Run the action that was parsed; its exit status. Bad input ends it with one line."""
     action = {"sample": _sample, "show": _show, "compare": _compare}[arguments.action]
     try:

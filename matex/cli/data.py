@@ -7,19 +7,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from matex.cli.parser import count_from_one
 from matex.errors import InputError
 
-__all__ = ["FORMATS", "add_commands", "run"]
+__all__ = ["FORMATS", "add_command"]
 
 FORMATS = ("hdf5", "csv", "idx", "cifar", "images", "tfrecord", "netcdf")
 
 
-def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> None:
+def add_command(commands: Any) -> None:
     """Add ``data`` with its actions to the subparsers *commands*."""
     about = "Look into data files, and convert them to HDF5 that ranks read by rows."
     parser = commands.add_parser("data", help="look into and convert data files", description=about)
     parser.set_defaults(parser=parser)
-    actions = parser.add_subparsers(dest="action", required=True, parser_class=parser_class)
+    actions = parser.add_subparsers(dest="action", required=True)
     info = actions.add_parser("info", help="say what a file or folder holds")
     info.add_argument("file", type=Path, metavar="FILE")
     _add_options(info)
@@ -34,7 +35,7 @@ def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> 
     add("target", type=Path, metavar="OUT.h5")
     split = convert.add_mutually_exclusive_group()
     split.add_argument(
-        "--test-rows", type=_at_least_one, metavar="N",
+        "--test-rows", type=count_from_one, metavar="N",
         help="the last N rows become x_test and y_test, the others x_train and y_train",
     )  # fmt: skip
     split.add_argument("--test-fraction", type=_fraction, metavar="F", help="the same by a part")
@@ -45,7 +46,7 @@ def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> 
     add("--force", action="store_true", help="replace OUT.h5")
     _add_options(convert)
     for action in (info, convert):
-        action.set_defaults(parser=action)
+        action.set_defaults(parser=action, act=_run)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -67,13 +68,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Run the action that was parsed; its exit status, 1 after one line that names a bad file."""
-    from matex.data.commands import run as run_command
+    from matex.cli import data_actions
 
     prog = arguments.parser.prog
     try:
-        return run_command(arguments)
+        return data_actions.run(arguments)
     except InputError as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
@@ -91,12 +92,6 @@ def _size(text: str) -> tuple[int, int]:
     if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
         raise argparse.ArgumentTypeError(f"must be HxW, as 224x224. Received: {text}")
     return int(height), int(width)
-
-
-def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1. Received: {text}")
-    return int(text)
 
 
 def _fraction(text: str) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from matex.apoptosis.schedule import MODES
+from matex.config.lr_scaling import SCALINGS
 from matex.errors import InputError
-from matex.schedules import SCALINGS
 
 __all__ = [
     "APOPTOSIS",

@@ -9,14 +9,14 @@ from typing import Any
 
 from matex.errors import InputError
 
-__all__ = ["add_commands", "run"]
+__all__ = ["add_command"]
 
 
-def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> None:
+def add_command(commands: Any) -> None:
     """Add ``checkpoint`` with its actions to the subparsers *commands*."""
     about = "Look into checkpoints, verify them, and make files of them that plain Keras reads."
     parser = commands.add_parser("checkpoint", help="look into and export them", description=about)
-    actions = parser.add_subparsers(dest="action", required=True, parser_class=parser_class)
+    actions = parser.add_subparsers(dest="action", required=True)
     made: list[argparse.ArgumentParser] = []
 
     def action(name: str, text: str, *files: str) -> argparse.ArgumentParser:
@@ -55,16 +55,16 @@ def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> 
     for sub in (export, archive):
         sub.add_argument("--force", action="store_true", help="replace OUT")
     for sub in made:
-        sub.set_defaults(parser=sub)
+        sub.set_defaults(parser=sub, act=_run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Run the action that was parsed; its exit status, 1 after one line where it fails."""
     import checkpoints
-    from matex.commands import checkpoint_tools
+    from matex.cli import checkpoint_actions
 
     try:
-        return checkpoint_tools.run(arguments)
+        return checkpoint_actions.run(arguments)
     except (checkpoints.CheckpointError, InputError) as error:
         print(f"{arguments.parser.prog}: {error}", file=sys.stderr)
         return 1

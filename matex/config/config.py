@@ -1,40 +1,19 @@
-"""One frozen configuration; this is the only module that reads the environment."""
+"""One frozen configuration, from options that are given and from the environment."""
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import ft
-from matex.allocation import Allocation, allocation
+from matex.config.durations import duration_s
+from matex.config.environment import user_cache, variable
+from matex.config.validation import check
 from matex.errors import InputError
-from matex.option_rules import check
 
-__all__ = [
-    "ARBITER",
-    "OPTIONS",
-    "SEGMENTS",
-    "Config",
-    "arbiter_setting",
-    "batch_job",
-    "duration_s",
-    "duration_text",
-    "read_plan",
-    "segments_directory",
-    "visible_gpus",
-    "wants_ulfm",
-]
-
-#: The variable that names the directory in which Open MPI puts its segments of shared memory.
-SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
-
-
-#: The variable that says where ranks ask the launcher, see :mod:`matex.watch.asking`.
-ARBITER = "MATEX_ARBITER"
+__all__ = ["OPTIONS", "Config", "read_plan"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,15 +136,14 @@ class Config:
     @property
     def cache_directory(self) -> Path:
         """The given one, else the user's own as the XDG specification has it."""
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return self.cache or Path(base) / "matex"
+        return self.cache or user_cache() / "matex"
 
     @classmethod
     def from_environment(cls, **given: Any) -> Config:
         """``MATEX_<FIELD>`` variables, overridden by *given*; ``MATEX_INJECT`` splits at blanks."""
         values: dict[str, Any] = {}
         for field in fields(cls):
-            text = os.environ.get(f"MATEX_{field.name.upper()}")
+            text = variable(f"MATEX_{field.name.upper()}")
             if text is not None and field.name not in given:
                 values[field.name] = _read(field.name, text)
         try:
@@ -187,61 +165,6 @@ def read_plan(path: Path) -> tuple[ft.Fault, ...]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise InputError(f"a fault plan must be a CSV file. Received: {path}: {reason}") from None
-
-
-def duration_s(text: str) -> float:
-    """The seconds of ``HH:MM:SS`` or ``D-HH:MM:SS``, as batch systems write them.
-
-    Raises:
-        ValueError: written otherwise, or no time at all.
-    """
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)", text)
-    days, hours, minutes, seconds = (
-        (int(part or 0) for part in match.groups()) if match else [0] * 4
-    )
-    if not days + hours + minutes + seconds:
-        raise ValueError(f"a time HH:MM:SS above zero was wanted. Received: {text!r}")
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
-
-
-def duration_text(seconds: float) -> str:
-    """*seconds* as ``HH:MM:SS``, rounded up, at least one."""
-    whole = max(1, int(-(-seconds // 1)))
-    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
-def batch_job() -> Allocation | None:
-    """The allocation of the batch job that this process runs in, if it does."""
-    return allocation(os.environ, lambda path: Path(path).read_text())
-
-
-def segments_directory() -> Path | None:
-    """The directory of the segments of this run's ranks, if ``matex run`` chose it."""
-    path = Path(os.environ.get(SEGMENTS, ""))
-    return path if path.name.startswith("matex-") else None
-
-
-def arbiter_setting() -> str | None:
-    """The address at which ranks ask the launcher which part of a run goes on, on several hosts."""
-    return os.environ.get(ARBITER)
-
-
-def wants_ulfm() -> bool:
-    """Whether ranks are started so that the others survive a death; ``MATEX_ULFM=0`` says no.
-
-    Raises:
-        InputError: another value than 0 and 1.
-    """
-    text = os.environ.get("MATEX_ULFM", "1")
-    if text not in ("0", "1"):
-        raise InputError(f"environment variable MATEX_ULFM must be 0 or 1. Received: {text!r}")
-    return text == "1"
-
-
-def visible_gpus() -> str:
-    """The GPUs to which the environment restricts this process; equal text means the same GPUs."""
-    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-    return " ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
 
 
 _KINDS: dict[str, Any] = {

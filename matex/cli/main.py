@@ -1,0 +1,43 @@
+"""The ``matex`` command: it finds the command that is named, and runs it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import matex
+from matex.cli import checkpoint, data, doctor, faults, prune, report, run
+from matex.cli.parser import Parser
+
+__all__ = ["main"]
+
+# In the order of the help.
+_COMMANDS = (run, data, faults, report, prune, checkpoint, doctor)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status.
+
+    What begins with none of the commands is one rank of a run: ``python -m matex train.py``.
+
+    Args:
+        argv: words of the command line; those of this process by default.
+
+    Raises:
+        SystemExit: with status 2, after one line, at bad input.
+    """
+    argv = list(sys.argv[1:] if argv is None else argv)
+    parser = Parser(
+        prog="matex",
+        description="Data-parallel Keras training on MPI ranks that goes on when ranks die.",
+        epilog="Under an existing mpiexec or srun: python -m matex [options] script.py ...",
+    )
+    parser.add_argument("--version", action="version", version=f"matex {matex.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for module in _COMMANDS:
+        module.add_command(commands)
+    if argv and argv[0] not in (*commands.choices, "-h", "--help", "--version"):
+        return run.run_rank(argv)
+    arguments = parser.parse_args(argv)
+    status: int = arguments.act(arguments)
+    return status

@@ -1,1 +1,0 @@
-"""The commands of ``matex`` beside ``run``."""

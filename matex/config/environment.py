@@ -1,0 +1,72 @@
+"""The environment of this process; no other module reads it for a setting of matex."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from matex.config.batch_systems import Allocation, allocation
+from matex.errors import InputError
+
+__all__ = [
+    "ARBITER",
+    "SEGMENTS",
+    "arbiter_setting",
+    "batch_job",
+    "segments_directory",
+    "user_cache",
+    "variable",
+    "visible_gpus",
+    "wants_ulfm",
+]
+
+#: The variable that names the directory in which Open MPI puts its segments of shared memory.
+SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
+
+
+#: The variable that says where ranks ask the launcher, see :mod:`matex.watch.asking`.
+ARBITER = "MATEX_ARBITER"
+
+
+def variable(name: str) -> str | None:
+    """The text of the environment variable *name*; None where it is not set."""
+    return os.environ.get(name)
+
+
+def user_cache() -> Path:
+    """The directory for what programs of this user may keep, as the XDG specification has it."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def batch_job() -> Allocation | None:
+    """The allocation of the batch job that this process runs in, if it does."""
+    return allocation(os.environ, lambda path: Path(path).read_text())
+
+
+def segments_directory() -> Path | None:
+    """The directory of the segments of this run's ranks, if ``matex run`` chose it."""
+    path = Path(os.environ.get(SEGMENTS, ""))
+    return path if path.name.startswith("matex-") else None
+
+
+def arbiter_setting() -> str | None:
+    """The address at which ranks ask the launcher which part of a run goes on, on several hosts."""
+    return os.environ.get(ARBITER)
+
+
+def wants_ulfm() -> bool:
+    """Whether ranks are started so that the others survive a death; ``MATEX_ULFM=0`` says no.
+
+    Raises:
+        InputError: another value than 0 and 1.
+    """
+    text = os.environ.get("MATEX_ULFM", "1")
+    if text not in ("0", "1"):
+        raise InputError(f"environment variable MATEX_ULFM must be 0 or 1. Received: {text!r}")
+    return text == "1"
+
+
+def visible_gpus() -> str:
+    """The GPUs to which the environment restricts this process; equal text means the same GPUs."""
+    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    return " ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
