@@ -7,7 +7,6 @@ were, or nobody gives a sign of life. Without ULFM that is every death.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -29,6 +28,7 @@ from matex.launcher.job import Job
 from matex.launcher.launch import Launch, mpiexec_command
 from matex.launcher.locks import owned
 from matex.launcher.mpiexec import Mpiexec, find_mpiexec
+from matex.launcher.patience import Patience, has_summary
 from matex.launcher.preparing import prepare
 from matex.launcher.restarts import (
     Attempt,
@@ -41,16 +41,11 @@ from matex.launcher.restarts import (
 from matex.persistence.host_memory import Places, reserved
 from matex.records import summary as summaries
 from matex.records.events import EVENTS, EventLog
-from matex.watch.limits import WORK_S
-from matex.watch.pulse import FILE, Sign, read_sign
+from matex.watch.pulse import FILE, read_sign
 
 __all__ = ["supervise"]
 
 _LOOK_S = 0.5
-# Ranks on several hosts have lost each other, and those who go on give a sign of life every second.
-_PARTED_S = 40.0
-# Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
-_START_S = 600.0
 _KILLED = "the last ranks were killed without a word (by the system, out of memory?)"
 _TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
@@ -162,7 +157,7 @@ class _Supervisor:
         wanted = self._wanted
         while True:
             reason = self._attempt(wanted)
-            if (self._report / summaries.SUMMARY).exists():
+            if has_summary(self._report):
                 whole = self._whole_again()
                 if whole is None:
                     return ""
@@ -211,10 +206,10 @@ class _Supervisor:
                 job.tell(signal.SIGUSR1)
             silent = self._silence(job, arbiter)
             status = job.status
-            job.end(ask=not silent)
+            job.end(ask=not silent or has_summary(self._report))
             self._job = None
         if silent:
-            return f"no sign of life for {self._patience_s:.0f} s"
+            return silent
         return reason_of(self._report, self.logs, status=status)
 
     @contextlib.contextmanager
@@ -224,40 +219,21 @@ class _Supervisor:
             yield None
             return
         hosts = {} if wanted.hosts is None else read_hosts(wanted.hosts)
-        over = (self._report / summaries.SUMMARY).exists
-        arbiter = Arbiter(self._hosts, addresses_of(hosts), over)
+        arbiter = Arbiter(self._hosts, addresses_of(hosts), lambda: has_summary(self._report))
         try:
             yield arbiter
         finally:
             arbiter.close()
 
-    @property
-    def _patience_s(self) -> float:
-        return self._wanted.config.hang_timeout or WORK_S
-
-    def _silence(self, job: Job, arbiter: Arbiter | None) -> bool:
-        """Wait for the job's end; True when instead nobody gave a sign of life for too long.
-
-        Where a host cannot be reached, mpiexec waits for its ranks for ever, though the others may
-        have come to the end of the script: with a summary that is no silence.
-        """
-        limit_s = max(self._patience_s, _START_S)
-        seen, since = Sign(), time.monotonic()
+    def _silence(self, job: Job, arbiter: Arbiter | None) -> str:
+        """Wait for the job's end; why it was not waited for any longer, "" where it came."""
+        patience = Patience(self._report, self._wanted.config.hang_timeout)
         while not job.wait(_LOOK_S):
-            sign = read_sign(self._report)
-            if sign != seen:
-                seen, since = sign, time.monotonic()
-                limit_s = self._patience_s
-            if arbiter is not None and (arbiter.was_asked or self._lost_some()):
-                limit_s = min(limit_s, _PARTED_S)
-            if time.monotonic() - since > limit_s:
-                return not (self._report / summaries.SUMMARY).exists()
-        return False
-
-    def _lost_some(self) -> bool:
-        """Whether ranks have come to the end of the script without all of the others."""
-        path = self._report / summaries.SUMMARY
-        return path.exists() and bool(json.loads(path.read_text())["ranks_lost"])
+            parted = arbiter is not None and arbiter.was_asked
+            reason = patience.ends(several=arbiter is not None, parted=parted)
+            if reason:
+                return reason
+        return ""
 
     def _lost(self, reason: str) -> Attempt:
         step = read_sign(self._report).step

@@ -71,9 +71,9 @@ def _opened(directory: Path) -> int:
 
 
 def read_sign(directory: Path) -> Sign:
-    """The newest sign of life in *directory*."""
+    """The newest sign of life in *directory*; none where it cannot be read."""
     try:
         step, beats = (directory / FILE).read_text().split()
         return Sign(int(step), int(beats))
-    except (FileNotFoundError, ValueError):  # none yet, or seen half-written
+    except (OSError, ValueError):  # none yet, or out of reach, or seen half-written
         return Sign()

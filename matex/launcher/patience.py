@@ -1,0 +1,66 @@
+"""How long the launcher waits for ranks of which it hears nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from matex.records.summary import SUMMARY
+from matex.watch.limits import WORK_S
+from matex.watch.pulse import Sign, read_sign
+
+__all__ = ["PARTED_S", "Patience", "has_summary"]
+
+#: Ranks on several hosts have lost each other, and those who go on give a sign of life each second;
+#: or they have come to the end of the script, and only leave.
+PARTED_S = 40.0
+# Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
+_START_S = 600.0
+
+
+class Patience:
+    """The launcher's patience with one start of the ranks; it begins now.
+
+    Args:
+        report: the directory in which the ranks give signs of life.
+        limit_s: the time without one after which they are given up; None for 600 s.
+        clock: seconds, of which only differences count.
+    """
+
+    def __init__(
+        self, report: Path, limit_s: float | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._report = report
+        self._clock = clock
+        self._seen, self._since = Sign(), clock()
+        self._patience_s = limit_s or WORK_S
+        self._limit_s = max(self._patience_s, _START_S)
+
+    def ends(self, *, several: bool, parted: bool) -> str:
+        """Why the launcher waits no longer, in words; "" where it does.
+
+        With a summary there is nothing more to wait for but the ranks' end: where a host cannot be
+        reached, mpiexec waits for that for ever.
+
+        Args:
+            several: the ranks are on several hosts.
+            parted: some of them have lost the others.
+        """
+        sign = read_sign(self._report)
+        if sign != self._seen:
+            self._seen, self._since = sign, self._clock()
+            self._limit_s = self._patience_s
+        if parted or (several and has_summary(self._report)):
+            self._limit_s = min(self._limit_s, PARTED_S)
+        if self._clock() - self._since <= self._limit_s:
+            return ""
+        return f"no sign of life for {self._limit_s:.0f} s"
+
+
+def has_summary(report: Path) -> bool:
+    """Whether the ranks have written one; where the directory cannot be reached, they have not."""
+    try:
+        return (report / SUMMARY).exists()
+    except OSError:  # a network file system that does not answer
+        return False

@@ -1,0 +1,67 @@
+"""How long the launcher waits for ranks of which it hears nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from matex.launcher.patience import PARTED_S, Patience, has_summary
+from matex.records.summary import SUMMARY
+from matex.watch.pulse import FILE, Pulse
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_ranks_have_long_to_start_and_then_as_long_as_they_are_given(
+    tmp_path: Path, clock: Clock
+) -> None:
+    patience = Patience(tmp_path, 50.0, clock)
+    clock.now += 590
+    assert patience.ends(several=False, parted=False) == ""
+    Pulse(tmp_path).beat(3)
+    assert patience.ends(several=False, parted=False) == ""
+    clock.now += 49
+    assert patience.ends(several=False, parted=False) == ""
+    clock.now += 2
+    assert patience.ends(several=False, parted=False) == "no sign of life for 50 s"
+
+
+def test_ranks_that_lost_each_other_have_less(tmp_path: Path, clock: Clock) -> None:
+    patience = Patience(tmp_path, None, clock)
+    Pulse(tmp_path).beat(3)
+    assert patience.ends(several=True, parted=True) == ""
+    clock.now += PARTED_S + 1
+    assert patience.ends(several=True, parted=True) == "no sign of life for 40 s"
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_after_the_summary_only_the_way_out_is_waited_for(
+    tmp_path: Path, clock: Clock, several: bool
+) -> None:
+    """mpiexec waits for ever for the ranks of a host that it cannot reach."""
+    patience = Patience(tmp_path, None, clock)
+    Pulse(tmp_path).beat(3)
+    assert patience.ends(several=several, parted=False) == ""
+    (tmp_path / SUMMARY).write_text("{}")
+    clock.now += PARTED_S + 1
+    assert bool(patience.ends(several=several, parted=False)) == several
+
+
+def test_a_directory_out_of_reach_is_silence(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / FILE).mkdir()  # reading it is an OSError other than that it is missing
+    patience = Patience(tmp_path, 50.0, clock)
+    clock.now += 601
+    assert patience.ends(several=True, parted=False) == "no sign of life for 600 s"
+    assert not has_summary(tmp_path / ("x" * 300))  # so is this
