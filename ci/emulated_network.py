@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import fcntl
 import heapq
+import itertools
 import json
 import os
 import re
@@ -40,6 +41,8 @@ HEAD = 1  # the last byte of its address; the hosts follow
 # As jumbo frames: fewer of them to carry.
 MTU = 9000
 _FRAME = MTU + 18
+
+_networks = itertools.count()
 
 _TUNSETIFF, _TAP, _NO_HEADER = 0x400454CA, 0x0002, 0x1000
 _BROADCAST = 0x01  # of the first byte of an address: to more than one
@@ -196,7 +199,8 @@ def emulated(hosts: int, link: Link) -> Iterator[Emulated]:
         OSError: no TAP device can be made (not root, no /dev/net/tun).
         subprocess.CalledProcessError: ip refused.
     """
-    spaces = [f"matex-{os.getpid()}-{n}" for n in range(hosts + 1)]
+    network = next(_networks)  # of this process
+    spaces = [f"matex-{os.getpid()}-{network}-{n}" for n in range(hosts + 1)]
     addresses = [f"{NETWORK.rpartition('.')[0]}.{HEAD + n}" for n in range(hosts + 1)]
     macs = [bytes((2, 0, 0, 0, 42, n)) for n in range(hosts + 1)]
     with contextlib.ExitStack() as undo:

@@ -1,39 +1,46 @@
 """Networks that break while a run trains on several hosts: does more than one world go on?
 
     python ci/partitions.py [--hosts 3] [--slots 1] [--cut one half one-way head frozen]
-                            [--for 3 14 0] [--times 1] [--restarts 0]
+                            [--for 3 14 0] [--times 1] [--restarts 0] [--jobs 3]
 
 Hosts are network namespaces (emulated_network.py). Some steps into the training the links of some
-hosts carry nothing any more (frozen: its processes stand still too), for so many seconds or for
-good (0), and the steps that each rank makes are watched: no two worlds may make steps in one start
-of the ranks, and the run must end within a limit. A line a case; the status is 1 where any is not
-as it must be.
+hosts carry nothing any more (frozen: its processes stand still too; head: the launcher's host;
+head+one: that and the last one, which still reach each other), for so many seconds or for good (0).
+An observer that sees all hosts judges (partition_observer.py). Two lines a case; the status is 1
+where any is not as it must be.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
+import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from emulated_network import Emulated, Link, emulated, end_tidily
+from partition_observer import problems, times
+
+from matex.records.events import read_events
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 180.0
 _SCRIPT = ROOT / "tests" / "train" / "scripts" / "noted_steps.py"
 FAST = Link(rate_bit_s=1e9, delay_s=1e-4)
 _BEGUN = 10  # steps before the cut
+_START_S = 300.0  # beside others
 _LEAVE_S = 30.0
+_ORPHANS_S = 3.0  # in which ranks that the launcher has left behind would make a step
+
+CUTS = ("one", "half", "one-way", "head", "frozen", "head+one")
 
 
 class Case(NamedTuple):
@@ -44,7 +51,11 @@ class Case(NamedTuple):
     cut: str
     seconds: float
     restarts: int = 0
-    steps: int = 400
+
+    @property
+    def steps(self) -> int:
+        """So many, of a tenth of a second, that some are left when the network is whole again."""
+        return 120 + 10 * round(self.seconds) if self.seconds else 160
 
     @property
     def severed(self) -> frozenset[tuple[int, int]]:
@@ -53,7 +64,8 @@ class Case(NamedTuple):
         last, half = {self.hosts}, set(range(1, self.hosts // 2 + 1))
         if self.cut == "one-way":  # what the last host sends is lost
             return frozenset((self.hosts, to) for to in every if to != self.hosts)
-        aside = {"one": last, "frozen": last, "half": half, "head": {0}}[self.cut]
+        parts = {"one": last, "frozen": last, "half": half, "head": {0}, "head+one": {0, *last}}
+        aside = parts[self.cut]
         return frozenset((a, b) for a in every for b in every if (a in aside) != (b in aside))
 
 
@@ -65,29 +77,15 @@ def notes(folder: Path) -> list[dict[str, Any]]:
     )
 
 
-def two_worlds(steps: Sequence[dict[str, Any]]) -> str:
-    """Which two worlds made steps in one start of the ranks after they had parted; "". Pure."""
-    newest: dict[tuple[str, int], tuple[int, ...]] = {}
-    for note in steps:
-        members = tuple(note["members"])
-        newest[note["start"], note["rank"]] = members
-        for (start, rank), theirs in newest.items():
-            if start != note["start"] or rank == note["rank"]:
-                continue
-            # One who is not of this world makes a step after this world has parted from it.
-            if note["rank"] not in theirs and rank not in members:
-                return f"ranks {members} and ranks {theirs}"
-    return ""
-
-
 def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
     """What is wrong with one case, and a last line about how it went."""
-    report, steps = folder / "report", folder / "steps"
+    report, steps, saved = folder / "report", folder / "steps", folder / "saved"
     steps.mkdir()
+    ranks = case.hosts * case.slots
     command = [
-        *network.head, sys.executable, "-m", "matex", "run", "-n", str(case.hosts * case.slots),
+        *network.head, sys.executable, "-m", "matex", "run", "-n", str(ranks),
         "--hosts", network.hosts(case.slots), "--report", str(report),
-        "--checkpoint", str(folder / "saved"), "--checkpoint-every", "20",
+        "--checkpoint", str(saved), "--checkpoint-every", "20",
         "--max-restarts", str(case.restarts),
         str(_SCRIPT), str(steps), str(case.steps), "0.1",
     ]  # fmt: skip
@@ -97,13 +95,11 @@ def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
             command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
     wrong: list[str] = []
+    status: int | None = None
+    cut_at = time.time()
     try:
-        limit = time.monotonic() + LIMIT_S
-        while len(notes(steps)) < _BEGUN * case.hosts * case.slots and run.poll() is None:
-            if time.monotonic() > limit:
-                wrong.append(f"no step within {LIMIT_S:.0f} s of the start")
-                break
-            time.sleep(0.1)
+        if not _has_begun(run, steps, ranks):
+            wrong.append("the ranks did not come to the cut")
         cut_at = time.time()
         network.switch.cut = case.severed
         if case.cut == "frozen":
@@ -113,9 +109,11 @@ def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
             network.go_on(case.hosts)
             network.switch.cut = frozenset()
         try:
-            run.wait(LIMIT_S)
+            status = run.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             wrong.append(f"no end within {LIMIT_S:.0f} s of the cut")
+        ended_at = time.time()
+        time.sleep(_ORPHANS_S)
     finally:
         network.go_on(case.hosts)
         network.switch.cut = frozenset()
@@ -124,36 +122,61 @@ def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.wait(_LEAVE_S)
     made = notes(steps)
-    if both := two_worlds(made):
-        wrong.append(f"two worlds made steps: {both}")
-    after = [note for note in made if note["time"] > cut_at]
-    pause = max((b["time"] - a["time"] for a, b in itertools.pairwise(after)), default=0.0)
-    summary_path = report / "summary.json"
-    summary = json.loads(summary_path.read_text()) if summary_path.exists() else {}
-    if summary.get("status") == "finished":
-        hashes = set(summary["weights_hash"].values())
-        exact = summary["samples_used"] == summary["samples_expected"]
-        if len(hashes) != 1 or not exact or summary["samples_lost"] or summary["samples_repeated"]:
-            wrong.append(f"not whole: {summary}")
-    size = summary.get("world_size_end")
+    taken = times(made, cut_at=cut_at, ended_at=ended_at)
+    path = report / "summary.json"
+    summary = json.loads(path.read_text()) if path.exists() else None
+    events = read_events(report / "events.jsonl")
+    wrong += problems(made, events, summary, status=status, taken=taken)
     said = (folder / "log").read_text().strip().splitlines()
-    state = summary.get("status", "no summary")
+    told = summary or {}
     wrong.append(
-        f"  status {run.returncode}, {state}, {size} ranks at the end, {summary.get('restarts')} "
-        f"restarts, longest pause {pause:.1f} s; {said[-1] if said else ''}"
+        f"  status {status}, {told.get('status')}, {told.get('world_size_end')} ranks at the end, "
+        f"{told.get('restarts')} restarts, longest pause {taken.pause:.1f} s, "
+        f"end after {taken.end:.1f} s; {said[-1] if said else ''}"
     )
     return wrong
 
 
+def _has_begun(run: subprocess.Popen[bytes], steps: Path, ranks: int) -> bool:
+    """Wait for the first steps of all ranks; False where the run ended, or none came."""
+    limit = time.monotonic() + _START_S
+    while run.poll() is None and time.monotonic() < limit:
+        if len(notes(steps)) >= _BEGUN * ranks:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def judged(case: Case, keep: Path | None) -> tuple[bool, str]:
+    """Whether *case* is as it must be, and the lines that say so, on a network of its own.
+
+    Args:
+        keep: a directory that does not exist yet, in which the logs and the report stay.
+    """
+    with (
+        emulated(case.hosts, FAST) as network,
+        tempfile.TemporaryDirectory(prefix="partition-") as path,
+    ):
+        *wrong, line = try_out(case, network, Path(path))
+        if keep is not None:
+            shutil.copytree(path, keep)
+    title = f"{case.hosts} hosts of {case.slots}, cut {case.cut} for {case.seconds:g} s"
+    return not wrong, f"{title}: {'; '.join(wrong) if wrong else 'ok'}\n{line}"
+
+
+def _judged(work: tuple[Case, Path | None]) -> tuple[bool, str]:
+    return judged(*work)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    cuts = ("one", "half", "one-way", "head", "frozen")
     parser.add_argument("--hosts", type=int, nargs="*", default=[3, 4])
     parser.add_argument("--slots", type=int, nargs="*", default=[1, 2])
-    parser.add_argument("--cut", nargs="*", choices=cuts, default=cuts)
+    parser.add_argument("--cut", nargs="*", choices=CUTS, default=CUTS)
     parser.add_argument("--for", type=float, nargs="*", default=[3, 8, 14, 20, 40, 0], dest="long")
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--restarts", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="how many cases at the same time")
     parser.add_argument("--keep", type=Path, help="a directory in which logs and reports stay")
     arguments = parser.parse_args()
     end_tidily()
@@ -165,18 +188,15 @@ def main() -> int:
         for seconds in arguments.long
         for _ in range(arguments.times)
     ]
+    keep = arguments.keep
+    work = [(case, keep / str(number) if keep else None) for number, case in enumerate(cases)]
     bad = 0
-    for number, case in enumerate(cases):
-        with emulated(case.hosts, FAST) as network, tempfile.TemporaryDirectory() as path:
-            *wrong, line = try_out(case, network, Path(path))
-            title = f"{case.hosts} hosts of {case.slots}, cut {case.cut} for {case.seconds:g} s"
-            print(f"{title}: {'; '.join(wrong) if wrong else 'ok'}\n{line}", flush=True)
-            bad += bool(wrong)
-            if arguments.keep is not None:
-                target = arguments.keep / str(number)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                Path(path).rename(target)
-                Path(path).mkdir()
+    # A process for each case: its network is called after it, and its switch has a core's time.
+    apart = multiprocessing.get_context("spawn")
+    with apart.Pool(arguments.jobs, initializer=end_tidily, maxtasksperchild=1) as pool:
+        for is_right, lines in pool.imap_unordered(_judged, work):
+            print(lines, flush=True)
+            bad += not is_right
     print(f"{len(cases)} cases, {bad} not as they must be")
     return int(bool(bad))
 

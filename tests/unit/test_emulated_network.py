@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from ci.emulated_network import Link, emulated
+from ci.emulated_network import Emulated, Link, emulated
 
 RATE = 80e6  # 10 MB a second
 BYTES = 4_000_000
@@ -71,3 +72,29 @@ def test_bytes_between_hosts_take_their_time_and_are_counted() -> None:
         assert 0 < answered < BYTES / 10
     left = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True)
     assert not any(space in left.stdout for space in spaces)
+
+
+def _started_on(network: Emulated) -> subprocess.Popen[bytes]:
+    words = [*network.inside[0], "sh", "-c", "echo up; exec sleep 60"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"up\n"
+    return process
+
+
+def test_what_runs_on_one_network_outlives_the_end_of_another() -> None:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and the command ip")
+    link = Link(rate_bit_s=RATE, delay_s=0)
+    with contextlib.ExitStack() as stack:
+        try:
+            found = stack.enter_context(emulated(1, link))
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no such network can be made here: {error}")
+        with emulated(1, link) as other:
+            assert not {*found.spaces, *found.head} & {*other.spaces, other.head[-1]}
+            here, there = map(_started_on, (found, other))
+        assert there.wait(10) == -signal.SIGKILL
+        assert here.poll() is None
+    assert here.wait(10) == -signal.SIGKILL
