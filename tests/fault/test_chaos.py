@@ -1,4 +1,4 @@
-"""A fixed part of the chaos suite; ``python ci/chaos.py`` makes thousands of runs."""
+"""A fixed part of the chaos suite; ``python -m ci.chaos`` makes thousands of runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.fault.ranks import ROOT, execute, scratch
+from tests.fault.ranks import execute, scratch
 
 # How many runs of a layer, from which seed on, and what some of them must have.
 PARTS = {"ft": (8, 168, "aside)"), "strategies": (6, 38, "in-strategy")}
@@ -15,7 +15,7 @@ PARTS = {"ft": (8, 168, "aside)"), "strategies": (6, 38, "in-strategy")}
 @pytest.mark.parametrize("layer", PARTS)
 def test_random_faults_break_nothing(layer: str) -> None:
     count, seed, some = PARTS[layer]
-    chaos = [sys.executable, str(ROOT / "ci" / "chaos.py"), "--layer", layer]
+    chaos = [sys.executable, "-m", "ci.chaos", "--layer", layer]
     with scratch() as directory:
         output = execute(
             [*chaos, "--runs", str(count), "--seed", str(seed)], directory=directory, timeout_s=100

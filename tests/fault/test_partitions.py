@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from ci.network import partitions
 from tests.train.runs import assert_whole, faults, matex_run
 
-CI = Path(__file__).resolve().parents[2] / "ci"
 FOREVER = 0
 
 
-@pytest.fixture(scope="module")
-def partitions() -> Iterator[ModuleType]:
-    """ci/partitions.py, whose neighbours are in no package."""
-    sys.path.insert(0, str(CI))
-    try:
-        yield importlib.import_module("partitions")
-    finally:
-        sys.path.remove(str(CI))
-
-
 @pytest.fixture
-def network(partitions: ModuleType) -> Iterator[Callable[[int], Any]]:
+def network() -> Iterator[Callable[[int], Any]]:
     """A function: how many hosts -> their network, gone after the test."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the command ip")
@@ -84,7 +71,6 @@ def test_one_world_goes_on(
     seconds: float,
     left: int,
     network: Callable[[int], Any],
-    partitions: ModuleType,
     tmp_path: Path,
 ) -> None:
     case = partitions.Case(hosts, slots, cut, seconds)

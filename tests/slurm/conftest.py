@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ci.network import slurm
 from tests.train.runs import ROOT, SCRIPTS
 
 NODES = 3
@@ -74,11 +74,6 @@ class Job:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    sys.path.insert(0, str(ROOT / "ci"))
-    try:
-        slurm = importlib.import_module("slurm_cluster")
-    finally:
-        sys.path.remove(str(ROOT / "ci"))
     if os.geteuid() != 0 or slurm.missing():
         pytest.skip(f"a cluster needs root and {', '.join(slurm.PROGRAMS)}")
     try:

@@ -1,4 +1,4 @@
-"""Random graphs of every kind of layer, for tests and for ci/prune_graphs.py."""
+"""Random graphs of every kind of layer, for tests and for ci/pruning/graphs.py."""
 
 from __future__ import annotations
 

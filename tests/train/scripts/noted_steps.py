@@ -1,4 +1,4 @@
-"""The training of ci/partitions.py: each rank notes each step it made, and with whom.
+"""The training of ci/network/partitions.py: each rank notes each step it made, and with whom.
 
     python tests/train/scripts/noted_steps.py FOLDER STEPS PAUSE_S
 

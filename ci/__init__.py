@@ -1,0 +1,1 @@
+"""The tools of this repository: its tests, benchmarks, faults at random, emulated networks."""

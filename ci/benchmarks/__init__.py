@@ -1,0 +1,1 @@
+"""Measurements: `make bench NAME=step`, or `python -m ci.benchmarks.step`."""

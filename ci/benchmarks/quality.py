@@ -1,0 +1,124 @@
+"""What each strategy learns in the same epochs: one JSON object a line, and a table.
+
+    python -m ci.benchmarks.quality higgs.h5 [--seeds 1,2,3] [--strategies "sync;easgd;..."]
+
+The arrays x_train, y_train, x_test, y_test of the file are features of events (held-out AUC of a
+28-200-200-200-1 network) or images of digits (held-out accuracy of a CNN). Each strategy trains
+them on 4 ranks of this host, from each seed. ``less`` is how far it stays behind the first
+strategy (sync) from the same seed. Options of ``matex run`` follow a strategy's name after
+blanks; strategies are separated by semicolons.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import statistics
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from ci.benchmarks.one_run import matex_run
+from ci.network.emulated import end_tidily
+
+# Where replicas part, each updates by its own rows' gradient, which is noisier: under Adam that
+# wants the square root of the ranks.
+_LEVELS = "--two-level --ranks-per-node 2"
+_PARTING = ("gossip", "daso --ranks-per-node 2", "easgd", "easgd --asynchronous", "downpour",
+            "downpour --staleness-bound 0", f"easgd {_LEVELS}", f"easgd --asynchronous {_LEVELS}",
+            f"downpour {_LEVELS}", f"downpour --staleness-bound 0 {_LEVELS}")  # fmt: skip
+STRATEGIES = ("sync", *(f"{words} --lr-scaling sqrt --warmup-epochs 0" for words in _PARTING))
+
+
+def work(path: Path, seed: int, rows: int, epochs: int) -> None:
+    """What every rank does."""
+    import keras
+
+    layers = keras.layers
+    with h5py.File(path) as file:
+        x, y = file["x_train"][:rows], file["y_train"][:rows]
+        held_out = file["x_test"][:20_000], file["y_test"][:20_000]
+    keras.utils.set_random_seed(seed)
+    if x.ndim == 2:
+        mean, deviation = x.mean(0), x.std(0) + 1e-6
+        x, held_out = (x - mean) / deviation, ((held_out[0] - mean) / deviation, held_out[1])
+        hidden = [layers.Dense(200, "relu") for _ in range(3)]
+        model = keras.Sequential([keras.Input(x.shape[1:]), *hidden, layers.Dense(1, "sigmoid")])
+        model.compile(
+            keras.optimizers.Adam(3e-4),
+            "binary_crossentropy",
+            metrics=[keras.metrics.AUC(name="score")],
+        )
+        batch_size = 512
+    else:
+        model = keras.Sequential(
+            [
+                keras.Input(x.shape[1:]),
+                layers.Rescaling(1 / 255),
+                layers.Reshape((*x.shape[1:3], 1)),
+                layers.Conv2D(16, 3, strides=2, activation="relu"),
+                layers.Conv2D(32, 3, strides=2, activation="relu"),
+                layers.Flatten(),
+                layers.Dense(100, activation="relu"),
+                layers.Dense(10),
+            ]
+        )
+        model.compile(
+            keras.optimizers.Adam(1e-3),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=[keras.metrics.SparseCategoricalAccuracy(name="score")],
+        )
+        batch_size = 128
+    model.fit(
+        x, y, validation_data=held_out, validation_freq=epochs, validation_batch_size=2000,
+        epochs=epochs, batch_size=batch_size, verbose=0,
+    )  # fmt: skip
+
+
+def run(words: list[str], *, ranks: int, script: list[str]) -> dict[str, Any]:
+    """One training with the strategy that *words* begin with."""
+    summary, _ = matex_run("-n", str(ranks), "--strategy", *words, *script)
+    kept = ("wall_s", "step_s", "messages_per_step", "bytes_per_step", "staleness")
+    metrics = summary["metrics"]
+    return {
+        "score": metrics["val_score"],
+        "loss": metrics["loss"],
+        **{name: summary[name] for name in kept},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--strategies", default=";".join(STRATEGIES))
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--rows", type=int, default=45_000, help="to train on")
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)  # what a rank is given
+    arguments = parser.parse_args()
+    if arguments.seed is not None:
+        work(arguments.data, arguments.seed, arguments.rows, arguments.epochs)
+        return
+    end_tidily()
+    strategies, seeds = arguments.strategies.split(";"), arguments.seeds.split(",")
+    less: dict[str, list[float]] = {strategy: [] for strategy in strategies}
+    for seed in seeds:
+        script = [str(Path(__file__).resolve()), str(arguments.data.resolve()), "--seed", seed]
+        script += ["--rows", str(arguments.rows), "--epochs", str(arguments.epochs)]
+        first: float | None = None
+        for strategy in strategies:
+            found = run(shlex.split(strategy), ranks=arguments.ranks, script=script)
+            first = found["score"] if first is None else first
+            less[strategy].append(first - found["score"])
+            found |= {"strategy": strategy, "seed": int(seed), "less": less[strategy][-1]}
+            print(json.dumps(found), flush=True)
+    for strategy, values in less.items():
+        each = " ".join(f"{value:+.4f}" for value in values)
+        print(f"{strategy:98} {each}  median {statistics.median(values):+.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The ft layer: random collectives, without TensorFlow."""

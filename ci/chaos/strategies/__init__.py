@@ -1,0 +1,1 @@
+"""The strategies layer: vectors moved by the strategies of matex, without TensorFlow."""

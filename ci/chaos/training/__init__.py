@@ -1,0 +1,1 @@
+"""The full layer: small models trained by `matex run`."""

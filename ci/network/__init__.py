@@ -1,0 +1,1 @@
+"""Emulated hosts, networks that break, and a cluster of Slurm in them."""

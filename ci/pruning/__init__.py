@@ -1,0 +1,1 @@
+"""Random graphs, pruned and compared with what they were."""

@@ -1,0 +1,123 @@
+"""Prune random graphs: the smaller model must load, compute what was judged, and train on.
+
+    python -m ci.pruning.graphs [--count 500] [--seed 0] [--ratios 0.3 0.6]
+
+The graphs are those of tests/train/random_graphs.py: up to three blocks of every kind of layer,
+shared ones and nested models among them, with random weights. Each is pruned at each ratio, saved,
+loaded again, compared, and trained for a step; a ratio may be out of a small graph's reach. A line
+for each that fails; exit status 1 then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+from matex.apoptosis.one_shot import prune
+from matex.errors import InputError
+from tests.train.random_graphs import ENDS, IMAGES, SEQUENCES, build
+
+# Of the norm of the outputs: what another order of summation may change.
+ROUNDING = 1e-4
+
+# Keras loads two layers where a wrapper shares one with the graph.
+NOT_TO_LOAD = {"both-stepwise"}
+
+
+class Case(NamedTuple):
+    """What a graph is made of."""
+
+    kind: str
+    blocks: list[str]
+    end: str
+    seed: int
+
+
+class Outcome(NamedTuple):
+    """What came of pruning a graph; *problem* is "" where nothing is wrong."""
+
+    gone: float
+    refused: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def case_of(number: int, seed: int) -> Case:
+    generator = np.random.default_rng([seed, number])
+    kind = ("images", "sequences")[number % 2]
+    names = sorted((IMAGES if kind == "images" else SEQUENCES).keys() - NOT_TO_LOAD)
+    blocks = generator.choice(names, size=int(generator.integers(1, 4))).tolist()
+    return Case(kind, blocks, str(generator.choice(sorted(ENDS))), int(generator.integers(1 << 30)))
+
+
+def outcome_of(case: Case, ratio: float, folder: Path) -> Outcome:
+    """Prune the graph of *case*; what is wrong with the smaller model, if anything is."""
+    model, x = build(*case, wide=3)
+    y = np.asarray(model(x, training=False))
+    model.compile("sgd", "mse")
+    outcome = prune(model, x, y, ratio=ratio)
+    found = np.asarray(model(x, training=False))
+    if found.shape != y.shape or not np.isfinite(found).all():
+        return Outcome(outcome.gone, outcome.refused, "its outputs are of another kind")
+    loss = float(np.mean((found - y)[1::2] ** 2))  # the rows that were held out
+    if not np.isclose(loss, outcome.loss_after, rtol=1e-2, atol=1e-6):
+        problem = f"its loss is {loss:.6g}, and was judged to be {outcome.loss_after:.6g}"
+        return Outcome(outcome.gone, outcome.refused, problem)
+    file = folder / "pruned.keras"
+    model.save(file)
+    again = np.asarray(keras.models.load_model(file)(x, training=False))
+    if np.linalg.norm(again - found) > ROUNDING * np.linalg.norm(found):
+        return Outcome(outcome.gone, outcome.refused, "its file computes something else")
+    model.fit(x, y, epochs=1, verbose=0)
+    return Outcome(outcome.gone, outcome.refused)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--ratios", type=float, nargs="*", default=[0.3, 0.6])
+    options = parser.parse_args()
+    began = time.monotonic()
+    wrong, refused = 0, 0
+    gone: dict[float, list[float]] = {ratio: [] for ratio in options.ratios}
+    beyond = dict.fromkeys(options.ratios, 0)
+    for number in range(options.count):
+        case = case_of(number, options.seed)
+        for ratio in options.ratios:
+            keras.backend.clear_session()
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    outcome = outcome_of(case, ratio, Path(folder))
+                except InputError as error:
+                    if not str(error).startswith("ratio must be at most"):
+                        raise
+                    beyond[ratio] += 1
+                    continue
+                except Exception as error:  # noqa: BLE001  # each is a finding
+                    outcome = Outcome(0.0, problem=f"{type(error).__name__}: {error}"[:300])
+            gone[ratio].append(outcome.gone)
+            refused += bool(outcome.refused)
+            if outcome.problem or outcome.refused:
+                wrong += bool(outcome.problem)
+                print(number, ratio, *case, *outcome.refused, outcome.problem, flush=True)
+    means = ", ".join(
+        f"{np.mean(some) if some else 0:.3f} of {ratio} ({beyond[ratio]} out of reach)"
+        for ratio, some in gone.items()
+    )
+    print(
+        f"{options.count} graphs, each at {len(options.ratios)} ratios: {wrong} wrong, "
+        f"{refused} with units put back; gone on average {means}; "
+        f"{time.monotonic() - began:.0f} s"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The parts of `make test`, and what they leave behind."""

@@ -1,0 +1,1 @@
+"""The scripts of `tests/scripts`, in plain Python and on ranks."""
