@@ -8,8 +8,6 @@ import ft
 from matex.config import Config
 from matex.config.lr_scaling import rate_factor
 from matex.errors import InputError
-from matex.strategies.nodes import nodes_by
-from matex.strategies.rules.elastic import pace
 
 __all__ = ["LargeBatch"]
 
@@ -24,7 +22,6 @@ class LargeBatch:
     def __init__(self, config: Config, communicator: ft.Communicator) -> None:
         self._config = config
         self._communicator = communicator
-        self._nodes = nodes_by(communicator, config.ranks_per_node)
 
     @property
     def scales_rate(self) -> bool:
@@ -38,17 +35,18 @@ class LargeBatch:
     def _ranks(self) -> int:
         return len(self._communicator.pending.expected)
 
-    def rate_factor(self, epochs_done: float) -> float:
-        """The factor for the learning rate of a step."""
-        config, ranks = self._config, self._ranks
+    def rate_factor(self, epochs_done: float, *, pace: float) -> float:
+        """Factor for the learning rate of a step.
+
+        Args:
+            epochs_done: epochs that were made before the step, with the fraction of this one.
+            pace: movement of the model in a step, see :meth:`matex.strategies.Strategy.pace`.
+        """
+        config = self._config
         factor = rate_factor(
-            config.lr_scaling, ranks, epochs_done=epochs_done, warm_up=config.warmup_epochs
+            config.lr_scaling, self._ranks, epochs_done=epochs_done, warm_up=config.warmup_epochs
         )
-        if not self.scales_rate or config.strategy != "easgd":
-            return factor
-        # The centre is one more that must be moved, and so are those of nodes.
-        nodes = len(self._nodes(self._communicator.pending.expected)) if config.two_level else 1
-        return factor / pace(ranks, centres=nodes + 1 if nodes > 1 else 1)
+        return factor / pace if self.scales_rate else factor
 
     def refuse(self, model: Any, *, stream: bool) -> None:
         """Raise for what cannot grow.

@@ -208,7 +208,7 @@ class Fit:
             first_epoch=cursor["epoch"],
             cursor=cursor["samples"],
             on_epoch_start=self._state.restore_metrics,
-            rate_factor=way.batches.rate_factor,
+            rate_factor=way.rate_factor,
             strategy=way.strategy,
             after_step=self._after_step,
             wishes=run.wishes,

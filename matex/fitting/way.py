@@ -82,6 +82,10 @@ class Way:
             "most_rows": source.most_rows if as_slices else None,
         }
 
+    def rate_factor(self, epochs_done: float) -> float:
+        """Factor for the learning rate of the step after so many epochs. Local."""
+        return self.batches.rate_factor(epochs_done, pace=self.strategy.pace())
+
     def after_step(self, training: Training) -> None:
         """Compare replicas, and balance ranks, where it is time; every rank calls it alike.
 

@@ -13,8 +13,8 @@ import numpy as np
 
 import ft
 from matex.exchange.rounding import FORMATS
-from matex.strategies.interface import ReplicaLike, Traffic
-from matex.strategies.mean import mean, meet
+from matex.strategies.interface import ReplicaLike, Strategy, Traffic
+from matex.strategies.mean import average_replicas, mean
 from matex.strategies.nodes import nodes_by
 from matex.strategies.ring import ring_mean, ring_traffic
 from matex.strategies.rules.daso import Plateau, active, blocking, merge
@@ -39,7 +39,7 @@ class _Flight(NamedTuple):
     """The step after which it is merged."""
 
 
-class Daso:
+class Daso(Strategy):
     """One message to each other node every few steps, by one rank of each node in turn.
 
     It holds the distance of the weights from the last consensus, in 16 bits; only these
@@ -51,13 +51,12 @@ class Daso:
     pairs are formed anew, and the next averages bring their members together again.
 
     Args:
-        replica: of this rank; equal on all when training starts.
-        epochs: of the training, for its first and last ones.
-        ranks_per_node: how many original ranks make a node; 0 goes by their hosts.
+        replica: replica of this rank; equal on all ranks when training starts.
+        epochs: number of epochs of the training, of which the first and last average all.
+        ranks_per_node: number of original ranks that make a node; default 0, those of a host.
     """
 
     name = "daso"
-    sums_gradients = False
 
     def __init__(
         self,
@@ -165,7 +164,7 @@ class Daso:
             for swap, _ in self._flight.swaps:
                 swap.wait()
             self._flight = None
-        self._distance = meet(self._communicator, self._replica)
+        self._distance = average_replicas(self._communicator, self._replica)
         self._reference = None  # a callback may change the model before the next step
         self._count = 0
 

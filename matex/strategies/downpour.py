@@ -1,185 +1,106 @@
-"""Downpour SGD: workers bring a centre what they have moved, and go on from what it has become.
+"""Downpour SGD: workers push what they have moved, and go on from what the centre has become.
 
-When they come, and what a push counts: :mod:`matex.strategies.rules.downpour`.
+How much a push counts, and the momentum of the centre: :mod:`matex.strategies.rules.downpour`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-import ft
-from matex.strategies.centre import Centre, staleness_of_all
-from matex.strategies.interface import ReplicaLike, Traffic
-from matex.strategies.mean import distance, mean, meet
-from matex.strategies.nodes import Nodes
-from matex.strategies.pusher import NodeWeights, Pusher, RankWeights, updated_state
-from matex.strategies.ring import ring_mean, ring_traffic
-from matex.strategies.rules.nodes import OUTER
-from matex.strategies.rules.turns import EVERY
-from matex.strategies.tree import Tree
+from matex.strategies.rules.centre import CentreRule, Push, Sent, WorkerMemory
+from matex.strategies.rules.downpour import updated_state
 
-__all__ = ["Downpour"]
+__all__ = ["DownpourRule"]
 
 
-class Downpour:
-    """The weights of one worker travel to the centre and back every few steps, while it computes.
+@dataclass(frozen=True, kw_only=True)
+class DownpourRule(CentreRule):
+    """A push is the change of a worker's weights since the last one, its answer the centre.
 
-    With a *bound* of 0 all meet at once, in one collective: each then has the centre, and
-    nobody keeps it. The optimizer's state stays with its worker until a consensus, where it
-    becomes the mean, as the weights do; the centre's momentum starts from nothing then.
-
-    In two levels a node's centre is a worker of the upper one. With a *bound* of 0 the ranks of
-    a node become their mean in the meetings between those of all.
+    The optimizer's state stays with its worker until a consensus, where it becomes the mean, as
+    the weights do; the centre's momentum starts from nothing then. The state of a centre is its
+    weights and what belongs to them: the velocity of its momentum, or of a node's centre the
+    weights at its last push.
 
     Args:
-        replica: of this rank; equal on all when training starts.
-        every: steps between the pushes of one worker; 1 is asynchronous SGD.
-        bound: of the staleness of a push, in updates of the centre; None for any.
-        momentum: of the updates of the centre, of two levels the upper one, together with what
-            asynchrony adds by itself.
-        nodes: of two levels; None for one. Where there is one node, there is one level, from
-            the next consensus on.
-        outer: as many times more steps are between the pushes of a node; 2 or more.
+        momentum: total momentum of the centre, of two levels the upper one; the momentum that
+            asynchrony adds by itself is part of it; default 0.
+        extra_staleness: updates added to the measured staleness of each push. With 1 workers that
+            push one at a time contribute their mean; with the default 0, M of them move the
+            centre M / (M - 1) times as far.
     """
 
     name = "downpour"
-    sums_gradients = False
+    tracks_weights = True
+    keeps_node_centres = False
 
-    def __init__(
-        self,
-        communicator: ft.Communicator,
-        replica: ReplicaLike,
-        *,
-        every: int = EVERY,
-        bound: int | None = None,
-        momentum: float = 0.0,
-        nodes: Nodes | None = None,
-        outer: int = OUTER,
-    ) -> None:
-        self._communicator = communicator
-        self._replica = replica
-        self._every = every
-        self._bound = bound
-        self._momentum = momentum
-        self._nodes = nodes
-        self._outer = outer
-        self._levels: Nodes | None = None  # the nodes, while there are two levels
-        self._state: np.ndarray | None = None  # the centre, where all meet at once
-        self._centre: Centre | Tree | None = None
-        self._distance = 0.0
-        self._staleness: Counter[int] = Counter()  # of this worker's pushes
-        self._told: Counter[int] = Counter()
-        self.traffic = Traffic()
+    momentum: float = 0.0
+    extra_staleness: int = 0
 
-    def epoch_begins(self, epoch: int) -> None:
-        """Nothing: all epochs are alike."""
+    @property
+    def within_nodes(self) -> DownpourRule:
+        return replace(self, momentum=0.0)
 
-    def before_step(self, step: int) -> None:
-        self.traffic = Traffic()
-        if self._state is not None:
-            return
-        worker = RankWeights(self._replica)
-        velocity = [np.zeros_like(worker.last)] if self._momentum else []
-        self._state = np.concatenate([worker.last, *velocity])
-        nodes = self._nodes
-        if nodes is not None and len(nodes(self._communicator.pending.expected)) < 2:
-            nodes = None
-        self._levels = nodes
-        if self._bound != 0:
-            self._centre = self._in_turn(worker, self._state, nodes)
+    @property
+    def between_nodes(self) -> DownpourRule:
+        # What asynchrony adds is in the push of a node already.
+        return replace(self, extra_staleness=1)
 
-    def _in_turn(
-        self, worker: RankWeights, state: np.ndarray, nodes: Nodes | None
-    ) -> Centre | Tree:
-        count = worker.last.size
-        if nodes is None:
-            return Centre(
-                self._communicator, Pusher(worker, momentum=self._momentum), state,
-                count=count, every=self._every, bound=self._bound,
-            )  # fmt: skip
-        return Tree(
-            self._communicator,
-            Pusher(worker),
-            # What asynchrony adds is in the push of a node already.
-            lambda centre: Pusher(NodeWeights(centre), momentum=self._momentum, staler=1),
-            node=np.concatenate([worker.last, worker.last]),
-            top=state,
-            nodes=nodes,
-            count=count,
-            every=self._every,
-            outer=self._outer,
-            bound=self._bound,
-        )
+    def first_centre(self, weights: np.ndarray) -> np.ndarray:
+        return np.concatenate([weights, *self._first_velocity(weights)])
 
-    def after_step(self, step: int) -> None:
-        if self._centre is not None:
-            self._centre.after_step(step)
-            self.traffic = self._centre.traffic
-        elif (step + 1) % (self._every * (1 if self._levels is None else self._outer)) == 0:
-            self._meet()
-        elif self._levels is not None and (step + 1) % self._every == 0:
-            self._meet_node(self._levels, step)
+    def push(
+        self, weights: np.ndarray, share: float, memory: WorkerMemory
+    ) -> tuple[np.ndarray, WorkerMemory]:
+        moved = np.asarray(weights - memory.tracked)
+        return moved, WorkerMemory(weights, (*memory.sent, Sent(weights, share)))
 
-    def _meet(self) -> None:
-        """All push at once, and all start from the centre."""
-        assert self._state is not None
-        own = self._replica.read()
-        weights = own[: self._replica.weights]
-        size = weights.size
-        middle, _ = mean(self._communicator, weights - self._state[:size])
-        self._state = updated_state(
-            self._state, [(middle, 1.0, 0)], size=size, momentum=self._momentum, groups=1
-        )
-        self._go_on(own, self._state[:size])
-        self.traffic = Traffic(1, weights.nbytes)
+    def serve(self, centre: np.ndarray, pushes: Sequence[Push], groups: int) -> list[np.ndarray]:
+        if not pushes:
+            return []
+        weighed = [
+            Push(push.vector, groups * push.share, push.staleness + self.extra_staleness)
+            for push in pushes
+        ]
+        return [self._updated(centre, weighed, groups)] * len(pushes)
 
-    def _meet_node(self, nodes: Nodes, step: int) -> None:
-        """The ranks of a node push at once, and start from their mean; without that after a
-        repair, for all meet again."""
-        if self._communicator.pending.disturbed:  # the others may wait, for who will not come
-            return
-        rank = self._communicator.world.rank
-        node = next(n for n in nodes(self._communicator.pending.expected) if rank in n)
-        own = self._replica.read()
-        weights = own[: self._replica.weights]
-        middle = ring_mean(self._communicator, node, weights, number=step)
-        self.traffic = ring_traffic(len(node), weights)
-        if middle is not None:
-            self._go_on(own, middle.copy())
+    def apply(self, answer: np.ndarray, memory: WorkerMemory) -> tuple[np.ndarray, WorkerMemory]:
+        """What the worker has moved since the push stays on top; its memory moves along."""
+        oldest, *rest = memory.sent
+        shift = answer[: oldest.weights.size] - oldest.weights
+        sent = tuple(push._replace(weights=push.weights + shift) for push in rest)
+        return shift, WorkerMemory(memory.tracked + shift, sent)
 
-    def _go_on(self, own: np.ndarray, centre: np.ndarray) -> None:
-        """From this centre, which has the push of this replica, *own*."""
-        weights = own[: centre.size]
-        self._distance = distance(weights, centre)
-        weights[:] = centre
-        self._replica.write(own)
-        self._staleness[0] += 1
+    def cancel(self, unserved: np.ndarray | None, memory: WorkerMemory) -> WorkerMemory:
+        tracked = memory.tracked if unserved is None else memory.tracked - unserved
+        return WorkerMemory(tracked)
 
-    # The one model.
+    def reset(
+        self, centre: np.ndarray, memory: WorkerMemory
+    ) -> tuple[np.ndarray | None, WorkerMemory]:
+        """What the worker has not pushed stays on top."""
+        weights = centre[: memory.tracked.size].copy()
+        return weights - memory.tracked, WorkerMemory(weights)
 
-    def consensus(self) -> None:
-        """What nobody has pushed yet counts, and every replica becomes their mean."""
-        if self._state is None:  # no step was made
-            return
-        if self._centre is not None:
-            self._centre.settle()
-            self._staleness += self._centre.staleness
-            self._centre = None
-        parted = meet(self._communicator, self._replica)
-        self._distance = self._distance if self._bound == 0 else parted
-        self._told += staleness_of_all(self._communicator, self._staleness)
-        self._staleness = Counter()
-        self._state = None  # a callback may change the model before the next step
+    def fallback(self, weights: np.ndarray, memory: WorkerMemory) -> np.ndarray:
+        """The centre as this worker knows it; its momentum starts from nothing."""
+        return self.first_centre(memory.tracked)
 
-    def epoch_ended(self, loss: float | None) -> None:
-        """Nothing: the loss changes nothing."""
+    def contribution(self, weights: np.ndarray, centre: np.ndarray) -> np.ndarray:
+        return np.asarray(weights - centre[: weights.size])
 
-    def report(self) -> dict[str, Any]:
-        """How far this replica was from the mean, relative to that, at the last consensus (from the
-        centre at the last meeting, where all meet); and since the last report how many
-        pushes of all ranks had which staleness."""
-        told, self._told = self._told, Counter()
-        return {"disagreement": self._distance, "staleness": dict(told)}
+    def meet(
+        self, weights: np.ndarray, mean: np.ndarray, centre: np.ndarray, *, share: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        centre = self._updated(centre, [Push(mean, 1.0, 0)], groups=1)
+        return centre[: weights.size], centre
+
+    def _first_velocity(self, weights: np.ndarray) -> list[np.ndarray]:
+        return [np.zeros_like(weights)] if self.momentum else []
+
+    def _updated(self, centre: np.ndarray, pushes: Sequence[Push], groups: int) -> np.ndarray:
+        size = pushes[0].vector.size
+        return updated_state(centre, pushes, size=size, momentum=self.momentum, groups=groups)

@@ -11,26 +11,25 @@ from typing import Any
 import numpy as np
 
 import ft
-from matex.strategies.interface import ReplicaLike, Traffic
-from matex.strategies.mean import meet
+from matex.strategies.interface import ReplicaLike, Strategy, Traffic
+from matex.strategies.mean import average_replicas
 from matex.strategies.rules.partners import mix, partners
 
 __all__ = ["Gossip"]
 
 
-class Gossip:
+class Gossip(Strategy):
     """One model sent and one received a step, whatever the number of ranks.
 
     Weights and momenta are mixed. A step in which a peer dies, and the next one
     after a peer's repair, is made alone; from then on the survivors are paired anew.
 
     Args:
-        replica: of this rank; equal on all when training starts.
-        seed: of the order in which partners change; the same on all ranks.
+        replica: replica of this rank; equal on all ranks when training starts.
+        seed: seed of the order in which partners change; the same on all ranks.
     """
 
     name = "gossip"
-    sums_gradients = False
 
     def __init__(self, communicator: ft.Communicator, replica: ReplicaLike, *, seed: int) -> None:
         self._communicator = communicator
@@ -41,9 +40,6 @@ class Gossip:
         self._parted = False
         self._distance = 0.0
         self.traffic = Traffic()
-
-    def epoch_begins(self, epoch: int) -> None:
-        """Nothing: all epochs are alike."""
 
     def before_step(self, step: int) -> None:
         self._swap, self.traffic = None, Traffic()
@@ -69,11 +65,8 @@ class Gossip:
         """Every replica becomes their mean."""
         if self._parted:
             self._parted = False
-            self._distance = meet(self._communicator, self._replica)
-
-    def epoch_ended(self, loss: float | None) -> None:
-        """Nothing: the loss changes nothing."""
+            self._distance = average_replicas(self._communicator, self._replica)
 
     def report(self) -> dict[str, Any]:
-        """How far this replica was from the mean, relative to that, at the last consensus."""
+        """Relative distance of this replica from the mean at the last consensus."""
         return {"disagreement": self._distance}

@@ -1,8 +1,8 @@
-"""What a strategy decides: where gradients and weights travel, and what the one model is."""
+"""The interface of a strategy: where gradients and weights travel, and what the one model is."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -10,55 +10,63 @@ __all__ = ["ReplicaLike", "Strategy", "Traffic"]
 
 
 class Traffic(NamedTuple):
-    """What one rank handed to MPI, beside the one collective of a step."""
+    """Messages and bytes that one rank handed to MPI, beside the one collective of a step."""
 
     messages: int = 0
     bytes: int = 0
 
+    def plus(self, other: Traffic) -> Traffic:
+        """Sum of both, by element."""
+        return Traffic(self.messages + other.messages, self.bytes + other.bytes)
+
 
 class ReplicaLike(Protocol):
-    """A model and its optimizer's state as one flat vector: `matex.watch.replica`."""
+    """A model and its optimizer's state as one flat vector, such as `matex.watch.replica`."""
 
     weights: int
-    """How many elements of it, the first ones, are weights."""
+    """Number of weights, which are the first elements of the vector."""
 
     def read(self) -> np.ndarray:
-        """A copy."""
+        """Copy of the vector, of shape (n,). Local."""
 
     def write(self, vector: np.ndarray) -> None:
-        """Let the model be *vector*."""
+        """Set the model and its optimizer's state to *vector*, of shape (n,). Local."""
 
 
-class Strategy(Protocol):
-    """One way to share the work of a fit, for one replica of its model.
+class Strategy:
+    """Base of the strategies: one way to share the work of a fit, for one replica of its model.
 
-    Whatever it is, a step has one collective that carries metrics, statistics and
-    the proof of its samples, and that survives deaths. A strategy says whether the
-    gradients travel in it, and moves weights around it.
+    Whatever the strategy, a step has one collective that carries metrics, statistics and the
+    proof of its samples, and that survives deaths. A strategy says whether the gradients travel
+    in it, and moves weights around it. The methods here do nothing, so a strategy defines only
+    those that it needs.
 
-    No method raises for the death of a peer: that belongs to the step's collective,
-    which finds it at the latest in the next step. What a strategy was about to get
-    from the dead it leaves out.
+    No method raises for the death of a peer: that belongs to the step's collective, which finds
+    it at the latest in the next step. A message that a dead rank owes is left out.
     """
 
     name: str
+    """The strategy's word on the command line."""
 
-    sums_gradients: bool
+    sums_gradients: ClassVar[bool] = False
     """Whether the step's collective carries the gradients, so that replicas stay equal. Otherwise
     each rank updates by the mean gradient over its own rows, and replicas part until
     :meth:`consensus`."""
 
-    traffic: Traffic
+    traffic: Traffic = Traffic()
     """The traffic of the newest step, from :meth:`before_step` to :meth:`after_step`. Local."""
 
     def epoch_begins(self, epoch: int) -> None:
-        """Before the first step of *epoch*, counted from 0, that is still to be made. Local."""
+        """Prepare for *epoch*, counted from 0, before its first step still to be made. Local."""
 
     def before_step(self, step: int) -> None:
-        """Before the rows of *step* are computed; every member calls it with the same number."""
+        """Prepare for *step*, before its rows are computed.
+
+        Every member calls it with the same number, and must not wait for another in it.
+        """
 
     def after_step(self, step: int) -> None:
-        """After the update of *step*, made on every member."""
+        """Exchange what is due after the update of *step*; every member calls it."""
 
     def consensus(self) -> None:
         """Make every replica the one model that is evaluated and saved; collective.
@@ -67,8 +75,15 @@ class Strategy(Protocol):
         """
 
     def epoch_ended(self, loss: float | None) -> None:
-        """After the consensus of an epoch with this *loss*, equal on all members. Local."""
+        """Take note of the *loss* of an epoch, equal on all members, after its consensus. Local."""
 
     def report(self) -> dict[str, Any]:
-        """What the event of an epoch tells of the strategy, as JSON; counts since the last call.
-        Local."""
+        """Fields of the event of an epoch, as JSON; counts are since the last call. Local."""
+        return {}
+
+    def pace(self) -> float:
+        """Movement of the one model in a step, relative to that of a replica alone. Local.
+
+        Equal on all members. ``--lr-scaling`` divides the learning rate by it.
+        """
+        return 1.0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from matex.strategies.interface import Traffic
+from matex.strategies.interface import Strategy
 
 __all__ = ["Sync"]
 
 
-class Sync:
+class Sync(Strategy):
     """The only strategy whose result does not depend on the number of ranks.
 
     The gradients are summed in the step's own collective, so there is nothing left to do.
@@ -17,22 +15,3 @@ class Sync:
 
     name = "sync"
     sums_gradients = True
-    traffic = Traffic()
-
-    def epoch_begins(self, epoch: int) -> None:
-        """Nothing: all epochs are alike."""
-
-    def before_step(self, step: int) -> None:
-        """Nothing: replicas are equal."""
-
-    def after_step(self, step: int) -> None:
-        """Nothing: the same update was made everywhere."""
-
-    def consensus(self) -> None:
-        """Nothing: each replica is the one model."""
-
-    def epoch_ended(self, loss: float | None) -> None:
-        """Nothing: the loss changes nothing."""
-
-    def report(self) -> dict[str, Any]:
-        return {}

@@ -1,4 +1,4 @@
-"""Workers and the keeper of a centre die on their way; the others have one model in the end.
+"""Workers and the server of a centre die on their way; the others have one model in the end.
 
 So it is where each node of two ranks has a centre, and these have one above them.
 """
@@ -26,7 +26,15 @@ def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) ->
     import numpy as np
 
     from ft import p2p
-    from matex.strategies import Downpour, Elastic, nodes_by
+    from matex.strategies import (
+        AllAtOnce,
+        CentreRule,
+        CentreStrategy,
+        DownpourRule,
+        ElasticRule,
+        InTurn,
+        nodes_by,
+    )
 
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     at, phase = plan.get(rank, (-1, ""))
@@ -62,13 +70,14 @@ def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) ->
     vector = Vector()
     name, _, levels = kind.partition(" ")
     two = {"nodes": nodes_by(communicator, 2), "outer": 2} if levels else {}
-    makers: dict[str, Any] = {
-        "downpour": lambda: Downpour(communicator, vector, momentum=0.8, **two),
-        "downpour-sync": lambda: Downpour(communicator, vector, bound=0, momentum=0.8, **two),
-        "easgd": lambda: Elastic(communicator, vector, asynchronous=True, **two),
-        "easgd-sync": lambda: Elastic(communicator, vector, **two),
+    kinds: dict[str, tuple[CentreRule, Any]] = {
+        "downpour": (DownpourRule(momentum=0.8), InTurn),
+        "downpour-sync": (DownpourRule(momentum=0.8), AllAtOnce),
+        "easgd": (ElasticRule(), InTurn),
+        "easgd-sync": (ElasticRule(), AllAtOnce),
     }
-    strategy = makers[name]()
+    rule, topology = kinds[name]
+    strategy = CentreStrategy(communicator, vector, rule, topology(**two))
     versions = []
     for step in range(steps):
         strategy.before_step(step)
@@ -81,7 +90,7 @@ def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) ->
         vector.value[rank] += 1
         strategy.after_step(step)
         if not two:
-            versions.append(strategy._centre._version)
+            versions.append(strategy.exchange.version)
             mark("versions", versions)
         if step == 19:
             strategy.consensus()
@@ -89,12 +98,12 @@ def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) ->
     mark("model", [float(x) for x in vector.value[:8]])
 
 
-# The keeper alone and with its successor at once, one after another, workers on their way.
+# The server alone and with its successor at once, one after another, workers on their way.
 PLANS: dict[str, tuple[int, dict[int, tuple[int, str]]]] = {
-    "keeper": (4, {0: (9, "after")}),
-    "keeper-sends": (3, {0: (8, "sent")}),
-    "keeper-awaits": (4, {0: (8, "awaited")}),
-    "keeper-and-next": (5, {0: (9, "before"), 1: (9, "sent")}),
+    "server": (4, {0: (9, "after")}),
+    "server-sends": (3, {0: (8, "sent")}),
+    "server-awaits": (4, {0: (8, "awaited")}),
+    "server-and-next": (5, {0: (9, "before"), 1: (9, "sent")}),
     "one-after-another": (4, {0: (5, "after"), 1: (6, "before"), 2: (7, "sent")}),
     "worker-sends": (4, {2: (8, "sent")}),
     "worker-awaits": (3, {1: (8, "awaited"), 2: (21, "after")}),
@@ -118,12 +127,12 @@ def judge(job: Job, ranks: int, plan: dict[int, tuple[int, str]]) -> None:
 @pytest.mark.parametrize("name", PLANS)
 def test_who_is_left_has_one_model(name: str) -> None:
     ranks, plan = PLANS[name]
-    kind = "easgd" if name in ("keeper-sends", "worker-awaits") else "downpour"
-    large = name in ("keeper", "worker-sends")  # a message waits for its receiver then
+    kind = "easgd" if name in ("server-sends", "worker-awaits") else "downpour"
+    large = name in ("server", "worker-sends")  # a message waits for its receiver then
     job = run(visit, ranks=ranks, kind=kind, size=50_000 if large else 8, steps=STEPS, plan=plan)
     judge(job, ranks, plan)
-    if 0 in plan and name != "keeper-and-next":
-        # All but the newest update, whose worker had not yet heard of it, and the keeper's own.
+    if 0 in plan and name != "server-and-next":
+        # All but the newest update, whose worker had not yet heard of it, and the server's own.
         before = job["versions"][0][-1]
         found = [job["versions"][rank][plan[0][0] + 2] for rank in job.ended]
         assert min(found) >= before - 2 > 0
@@ -133,14 +142,14 @@ def test_who_is_left_has_one_model(name: str) -> None:
 LEVELS: dict[str, tuple[int, dict[int, tuple[int, str]]]] = {
     "worker": (4, {1: (10, "sent")}),
     "worker-before": (3, {1: (9, "before")}),
-    "node-keeper": (4, {2: (9, "sent")}),
-    "node-keeper-awaits": (5, {2: (11, "awaited")}),
-    "node-keeper-after": (5, {2: (12, "after")}),
-    "top-keeper": (4, {0: (8, "sent")}),
-    "top-keeper-awaits": (5, {0: (10, "awaited")}),
-    "top-keeper-before": (3, {0: (15, "before")}),
-    "all-keepers": (5, {0: (16, "after"), 2: (16, "after"), 4: (16, "after")}),
-    "keepers-apart": (4, {0: (15, "after"), 2: (16, "sent")}),
+    "node-server": (4, {2: (9, "sent")}),
+    "node-server-awaits": (5, {2: (11, "awaited")}),
+    "node-server-after": (5, {2: (12, "after")}),
+    "top-server": (4, {0: (8, "sent")}),
+    "top-server-awaits": (5, {0: (10, "awaited")}),
+    "top-server-before": (3, {0: (15, "before")}),
+    "all-servers": (5, {0: (16, "after"), 2: (16, "after"), 4: (16, "after")}),
+    "servers-apart": (4, {0: (15, "after"), 2: (16, "sent")}),
     "node": (4, {2: (13, "before"), 3: (13, "after")}),
     "node-of-the-top": (5, {0: (13, "after"), 1: (13, "before")}),
     "one-node-left": (3, {2: (6, "after")}),
@@ -155,6 +164,6 @@ LEVELS: dict[str, tuple[int, dict[int, tuple[int, str]]]] = {
 )
 def test_who_is_left_of_two_levels_has_one_model(kind: str, name: str) -> None:
     ranks, plan = LEVELS[name]
-    large = name in ("worker", "top-keeper", "node-keeper-awaits")
+    large = name in ("worker", "top-server", "node-server-awaits")
     size = 50_000 if large else 8
     judge(run(visit, ranks=ranks, kind=f"{kind} 2", size=size, steps=STEPS, plan=plan), ranks, plan)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ft
-from matex.strategies import Downpour, Elastic, Strategy, nodes_by
+from matex.strategies import (
+    AllAtOnce,
+    CentreRule,
+    CentreStrategy,
+    DownpourRule,
+    ElasticRule,
+    InTurn,
+    nodes_by,
+)
 from matex.strategies.rules.nodes import nodes_of
 from tests.mpi.vectors import Vector
 
@@ -45,7 +52,8 @@ def elastic_tree(size: int, steps: int, every: int, outer: int) -> tuple[np.ndar
 
 def test_synchronous_levels_are_those_of_the_paper(comm: ft.Communicator) -> None:
     vector, rank, size = Vector(), comm.world.rank, comm.world.size
-    strategy = Elastic(comm, vector, every=2, nodes=nodes_by(comm, 2), outer=3)
+    topology = AllAtOnce(every=2, nodes=nodes_by(comm, 2), outer=3)
+    strategy = CentreStrategy(comm, vector, ElasticRule(), topology)
     for step in range(15):
         strategy.before_step(step)
         vector.value[:5] += 0.1 * (rank - vector.value[:5])
@@ -60,11 +68,11 @@ def test_synchronous_levels_are_those_of_the_paper(comm: ft.Communicator) -> Non
 
 def test_one_node_has_one_level(comm: ft.Communicator) -> None:
     """To the last bit, in turn and at once."""
-    for kind, options in KINDS.values():
+    for rule, topology in KINDS.values():
         models = []
         for nodes in (nodes_by(comm, 8), None):
             vector = Vector()
-            strategy = kind(comm, vector, nodes=nodes, **options)
+            strategy = CentreStrategy(comm, vector, rule, topology(nodes=nodes))
             for step in range(11):
                 strategy.before_step(step)
                 vector.value[:5] += comm.world.rank
@@ -78,9 +86,8 @@ def test_one_node_has_one_level(comm: ft.Communicator) -> None:
 def test_levels_in_turn_keep_the_sum_of_workers_and_centres(comm: ft.Communicator) -> None:
     """When all visits have come home and nobody moves."""
     vector, size, rank = Vector(), comm.world.size, comm.world.rank
-    strategy = Elastic(
-        comm, vector, every=4, asynchronous=True, nodes=nodes_by(comm, 2), outer=2
-    )  # fmt: skip
+    topology = InTurn(every=4, nodes=nodes_by(comm, 2), outer=2)
+    strategy = CentreStrategy(comm, vector, ElasticRule(), topology)
     for step in range(2 + 8 * 10):
         strategy.before_step(step)
         if step == 0:
@@ -89,9 +96,10 @@ def test_levels_in_turn_keep_the_sum_of_workers_and_centres(comm: ft.Communicato
         strategy.after_step(step)
     if size < 3:
         return
-    tree = strategy._centre
-    tops = comm.allgather(tree.state).rows  # type: ignore[union-attr]
-    nodes = comm.allgather(tree.node).rows  # type: ignore[union-attr]
+    exchange = strategy.exchange
+    assert exchange is not None and exchange.node_centre is not None
+    tops = comm.allgather(exchange.state).rows
+    nodes = comm.allgather(exchange.node_centre).rows
     workers = comm.allgather(vector.value[:5]).rows
     total = workers.sum(0) + nodes[::2].sum(0) + tops[0]
     count = size + len(nodes[::2]) + 1
@@ -102,7 +110,8 @@ def test_levels_in_turn_keep_the_sum_of_workers_and_centres(comm: ft.Communicato
 def test_no_push_of_a_level_is_lost_or_counted_twice(comm: ft.Communicator) -> None:
     """All move alike. Nodes of two push twice their mean, and their mean goes up."""
     vector, size = Vector(), comm.world.size
-    strategy = Downpour(comm, vector, every=2, nodes=nodes_by(comm, 2), outer=2)
+    topology = InTurn(every=2, nodes=nodes_by(comm, 2), outer=2)
+    strategy = CentreStrategy(comm, vector, DownpourRule(), topology)
     for step in range(41):
         strategy.before_step(step)
         vector.value[:5] += 1.0
@@ -118,11 +127,11 @@ def test_no_push_of_a_level_is_lost_or_counted_twice(comm: ft.Communicator) -> N
         assert 2 * 41 - 8 <= moved <= 2 * 41 + 8
 
 
-KINDS: dict[str, tuple[Callable[..., Strategy], dict[str, Any]]] = {
-    "easgd": (Elastic, {}),
-    "easgd-async": (Elastic, {"asynchronous": True}),
-    "downpour": (Downpour, {}),
-    "downpour-sync": (Downpour, {"bound": 0}),
+KINDS: dict[str, tuple[CentreRule, type[AllAtOnce | InTurn]]] = {
+    "easgd": (ElasticRule(), AllAtOnce),
+    "easgd-async": (ElasticRule(), InTurn),
+    "downpour": (DownpourRule(), InTurn),
+    "downpour-sync": (DownpourRule(), AllAtOnce),
 }
 
 
@@ -146,11 +155,11 @@ def test_between_nodes_go_few_messages(
             return getattr(self._handle, name)
 
     monkeypatch.setattr(comm, "_comm", Counted(comm.handle))
-    kind, options = KINDS[name]
+    rule, topology = KINDS[name]
     between = {}
     for levels in (1, 2):
         nodes = nodes_by(comm, 2) if levels == 2 else None
-        strategy = kind(comm, Vector(), every=2, nodes=nodes, **options)
+        strategy = CentreStrategy(comm, Vector(), rule, topology(every=2, nodes=nodes))
         sent.clear()
         counted = messages = 0
         for step in range(64):

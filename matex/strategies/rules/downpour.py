@@ -16,11 +16,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["Push", "explicit_momentum", "rate_for", "updated"]
+from matex.strategies.rules.centre import Push
 
-Push = tuple[np.ndarray, float, int]
-"""What a worker has moved; the share of that which counts: one by the number of workers that come
-together, so that as many as there are make their mean; and its staleness."""
+__all__ = ["explicit_momentum", "rate_for", "updated", "updated_state"]
 
 
 def explicit_momentum(wanted: float, workers: int) -> float:
@@ -43,7 +41,9 @@ def updated(
     """Centre and velocity after one update by some *pushes*.
 
     Args:
-        velocity: of the momentum; None where there is none.
+        velocity: velocity of the momentum, of the centre's shape; None where there is none.
+        pushes: movements of workers; the share of each is one by the number of workers that push
+            together, so that as many as there are make their mean.
     """
     change = np.zeros_like(centre)
     for moved, share, staleness in pushes:
@@ -52,3 +52,22 @@ def updated(
         velocity = centre.dtype.type(momentum) * velocity + change
         change = velocity
     return centre + change, velocity
+
+
+def updated_state(
+    state: np.ndarray, pushes: Sequence[Push], *, size: int, momentum: float, groups: int
+) -> np.ndarray:
+    """The centre, its *size* weights and what follows them, after one update.
+
+    Args:
+        momentum: total momentum; 0 where it is no velocity that follows the weights.
+        groups: number of groups in which the workers push.
+    """
+    weights, rest = state[:size], state[size:]
+    after, velocity = updated(
+        weights,
+        rest if momentum else None,
+        pushes,
+        momentum=explicit_momentum(momentum, groups),
+    )
+    return np.concatenate([after, rest if velocity is None else velocity])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from matex.strategies.pusher import NodeWeights, Pusher, RankWeights, updated_state
+from matex.strategies.centre.worker import CentreWorker, NodeWeights, RankWeights
+from matex.strategies.downpour import DownpourRule
 from matex.strategies.rules import elastic
+from matex.strategies.rules.centre import Push
 from matex.strategies.rules.nodes import (
     nodes_of,
     shares_of_all,
@@ -106,7 +108,10 @@ def test_all_centres_of_a_tree_must_be_moved(sizes: tuple[int, ...]) -> None:
     assert top / 600 == pytest.approx(elastic.pace(first, len(nodes) + 1), rel=0.02)
 
 
-class Held:
+RULE = DownpourRule()
+
+
+class NodeCentre:
     """The centre of a node, by its state."""
 
     def __init__(self, weights: np.ndarray) -> None:
@@ -126,21 +131,21 @@ class Vector:
         self.value = vector.copy()
 
 
-def meet(state: np.ndarray, come: list[tuple[Pusher, float]], staleness: int = 0) -> np.ndarray:
-    """All of *come*, each with its share, visit a centre at once and go home; it, after that."""
-    visits = [(pusher.bring(share), share, staleness) for pusher, share in come]
-    state = updated_state(state, visits, size=3, momentum=0.0, groups=1)
-    for pusher, _ in come:
-        pusher.take(state)
+def meet(state: np.ndarray, come: list[tuple[CentreWorker, float]]) -> np.ndarray:
+    """The centre after all of *come*, each with its share, have pushed at once."""
+    pushes = [Push(worker.push(share), share, 0) for worker, share in come]
+    state = RULE.serve(state, pushes, 1)[-1]
+    for worker, _ in come:
+        worker.apply(state)
     return state
 
 
 def test_a_node_pushes_up_what_its_ranks_have_pushed_and_takes_down_what_the_others_did() -> None:
     """Nodes of two, and of one that dies; every rank moves by a power of ten in each step."""
     vectors, nodes = [Vector() for _ in range(3)], [[0, 1], [2]]
-    ranks = [Pusher(RankWeights(vector)) for vector in vectors]
-    held = [Held(np.zeros(3)) for _ in nodes]
-    uppers = [Pusher(NodeWeights(centre)) for centre in held]  # type: ignore[arg-type]
+    ranks = [CentreWorker(RULE, RankWeights(vector, RULE)) for vector in vectors]
+    held = [NodeCentre(np.zeros(3)) for _ in nodes]
+    uppers = [CentreWorker(RULE, NodeWeights(centre, RULE)) for centre in held]
     top, wanted = np.zeros(3), 0.0
     for outer in range(6):
         if outer == 4:
@@ -161,25 +166,25 @@ def test_a_node_pushes_up_what_its_ranks_have_pushed_and_takes_down_what_the_oth
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_who_takes_a_nodes_centre_over_pushes_what_the_dead_keeper_has_not(told: bool) -> None:
+def test_who_takes_a_nodes_centre_over_pushes_what_the_dead_server_has_not(told: bool) -> None:
     """It has the centre and where that was at the last push; a push that was served counts once,
-    one that was on its way is made again by the keeper alone, who knows of it."""
-    centre = Held(np.zeros(3))
-    upper = Pusher(NodeWeights(centre))  # type: ignore[arg-type]
+    one that was on its way is made again by the server alone, who knows of it."""
+    centre = NodeCentre(np.zeros(3))
+    upper = CentreWorker(RULE, NodeWeights(centre, RULE))
     centre.state = centre.state + np.array([5.0, 5, 5, 0, 0, 0])  # its ranks pushed
-    moved = upper.bring(1.0)
+    moved = upper.push(1.0)
     np.testing.assert_array_equal(moved, 5)
     centre.state = centre.state + np.array([2.0, 2, 2, 0, 0, 0])
-    successor = Held(np.zeros(3))
+    successor = NodeCentre(np.zeros(3))
     successor.state = centre.state.copy()
     if told:  # nobody had looked at it
-        upper.recall(moved)
+        upper.cancel(moved)
         successor.state = centre.state.copy()
     else:
-        upper.recall(None)
-    heir = Pusher(NodeWeights(successor))  # type: ignore[arg-type]
-    heir.recall(None)
-    heir.start_from(np.full(3, 100.0))
+        upper.cancel(None)
+    next_worker = CentreWorker(RULE, NodeWeights(successor, RULE))
+    next_worker.cancel(None)
+    next_worker.reset(np.full(3, 100.0))
     unpushed = 7 if told else 2
     np.testing.assert_array_equal(successor.state, [100.0 + unpushed] * 3 + [100] * 3)
-    np.testing.assert_array_equal(heir.bring(1.0), unpushed)
+    np.testing.assert_array_equal(next_worker.push(1.0), unpushed)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from matex import balance
 from matex.config.lr_scaling import rate_factor
-from matex.strategies import parcels
+from matex.strategies.centre import versioned_message
 from matex.strategies.rules import daso, downpour, elastic, nodes, turns
+from matex.strategies.rules.centre import Push
 
 
 def workers(count: int, size: int = 6) -> list[np.ndarray]:
@@ -75,7 +76,7 @@ def test_asynchronous_workers_bring_a_momentum_of_their_own() -> None:
 
 
 def test_a_push_counts_for_less_the_staler_it_is() -> None:
-    centre, pushes = np.ones(3), [(np.full(3, 8.0), 0.5, 0), (np.full(3, 6.0), 0.5, 3)]
+    centre, pushes = np.ones(3), [Push(np.full(3, 8.0), 0.5, 0), Push(np.full(3, 6.0), 0.5, 3)]
     after, velocity = downpour.updated(centre, None, pushes)
     assert velocity is None
     np.testing.assert_allclose(after, 1 + 4 + 1)
@@ -83,13 +84,14 @@ def test_a_push_counts_for_less_the_staler_it_is() -> None:
 
 def test_the_momentum_of_the_centre_is_heavy_balls() -> None:
     centre, velocity = np.zeros(1), np.array([2.0])
-    after, velocity = downpour.updated(centre, velocity, [(np.array([3.0]), 1.0, 0)], momentum=0.5)
+    push = Push(np.array([3.0]), 1.0, 0)
+    after, velocity = downpour.updated(centre, velocity, [push], momentum=0.5)
     assert (after, velocity) == (4.0, 4.0)
 
 
 def test_workers_that_all_push_at_once_make_their_mean() -> None:
     points = workers(4)
-    after, _ = downpour.updated(np.zeros(6), None, [(p, 1 / 4, 0) for p in points])
+    after, _ = downpour.updated(np.zeros(6), None, [Push(p, 1 / 4, 0) for p in points])
     np.testing.assert_allclose(after, np.mean(points, axis=0))
 
 
@@ -115,7 +117,7 @@ def test_workers_come_in_turn_and_none_is_staler_than_the_bound(
         pushed = [
             (place, known[place])
             for place in range(members)
-            if turns.comes(place, step, every=every, groups=count)
+            if turns.is_turn(place, step, every=every, groups=count)
         ]
         for place, _ in pushed:
             visits[place] += 1
@@ -125,13 +127,13 @@ def test_workers_come_in_turn_and_none_is_staler_than_the_bound(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("version", [0, 1 << 24 | 1, 0x7FF8_0000_7FC0_0001])
-def test_a_parcel_brings_its_version_bit_by_bit(dtype: type, version: int) -> None:
+def test_a_message_brings_its_version_bit_by_bit(dtype: type, version: int) -> None:
     """Also one that would be no number."""
-    parcel = parcels.packed(np.arange(5, dtype=dtype), version)
-    into = parcels.blank(5, parcel.dtype)
-    assert (into.shape, into.dtype) == (parcel.shape, parcel.dtype)
-    into[:] = parcel
-    vector, got = parcels.unpacked(into)
+    message = versioned_message.pack(np.arange(5, dtype=dtype), version)
+    into = versioned_message.empty_message(5, message.dtype)
+    assert (into.shape, into.dtype) == (message.shape, message.dtype)
+    into[:] = message
+    vector, got = versioned_message.unpack(into)
     np.testing.assert_array_equal(vector, np.arange(5))
     assert got == version
 

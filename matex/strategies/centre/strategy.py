@@ -1,0 +1,101 @@
+"""A centre strategy: a rule carried by a topology, up to the one model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+import ft
+from matex.strategies.centre.topology import CentreExchange, Topology
+from matex.strategies.interface import ReplicaLike, Strategy, Traffic
+from matex.strategies.mean import mean
+from matex.strategies.rules.centre import CentreRule, distance
+
+__all__ = ["CentreStrategy"]
+
+
+class CentreStrategy(Strategy):
+    """Replicas that explore around a centre, with which they exchange vectors every few steps.
+
+    A consensus ends all exchanges, and makes every replica the one model of *rule*; momenta become
+    their mean. The next step begins anew from there.
+
+    Args:
+        replica: replica of this rank; equal on all ranks when training starts.
+        rule: what workers and centre become, for example
+            :class:`~matex.strategies.easgd.ElasticRule`.
+        topology: who pushes to whom, and when.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        replica: ReplicaLike,
+        rule: CentreRule,
+        topology: Topology,
+    ) -> None:
+        self.name = rule.name
+        self._communicator = communicator
+        self._replica = replica
+        self._rule = rule
+        self._topology = topology
+        self.exchange: CentreExchange | None = None
+        """This rank's part of the exchanges; None from a consensus to the next step."""
+        self._distance = 0.0
+        self._staleness: Counter[int] = Counter()
+        self.traffic = Traffic()
+
+    def before_step(self, step: int) -> None:
+        self.traffic = Traffic()
+        if self.exchange is None:
+            self.exchange = self._topology.begin(self._communicator, self._rule, self._replica)
+
+    def after_step(self, step: int) -> None:
+        assert self.exchange is not None, "before_step() comes before after_step()"
+        self.exchange.after_step(step)
+        self.traffic = self.exchange.traffic
+
+    def consensus(self) -> None:
+        """Settle all exchanges, and let every replica be the one model, momenta their mean."""
+        exchange, self.exchange = self.exchange, None  # a callback may change the model next
+        if exchange is None:  # no step was made
+            return
+        exchange.settle()
+        own, count = self._replica.read(), self._replica.weights
+        weights = self._rule.position(own, count)
+        own[:count] = self._rule.final(weights, exchange.node_centre)
+        middle, _ = mean(self._communicator, own)
+        made = self._rule.consensus(own[:count], middle[:count], exchange.state)
+        self._distance = next(
+            known
+            for known in (made.distance, exchange.distance, distance(own, middle))
+            if known is not None
+        )
+        self._replica.write(np.concatenate([made.weights, middle[count:]]))
+        self._staleness += _staleness_of_all(self._communicator, exchange.staleness)
+
+    def report(self) -> dict[str, Any]:
+        """Relative distance of this replica from the centre, or of a rule that measures none from
+        the mean, in the last exchange of all; and how many pushes of all ranks had which
+        staleness since the last report."""
+        staleness, self._staleness = self._staleness, Counter()
+        return {"disagreement": self._distance, "staleness": dict(staleness)}
+
+    def pace(self) -> float:
+        ranks = self._communicator.pending.expected
+        return self._rule.pace(len(ranks), self._topology.centres(ranks))
+
+
+def _staleness_of_all(communicator: ft.Communicator, own: Counter[int]) -> Counter[int]:
+    """How many pushes had which staleness, of all living workers; collective."""
+    row = np.zeros(_LONGEST + 1, np.int64)
+    for staleness, count in own.items():
+        row[min(staleness, _LONGEST)] += count
+    total = communicator.allgather(row).rows.sum(0)
+    return Counter({n: int(total[n]) for n in np.flatnonzero(total).tolist()})
+
+
+# What is longer counts as so long.
+_LONGEST = 255

@@ -1,0 +1,139 @@
+"""The topologies of centre strategies: who pushes to whom, and when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+import ft
+from matex.strategies.centre.at_once import CopiedCentre, CopiedNodes
+from matex.strategies.centre.server import ServedCentre
+from matex.strategies.centre.two_level import ServedNodes
+from matex.strategies.centre.worker import CentreWorker, RankWeights
+from matex.strategies.interface import ReplicaLike, Traffic
+from matex.strategies.nodes import Nodes
+from matex.strategies.rules.centre import CentreRule
+from matex.strategies.rules.nodes import OUTER
+from matex.strategies.rules.turns import EVERY
+
+__all__ = ["AllAtOnce", "CentreExchange", "InTurn", "Topology"]
+
+
+class CentreExchange(Protocol):
+    """One rank's part of the exchanges with a centre, from one consensus to the next."""
+
+    @property
+    def state(self) -> np.ndarray:
+        """Newest state of the centre, of two levels the upper one, that is known here."""
+
+    @property
+    def node_centre(self) -> np.ndarray | None:
+        """Newest state of the centre of this rank's node that is known here; None for none."""
+
+    @property
+    def staleness(self) -> Counter[int]:
+        """How many pushes of this rank had which staleness."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """Traffic of the newest :meth:`after_step`."""
+
+    @property
+    def distance(self) -> float | None:
+        """Relative distance that the newest exchange moved this worker; None for none."""
+
+    def after_step(self, step: int) -> None:
+        """Exchange what is due after *step*; every member calls it. Recovers by itself."""
+
+    def settle(self) -> None:
+        """Give all the newest centre, with nothing under way; collective, recovers by itself."""
+
+
+class Topology(Protocol):
+    """The options of one topology."""
+
+    def centres(self, ranks: Sequence[int]) -> int:
+        """Number of centres around which living *ranks* explore. Local."""
+
+    def begin(
+        self, communicator: ft.Communicator, rule: CentreRule, replica: ReplicaLike
+    ) -> CentreExchange:
+        """Begin on all ranks before the same step, with replicas that are equal. Local."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Levels:
+    """The options that all topologies have."""
+
+    every: int = EVERY
+    nodes: Nodes | None = None
+    outer: int = OUTER
+
+    def two_level_nodes(self, ranks: Sequence[int]) -> Nodes | None:
+        """The nodes, where *ranks* are on several; None for one level. Local."""
+        return None if self.nodes is None or len(self.nodes(ranks)) < 2 else self.nodes
+
+    def centres(self, ranks: Sequence[int]) -> int:
+        nodes = self.two_level_nodes(ranks)
+        return 1 if nodes is None else 1 + len(nodes(ranks))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllAtOnce(_Levels):
+    """All ranks push in one collective, so that each has a copy of the centre.
+
+    Args:
+        every: steps between two pushes; default 4.
+        nodes: nodes of two levels; default None, one level. Where there is one node, there is one
+            level, from the next consensus on.
+        outer: exchanges within a node between two of all nodes, 2 or more; default 4.
+    """
+
+    def begin(
+        self, communicator: ft.Communicator, rule: CentreRule, replica: ReplicaLike
+    ) -> CentreExchange:
+        nodes = self.two_level_nodes(communicator.pending.expected)
+        if nodes is None:
+            return CopiedCentre(communicator, rule, replica, every=self.every)
+        return CopiedNodes(
+            communicator, rule, replica, nodes=nodes, every=self.every, outer=self.outer
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InTurn(_Levels):
+    """Ranks push in turn to a server, and do not wait for one another.
+
+    Args:
+        every: steps between the pushes of one rank; default 4.
+        bound: largest staleness of a push, in updates of the centre, at least 1; default None,
+            any.
+        nodes: nodes of two levels; default None, one level. Where there is one node, there is one
+            level, from the next consensus on.
+        outer: pushes of a rank between two of its node's centre, 2 or more; default 4.
+    """
+
+    bound: int | None = None
+
+    def begin(
+        self, communicator: ft.Communicator, rule: CentreRule, replica: ReplicaLike
+    ) -> CentreExchange:
+        nodes = self.two_level_nodes(communicator.pending.expected)
+        if nodes is not None:
+            return ServedNodes(
+                communicator, rule, replica,
+                nodes=nodes, every=self.every, outer=self.outer, bound=self.bound,
+            )  # fmt: skip
+        weights = replica.read()[: replica.weights]
+        return ServedCentre(
+            communicator,
+            CentreWorker(rule, RankWeights(replica, rule)),
+            rule.first_centre(weights),
+            count=weights.size,
+            every=self.every,
+            bound=self.bound,
+        )

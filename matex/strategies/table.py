@@ -1,0 +1,127 @@
+"""The table of the strategies: how each is made from the options of a run.
+
+A new strategy is one file, which defines a :class:`Strategy` or a :class:`CentreRule`, and one row
+of :data:`STRATEGIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import ft
+from matex.strategies.centre import AllAtOnce, CentreStrategy, InTurn
+from matex.strategies.daso import Daso
+from matex.strategies.downpour import DownpourRule
+from matex.strategies.easgd import ElasticRule
+from matex.strategies.gossip import Gossip
+from matex.strategies.interface import ReplicaLike, Strategy
+from matex.strategies.nodes import nodes_by
+from matex.strategies.rules.centre import CentreRule
+from matex.strategies.rules.nodes import OUTER
+from matex.strategies.rules.turns import EVERY
+from matex.strategies.sync import Sync
+
+__all__ = ["STRATEGIES", "Ingredients", "StrategyOptions", "make_strategy"]
+
+
+class StrategyOptions(Protocol):
+    """The options of :class:`matex.config.Config` that strategies take, under the same names."""
+
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def ranks_per_node(self) -> int: ...
+    @property
+    def sync_every(self) -> int: ...
+    @property
+    def two_level(self) -> bool: ...
+    @property
+    def outer_every(self) -> int: ...
+    @property
+    def asynchronous(self) -> bool: ...
+    @property
+    def staleness_bound(self) -> int | None: ...
+    @property
+    def momentum(self) -> float: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingredients:
+    """All that a strategy is made of, for one fit.
+
+    Args:
+        replica: replica of this rank; equal on all ranks before the first step.
+        options: options of the run, equal on all ranks.
+        seed: seed of random choices, equal on all ranks.
+        epochs: number of epochs of the fit.
+        nesterov: momentum of a Nesterov optimizer, see :class:`ElasticRule`; 0 for another.
+    """
+
+    communicator: ft.Communicator
+    replica: ReplicaLike
+    options: StrategyOptions
+    seed: int
+    epochs: int
+    nesterov: float = 0.0
+
+    def centre(self, rule: CentreRule, *, at_once: bool) -> CentreStrategy:
+        """A centre strategy by *rule*, whose workers push as the options say.
+
+        Args:
+            at_once: whether all ranks push in one collective; otherwise in turn.
+        """
+        options = self.options
+        every, outer = options.sync_every or EVERY, options.outer_every or OUTER
+        nodes = nodes_by(self.communicator, options.ranks_per_node) if options.two_level else None
+        topology = (
+            AllAtOnce(every=every, nodes=nodes, outer=outer)
+            if at_once
+            else InTurn(every=every, bound=options.staleness_bound, nodes=nodes, outer=outer)
+        )
+        return CentreStrategy(self.communicator, self.replica, rule, topology)
+
+
+#: The strategies by their words on the command line.
+STRATEGIES: dict[str, Callable[[Ingredients], Strategy]] = {
+    "sync": lambda fit: Sync(),
+    "gossip": lambda fit: Gossip(fit.communicator, fit.replica, seed=fit.seed),
+    "daso": lambda fit: Daso(
+        fit.communicator,
+        fit.replica,
+        epochs=fit.epochs,
+        ranks_per_node=fit.options.ranks_per_node,
+    ),
+    "easgd": lambda fit: fit.centre(
+        ElasticRule(nesterov=fit.nesterov), at_once=not fit.options.asynchronous
+    ),
+    "downpour": lambda fit: fit.centre(
+        DownpourRule(momentum=fit.options.momentum), at_once=fit.options.staleness_bound == 0
+    ),
+}
+
+
+def make_strategy(
+    options: StrategyOptions,
+    communicator: ft.Communicator,
+    replica: ReplicaLike,
+    *,
+    seed: int,
+    epochs: int,
+    nesterov: float = 0.0,
+) -> Strategy:
+    """The strategy that ``options.strategy`` names, for one fit. Local.
+
+    Args:
+        options, replica, seed, epochs, nesterov: see :class:`Ingredients`.
+    """
+    ingredients = Ingredients(
+        communicator=communicator,
+        replica=replica,
+        options=options,
+        seed=seed,
+        epochs=epochs,
+        nesterov=nesterov,
+    )
+    return STRATEGIES[options.strategy](ingredients)
