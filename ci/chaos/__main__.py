@@ -1,10 +1,11 @@
 """Runs with random faults, each checked to the last sample: a line a run, and a table.
 
-    python -m ci.chaos [--layer ft|strategies|full] [--runs 100] [--seed 0]
+    python -m ci.chaos [--layer ft|loop|strategies|full] [--runs 100] [--seed 0]
 
 The ft layer needs no TensorFlow: 2 to 16 ranks make random collectives and die in them;
 a launch carries several runs, each on those that the last one left. In most launches some
-members wait as spares, die so, and take the places of the dead. Nor does the strategies layer:
+members wait as spares, die so, and take the places of the dead. The loop layer is the loop of
+ft's documentation on 8 ranks, with one result buffer. Nor does the strategies layer need it:
 2 to 9 ranks move vectors by the strategies of matex and die between any two of their messages; a
 launch carries several fits. The full layer trains small models with matex run on 2 to 8 ranks,
 half of the launches by a strategy other than sync, others with spares; a launch carries several
@@ -36,7 +37,7 @@ from ci.chaos.ft.launch import Verdict
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--layer", choices=("ft", "strategies", "full"), default="ft")
+    parser.add_argument("--layer", choices=("ft", "loop", "strategies", "full"), default="ft")
     parser.add_argument("--runs", type=int, default=100, help="at least so many (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="of the first launch (default: 0)")
     parser.add_argument(
@@ -44,7 +45,11 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     runs_of: Callable[[int], list[Verdict]] = launch.runs_of
-    if arguments.layer == "strategies":
+    if arguments.layer == "loop":
+        from ci.chaos.loop import plan as loop_plan
+
+        runs_of = loop_plan.runs_of
+    elif arguments.layer == "strategies":
         from ci.chaos.strategies import plan
 
         runs_of = plan.runs_of

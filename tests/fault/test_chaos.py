@@ -9,7 +9,11 @@ import pytest
 from tests.fault.ranks import execute, scratch
 
 # How many runs of a layer, from which seed on, and what some of them must have.
-PARTS = {"ft": (8, 168, "aside)"), "strategies": (6, 38, "in-strategy")}
+PARTS = {
+    "ft": (8, 168, "aside)"),
+    "loop": (3, 0, "at=in-exchange"),
+    "strategies": (6, 38, "in-strategy"),
+}
 
 
 @pytest.mark.parametrize("layer", PARTS)

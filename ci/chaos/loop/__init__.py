@@ -1,0 +1,1 @@
+"""The loop layer: the loop of ft's own documentation, on ranks that are killed."""
