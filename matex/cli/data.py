@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from matex.cli.parser import count_from_one
 from matex.errors import InputError
 
 __all__ = ["FORMATS", "add_command"]
@@ -35,7 +34,7 @@ def add_command(commands: Any) -> None:
     add("target", type=Path, metavar="OUT.h5")
     split = convert.add_mutually_exclusive_group()
     split.add_argument(
-        "--test-rows", type=count_from_one, metavar="N",
+        "--test-rows", type=_at_least_one, metavar="N",
         help="the last N rows become x_test and y_test, the others x_train and y_train",
     )  # fmt: skip
     split.add_argument("--test-fraction", type=_fraction, metavar="F", help="the same by a part")
@@ -92,6 +91,13 @@ def _size(text: str) -> tuple[int, int]:
     if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
         raise argparse.ArgumentTypeError(f"must be HxW, as 224x224. Received: {text}")
     return int(height), int(width)
+
+
+def _at_least_one(text: str) -> int:
+    """A whole number from 1, as written."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1. Received: {text}")
+    return int(text)
 
 
 def _fraction(text: str) -> float:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any, NoReturn
 
-__all__ = ["USAGE_ERROR", "Parser", "count", "count_from_one"]
+__all__ = ["USAGE_ERROR", "Parser"]
+
+# In the words of argparse (Python 3.10 to 3.13).
+_VALUE_OF_A_SWITCH = re.compile(r"argument (\S+): ignored explicit argument (.*)", re.DOTALL)
 
 #: The exit status after bad input.
 USAGE_ERROR = 2
@@ -22,18 +26,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
+        switch = _VALUE_OF_A_SWITCH.fullmatch(message)
+        if switch:
+            message = f"{switch[1]} must be given without a value. Received: {switch[2]}"
         self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-def count(text: str) -> int:
-    """A whole number from 0, as written."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number from 0 was wanted. Received: {text}")
-    return int(text)
-
-
-def count_from_one(text: str) -> int:
-    """A whole number from 1, as written."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1. Received: {text}")
-    return int(text)

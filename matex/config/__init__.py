@@ -9,13 +9,14 @@ from matex.config.environment import (
     batch_job,
     segments_directory,
     visible_gpus,
-    wants_ulfm,
 )
+from matex.config.options import LaunchOptions
 
 __all__ = [
     "ARBITER",
     "SEGMENTS",
     "Config",
+    "LaunchOptions",
     "arbiter_setting",
     "batch_job",
     "duration_s",
@@ -23,5 +24,4 @@ __all__ = [
     "read_plan",
     "segments_directory",
     "visible_gpus",
-    "wants_ulfm",
 ]

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from matex.config.batch_systems import Allocation, allocation
-from matex.errors import InputError
 
 __all__ = [
     "ARBITER",
@@ -17,7 +16,6 @@ __all__ = [
     "user_cache",
     "variable",
     "visible_gpus",
-    "wants_ulfm",
 ]
 
 #: The variable that names the directory in which Open MPI puts its segments of shared memory.
@@ -52,18 +50,6 @@ def segments_directory() -> Path | None:
 def arbiter_setting() -> str | None:
     """The address at which ranks ask the launcher which part of a run goes on, on several hosts."""
     return os.environ.get(ARBITER)
-
-
-def wants_ulfm() -> bool:
-    """Whether ranks are started so that the others survive a death; ``MATEX_ULFM=0`` says no.
-
-    Raises:
-        InputError: another value than 0 and 1.
-    """
-    text = os.environ.get("MATEX_ULFM", "1")
-    if text not in ("0", "1"):
-        raise InputError(f"environment variable MATEX_ULFM must be 0 or 1. Received: {text!r}")
-    return text == "1"
 
 
 def visible_gpus() -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-__all__ = ["SCALINGS", "rate_factor"]
-
-SCALINGS = ("none", "linear", "sqrt")
+__all__ = ["rate_factor"]
 
 
 def rate_factor(scaling: str, ranks: int, *, epochs_done: float, warm_up: float) -> float:

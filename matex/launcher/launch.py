@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from matex.config import ARBITER, Config, duration_text
-from matex.config.config import OPTIONS
+from matex.config import ARBITER, Config
+from matex.config.given import given_in_environment
+from matex.config.kinds import SWITCH, WORDS
+from matex.config.option import options_of
 from matex.launcher.mpiexec import Mpiexec
 
 __all__ = ["Launch", "mpiexec_command", "rank_options"]
-
-
-_PASSED = tuple(name for name in OPTIONS if name != "report")  # that one is always said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +69,23 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[s
 
 
 def rank_options(config: Config) -> list[str]:
-    """The command line of a rank that is to have *config*."""
-    options: list[str] = []
-    default = Config()
-    for name in _PASSED:
-        value = getattr(config, name)
-        if value is True:
-            options.append(f"--{name.replace('_', '-')}")
-        elif value != getattr(default, name):
-            text = str(value.absolute() if isinstance(value, Path) else value)
-            if name == "wall_time":
-                text = duration_text(value)
-            options += [f"--{name.replace('_', '-')}", text]
-    for fault in config.inject:
-        options += ["--inject", fault]
-    return options
+    """The command line of a rank that is to have *config*, but for its report.
+
+    An option that is not the default is said, and one whose variable is set here: the ranks may
+    have that variable too, and the command line was stronger.
+    """
+    words: list[str] = []
+    for option in options_of(Config):
+        value = getattr(config, option.attribute)
+        plain = value == option.default and given_in_environment(option) is None
+        if plain or value is None or value is False:
+            continue
+        if not option.flag or option.name == "report":
+            continue
+        if option.kind is SWITCH:
+            words += [option.flag]
+        elif option.kind is WORDS:
+            words += [word for text in value for word in (option.flag, text)]
+        else:
+            words += [option.flag, option.kind.write(value)]
+    return words

@@ -110,5 +110,5 @@ def test_an_unknown_option_is_named(tmp_path: Path) -> None:
     script.write_text("import matex\nmatex.init(ranks=3)\n")
     done = execute([sys.executable, script], directory=tmp_path, TMPDIR=str(tmp_path))
     assert done.returncode == 1
-    assert "options are report, checkpoint" in done.stderr
+    assert "options are checkpoint, report" in done.stderr
     assert "Received: ranks" in done.stderr

@@ -42,11 +42,20 @@ def place(tmp_path: Path) -> Path:
 
 
 BAD = {
-    "no ranks at all": (["run", "-n", "0", "train.py"], "at least 1. Received: 0"),
-    "negative ranks": (["run", "-n", "-2", "train.py"], "at least 1. Received: -2"),
-    "ranks in words": (["run", "-n", "two", "train.py"], "at least 1. Received: two"),
+    "no ranks at all": (
+        ["run", "-n", "0", "train.py"],
+        "--ranks must be at least 1. Received: '0'",
+    ),
+    "negative ranks": (
+        ["run", "-n", "-2", "train.py"],
+        "--ranks must be at least 1. Received: '-2'",
+    ),
+    "ranks in words": (
+        ["run", "-n", "two", "train.py"],
+        "--ranks must be a whole number of at least 1. Received: 'two'",
+    ),
     "number of ranks missing": (["run", "train.py"], "-n N, the number of ranks, is wanted"),
-    "script missing": (["run", "-n", "2"], "script"),
+    "script missing": (["run", "-n", "2"], "SCRIPT"),
     "script is no file": (["run", "-n", "2", "none.py"], "Received: none.py, which is no file"),
     "the script's options are its own": (
         ["run", "-n", "2", "none.py", "--rank", "3", "--check", "x", "-n", "0"],
@@ -88,7 +97,7 @@ BAD = {
     "nothing kept": (["run", "-n", "2", "--keep", "0", "train.py"], "keep must be at least 1"),
     "unknown strategy": (
         ["run", "-n", "2", "--strategy", "rumour", "train.py"],
-        "invalid choice: 'rumour'",
+        "--strategy must be one of sync, gossip, daso, easgd, downpour. Received: 'rumour'",
     ),
     "a rate for a batch that stays": (
         ["run", "-n", "2", "--lr-scaling", "linear", "train.py"],
@@ -96,11 +105,11 @@ BAD = {
     ),
     "no patience": (
         ["run", "-n", "2", "--hang-timeout", "0", "train.py"],
-        "hang_timeout must be above 0",
+        "--hang-timeout must be above 0 seconds. Received: '0'",
     ),
     "restarts in words": (
         ["run", "-n", "2", "--max-restarts", "some", "train.py"],
-        "a whole number from 0 was wanted. Received: some",
+        "--max-restarts must be a whole number of at least 0. Received: 'some'",
     ),
     "growing from nowhere": (
         ["run", "-n", "2", "--grow", "train.py"],
@@ -108,7 +117,7 @@ BAD = {
     ),
     "a wall time of no form": (
         ["run", "-n", "2", "--wall-time", "90", "train.py"],
-        "a time HH:MM:SS above zero was wanted. Received: '90'",
+        "--wall-time must be a time HH:MM:SS above zero. Received: '90'",
     ),
     "report under a file": (
         ["run", "-n", "2", "--report", "train.py/out", "train.py"],

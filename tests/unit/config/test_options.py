@@ -1,217 +1,270 @@
-"""One configuration from options and environment; wrong values are told in one line."""
+"""All that follows from the table of options, for each of its rows and for one that is added."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ft
-from matex.config import Config, duration_s, duration_text
+from matex.apoptosis.schedule import MODES
+from matex.cli import main
+from matex.cli.arguments import add_options, given_words
+from matex.cli.parser import Parser
+from matex.cli.run import EXAMPLES
+from matex.config import Config, LaunchOptions
+from matex.config.given import make
+from matex.config.kinds import KINDS, PATH, SWITCH, TIME, WORDS, Kind
+from matex.config.option import Option, option, options_of
+from matex.config.options import APOPTOSIS_MODES, GROUPS
+from matex.config.reference import page
 from matex.errors import InputError
+from matex.launcher.launch import rank_options
 
-PLAN = Path(__file__).with_name("plan.csv")
+ALL = [*options_of(LaunchOptions), *options_of(Config)]
+RANKS = options_of(Config)
+FLAGGED = [each for each in ALL if each.flag]
+VARIABLES = [each for each in ALL if each.variable]
 
-GIVEN = {
-    "report": (Path("out"), "out"),
-    "checkpoint": (Path("saved"), "saved"),
-    "checkpoint_every": (25, "25"),
-    "checkpoint_interval": (90.0, "90"),
-    "checkpoint_part_mb": (0.5, "0.5"),
-    "keep": (7, "7"),
-    "keep_every": (500, "500"),
-    "keep_best": (2, "2"),
-    "monitor": ("max:val_accuracy", "max:val_accuracy"),
-    "memory": (Path("/dev/shm/mine"), "/dev/shm/mine"),
-    "memory_every": (2.5, "2.5"),
-    "seed": (11, "11"),
-    "spares": (2, "2"),
-    "inject": (("kill:rank=0,step=1", "nan:rank=1,step=2"), "kill:rank=0,step=1 nan:rank=1,step=2"),
-    "inject_file": (PLAN, str(PLAN)),
-    "hang_timeout": (2.5, "2.5"),
-    "nonfinite": ("skip", "skip"),
-    "straggler": ("evict", "evict"),
-    "check_every": (40, "40"),
-    "threads": (3, "3"),
-    "exchange": ("host", "host"),
-    "apoptosis": ("natural", "natural"),
-    "grow_to": (4, "4"),
-    "wall_time": (5400.0, "01:30:00"),
-    "strategy": ("gossip", "gossip"),
-    "shuffle": ("ring", "ring"),
-    "ranks_per_node": (2, "2"),
-    "sync_every": (8, "8"),
-    "two_level": (True, "1"),
-    "outer_every": (3, "3"),
-    "asynchronous": (True, "1"),
-    "staleness_bound": (3, "3"),
-    "momentum": (0.5, "0.5"),
-    "balance": (True, "1"),
-    "batch_per_rank": (True, "1"),
-    "lr_scaling": ("none", "none"),
-    "warmup_epochs": (1.5, "1.5"),
-    "compression": ("bf16", "bf16"),
-    "strict": (True, "1"),
-    "cache": (Path("kept"), "kept"),
+
+def named(options: list[Option] | tuple[Option, ...]) -> Any:
+    return pytest.mark.parametrize("each", options, ids=[each.name for each in options])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class More(Config):
+    """The table with one row more; nothing else in this file, or in matex, knows of it."""
+
+    patience_s: float = option(
+        2.5, "SECONDS", "how long to wait for coffee", "pauses", name="patience", above=0, below=60,
+        unit="seconds",
+    )  # fmt: skip
+
+
+def on_the_command_line(*words: str) -> More:
+    parser = Parser(prog="matex run")
+    parser.add_argument("script")
+    add_options(parser, LaunchOptions, More)
+    return make(More, words=given_words(parser.parse_args([*words, "train.py"]), More))
+
+
+def test_a_new_option_is_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert on_the_command_line().patience_s == 2.5
+    assert on_the_command_line("--patience", "7").patience_s == 7.0
+    assert More.from_environment(patience=8).patience_s == 8.0  # type: ignore[attr-defined]
+    monkeypatch.setenv("MATEX_PATIENCE", "9")
+    assert on_the_command_line().patience_s == 9.0
+    assert on_the_command_line("--patience", "7").patience_s == 7.0
+
+    for wrong in ("long", "0", "60", "nan"):
+        with pytest.raises(InputError, match=r"^--patience must be .*60 seconds|above 0 seconds"):
+            on_the_command_line("--patience", wrong)
+        monkeypatch.setenv("MATEX_PATIENCE", wrong)
+        with pytest.raises(InputError, match=r"variable MATEX_PATIENCE must be .* Received: '"):
+            on_the_command_line()
+    with pytest.raises(InputError, match=r"^patience must be below 60 seconds. Received: patien"):
+        More(patience_s=61)
+
+    parser = argparse.ArgumentParser(prog="matex run", add_help=False)
+    add_options(parser, LaunchOptions, More)
+    shown = " ".join(parser.format_help().split())
+    assert "pauses: --patience SECONDS how long to wait for coffee (default: 2.5)" in shown
+    reference = page(ranks=More)
+    assert "## Pauses\n" in reference
+    assert (
+        "| `--patience SECONDS` | `patience` | `MATEX_PATIENCE` | a number above 0 seconds and "
+        "below 60 seconds | `2.5` | How long to wait for coffee. |"
+    ) in reference
+
+
+BAD_TEXTS: dict[Kind, list[str]] = {
+    KINDS[int]: ["many", "1.5", ""],
+    KINDS[float]: ["many", "1,5", "", "nan"],
+    KINDS[str]: [""],
+    SWITCH: ["maybe", "2", ""],
+    PATH: [""],
+    TIME: ["90", "soon", "00:00:00", ""],
+    WORDS: ["explode:rank=0,step=1"],
 }
 
-# What must be given beside it.
-BESIDE: dict[str, dict[str, Any]] = {
-    "ranks_per_node": {"strategy": "daso"},
-    "sync_every": {"strategy": "easgd"},
-    "two_level": {"strategy": "downpour"},
-    "outer_every": {"strategy": "easgd", "two_level": True},
-    "asynchronous": {"strategy": "easgd"},
-    "staleness_bound": {"strategy": "downpour"},
-    "momentum": {"strategy": "downpour"},
+
+def bad_texts(each: Option) -> list[str]:
+    texts = ["none-such"] if each.choices else list(BAD_TEXTS[each.kind])
+    for limit in (each.least, each.above, each.below):
+        if limit is not None:
+            texts.append(f"{limit - 1 if limit is each.least else limit:g}")
+    return texts
+
+
+def allowed(each: Option) -> list[str]:
+    """What a refusal may say that is allowed."""
+    if each.kind is WORDS:
+        return ["kind must be one of kill"]
+    limits = {"at least": each.least, "above": each.above, "below": each.below}
+    return [
+        each.wanted,
+        *(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None),
+    ]
+
+
+def assert_refused(each: Option, line: str, source: str) -> None:
+    assert (f"{source} must be " in line) or each.kind is WORDS
+    assert any(words in line for words in allowed(each)), line
+    assert "Received: " in line
+    assert "\n" not in line.strip()
+
+
+@named(FLAGGED)
+def test_a_wrong_word_on_the_command_line_is_refused(
+    each: Option, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    for text in bad_texts(each):
+        with pytest.raises(SystemExit) as ended:
+            main(["run", *([] if each.short else ["-n", "2"]), f"{each.flag}={text}", str(script)])
+        assert ended.value.code == 2
+        line = capsys.readouterr().err
+        if each.kind is SWITCH:
+            assert f"{each.flag} must be given without a value. Received: {text!r}" in line
+        else:
+            assert_refused(each, line, each.flag)
+
+
+@named(VARIABLES)
+def test_a_wrong_variable_is_refused(each: Option, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in bad_texts(each):
+        monkeypatch.setenv(each.variable, text)
+        with pytest.raises((InputError, ft.FaultSyntaxError)) as refused:
+            make(Config if each in RANKS else LaunchOptions)
+        assert_refused(each, str(refused.value), f"environment variable {each.variable}")
+
+
+BAD_VALUES: dict[Kind, list[Any]] = {
+    KINDS[int]: ["3", 1.5, True, []],
+    KINDS[float]: ["3", True, [], float("nan")],
+    KINDS[str]: [3, None, ""],
+    SWITCH: ["1", 2, None],
+    PATH: [3, "", True],
+    TIME: ["90", -1.0, float("nan"), None],
+    WORDS: [[3], 3, None],
 }
 
 
-def test_every_field_is_covered_here() -> None:
-    assert set(GIVEN) == {field.name for field in dataclasses.fields(Config)}
+@named(ALL)
+def test_a_value_of_another_type_is_refused(each: Option) -> None:
+    table = Config if each in RANKS else LaunchOptions
+    for value in BAD_VALUES[each.kind]:
+        if (value is None and each.optional) or value in each.choices:
+            continue
+        with pytest.raises(InputError) as refused:
+            make(table, **{each.name: value})
+        assert f"{each.name} must be " in str(refused.value)
+        assert f"Received: {each.name}={value!r}" in str(refused.value)
 
 
-def test_defaults_need_no_environment() -> None:
-    config = Config.from_environment()
-    assert config == Config()
-    assert (config.report, config.checkpoint, config.inject) == (None, None, ())
-    assert config.faults == ()
+def test_what_is_of_one_meaning_is_taken() -> None:
+    config = Config.from_environment(
+        report="out", balance=1, wall_time="01:00:00", inject="kill:rank=0,step=1 nan:rank=1,step=2"
+    )
+    assert config == Config(
+        report=Path("out"),
+        balance=True,
+        wall_time=3600.0,
+        inject=("kill:rank=0,step=1", "nan:rank=1,step=2"),
+    )
 
 
-@pytest.mark.parametrize("name", GIVEN)
-def test_a_field_comes_from_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    value, text = GIVEN[name]
-    monkeypatch.setenv(f"MATEX_{name.upper()}", text)
-    beside = BESIDE.get(name, {})
-    assert Config.from_environment(**beside) == Config(**{name: value}, **beside)
+GOOD: dict[Kind, list[Any]] = {
+    KINDS[int]: [5],
+    KINDS[float]: [0.5],
+    KINDS[str]: ["a b"],
+    SWITCH: [True],
+    PATH: [Path("/some where/else")],
+    TIME: [5400.0],
+    WORDS: [("kill:rank=0,step=1", "stop:rank=1,step=2")],
+}
 
 
-def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MATEX_SEED", "not even a number")
-    monkeypatch.setenv("MATEX_KEEP", "5")
-    config = Config.from_environment(seed=4)
-    assert (config.seed, config.keep) == (4, 5)
+def beside(each: Option) -> dict[str, Any]:
+    """What must be given beside an option, by the table and by the rules for several."""
+    more: dict[str, Any] = {"strategy": each.strategies[0]} if each.strategies else {}
+    return {**more, "two_level": True} if each.name == "outer_every" else more
 
 
-def test_faults_are_parsed() -> None:
-    config = Config(inject=("kill:rank=0,step=1",), inject_file=PLAN)
-    assert [fault.text for fault in config.faults] == [
-        "kill:rank=0,step=1", "kill:rank=2,step=40", "stop:rank=1+3,time=12.5,at=recovery"
-    ]  # fmt: skip
-    assert [fault.where for fault in config.faults] == ["", f"{PLAN}, line 3", f"{PLAN}, line 4"]
+@named([each for each in RANKS if each.flag and each.name != "report"])
+def test_ranks_get_each_option_as_the_launcher_has_it(each: Option, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.csv"
+    plan.write_text("kind,ranks,step\n")
+    values = [word for word in each.choices if word] or GOOD[each.kind]
+    if each.name == "inject_file":
+        values = [Path(__file__).with_name("plan.csv")]
+    for value in values:
+        more = {} if value == each.default else beside(each)
+        if each.name == "lr_scaling":
+            more = {"batch_per_rank": True}
+        config = make(Config, **{**more, each.name: value})
+        parser = Parser()
+        parser.add_argument("script")
+        add_options(parser, Config)
+        words = given_words(parser.parse_args([*rank_options(config), "train.py"]), Config)
+        assert Config.from_words(words) == config
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
-    (
-        {"checkpoint_every": -1},
-        "checkpoint_every must be at least 0. Received: checkpoint_every=-1",
-    ),
-    ({"keep": 0}, "keep must be at least 1. Received: keep=0"),
-    ({"seed": -3}, "seed must be at least 0. Received: seed=-3"),
-    ({"threads": -1}, "threads must be at least 0. Received: threads=-1"),
-    ({"hang_timeout": 0.0}, "hang_timeout must be above 0 seconds. Received: 0.0"),
-    ({"hang_timeout": float("nan")}, "Received: nan"),
-    ({"memory_every": 0.0}, "memory_every must be above 0 seconds. Received: 0.0"),
-    ({"checkpoint_interval": float("nan")}, "checkpoint_interval must be at least 0"),
-    ({"exchange": "smoke"}, "exchange must be one of auto, native, host. Received: 'smoke'"),
-    ({"nonfinite": "pray"}, "nonfinite must be one of stop, skip, recompute. Received: 'pray'"),
-    ({"check_every": -1}, "check_every must be at least 0. Received: check_every=-1"),
-    ({"inject_file": Path("none.csv")}, "Received: none.csv: No such file or directory"),
-    ({"inject_file": Path(__file__)}, "test_options.py, line 1: "),
-    ({"strategy": "rumour"}, "one of sync, gossip, daso, easgd, downpour. Received: 'rumour'"),
-    ({"compression": "zip"}, "compression must be one of none, fp16, bf16. Received: 'zip'"),
-    ({"warmup_epochs": -1.0}, "warmup_epochs must be at least 0. Received: warmup_epochs=-1.0"),
-    ({"lr_scaling": "linear"}, "give batch_per_rank too. Received: lr_scaling='linear'"),
-    (
-        {"apoptosis": "natural", "strategy": "easgd"},
-        "apoptosis wants strategy sync: all ranks must remove the same units. "
-        "Received: apoptosis='natural' with strategy='easgd'",
-    ),
-    (
-        {"compression": "bf16", "strategy": "gossip"},
-        "travel. Received: compression='bf16' with strategy='gossip'",
-    ),
-    ({"balance": True, "strategy": "daso"}, "balance wants strategy sync"),
-    ({"straggler": "balance", "strategy": "easgd"}, "straggler balance wants strategy sync"),
-    ({"straggler": "evict", "check_every": 0}, "give check_every too. Received: straggler='evict'"),
-    ({"straggler": "balance", "spares": 1}, "straggler='balance'"),
-    (
-        {"ranks_per_node": 2},
-        "for strategy daso and easgd and downpour. Received: ranks_per_node=2 with strategy='sync'",
-    ),
-    (
-        {"ranks_per_node": 2, "strategy": "easgd"},
-        "with strategy easgd ranks_per_node is for two levels: give two_level too. "
-        "Received: ranks_per_node=2 without it",
-    ),
-    ({"two_level": True, "strategy": "daso"}, "two_level is for strategy easgd and downpour. "),
-    ({"outer_every": 3, "strategy": "downpour"}, "Received: outer_every=3 without it"),
-    ({"outer_every": 1, "strategy": "easgd", "two_level": True}, "Received: outer_every=1"),
-    ({"outer_every": -1}, "outer_every must be at least 0. Received: outer_every=-1"),
-    ({"sync_every": 2}, "easgd and downpour. Received: sync_every=2 with strategy='sync'"),
-    ({"sync_every": -1}, "sync_every must be at least 0. Received: sync_every=-1"),
-    ({"asynchronous": True, "strategy": "downpour"}, "asynchronous is for strategy easgd. "),
-    ({"asynchronous": True, "strategy": "easgd", "sync_every": 1}, "Received: sync_every=1"),
-    ({"staleness_bound": 0, "strategy": "easgd"}, "staleness_bound is for strategy downpour. "),
-    ({"staleness_bound": -1, "strategy": "downpour"}, "Received: staleness_bound=-1"),
-    ({"momentum": 1.0, "strategy": "downpour"}, "must be below 1. Received: momentum=1.0"),
-    ({"momentum": 0.9, "strategy": "gossip"}, "momentum is for strategy downpour. "),
-    ({"spares": 1, "strategy": "downpour"}, "spares wants strategy sync"),
-    ({"shuffle": "riffle"}, "shuffle must be one of whole, ring. Received: 'riffle'"),
-    ({"shuffle": "ring", "balance": True}, "shuffle ring wants equal shares"),
-    ({"shuffle": "ring", "straggler": "balance"}, "Received: balance=False, straggler='balance'"),
-    ({"shuffle": "ring", "spares": 2}, "of the ranks that begin. Received: balance=False"),
-    ({"inject": ("explode:rank=0,step=1",)}, "kind must be one of"),
-]
+def test_what_the_command_line_said_outdoes_the_variable_that_ranks_have_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A default that was asked for must be handed on, or the rank would read its environment."""
+    monkeypatch.setenv("MATEX_SEED", "5")
+    monkeypatch.setenv("MATEX_CHECK_EVERY", "7")
+    config = Config.from_words({"seed": "0", "check_every": "0"})
+    assert rank_options(config) == ["--seed", "0", "--check-every", "0"]
 
 
-@pytest.mark.parametrize(("options", "said"), BAD)
-def test_a_wrong_value_is_refused_in_one_line(options: dict[str, Any], said: str) -> None:
-    with pytest.raises((InputError, ft.UsageError)) as caught:
-        Config.from_environment(**options)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_the_help_has_the_common_options_first_and_two_examples(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    text = capsys.readouterr().out
+    places = [text.index(f"\n{title}:\n") for title in ("examples", *GROUPS)]
+    assert places == sorted(places)
+    shown = " ".join(text.split())
+    for each in FLAGGED:
+        assert (f"{each.flag} " in shown) != each.hidden
+    assert len(EXAMPLES) == 2
+    assert all(line in text for line in EXAMPLES)
 
 
-def test_an_unknown_option_is_named_beside_the_known_ones() -> None:
-    with pytest.raises(InputError) as caught:
-        Config.from_environment(batch_size=3)
-    assert "batch_size" in str(caught.value)
-    assert "checkpoint_every" in str(caught.value)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_of_the_help_is_taken(
+    example: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    program, command, *words = shlex.split(example)
+    assert (program, main([command, "--dry-run", *words])) == ("matex", 0)
+    assert "train.py" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["checkpoint_every", "keep", "seed", "hang_timeout", "threads"])
-def test_a_variable_that_is_no_number_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"MATEX_{name.upper()}", "many")
-    with pytest.raises(InputError) as caught:
-        Config.from_environment()
-    assert f"MATEX_{name.upper()} must be a number. Received: 'many'" in str(caught.value)
+def test_the_page_of_reference_has_every_name() -> None:
+    lines = page().splitlines()
+    rows = [line[2:-2].split(" | ") for line in lines if line.startswith("| ")]
+    for each in ALL:
+        flag = each.flag and f"{each.flag} {each.metavar}".strip()
+        spelled = f"`{each.short} {each.metavar}`, `{flag}`" if each.short else f"`{flag}`"
+        keyword = f"`{each.name}`" if each in RANKS else ""
+        names = [spelled if flag else "", keyword, f"`{each.variable}`" if each.variable else ""]
+        assert [len(row) for row in rows if row[:3] == names] == [6], each.name
+    assert [line[3:].lower() for line in lines if line.startswith("## ")] == list(GROUPS)
 
 
-def test_it_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Config().seed = 1  # type: ignore[misc]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("00:00:01", 1), ("01:30:00", 5400), ("100:00:00", 360_000), ("2-01:00:00", 176_400)],
-)
-def test_a_duration_is_written_as_batch_systems_do(text: str, seconds: float) -> None:
-    assert duration_s(text) == seconds
-    assert duration_s(duration_text(seconds)) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "90", "1:2", "01:60:00", "00:00:00", "-01:00:00", "1h"])
-def test_another_duration_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"a time HH:MM:SS above zero was wanted"):
-        duration_s(text)
-    monkeypatch.setenv("MATEX_WALL_TIME", text)
-    with pytest.raises(InputError, match=r"MATEX_WALL_TIME must be a time HH:MM:SS"):
-        Config.from_environment()
-
-
-def test_what_is_left_of_a_duration_is_rounded_up() -> None:
-    assert (duration_text(0.2), duration_text(59.5)) == ("00:00:01", "00:01:00")
+def test_the_modes_of_apoptosis_are_those_of_its_schedule() -> None:
+    assert tuple(MODES) == APOPTOSIS_MODES

@@ -89,8 +89,8 @@ def test_ranks_get_their_options_the_report_and_the_script_s_arguments() -> None
         arguments=["--epochs", "2", "-n", "9", "--report", "theirs", "a b", ""],
     )
     assert words[words.index(sys.executable) :] == [
-        *(sys.executable, "-m", "matex", "--seed", "3"),
-        *("--wall-time", "00:01:31", "--inject", "kill:rank=0,step=1"),
+        *(sys.executable, "-m", "matex", "--wall-time", "00:01:31"),
+        *("--seed", "3", "--inject", "kill:rank=0,step=1"),
         *("--report", "/out", "dir/my train.py"),
         *("--epochs", "2", "-n", "9", "--report", "theirs", "a b", ""),
     ]

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import matex.strategies
-from matex.config.validation import STRATEGIES as WORDS
+from matex.config.options import STRATEGIES as WORDS
 from matex.strategies import STRATEGIES
 
 

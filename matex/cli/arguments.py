@@ -1,0 +1,50 @@
+"""The arguments of a command that follow from a table of options, and what was given of them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from matex.config.kinds import SWITCH, WORDS
+from matex.config.option import Option, options_of
+from matex.config.options import GROUPS
+
+__all__ = ["add_options", "given_words"]
+
+
+def add_options(parser: argparse.ArgumentParser, *tables: type) -> None:
+    """Add the options of *tables* to *parser*, in groups, the common ones first.
+
+    With them comes ``--help``, unless the parser has it. Texts are read later, by the table: an
+    error then says the same wherever a value stands.
+    """
+    options = _flagged(tables)
+    known = [option.group for option in options]
+    for title in dict.fromkeys([*GROUPS, *known]):
+        group = parser.add_argument_group(title)
+        if title == GROUPS[0] and not parser.add_help:
+            group.add_argument("-h", "--help", action="help", help="show this message and exit")
+        for option in options:
+            if option.group == title:
+                _add(group, option)
+
+
+def _add(group: Any, option: Option) -> None:
+    flags = [option.short, option.flag] if option.short else [option.flag]
+    text = argparse.SUPPRESS if option.hidden else option.help_line.replace("%", "%%")
+    form: dict[str, Any] = {"metavar": option.value_text}
+    if option.kind is SWITCH:
+        form = {"action": "store_const", "const": True}
+    elif option.kind is WORDS:
+        form["action"] = "append"
+    group.add_argument(*flags, dest=option.name, help=text, **form)
+
+
+def given_words(arguments: argparse.Namespace, *tables: type) -> dict[str, Any]:
+    """The options of *tables* that stand on the command line, with their texts."""
+    words = {option.name: getattr(arguments, option.name, None) for option in _flagged(tables)}
+    return {name: word for name, word in words.items() if word is not None}
+
+
+def _flagged(tables: tuple[type, ...]) -> list[Option]:
+    return [option for table in tables for option in options_of(table) if option.flag]

@@ -1,0 +1,54 @@
+"""The values of a class of options: from the command line, from code, or the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from matex.config.environment import variable
+from matex.config.kinds import WORDS
+from matex.config.option import Option, options_of
+from matex.errors import InputError
+
+__all__ = ["given_in_environment", "make"]
+
+Table = TypeVar("Table")
+
+
+def make(table: type[Table], *, words: Mapping[str, Any] | None = None, **given: Any) -> Table:
+    """An instance of *table*; an option that is not given is taken from its variable.
+
+    Args:
+        table: a class of options.
+        words: what the command line gave, by the names of options: a text, True for a switch, and
+            texts for an option that may be repeated; none by default. Other names are ignored.
+        given: values from code, by the names of options.
+
+    Raises:
+        InputError: a value or a name is wrong; the message says where it was given.
+    """
+    options = options_of(table)
+    unknown = given.keys() - {option.name for option in options}
+    if unknown:
+        known = ", ".join(option.name for option in options)
+        raise InputError(f"options are {known}. Received: {', '.join(sorted(unknown))}")
+    values = {}
+    for option in options:
+        if option.name in given:
+            values[option.attribute] = given[option.name]
+        elif words is not None and option.name in words:
+            values[option.attribute] = _of_word(option, words[option.name])
+        elif (text := given_in_environment(option)) is not None:
+            values[option.attribute] = option.read(text, f"environment variable {option.variable}")
+    return table(**values)
+
+
+def given_in_environment(option: Option) -> str | None:
+    """The text of the variable of *option*; None where it has none or is not set."""
+    return variable(option.variable) if option.variable else None
+
+
+def _of_word(option: Option, word: Any) -> Any:
+    if word is True:
+        return True
+    return tuple(word) if option.kind is WORDS else option.read(word, option.flag)

@@ -1,0 +1,94 @@
+"""The kinds of values that options take: how each is read, written and checked. Pure."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matex.config.durations import duration_s, duration_text
+
+__all__ = ["KINDS", "PATH", "SWITCH", "TIME", "WORDS", "Kind"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of value.
+
+    Args:
+        wanted: what a message asks for, such as "a whole number".
+        read: makes a value of a text, and raises ValueError where that is of another form.
+        take: makes a value of what a program gives, and raises TypeError or ValueError where
+            that is of another type.
+        write: makes a text of a value, which *read* makes the same value of; at times a little
+            more of it.
+    """
+
+    wanted: str
+    read: Callable[[str], Any]
+    take: Callable[[Any], Any]
+    write: Callable[[Any], str] = str
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, str | bool):
+        raise TypeError
+    return float(value)
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _switch(value: Any) -> bool:
+    if value not in (0, 1):
+        raise ValueError
+    return bool(value)
+
+
+def _path_of(text: str) -> Path:
+    if not text:
+        raise ValueError
+    return Path(text)
+
+
+def _path(value: Any) -> Path:
+    return value if isinstance(value, Path) else _path_of(_word(value))
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(value.split() if isinstance(value, str) else map(_word, value))
+
+
+def _time(value: Any) -> float:
+    """Seconds; 0 stands for no time at all, which only a program can say."""
+    seconds = duration_s(value) if isinstance(value, str) else _number(value)
+    if not seconds >= 0:
+        raise ValueError
+    return seconds
+
+
+SWITCH = Kind("0 or 1", lambda text: _switch(int(text)), _switch, lambda value: str(int(value)))
+PATH = Kind("a path", _path_of, _path, lambda value: str(value.absolute()))
+WORDS = Kind("texts, with blanks between them", _words, _words, " ".join)
+TIME = Kind("a time HH:MM:SS above zero", duration_s, _time, duration_text)
+
+#: The kind of an option whose field has this type.
+KINDS: dict[Any, Kind] = {
+    int: Kind("a whole number", int, _whole),
+    float: Kind("a number", float, _number),
+    str: Kind("a text", str, _word),
+    bool: SWITCH,
+    Path: PATH,
+    tuple[str, ...]: WORDS,
+}

@@ -1,0 +1,216 @@
+"""One row of the table of options, and what follows from it: reading, and checking. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from typing import Any
+
+from matex.config.kinds import KINDS, Kind
+from matex.errors import InputError
+
+__all__ = ["Option", "check_values", "option", "options_of"]
+
+_ROW = "option"  # under which a field's metadata has the arguments of its row
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option, with all names under which it is known.
+
+    Args:
+        attribute: the field that has its value.
+        name: the keyword of ``matex.init``; the flag and the variable are spelled by it.
+        kind: the kind of its values.
+        optional: whether None is a value, for what matex finds out by itself.
+        default: the value where none is given.
+        default_text: the default in words; "" where there is nothing to say of it.
+        metavar: the value in the help, such as ``STEPS``.
+        help: what it is, in a sentence without its end.
+        group: the title under which help and reference show it.
+        unit: the unit of its values, in messages; "" for none.
+        choices: the words that it may be; empty for any.
+        least: the smallest value; None for no limit.
+        above: what the value must exceed; None for no limit.
+        below: what must exceed the value; None for no limit.
+        strategies: the strategies under which it may differ from its default; empty for all.
+        why: the reason for that, where the strategies do not say it.
+        condition: what must be given beside it, in the help; made of *strategies* by default.
+        flag: its spelling on the command line; "" where it has none.
+        short: a second spelling, of one letter; "" for none.
+        variable: the environment variable; "" where there is none.
+        hidden: whether the help is silent about it, because ``matex run`` gives it to ranks.
+    """
+
+    attribute: str
+    name: str
+    kind: Kind
+    optional: bool
+    default: Any
+    default_text: str
+    metavar: str
+    help: str
+    group: str
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+    strategies: tuple[str, ...] = ()
+    why: str = ""
+    condition: str = ""
+    flag: str = ""
+    short: str = ""
+    variable: str = ""
+    hidden: bool = False
+
+    @property
+    def wanted(self) -> str:
+        """The values that it takes, as a message names them."""
+        if self.choices:
+            return f"one of {', '.join(word for word in self.choices if word)}"
+        return " and ".join([self.kind.wanted, *self._limits]).replace(" and ", " ", 1)
+
+    @property
+    def _limits(self) -> list[str]:
+        unit = f" {self.unit}" if self.unit else ""
+        limits = (("of at least", self.least), ("above", self.above), ("below", self.below))
+        return [f"{words} {limit:g}{unit}" for words, limit in limits if limit is not None]
+
+    @property
+    def condition_and_help(self) -> str:
+        """The help behind its condition, such as ``with --strategy easgd``."""
+        condition = self.condition
+        if self.strategies and not self.why and not condition:
+            condition = f"with --strategy {' or '.join(self.strategies)}"
+        return f"{condition}: {self.help}" if condition else self.help
+
+    @property
+    def help_line(self) -> str:
+        """The help, with its condition and the default."""
+        text = self.condition_and_help
+        return f"{text} (default: {self.default_text})" if self.default_text else text
+
+    @property
+    def value_text(self) -> str:
+        """The value, as the help shows it behind the flag; "" for a switch."""
+        if self.metavar or not self.choices:
+            return self.metavar
+        return f"{{{','.join(self.choices)}}}"
+
+    def read(self, text: str, source: str) -> Any:
+        """The value of *text*.
+
+        Args:
+            source: where the text stands, such as ``--seed``, for the message.
+
+        Raises:
+            InputError: it is of another kind, or out of range.
+        """
+        try:
+            value = self.kind.read(text)
+        except ValueError:
+            raise self._refusal(self.wanted, source, repr(text)) from None
+        self._limit(value, source, repr(text))
+        return value
+
+    def take(self, value: Any) -> Any:
+        """The value that a program gave, in the kind's own type.
+
+        Raises:
+            InputError: it is of another type, or out of range.
+        """
+        if value is None and self.optional:
+            return None
+        received = f"{self.name}={value!r}"
+        try:
+            taken = self.kind.take(value)
+        except (TypeError, ValueError, OverflowError):
+            raise self._refusal(self.wanted, self.name, received) from None
+        self._limit(taken, self.name, received)
+        return taken
+
+    def _limit(self, value: Any, source: str, received: str) -> None:
+        """Refuse a *value* out of range; one that is not a number lies in none."""
+        unit = f" {self.unit}" if self.unit else ""
+        if value not in self.choices if self.choices else value == "":
+            raise self._refusal(self.wanted, source, received)
+        if self.least is not None and not value >= self.least:
+            raise self._refusal(f"at least {self.least:g}{unit}", source, received)
+        if self.above is not None and not value > self.above:
+            raise self._refusal(f"above {self.above:g}{unit}", source, received)
+        if self.below is not None and not value < self.below:
+            raise self._refusal(f"below {self.below:g}{unit}", source, received)
+
+    @staticmethod
+    def _refusal(wanted: str, source: str, received: str) -> InputError:
+        return InputError(f"{source} must be {wanted}. Received: {received}")
+
+
+def option(
+    default: Any,
+    metavar: str,
+    help: str,
+    group: str,
+    **more: Any,
+) -> Any:
+    """The row of an option, as the default of its field in a class of options.
+
+    Args:
+        default: its value where none is given.
+        metavar: its value in the help; "" for the choices, or for none.
+        help: what it is.
+        group: the title under which it is shown.
+        more: what :class:`Option` has beside these, where it does not follow: ``name`` is the
+            field's by default, ``flag`` and ``variable`` are spelled by the name, ``kind`` is
+            that of the field's type, ``default_text`` is the default.
+    """
+    row = {"metavar": metavar, "help": help, "group": group, **more}
+    return dataclasses.field(default=default, metadata={_ROW: row})
+
+
+def options_of(table: type) -> tuple[Option, ...]:
+    """The options of *table*, a class of options, in its order."""
+    return _options_of(table)
+
+
+@functools.cache
+def _options_of(table: Any) -> tuple[Option, ...]:
+    hints = typing.get_type_hints(table)
+    return tuple(
+        _option_of(field, hints[field.name])
+        for field in dataclasses.fields(table)
+        if _ROW in field.metadata
+    )
+
+
+def _option_of(field: dataclasses.Field[Any], hint: Any) -> Option:
+    row = dict(field.metadata[_ROW])
+    optional = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    kind = row.pop("kind", None) or KINDS[typing.get_args(hint)[0] if optional else hint]
+    name = row.pop("name", field.name)
+    spelled = {
+        "flag": f"--{name.replace('_', '-')}",
+        "variable": f"MATEX_{name.upper()}",
+        "default_text": str(field.default) if field.default not in (None, "", (), False) else "",
+    }
+    return Option(
+        attribute=field.name,
+        name=name,
+        kind=kind,
+        optional=optional,
+        default=field.default,
+        **{**spelled, **row},
+    )
+
+
+def check_values(values: Any) -> None:
+    """Check each option of *values*, an instance of a class of options, and set it in its type.
+
+    Raises:
+        InputError: naming the first that is of another type, or out of range.
+    """
+    for each in options_of(type(values)):
+        object.__setattr__(values, each.attribute, each.take(getattr(values, each.attribute)))

@@ -1,0 +1,211 @@
+"""The table of options: one row each, from which all else that knows an option follows.
+
+The command line and its help, the variables of the environment, the keywords of ``matex.init``,
+the checks of types and ranges, what ``matex run`` hands to its ranks, and the page of reference
+are made of these rows. What an option means together with others is in
+:mod:`matex.config.validation`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from matex.config.kinds import TIME
+from matex.config.option import check_values, option
+
+__all__ = [
+    "APOPTOSIS_MODES",
+    "GROUPS",
+    "OWN_ROWS",
+    "STRATEGIES",
+    "LaunchOptions",
+    "RankOptions",
+]
+
+#: Names of :data:`matex.apoptosis.schedule.MODES`.
+APOPTOSIS_MODES = ("conservative", "natural", "aggressive", "adaptive")
+#: Names of the strategies of :mod:`matex.strategies`.
+STRATEGIES = ("sync", "gossip", "daso", "easgd", "downpour")
+
+COMMON = "common options"
+CHECKPOINTS = "checkpoints"
+FAILURES = "failures and their signs"
+WORK = "sharing the work"
+PARTING = "strategies other than sync"
+LARGE_BATCHES = "large batches"
+INJECTION = "fault injection"
+PLACE = "this machine"
+
+#: The titles under which options are shown, in that order.
+GROUPS = (COMMON, CHECKPOINTS, FAILURES, WORK, PARTING, LARGE_BATCHES, INJECTION, PLACE)
+
+_SYNC = ("sync",)
+_CENTRE = ("easgd", "downpour")
+#: Why shares of a batch are equal there.
+OWN_ROWS = "elsewhere each rank's own rows make its update"
+
+
+# fmt: off
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    """What ``matex run`` is told about starting the ranks."""
+
+    ranks: int | None = option(
+        None, "N", "how many ranks", COMMON, least=1, short="-n", variable="",
+        default_text="in a Slurm, PBS or LSF job, what it was given")
+    hosts: str | None = option(
+        None, "a:2,b:2", "hosts and their slots", COMMON, variable="",
+        default_text="those of the batch job, else this one")
+    max_restarts: int = option(
+        0, "R", "start again, on the hosts that are left, when all ranks, the launcher or a host "
+        "are lost: at most R times", COMMON, least=0, variable="", default_text="0")
+    grow: bool = option(
+        False, "", "when ranks were lost, start all of them again at the next checkpoint",
+        FAILURES, condition="with --checkpoint", variable="")
+    ulfm: bool = option(
+        True, "", "0 starts the ranks so that a death ends them all, as an MPI without ULFM does",
+        FAILURES, flag="", default_text="1")
+    dry_run: bool = option(False, "", "only print the mpiexec command", PLACE, variable="")
+
+    def __post_init__(self) -> None:
+        check_values(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOptions:
+    """What each rank of a run is told; equal on all of them."""
+
+    checkpoint: Path | None = option(
+        None, "DIR", "save checkpoints here, and continue from the newest valid one in it", COMMON)
+    report: Path | None = option(
+        None, "DIR", "write events, logs and summary.json here", COMMON)
+    spares: int = option(
+        0, "K", "K more ranks wait, at no cost, and take the places of ranks that die", COMMON,
+        least=0, default_text="0", strategies=_SYNC,
+        why="a spare takes over a state that all ranks share")
+    wall_time: float = option(
+        0.0, "HH:MM:SS", "save and leave before so much time is over, with status 75", COMMON,
+        kind=TIME)
+    seed: int = option(
+        0, "S", "seeds Keras, NumPy and Python before the script runs", COMMON,
+        least=0, default_text="0")
+
+    checkpoint_every: int = option(
+        0, "STEPS", "also save after each so many steps, and wait until it is written; 0: at the "
+        "ends of epochs only", CHECKPOINTS, least=0, unit="steps")
+    checkpoint_interval: float = option(
+        0.0, "SECONDS", "save so often inside epochs", CHECKPOINTS, least=0, unit="seconds",
+        default_text="what pays, from what a checkpoint costs and how seldom all ranks are lost")
+    checkpoint_part_mb: float | None = option(
+        None, "MB", "several ranks write a checkpoint together, parts of at least so many "
+        "megabytes each; 0: one writes all", CHECKPOINTS, least=0, unit="MB",
+        default_text="one rank a host, parts of 256")
+    keep: int = option(3, "K", "how many of the newest checkpoints are kept", CHECKPOINTS, least=1)
+    keep_every: int = option(
+        0, "STEPS", "one checkpoint of each so many steps is kept, too", CHECKPOINTS, least=0,
+        unit="steps")
+    keep_best: int = option(
+        0, "K", "those of the K best epochs are kept, too", CHECKPOINTS, least=0)
+    monitor: str = option(
+        "val_loss", "[max:]NAME", "what makes an epoch the best: the lowest, or with max: the "
+        "highest, of the logs at its end", CHECKPOINTS)
+    memory: Path | None = option(
+        None, "DIR", "a directory in the memory of each host, for checkpoints that outlive the "
+        "processes; given by matex run --max-restarts", CHECKPOINTS, hidden=True)
+    memory_every: float = option(
+        5.0, "SECONDS", "how often to save in the memory of each host", CHECKPOINTS,
+        condition="with --max-restarts", above=0, unit="seconds", default_text="5")
+
+    hang_timeout: float | None = option(
+        None, "SECONDS", "a rank without progress for so long ends itself", FAILURES, above=0,
+        unit="seconds", default_text="600; in a step 100 times the measured one, at least 60")
+    nonfinite: str = option(
+        "stop", "", "when a rank computes a NaN or an infinity: stop, skip its samples of that "
+        "step, or recompute them once", FAILURES, choices=("stop", "skip", "recompute"))
+    straggler: str = option(
+        "warn", "", "a rank that computes more than twice as long as the others: warn, evict, or "
+        "balance: from then on as with --balance", FAILURES, choices=("warn", "evict", "balance"))
+    check_every: int | None = option(
+        None, "STEPS", "compare the replicas' state, and heal a minority; 0: never", FAILURES,
+        least=0, unit="steps", default_text="as often as it costs a quarter of a percent")
+    strict: bool = option(
+        False, "", "status 1 when a rank was lost to an error of the script's own (an exception, "
+        "an exit), also where the others finish", FAILURES)
+    grow_to: int = option(
+        0, "N", "how many ranks there should be: where fewer are left, they leave at a checkpoint "
+        "to be started again with the others; given by matex run --grow", FAILURES, least=0,
+        hidden=True)
+
+    strategy: str = option(
+        "sync", "", "how ranks share the work of fit: sync averages gradients in every step; "
+        "gossip sends the model to one other rank in every step; daso averages nodes in every "
+        "step and between nodes every four; easgd meets a centre every four steps; downpour "
+        "pushes to a centre every four steps, and does not wait", WORK, choices=STRATEGIES)
+    balance: bool = option(
+        False, "", "measure the ranks, and let slow ones compute fewer samples of each batch",
+        WORK, strategies=_SYNC, why=OWN_ROWS)
+    shuffle: str = option(
+        "whole", "", "arrays and matex.data: whole shuffles all samples anew for each epoch, and "
+        "ranks read theirs; ring lets each rank keep its part in memory and hand it on to the "
+        "next rank, while it computes", WORK, choices=("whole", "ring"))
+    compression: str = option(
+        "none", "", "16 bits in which gradients travel; what rounding takes is added to the next "
+        "step's", WORK, choices=("none", "fp16", "bf16"), strategies=_SYNC,
+        why="elsewhere no gradients travel")
+    apoptosis: str = option(
+        "", "MODE", "let redundant units die while training: " + ", ".join(APOPTOSIS_MODES), WORK,
+        choices=("", *APOPTOSIS_MODES), strategies=_SYNC,
+        why="all ranks must remove the same units")
+
+    ranks_per_node: int = option(
+        0, "K", "K ranks in a row make a node", PARTING, least=0, strategies=("daso", *_CENTRE),
+        condition="with --strategy daso, or --two-level", default_text="those of a host")
+    sync_every: int = option(
+        0, "K", "steps between a rank's meetings with the centre", PARTING, least=0,
+        default_text="4", strategies=_CENTRE)
+    two_level: bool = option(
+        False, "", "the ranks of a node meet a centre of their own, and the nodes' centres meet "
+        "one above them", PARTING, strategies=_CENTRE)
+    outer_every: int = option(
+        0, "K", "meetings of a node's ranks between two of its centre with the one above", PARTING,
+        least=0, condition="with --two-level", default_text="4", strategies=_CENTRE)
+    asynchronous: bool = option(
+        False, "", "ranks meet the centre in turn, and do not wait", PARTING,
+        strategies=("easgd",))
+    staleness_bound: int | None = option(
+        None, "S", "how many updates a push may be behind the centre; 0: all push at once",
+        PARTING, least=0, default_text="any number", strategies=("downpour",))
+    momentum: float = option(
+        0.0, "M", "total momentum of the centre, that which asynchrony brings by itself included",
+        PARTING, least=0, below=1, default_text="0", strategies=("downpour",))
+
+    batch_per_rank: bool = option(
+        False, "", "the script's batch_size is that of each rank, not the global one",
+        LARGE_BATCHES)
+    lr_scaling: str = option(
+        "none", "", "multiply the learning rate by the number of ranks (linear) or its square root "
+        "(sqrt); with --batch-per-rank, or a strategy other than sync", LARGE_BATCHES,
+        choices=("none", "linear", "sqrt"))
+    warmup_epochs: float = option(
+        5.0, "E", "epochs in which that factor climbs from 1", LARGE_BATCHES, least=0,
+        unit="epochs", default_text="5")
+
+    inject: tuple[str, ...] = option(
+        (), "FAULT", "set off a fault; may be given again", INJECTION)
+    inject_file: Path | None = option(
+        None, "PLAN.csv", "set off the faults of a plan (see matex faults)", INJECTION)
+
+    threads: int = option(
+        0, "T", "TensorFlow threads of a rank", PLACE, least=0,
+        default_text="its share of the host's cores")
+    exchange: str = option(
+        "auto", "", "how gradients travel: native (an operation in C++), host (through mpi4py), or "
+        "auto: native where it can be had", PLACE, choices=("auto", "native", "host"))
+    cache: Path | None = option(
+        None, "DIR", "the native exchange is kept here once it is built", PLACE, flag="",
+        default_text="~/.cache/matex")
+
+    def __post_init__(self) -> None:
+        check_values(self)
+# fmt: on
