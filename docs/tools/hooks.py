@@ -1,0 +1,35 @@
+"""What MkDocs calls while it builds the site: tables from the code, pictures in the page's colours.
+
+Nothing else about the pages is generated, so that they read the same in the repository.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))  # MkDocs loads this file by its path
+
+from docs.pictures.svg import DARK_END, DARK_START  # noqa: E402
+from docs.tools.options import with_options  # noqa: E402
+
+_PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*pictures/([a-z_]+)\.svg" ?/?>')
+_DARK = re.compile(re.escape(DARK_START) + ".*?" + re.escape(DARK_END), re.DOTALL)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The page with the tables that come from the code."""
+    return with_options(markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """The page with its pictures inside, where they follow the site's light or dark scheme."""
+    return _PICTURE.sub(_inside, html)
+
+
+def _inside(match: re.Match[str]) -> str:
+    svg = (ROOT / "docs" / "pictures" / f"{match[2]}.svg").read_text()
+    return _DARK.sub("", svg).strip()
