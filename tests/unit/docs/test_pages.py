@@ -1,0 +1,121 @@
+"""Links, options, names and code of the documentation hold, without MkDocs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.pictures.__main__ import stale
+from docs.tools.options import option_names, with_options
+from matex.cli.main import main
+from tests.unit.docs.pages import DOCS, PAGES, ROOT, TEXTS, anchors, blocks, links, prose
+
+DESIGN = sorted((DOCS / "design").glob("*.md"))
+NAV = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_each_page_is_in_the_navigation(path: Path) -> None:
+    assert re.search(rf"(?:- |: ){re.escape(str(path.relative_to(DOCS)))}$", NAV, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_each_relative_link_leads_to_a_page_and_a_heading(path: Path) -> None:
+    for link in links(path):
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        page = (path.parent / target).resolve() if target else path
+        assert page.exists(), link
+        assert not anchor or anchor in anchors(page), link
+
+
+def _known_options(capsys: pytest.CaptureFixture[str]) -> set[str]:
+    known = option_names()
+    for command in (["data", "convert"], ["faults", "sample"], ["faults", "show"], ["prune"]):
+        with pytest.raises(SystemExit):
+            main([*command, "--help"])
+        known |= set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
+    return known
+
+
+def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    others = {
+        "--with-ft",
+        "--data",
+        "--epochs",
+        "--help",
+        "--seeds",
+        "--layer",
+    }  # mpiexec, examples, ci
+    slurm = {"--no-kill", "--requeue", "--signal", "--nodes", "--ntasks-per-node", "--time"}
+    known = _known_options(capsys) | others | slurm
+    for path in TEXTS:
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", path.read_text()))
+        assert named <= known, name_of(path)
+
+
+def test_each_option_has_a_line_in_the_reference() -> None:
+    page = with_options((DOCS / "reference" / "options.md").read_text())
+    hidden = {"--memory", "--grow-to", "-h", "--help"}
+    assert {name for name in option_names() - hidden if f"`{name}`" not in page} == set()
+    assert "<!--" not in page
+    assert "`MATEX_CHECKPOINT_EVERY`" in page
+
+
+@pytest.mark.parametrize("path", [*DESIGN, DOCS / "pictures" / "flows.py"], ids=name_of)
+def test_each_path_that_the_design_names_exists(path: Path) -> None:
+    mark = "`" if path.suffix == ".md" else '"'
+    named = re.findall(
+        rf"{mark}((?:matex|ft|checkpoints|tests|examples|ci)/[\w/.]+){mark}", path.read_text()
+    )
+    assert [one for one in named if not (ROOT / one).exists()] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_each_dotted_name_exists(path: Path) -> None:
+    for module, name in re.findall(
+        r"`(ft|checkpoints|matex(?:\.optimizers)?)\.(\w+)`", prose(path)
+    ):
+        found = importlib.import_module(module)
+        is_module = (ROOT / module.replace(".", "/") / f"{name}.py").exists()
+        assert is_module or name in found.__all__ or (ROOT / module / name).is_dir(), name
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_each_python_block_compiles(path: Path) -> None:
+    for code in blocks(path, "python"):
+        ast.parse(code)
+
+
+def test_the_block_about_checkpoints_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = [c for c in blocks(DOCS / "guide" / "checkpoints.md", "python") if "Store" in c]
+    exec(code, {})
+    assert [path.name for path in (tmp_path / "saved").glob("*.h5")] == ["step-000000000.h5"]
+
+
+def test_the_quickstart_shows_the_first_example() -> None:
+    code = (ROOT / "examples" / "00_quickstart.py").read_text()
+    assert len(code.splitlines()) <= 20
+    for path in (ROOT / "README.md", DOCS / "quickstart.md"):
+        assert code in blocks(path, "python"), name_of(path)
+
+
+def test_readme_is_short_and_names_the_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 180
+    assert "make test" in text
+    assert "make demo" in text
+
+
+def test_pictures_are_what_the_code_draws() -> None:
+    assert stale() == [], "make pictures"
