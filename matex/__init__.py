@@ -74,8 +74,8 @@ def init(**options: Any) -> None:
     The end of the program waits for the other ranks.
 
     Args:
-        options: fields of :class:`matex.config.Config`; what is not given is taken
-            from ``MATEX_<FIELD>`` in the environment.
+        options: options of :class:`matex.config.options.RankOptions` by their names; what is not
+            given is taken from ``MATEX_<NAME>`` in the environment.
 
     Raises:
         InputError: an option is wrong, or TensorFlow is missing.
