@@ -17,6 +17,8 @@ from docs.pictures.svg import DARK_END, DARK_START  # noqa: E402
 from docs.tools.options import with_options  # noqa: E402
 
 _PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*pictures/([a-z_]+)\.svg" ?/?>')
+# Docstrings are written for Sphinx, too: a role before a name, and "::" before a block.
+_ROLE = re.compile(r":(?:meth|class|func|mod|data|attr|exc):<code>~?")
 _DARK = re.compile(re.escape(DARK_START) + ".*?" + re.escape(DARK_END), re.DOTALL)
 
 
@@ -26,8 +28,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """The page with its pictures inside, where they follow the site's light or dark scheme."""
-    return _PICTURE.sub(_inside, html)
+    """The page with its pictures inside, which follow the light or dark scheme; plain names."""
+    return _PICTURE.sub(_inside, _ROLE.sub("<code>", html).replace("<p>::</p>", ""))
 
 
 def _inside(match: re.Match[str]) -> str:
