@@ -1,4 +1,4 @@
-"""Horovod's names, for scripts that come from it; the README says which of their lines to delete.
+"""Horovod's names, for scripts that come from it; see docs/guide/from_horovod.md.
 
 matex averages gradients where weights are changed, so an optimizer needs no wrapper, and
 a tape needs one only for updates that no optimizer makes. Both are here so that a script
