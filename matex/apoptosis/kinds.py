@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ELEMENTWISE_OPS", "LINEAR_OPS", "SCALING_OPS", "is_elementwise", "is_linear", "scales"]
+__all__ = [
+    "ALONG_AN_AXIS",
+    "ELEMENTWISE_OPS",
+    "IN_SPACE",
+    "LINEAR_OPS",
+    "REDUCTIONS",
+    "SCALING_OPS",
+    "is_elementwise",
+    "is_linear",
+    "scales",
+]
 
 _SCALING = {"linear", "relu", "leaky_relu"}
 _ELEMENTWISE = _SCALING | {
@@ -21,11 +31,36 @@ ELEMENTWISE_OPS = (
     LINEAR_OPS
     | SCALING_OPS
     | {
-        "Multiply", "Divide", "TrueDivide", "Absolute", "Abs", "Square", "Sqrt", "Exp", "Tanh",
-        "Sigmoid", "Silu", "Gelu", "Elu", "Selu", "Celu", "Relu6", "Softplus", "Softsign",
-        "HardSigmoid", "HardSilu", "HardTanh", "Mish", "LogSigmoid", "Clip", "Power",
+        "Multiply", "Divide", "TrueDivide", "DivideNoNan", "FloorDivide", "Mod", "Fmod", "Power",
+        "Fmax", "Fmin", "Arctan2", "Hypot", "Logaddexp", "Logaddexp2", "Where", "Clip", "Heaviside",
+        "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual",
+        "LogicalAnd", "LogicalOr", "LogicalXor", "LogicalNot",
+        "Absolute", "Abs", "Fabs", "Square", "Sqrt", "Rsqrt", "Cbrt", "Reciprocal", "Sign",
+        "Signbit", "Exp", "Exp2", "Expm1", "Log", "Log10", "Log1p", "Log2", "Erf", "Erfc",
+        "Sin", "Cos", "Tan", "Sinh", "Cosh", "Tanh", "Arcsin", "Arccos", "Arctan", "Arcsinh",
+        "Arccosh", "Arctanh", "Sinc", "Deg2rad", "Rad2deg", "Ceil", "Floor", "Round", "Trunc",
+        "Isfinite", "Isinf", "Isnan", "NanToNum", "OnesLike", "ZerosLike", "SaturateCast",
+        "Sigmoid", "SparseSigmoid", "Silu", "Gelu", "Elu", "Selu", "Celu", "Relu6", "Softplus",
+        "Softsign", "SoftShrink", "HardShrink", "TanhShrink", "Threshold", "Squareplus",
+        "SparsePlus", "HardSigmoid", "HardSilu", "HardTanh", "Mish", "LogSigmoid",
     }
 )  # fmt: skip
+
+# That bring an axis, or several, down to one number each.
+REDUCTIONS = {
+    "All", "Amax", "Amin", "Any", "Argmax", "Argmin", "CountNonzero", "Logsumexp", "Max", "Mean",
+    "Median", "Min", "Moments", "Nanmax", "Nanmean", "Nanmedian", "Nanmin", "Nanprod", "Nanstd",
+    "Nansum", "Nanvar", "Norm", "Prod", "Ptp", "Std", "Sum", "Var",
+}  # fmt: skip
+
+# That mix what lies along an axis, or several, and leave the shape.
+ALONG_AN_AXIS = {
+    "Argsort", "Cumprod", "Cumsum", "LogSoftmax", "Nancumprod", "Nancumsum", "Normalize", "Roll",
+    "Softmax", "Sort", "Sparsemax",
+}  # fmt: skip
+
+# Of pictures, that treat each channel by itself.
+IN_SPACE = {"AveragePool", "CropImages", "MaxPool", "PadImages", "Resize"}
 
 
 def _name(activation: Any) -> str:

@@ -74,6 +74,8 @@ def add(
                 for r, reading in enumerate(group.readings):
                     for inputs in seen.get(id(reading.layer), []):
                         rows = _rows(reading, inputs)
+                        if rows is None:
+                            continue
                         places = occurrences(net.units.roots(reading.input_units), group.members)
                         each = max(1, len(rows) // count)
                         _add(sums[g][r], rows, places, first=first, samples=samples, each=each)
@@ -103,9 +105,14 @@ def _watched(readings: list[Reading]) -> Iterator[dict[int, list[Any]]]:
             object.__delattr__(layer, "call")
 
 
-def _rows(reading: Reading, inputs: Any) -> np.ndarray:
-    """What *reading* multiplies, float32, shape (rows, units); samples lie one after another."""
+def _rows(reading: Reading, inputs: Any) -> np.ndarray | None:
+    """What *reading* multiplies, float32, shape (rows, units); samples lie one after another.
+
+    None where this call of its layer is of another kind.
+    """
     x = reading.seen(inputs) if reading.seen is not None else inputs
+    if x is None:
+        return None
     last = len(x.shape) - 1
     axis = reading.input_axis % len(x.shape)
     if axis != last:

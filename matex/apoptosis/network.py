@@ -47,8 +47,8 @@ class Reading(NamedTuple):
     """A kernel that multiplies units.
 
     ``layer`` is the one whose input shows them along ``input_axis`` (from the end where it is
-    negative); ``seen`` makes of that input what the kernel really multiplies. ``bias``: what can
-    take over a constant.
+    negative); ``seen`` makes of that input what the kernel really multiplies, or None where it is
+    not multiplied. ``bias``: what can take over a constant.
     """
 
     layer: Any
@@ -75,9 +75,17 @@ class Norm(NamedTuple):
 
 
 class Network:
-    """What the rules note down while a graph is followed. Local."""
+    """What the rules note down while a graph is followed. Local.
 
-    def __init__(self) -> None:
+    Args:
+        outer: where an axis of units is split in two, whether those along the first stay apart, as
+            heads of attention do, and not those along the last.
+    """
+
+    def __init__(self, *, outer: bool = False) -> None:
+        self._outer = outer
+        self.choices = 0
+        """How often units could run along one axis or another."""
         self.units = Units()
         self.bindings: dict[tuple[int, int], Binding] = {}
         self.sources: list[Source] = []
@@ -157,6 +165,11 @@ class Network:
         for variable in getattr(layer, "weights", ()):
             for axis in range(len(variable.shape)):
                 self.bind_fixed(variable, axis)
+
+    def choose(self, axes: Sequence[int]) -> int:
+        """The one of *axes*, ascending, along which units run where they could along each."""
+        self.choices += len(axes) > 1
+        return axes[0 if self._outer else -1]
 
     def shape(self, tensor: Any, tag: Tag | None) -> None:
         """Note the tag of a symbolic tensor; one that is met again ties its units."""

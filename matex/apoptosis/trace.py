@@ -37,7 +37,21 @@ def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
                 f"Received: {name!r}"
             )
     functional = keras_hooks.functional_of(model)
-    net = Network()
+    net = _traced(functional, exclude, outer=False)
+    if net.choices:
+        other = _traced(functional, exclude, outer=True)
+        net = max(net, other, key=_living_sources)
+    return net
+
+
+def _living_sources(net: Network) -> int:
+    """How many layers make units of which any may die; whatever their number is."""
+    fixed = net.units.fixed_roots()
+    return sum(bool(set(net.units.roots(s.units).tolist()) - fixed) for s in net.sources)
+
+
+def _traced(functional: Any, exclude: Collection[str], *, outer: bool) -> Network:
+    net = Network(outer=outer)
     for output in _follow(net, functional, [None] * len(functional.inputs)):
         net.keep(output)
     for source in net.sources:

@@ -26,6 +26,8 @@ from matex.keras_hooks.graphs import (
     input_name,
     is_operation,
     set_batch_shape,
+    set_option,
+    set_second_argument,
     set_shape,
 )
 from matex.keras_hooks.limits import most_epochs, most_steps, watch_environment
@@ -143,6 +145,8 @@ __all__ = [
     "set_history",
     "set_input_shapes",
     "set_learning_rate",
+    "set_option",
+    "set_second_argument",
     "set_shape",
     "slots",
     "start_at",

@@ -16,6 +16,8 @@ __all__ = [
     "input_name",
     "is_operation",
     "set_batch_shape",
+    "set_option",
+    "set_second_argument",
     "set_shape",
 ]
 
@@ -107,3 +109,22 @@ def set_shape(tensor: Any, shape: tuple[Any, ...]) -> None:
 def set_batch_shape(layer: Any, shape: tuple[Any, ...]) -> None:
     """Give an ``InputLayer`` another shape."""
     layer._batch_shape = shape
+
+
+def set_option(operation: Any, name: str, value: Any) -> None:
+    """Give a function of ``keras.ops`` another option, in what is saved of it as well."""
+    setattr(operation, name, value)
+    saved = getattr(operation, "_auto_config", None)
+    if saved is not None:
+        saved.config[name] = type(saved)(**{name: value}).config[name]
+
+
+def set_second_argument(call: GraphCall, value: Any) -> None:
+    """Let *call*, in its graph, be given *value* after its tensor."""
+    history = call.outputs[0]._keras_history
+    arguments = call.operation._inbound_nodes[history.node_index].arguments
+    if len(arguments.args) > 1:
+        arguments.args = (arguments.args[0], value, *arguments.args[2:])
+    else:
+        (name,) = arguments.kwargs
+        arguments.kwargs = {name: value}

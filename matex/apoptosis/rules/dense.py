@@ -9,7 +9,7 @@ import numpy as np
 from matex.apoptosis import kinds
 from matex.apoptosis.network import Network, Reading, Tag
 
-__all__ = ["activated", "dense", "embedding", "layer_scale", "plain_kernel", "prelu"]
+__all__ = ["activated", "dense", "embedding", "layer_scale", "plain_kernel", "prelu", "reversible"]
 
 Tags = list[Tag | None]
 
@@ -67,6 +67,29 @@ def embedding(net: Network, call: Any, tags: Tags) -> Tags:
     number = net.source(layer, (layer.embeddings, 1), units=units)
     net.size(units, lambda n: setattr(layer, "output_dim", n))
     return [Tag(len(output.shape) - 1, units, number, linear=True)]
+
+
+def reversible(net: Network, call: Any, tags: Tags) -> Tags:
+    """An embedding that is called on indices, and on units for scores of all words."""
+    layer, (tag,) = call.operation, tags
+    if not (call.kwargs.get("reverse") or call.args[1:] == (True,)):
+        return embedding(net, call, tags)
+    axis = len(call.inputs[0].shape) - 1
+    if not plain_kernel(layer) or (tag is not None and tag.axis != axis):
+        net.leave(layer, tags, "its table is more than a matrix")
+        return [None]
+    kernel, along = (layer.embeddings, 1) if layer.tie_weights else (layer.reverse_embeddings, 0)
+    net.work.append((kernel, float(np.prod([n or 1 for n in call.inputs[0].shape[1:-1]]))))
+    if tag is None:
+        net.bind_fixed(kernel, along)
+    else:
+        bound = net.bind(kernel, along, tag.units)
+        net.read(Reading(layer, -1, tag.units, bound, None, _unless_indices))
+    return [None]
+
+
+def _unless_indices(x: Any) -> Any:
+    return x if np.issubdtype(np.asarray(x).dtype, np.inexact) else None
 
 
 def prelu(net: Network, call: Any, tags: Tags) -> Tags:

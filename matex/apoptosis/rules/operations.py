@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -9,25 +10,23 @@ import numpy as np
 
 from matex.apoptosis import kinds
 from matex.apoptosis.network import Network, Tag
+from matex.apoptosis.rules import contraction, moves, shapes
 from matex.apoptosis.rules.shapes import merged, unknown
 
 __all__ = ["operation"]
 
 Tags = list[Tag | None]
+Rule = Callable[[Network, Any, Tags], Tags]
 
 
 def operation(net: Network, call: Any, tags: Tags) -> Tags:
-    """The tags after a function, where it treats each unit by itself."""
+    """The tags after a function, where it is known what it does to units."""
     name = type(call.operation).__name__
     if not any(tags):
         return [None] * len(call.outputs)
-    if name == "Mean" and len(call.inputs) == 1:
-        return _mean(net, call, tags)
-    if name == "Transpose" and len(call.inputs) == 1:
-        return _transpose(net, call, tags)
-    if name in kinds.ELEMENTWISE_OPS and len(call.outputs) == 1 and not _holds_arrays(call):
+    if name in kinds.ELEMENTWISE_OPS and len(call.outputs) == 1 and not _holds_units(call, tags):
         return [_elementwise(net, call, tags, name)]
-    return unknown(net, call, tags)
+    return _RULES.get(name, unknown)(net, call, tags)
 
 
 def _elementwise(net: Network, call: Any, tags: Tags, name: str) -> Tag | None:
@@ -40,32 +39,78 @@ def _elementwise(net: Network, call: Any, tags: Tags, name: str) -> Tag | None:
     return tag
 
 
-def _mean(net: Network, call: Any, tags: Tags) -> Tags:
-    """A mean over other axes than that of the units, as global average pooling is."""
-    (tag,), rank = tags, len(call.inputs[0].shape)
-    given = call.operation.axis
-    axes = range(rank) if given is None else [axis % rank for axis in given]
-    if tag is None or tag.axis in axes or 0 in axes:
+def _reduced(net: Network, call: Any, tags: Tags) -> Tags:
+    """The tags after a mean, a maximum and the like over other axes than that of the units."""
+    axes, tag = _axes(call), tags[0]
+    if tag is None or len(tags) > 1 or tag.axis in axes or 0 in axes:
         return unknown(net, call, tags)
-    if call.operation.keepdims:
-        return [tag]
-    return [tag._replace(axis=tag.axis - sum(axis < tag.axis for axis in axes))]
+    if type(call.operation).__name__ not in ("Mean", "Sum"):
+        net.units.bend(tag.units)
+        tag = tag._replace(source=None)
+    if not getattr(call.operation, "keepdims", False):
+        tag = tag._replace(axis=tag.axis - sum(axis < tag.axis for axis in axes))
+    return [tag] * len(call.outputs)
 
 
-def _transpose(net: Network, call: Any, tags: Tags) -> Tags:
-    (tag,), rank = tags, len(call.inputs[0].shape)
-    given = call.operation.axes
-    axes = range(rank)[::-1] if given is None else [axis % rank for axis in given]
-    if tag is None or axes[0] != 0:
+def _along(net: Network, call: Any, tags: Tags) -> Tags:
+    """The tags after a softmax, a running sum and the like along other axes than the units'."""
+    axes, tag = _axes(call), tags[0]
+    if tag is None or len(tags) > 1 or tag.axis in axes or len(call.outputs) > 1:
         return unknown(net, call, tags)
-    return [tag._replace(axis=list(axes).index(tag.axis))]
+    net.units.bend(tag.units)
+    return [tag._replace(source=None)]
 
 
-def _holds_arrays(call: Any) -> bool:
+def _padded(net: Network, call: Any, tags: Tags) -> Tags:
+    """The tags after padding along other axes than the units'."""
+    tag = tags[0]
+    if tag is None or len(tags) > 1:
+        return unknown(net, call, tags)
+    pairs = np.broadcast_to(np.array(call.operation.pad_width), (len(call.inputs[0].shape), 2))
+    if pairs[[0, tag.axis]].any():
+        return unknown(net, call, tags)
+    net.units.bend(tag.units)
+    return [tag._replace(source=None)]
+
+
+def _in_space(net: Network, call: Any, tags: Tags) -> Tags:
+    """The tags after pooling, resizing and the like, which treat each channel by itself."""
+    if len(tags) > 1:
+        return unknown(net, call, tags)
+    tag = shapes.spatial(net, call, tags[0])
+    if tag is not None:
+        net.units.bend(tag.units)
+    return [tag and tag._replace(source=None)]
+
+
+def _axes(call: Any) -> list[int]:
+    """The axes that an option names; all where it names none."""
+    rank = len(call.inputs[0].shape)
+    given = call.operation.axes if hasattr(call.operation, "axes") else call.operation.axis
+    return list(range(rank)) if given is None else [a % rank for a in np.ravel(given).tolist()]
+
+
+def _holds_units(call: Any, tags: Tags) -> bool:
+    """Whether an array among the arguments has an entry for each unit."""
+    ends = [tag.axis - len(x.shape) for x, tag in zip(call.inputs, tags, strict=True) if tag]
     leaves = keras.tree.flatten([call.args, call.kwargs])
-    return any(np.ndim(_value(leaf)) for leaf in leaves)
+    arrays = [np.shape(x) for x in leaves if not isinstance(x, keras.KerasTensor | str)]
+    return any(len(shape) >= -end and shape[end] != 1 for shape in arrays for end in ends)
 
 
-def _value(leaf: Any) -> Any:
-    """A constant among the arguments; symbolic tensors count as scalars here."""
-    return 0 if isinstance(leaf, keras.KerasTensor | str) else leaf
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(moves.MOVES, moves.moved),
+    **dict.fromkeys(kinds.REDUCTIONS, _reduced),
+    **dict.fromkeys(kinds.ALONG_AN_AXIS, _along),
+    **dict.fromkeys(kinds.IN_SPACE, _in_space),
+    "ArraySplit": moves.split,
+    "DotProductAttention": contraction.dot_product_attention,
+    "Einsum": contraction.einsum,
+    "GetItem": moves.parts_taken,
+    "Glu": moves.gated,
+    "Matmul": contraction.matmul,
+    "Pad": _padded,
+    "Reshape": moves.reshaped,
+    "Split": moves.split,
+    "Unstack": moves.unstacked,
+}

@@ -1,21 +1,21 @@
-"""Recurrent layers, whose units also read themselves, and the heads of attention.
+"""Recurrent layers, whose units also read themselves.
 
 LSTM unit j is columns j, j + H, j + 2H, j + 3H of kernel, recurrent kernel and bias, and row
-j of the recurrent kernel (GRU: three gates; SimpleRNN: one). A head is one row of the
-query, key and value projections, and of what reads their result.
+j of the recurrent kernel (GRU: three gates; SimpleRNN: one).
 """
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 
+from matex import keras_hooks
 from matex.apoptosis.network import Network, Reading, Tag
 
-__all__ = ["attention", "bidirectional", "convolutional", "recurrent"]
+__all__ = ["bidirectional", "convolutional", "of_cells", "recurrent"]
 
 Tags = list[Tag | None]
 
@@ -130,64 +130,81 @@ def states_of(layer: Any, x: Any) -> Any:
         outputs = type(layer).call(layer, x)
     finally:
         layer.return_sequences, layer.return_state = given
-    return outputs[:, :-1] if int(outputs.shape[1]) > 1 else outputs
+    return _but_the_last(outputs)
 
 
 def _resize(layer: Any, units: int) -> None:
-    cell = layer.cell
-    several = isinstance(cell.state_size, list | tuple)
-    cell.units = cell.output_size = units
-    cell.state_size = [units] * len(cell.state_size) if several else units
+    _resize_cell(layer.cell, units)
     layer.state_size = [units] * len(layer.state_size)
 
 
-def attention(net: Network, call: Any, tags: Tags) -> Tags:
-    layer = call.operation
-    if getattr(layer, "_use_gate", False) or len(call.outputs[0].shape) != 3:
-        net.leave(layer, tags, "its attention is of an unusual kind")
+def _resize_cell(cell: Any, units: int) -> None:
+    several = isinstance(cell.state_size, list | tuple)
+    cell.units = cell.output_size = units
+    cell.state_size = [units] * len(cell.state_size) if several else units
+
+
+_CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCell)
+
+
+def of_cells(net: Network, call: Any, tags: Tags) -> Tags:
+    """RNN of one of Keras's cells, or of several of them, each of which reads the one before."""
+    layer, (tag, *states) = call.operation, tags
+    stacked = type(layer.cell) is keras.layers.StackedRNNCells
+    cells = layer.cell.cells if stacked else [layer.cell]
+    plain = all(type(cell) in _CELLS for cell in cells) and not layer.stateful
+    if not plain or states or (tag is not None and tag.axis != 2):
+        net.leave(layer, tags, "its cells, or its states, are of an unusual kind")
         return [None] * len(call.outputs)
-    inputs = _inputs(call, tags)
-    heads = net.units.new(layer.num_heads)
-    net.units.bend(heads)
-    parts: list[tuple[Any, int]] = []
-    for name, tag in inputs.items():
-        dense = getattr(layer, f"{name}_dense")
-        net.work.append((dense.kernel, float(call.outputs[0].shape[1] or 1)))
-        parts += [(dense.kernel, 1), (dense.bias, 0)]
+    made: Tags = []
+    width = call.inputs[0].shape[-1]
+    for number, cell in enumerate(cells):
+        steps = float(call.inputs[0].shape[1] or 1)
+        net.work += [(cell.kernel, steps), (cell.recurrent_kernel, steps)]
         if tag is not None:
-            kernel = net.bind(dense.kernel, 0, tag.units)
-            net.read(Reading(dense, 2, tag.units, kernel, dense.bias))
+            kernel = net.bind(cell.kernel, 0, tag.units)
+            before = _run_of(layer, cells[:number]) if number else None
+            net.read(Reading(layer, 2, tag.units, kernel, cell.bias, before))
         else:
-            net.bind_fixed(dense.kernel, 0)
-        net.size(heads, functools.partial(_reshape, dense))
-    net.source(layer, *parts, units=heads, least=1)
-    net.size(heads, lambda n: setattr(layer, "_num_heads", n))
-    out = layer.output_dense
-    net.work.append((out.kernel, float(call.outputs[0].shape[1] or 1)))
-    kernel = net.bind(out.kernel, 0, heads)
-    net.read(Reading(out, 2, heads, kernel))
-    units = net.units.new(int(out.kernel.shape[2]))
-    number = net.source(out, (out.kernel, 2), (out.bias, 0), units=units)
-    net.size(units, lambda n: _set_output(layer, out, n))
-    scores: Tags = [Tag(1, heads) for _ in call.outputs[1:]]
-    return [Tag(2, units, number, linear=True), *scores]
+            net.bind_fixed(cell.kernel, 0)
+        given = keras.KerasTensor((None, width))
+        inner = keras_hooks.GraphCall(cell, (given,), {}, [given], [])
+        net.shape(given, tag and tag._replace(axis=1))
+        net.calls.append((inner, [tag and tag._replace(axis=1)]))
+        units = net.units.new(cell.units)
+        parts = [(cell.kernel, 1), (cell.recurrent_kernel, 1)]
+        if cell.bias is not None:
+            parts.append((cell.bias, len(cell.bias.shape) - 1))
+        net.source(layer, *parts, units=units)
+        net.units.bend(units)
+        own = net.bind(cell.recurrent_kernel, 0, units)
+        run = _run_of(layer, cells[: number + 1])
+        net.read(Reading(layer, 2, units, own, None, lambda x, run=run: _but_the_last(run(x))))  # type: ignore[misc]
+        net.size(units, lambda n, cell=cell: _resize_one(layer, cells, cell, n))  # type: ignore[misc]
+        tag, width = Tag(2, units), cell.units
+        made += [tag._replace(axis=1)] * len(np.ravel(cell.state_size))
+    axis = len(call.outputs[0].shape) - 1
+    return [tag and tag._replace(axis=axis), *made][: len(call.outputs)]
 
 
-def _inputs(call: Any, tags: Tags) -> dict[str, Tag | None]:
-    """The tags of query, value and key; the key is the value where none is given."""
-    by_tensor = {id(t): tag for t, tag in zip(call.inputs, tags, strict=True)}
-    given = dict(zip(("query", "value", "key"), call.args, strict=False)) | call.kwargs
-    if given.get("key") is None:
-        given["key"] = given["value"]
-    return {name: by_tensor[id(given[name])] for name in ("query", "value", "key")}
+def _run_of(layer: Any, cells: list[Any]) -> Callable[[Any], Any]:
+    """What gives the outputs of the last of *cells* at each step, shape (batch, time, units)."""
+
+    def run(x: Any) -> Any:
+        cell = keras.layers.StackedRNNCells(cells, name="some") if len(cells) > 1 else cells[0]
+        of_some = keras.layers.RNN(
+            cell, return_sequences=True, go_backwards=layer.go_backwards, name="of_some"
+        )
+        return of_some.call(x)
+
+    return run
 
 
-def _reshape(dense: Any, heads: int) -> None:
-    """The (time, heads, size) that a projection of attention gives."""
-    shape = tuple(dense.partial_output_shape)
-    dense.partial_output_shape = (*shape[:-2], heads, shape[-1])
+def _but_the_last(outputs: Any) -> Any:
+    return outputs[:, :-1] if int(outputs.shape[1]) > 1 else outputs
 
 
-def _set_output(layer: Any, out: Any, units: int) -> None:
-    layer._output_shape = (units,)
-    out.partial_output_shape = (*tuple(out.partial_output_shape)[:-1], units)
+def _resize_one(layer: Any, cells: list[Any], cell: Any, units: int) -> None:
+    _resize_cell(cell, units)
+    sizes = [one.state_size for one in cells]
+    layer.state_size = sizes if len(cells) > 1 else np.ravel(sizes[0]).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -23,9 +24,11 @@ __all__ = [
     "merged",
     "pass_on",
     "permute",
+    "placed",
     "repeat_vector",
     "reshape",
     "softmax",
+    "spatial",
     "unknown",
 ]
 
@@ -71,11 +74,19 @@ def activation(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def softmax(net: Network, call: Any, tags: Tags) -> Tags:
-    net.keep(tags[0], call.operation, "it divides by the sum of all units")
-    return [None]
+    """Softmax and UnitNormalization, which divide by a sum along an axis, or several."""
+    tag, *others = tags
+    axes = [axis % len(call.inputs[0].shape) for axis in np.ravel(call.operation.axis).tolist()]
+    for other in others:
+        net.keep(other, call.operation, "it is given a mask")
+    if tag is None or tag.axis in axes:
+        net.keep(tag, call.operation, "it divides by a sum over all units")
+        return [None]
+    net.units.bend(tag.units)
+    return [tag._replace(source=None)]
 
 
-def _spatial(net: Network, call: Any, tag: Tag | None) -> Tag | None:
+def spatial(net: Network, call: Any, tag: Tag | None) -> Tag | None:
     """*tag*, where it is on the channels of a layer that works on the other axes."""
     if tag is None:
         return None
@@ -88,16 +99,16 @@ def _spatial(net: Network, call: Any, tag: Tag | None) -> Tag | None:
 
 def average(net: Network, call: Any, tags: Tags) -> Tags:
     """Average pooling, padding, cropping, up-sampling: linear in each channel by itself."""
-    return [_spatial(net, call, tags[0])]
+    return [spatial(net, call, tags[0])]
 
 
 def maximum(net: Network, call: Any, tags: Tags) -> Tags:
-    tag = _spatial(net, call, tags[0])
+    tag = spatial(net, call, tags[0])
     return [tag and tag._replace(source=None, linear=False)]
 
 
 def global_average(net: Network, call: Any, tags: Tags) -> Tags:
-    tag = _spatial(net, call, tags[0])
+    tag = spatial(net, call, tags[0])
     if tag is None or call.operation.keepdims:
         return [tag]
     return [tag._replace(axis=1)]
@@ -209,12 +220,32 @@ def _reshaped(net: Network, call: Any, tag: Tag | None) -> Tag | None:
         return None
     shape = [1] * len(before)
     shape[tag.axis - 1] = len(tag.units)
-    labels = np.broadcast_to(net.units.roots(tag.units).reshape(shape), before).reshape(after)
-    source = tag.source if labels.size == len(tag.units) else None
-    for axis in reversed(range(len(after))):
-        rows = np.moveaxis(labels, axis, 0).reshape(after[axis], -1)
-        if (rows == rows[:, :1]).all():
-            return Tag(axis + 1, rows[:, 0].copy(), None)
-    rows = np.moveaxis(labels, -1, 0).reshape(after[-1], -1)
-    net.units.tie(np.broadcast_to(rows[:, :1], rows.shape), rows)
-    return Tag(len(after), rows[:, 0].copy(), source and None)
+    labels = np.broadcast_to(net.units.roots(tag.units).reshape(shape), before).reshape(1, *after)
+    return placed(net, labels, range(1, labels.ndim))
+
+
+def placed(net: Network, labels: np.ndarray, axes: Sequence[int]) -> Tag:
+    """The one of *axes* along which the units *labels* run.
+
+    Where several units share each place along every axis, they are tied along one.
+    """
+    rows = {axis: np.moveaxis(labels, axis, 0).reshape(labels.shape[axis], -1) for axis in axes}
+    plain = [axis for axis in reversed(axes) if (rows[axis] == rows[axis][:, :1]).all()]
+    if plain:
+        return Tag(plain[0], rows[plain[0]][:, 0].copy())
+    axis = net.choose([axis for axis in axes if _stay_apart(rows[axis])] or list(axes))
+    net.units.tie(np.broadcast_to(rows[axis][:, :1], rows[axis].shape), rows[axis])
+    return Tag(axis, rows[axis][:, 0].copy())
+
+
+def _stay_apart(rows: np.ndarray) -> bool:
+    """Whether, when the units of each row are tied, not all rows become one unit."""
+    reached = set(rows[0].tolist())
+    left = [set(np.unique(row).tolist()) for row in rows[1:]]
+    while left:
+        apart = [row for row in left if not row & reached]
+        if len(apart) == len(left):
+            return True
+        reached.update(*(row for row in left if row & reached))
+        left = apart
+    return False

@@ -10,6 +10,8 @@ from keras import layers
 from matex import keras_hooks
 from matex.apoptosis.network import Network, Tag
 from matex.apoptosis.rules import (
+    attention,
+    contraction,
     convolution,
     dense,
     einsum,
@@ -31,7 +33,14 @@ def _each(name: str, rule: Rule) -> dict[type, Rule]:
     return {found: rule for found in classes if found is not None}
 
 
+def _newer(name: str, rule: Rule) -> dict[type, Rule]:
+    """*rule* for a layer that not every release of Keras has."""
+    found = getattr(layers, name, None)
+    return {} if found is None else {found: rule}
+
+
 _RULES: dict[type, Rule] = {
+    **_newer("ReversibleEmbedding", dense.reversible),
     layers.Dense: dense.dense,
     layers.EinsumDense: einsum.einsum_dense,
     layers.Embedding: dense.embedding,
@@ -50,15 +59,23 @@ _RULES: dict[type, Rule] = {
     layers.SimpleRNN: sequence.recurrent,
     layers.Bidirectional: sequence.bidirectional,
     **_each("ConvLSTM{}", sequence.convolutional),
-    layers.MultiHeadAttention: sequence.attention,
+    layers.RNN: sequence.of_cells,
+    layers.MultiHeadAttention: attention.multi_head,
+    layers.GroupQueryAttention: attention.grouped_query,
+    layers.Attention: contraction.attention,
+    layers.AdditiveAttention: contraction.additive_attention,
+    layers.Dot: contraction.dot,
     **_each("MaxPooling{}", shapes.maximum),
     **_each("AveragePooling{}", shapes.average),
     **_each("GlobalMaxPooling{}", shapes.global_maximum),
     **_each("GlobalAveragePooling{}", shapes.global_average),
+    **_each("AdaptiveAveragePooling{}", shapes.average),
+    **_each("AdaptiveMaxPooling{}", shapes.maximum),
     **_each("ZeroPadding{}", shapes.average),
     **_each("Cropping{}", shapes.average),
     **_each("UpSampling{}", shapes.average),
     layers.Resizing: shapes.average,
+    layers.CenterCrop: shapes.average,
     **_each("SpatialDropout{}", shapes.pass_on),
     **{
         kind: shapes.pass_on
@@ -73,6 +90,7 @@ _RULES: dict[type, Rule] = {
         for kind in (layers.Activation, layers.ReLU, layers.LeakyReLU, layers.ELU)
     },
     layers.Softmax: shapes.softmax,
+    layers.UnitNormalization: shapes.softmax,
     **{
         kind: shapes.merge_linear
         for kind in (
