@@ -22,7 +22,7 @@ from matex.apoptosis.peers import Alone, Peers, Together
 from matex.apoptosis.samples import Sample, held_out_of, sample_of
 from matex.apoptosis.schedule import MODES, Calendar, Thresholds, rows_to_judge
 from matex.apoptosis.targets import MEASURES, Goal, size_of
-from matex.apoptosis.telling import line_of, record_of
+from matex.apoptosis.telling import left_alone, line_of, record_of
 from matex.apoptosis.trace import groups_of, trace
 from matex.errors import InputError
 
@@ -128,6 +128,10 @@ class Apoptosis(keras.callbacks.Callback):
         self._held_out: Sample | None = None
         self._forward = Traced(self.model)
         self._size_at_start = size_of(self._net(), self._goal[1])
+        layers = keras_hooks.flat_layers(self.model)
+        counts = {layer.name: layer.count_params() for layer in layers if layer.built}
+        self._parameters_at_start = counts, self.model.count_params()
+        self._left_alone: set[str] = set()
         self._progress = Progress()
         self.read_notes()
         if self._progress.at_start is None and self._delta is not None:
@@ -286,9 +290,10 @@ class Apoptosis(keras.callbacks.Callback):
         self._peers.record(**fields)
         if not self._verbose:
             return
-        if len(self.events) == 1:
-            for layer, why in outcome.left_alone.items():
-                self._peers.say(f"apoptosis leaves layer {layer} alone: {why}")
+        news = {n: why for n, why in outcome.left_alone.items() if n not in self._left_alone}
+        self._left_alone.update(news)
+        for line in left_alone(news, *self._parameters_at_start):
+            self._peers.say(f"apoptosis leaves alone: {line}")
         self._peers.say(f"apoptosis after epoch {epoch}: {line_of(outcome)}; {seconds:.1f} s")
 
     def on_train_end(self, logs: Any = None) -> None:

@@ -24,6 +24,7 @@ from matex.apoptosis.proof import Probe
 from matex.apoptosis.samples import Sample, sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
+from matex.apoptosis.telling import left_alone
 from matex.apoptosis.trace import groups_of, trace
 from matex.errors import InputError, Unsupported
 
@@ -224,11 +225,8 @@ def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) ->
             f"warning: {measured} rows were measured on, fewer than the widest layer needs; "
             f"{2 * pruned.wanted} rows in the file, half of them held out, would do"
         )
-    total = max(1, outcome.parameters[0])
-    for layer, why in outcome.left_alone.items():
-        share = parameters.get(layer, 0) / total
-        lines.append(f"left alone: {layer} ({share:.1%} of the parameters), {why}")
-    return lines
+    stays = left_alone(outcome.left_alone, parameters, outcome.parameters[0])
+    return lines + [f"left alone: {line}" for line in stays]
 
 
 def _must_load(file: Path, probe: Probe) -> None:

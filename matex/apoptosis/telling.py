@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from matex.apoptosis.event import Outcome
 
-__all__ = ["line_of", "record_of"]
+__all__ = ["left_alone", "line_of", "record_of"]
 
 
 def record_of(outcome: Outcome) -> dict[str, Any]:
@@ -40,3 +41,17 @@ def line_of(outcome: Outcome) -> str:
         f"{outcome.loss_after:.4f}{limit}{risk}; parameters {outcome.parameters[0]:,} -> "
         f"{outcome.parameters[1]:,}"
     )
+
+
+def left_alone(reasons: Mapping[str, str], parameters: Mapping[str, int], total: int) -> list[str]:
+    """The layers of which nothing can go, each with its share of the parameters, and why.
+
+    Args:
+        reasons: why, by the name of the layer, or of the function of ``keras.ops``.
+        parameters: how many each layer of the model had, by its name.
+        total: how many the model had.
+    """
+    return [
+        f"{name} ({parameters.get(name, 0) / max(1, total):.1%} of the parameters), {why}"
+        for name, why in reasons.items()
+    ]

@@ -176,6 +176,20 @@ def test_what_an_epoch_gained_is_told_by_the_rows_of_the_last_look(
     assert [loss] == pytest.approx(losses, rel=1e-5)
 
 
+def test_what_is_left_alone_is_told_once_with_its_share(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model, x, y = make()
+    share = model.get_layer("a").count_params() / model.count_params()
+    apoptosis = matex.Apoptosis("aggressive", first_epoch=1, last_epoch=2, exclude=["a"])
+    fit(model, x, y, apoptosis, epochs=2)
+    assert len(apoptosis.events) == 2
+    said = [line for line in capsys.readouterr().out.splitlines() if "leaves alone" in line]
+    told = f"leaves alone: a ({share:.1%} of the parameters), Dense: excluded"
+    assert sum(told in line for line in said) == 1
+    assert len(set(said)) == len(said)
+
+
 def test_excluded_layers_stay() -> None:
     model, x, y = make()
     apoptosis = once(exclude=["a"])
