@@ -15,7 +15,7 @@
 Nothing happens at import; MPI starts with :meth:`Communicator.start`.
 """
 
-from ft.communicator import Communicator, stretch_elements
+from ft.communicator import Communicator, chunk_elements
 from ft.errors import (
     ClosedError,
     FaultSyntaxError,
@@ -29,12 +29,12 @@ from ft.failure_models import FailureModel, in_steps, sample
 from ft.faults import EVENTS, KINDS, PHASES, Fault, check_faults, parse_fault
 from ft.injector import Injector
 from ft.launcher import Started, started_by
-from ft.mpi import die, has_mpi, has_ulfm, on_death, program_error, shield, shielded
+from ft.mpi import fail_stop, has_mpi, has_ulfm, on_fail_stop, program_error, shield, shielded
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
 from ft.quorum import Arbiter, Parting
 from ft.records import Gathered, Pending, Recovery
-from ft.spares import Purpose
+from ft.views import Purpose
 from ft.watchdog import Watchdog
 from ft.world import Member, World
 
@@ -67,11 +67,12 @@ __all__ = [
     "Watchdog",
     "World",
     "check_faults",
-    "die",
+    "chunk_elements",
+    "fail_stop",
     "has_mpi",
     "has_ulfm",
     "in_steps",
-    "on_death",
+    "on_fail_stop",
     "parse_fault",
     "program_error",
     "read_plan",
@@ -79,6 +80,5 @@ __all__ = [
     "shield",
     "shielded",
     "started_by",
-    "stretch_elements",
     "write_plan",
 ]

@@ -9,31 +9,31 @@ from typing import Any
 import numpy as np
 
 from ft import mpi
-from ft.cards import card, label, read_card
 from ft.errors import Unrecoverable, UsageError
-from ft.numbered import Operation
+from ft.operations import Operation
 from ft.records import Gathered
-from ft.reserve import Reserve
+from ft.standby import Standby
+from ft.wire import decode_member, encode_member, rank_tag
 from ft.world import Member, World
 
-__all__ = ["Communicator", "stretch_elements"]
+__all__ = ["Communicator", "chunk_elements"]
 
 # Of one call: half of what a core's cache holds, and enough for a ring to be busy sending.
-_STRETCH_BYTES = 512 << 10
+_CHUNK_BYTES = 512 << 10
 _RING_BYTES = 64 << 10
 
 
-def stretch_elements(itemsize: int, ranks: int) -> int:
+def chunk_elements(itemsize: int, ranks: int) -> int:
     """How many elements of a long vector to reduce in one call of MPI. Pure.
 
     Reducing 100 MB over two ranks of one host took 44 ms in one call and 13 ms in
     calls of 512 KB, which stay in the cache (Open MPI 5.0.11); 16 ms in calls of
     128 KB. With many ranks each still gets 64 KB of a call. Counts stay far below 2^31.
     """
-    return max(_STRETCH_BYTES, _RING_BYTES * ranks) // itemsize
+    return max(_CHUNK_BYTES, _RING_BYTES * ranks) // itemsize
 
 
-class Communicator(Reserve):
+class Communicator(Standby):
     """Collectives over the living ranks.
 
     Unless said otherwise a method is *collective*: every member must call it, in
@@ -45,7 +45,7 @@ class Communicator(Reserve):
 
     @classmethod
     def start(cls) -> Communicator:
-        """Initialise MPI and meet the others; collective over MPI_COMM_WORLD.
+        """Initialise MPI and exchange who is there; collective over MPI_COMM_WORLD.
 
         A rank that dies before everybody has met is simply not a member.
 
@@ -58,13 +58,13 @@ class Communicator(Reserve):
         rank = comm.Get_rank()
         strangers = tuple(Member(rank=r, host="", pid=0) for r in range(comm.Get_size()))
         self = cls(comm, World(members=strangers, rank=rank))
-        self._done = -1  # the meeting is operation 0
-        cards = self.allgather(card(Member.here(rank)))
+        self._done = -1  # the allgather that follows is operation 0
+        cards = self.allgather(encode_member(Member.here(rank)))
         self._world = replace(
             self._world,
-            members=tuple(read_card(m.rank, cards[m.rank]) for m in self._world.members),
+            members=tuple(decode_member(m.rank, cards[m.rank]) for m in self._world.members),
         )
-        self.hosts = {rank: read_card(rank, cards[rank]).host for rank in cards.ranks}
+        self.hosts = {rank: decode_member(rank, cards[rank]).host for rank in cards.ranks}
         return self
 
     def allreduce(
@@ -74,8 +74,8 @@ class Communicator(Reserve):
         *,
         valid: Callable[[], bool] | None = None,
         untouched: bool = False,
-        fence: bool = False,
-        stretch: int | None = None,
+        barrier_first: bool = False,
+        chunk: int | None = None,
     ) -> None:
         """Sum *send* over the members into *recv*, out of place.
 
@@ -89,11 +89,11 @@ class Communicator(Reserve):
             untouched: the caller promises not to write into *recv* before the next operation is
                 complete, because a peer may still need the result from here. Saves the copy
                 that is kept for the peer otherwise.
-            fence: the same promise until the next operation begins, which may write into this
-                same *recv*: that one waits until all are there, for then nobody needs the result
-                any more. Costs a barrier, saves a buffer.
-            stretch: elements in one call of MPI, the same on all ranks; by default
-                :func:`stretch_elements`.
+            barrier_first: the same promise until the next operation begins, which may write into
+                this same *recv*: that one waits until all are there, for then nobody needs the
+                result any more. Costs a barrier, saves a buffer.
+            chunk: elements in one call of MPI, the same on all ranks; by default
+                :func:`chunk_elements`.
         """
         if send.shape != recv.shape or send.dtype != recv.dtype:
             raise UsageError(
@@ -101,12 +101,12 @@ class Communicator(Reserve):
                 f"Received: {send.dtype}{send.shape} and {recv.dtype}{recv.shape}"
             )
         flat_send, flat_recv = send.reshape(-1), recv.reshape(-1)
-        most = stretch or stretch_elements(send.itemsize, self._world.size)
+        most = chunk or chunk_elements(send.itemsize, self._world.size)
         one, here = np.ones(1, np.int64), np.zeros(1, np.int64)
 
         def call(comm: Any) -> None:
             # MPI returns at once from an empty reduction, and ranks would drift apart.
-            if fence or not recv.size:
+            if barrier_first or not recv.size:
                 comm.Barrier()
                 self.result_overwritten()
             for at in range(0, recv.size, most):
@@ -118,7 +118,7 @@ class Communicator(Reserve):
         def all_were_here() -> bool:
             return int(here[0]) == self._world.size
 
-        self.attempt(recv, call, valid or all_were_here, untouched or fence)
+        self.attempt(recv, call, valid or all_were_here, untouched or barrier_first)
 
     def broadcast(self, buffer: np.ndarray, *, sources: Sequence[int] = ()) -> None:
         """Copy the leader's contiguous *buffer* into everybody's.
@@ -166,9 +166,9 @@ class Communicator(Reserve):
             # leave zeros where rows should be.
             nonlocal ranks, rows
             ranks = self._world.ranks
-            mine = np.concatenate([label(self._world.rank), body])
+            mine = np.concatenate([rank_tag(self._world.rank), body])
             rows = np.empty((len(ranks), mine.size), np.uint8)
-            labels = np.stack([label(rank) for rank in ranks])
+            labels = np.stack([rank_tag(rank) for rank in ranks])
             return Operation(
                 rows,
                 lambda comm: comm.Allgather(mine, rows),
@@ -177,7 +177,7 @@ class Communicator(Reserve):
             )
 
         self.insist(make)
-        start = label(0).size
+        start = rank_tag(0).size
         content = rows[:, start:].copy().reshape(-1).view(np.asarray(send).dtype)
         return Gathered(ranks=ranks, rows=content.reshape(len(ranks), *np.shape(send)))
 

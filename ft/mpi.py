@@ -21,18 +21,18 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, NoReturn
 
-from ft.alone import ALONE
 from ft.errors import Unrecoverable
 from ft.heartbeat import Heartbeat, interval
 from ft.launcher import started_by, transports
+from ft.serial_mpi import SERIAL
 
 __all__ = [
-    "die",
+    "fail_stop",
     "finalize",
     "has_mpi",
     "has_ulfm",
     "load",
-    "on_death",
+    "on_fail_stop",
     "program_error",
     "shield",
     "shielded",
@@ -57,7 +57,7 @@ _TRANSPORTS = "OMPI_MCA_btl"
 _heartbeat: Heartbeat | None = None
 _real_exit = os._exit
 _real_sys_exit = sys.exit
-_death_callbacks: list[Callable[[str], None]] = []
+_fail_stop_callbacks: list[Callable[[str], None]] = []
 _farewell: Callable[[], None] | None = None
 _exit_requested: list[int] = []
 _program_error: BaseException | None = None
@@ -90,7 +90,7 @@ def load() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         if started is None:
-            return ALONE
+            return SERIAL
         said = "" if isinstance(error, ModuleNotFoundError) else str(error).partition("\n")[0]
         raise Unrecoverable(f"{_INSTALL} Received: {said}" if said else _INSTALL) from None
     if not MPI.Is_initialized():
@@ -107,7 +107,7 @@ def load() -> Any:
 
 def has_mpi() -> bool:
     """Whether an MPI library was loaded; False for a process that is alone without one."""
-    return load() is not ALONE
+    return load() is not SERIAL
 
 
 @contextlib.contextmanager
@@ -136,7 +136,7 @@ def has_ulfm() -> bool:
     ``MPI_FT`` of MPI_COMM_WORLD, by which Open MPI says whether it runs with ULFM.
     """
     mpi = load()
-    if mpi is ALONE or mpi.Is_finalized():
+    if mpi is SERIAL or mpi.Is_finalized():
         return False
     if mpi.ERR_PROC_FAILED in (mpi.ERR_UNKNOWN, mpi.UNDEFINED):
         return False
@@ -162,21 +162,21 @@ def weakness(vendor: str, version: tuple[int, ...]) -> str:
     return ""
 
 
-def on_death(callback: Callable[[str], None]) -> None:
+def on_fail_stop(callback: Callable[[str], None]) -> None:
     """Call *callback(reason)* just before this process ends itself in error."""
-    _death_callbacks.append(callback)
+    _fail_stop_callbacks.append(callback)
 
 
 def program_error() -> BaseException | None:
-    """The exception out of the program that ends this process, for a callback of :func:`on_death`.
+    """The program's exception that ends this process, for a callback of :func:`on_fail_stop`.
 
     A ``SystemExit`` stands for an exit with a nonzero status. None where whoever called
-    :func:`die` decided to end it.
+    :func:`fail_stop` decided to end it.
     """
     return _program_error
 
 
-def die(reason: str, *, error: BaseException | None = None) -> NoReturn:
+def fail_stop(reason: str, *, error: BaseException | None = None) -> NoReturn:
     """End this process now, by SIGKILL, so that its peers notice and go on.
 
     Output is flushed first. Nothing else runs: no ``atexit``, no MPI_Finalize. A process
@@ -187,7 +187,7 @@ def die(reason: str, *, error: BaseException | None = None) -> NoReturn:
     """
     global _program_error  # noqa: PLW0603 - one process, one end
     _program_error = error
-    for callback in _death_callbacks:
+    for callback in _fail_stop_callbacks:
         with contextlib.suppress(OSError, ValueError):
             callback(reason)
     for stream in (sys.stdout, sys.stderr):
@@ -203,8 +203,8 @@ def shield(farewell: Callable[[], None]) -> None:
     """From now on an error on this rank ends this rank only, and at once.
 
     Uncaught exceptions, also in threads, and ``sys.exit`` or ``os._exit`` with a
-    nonzero status print what they have to say and then :func:`die`. A normal end of the program
-    calls *farewell*, which must leave together with the peers.
+    nonzero status print what they have to say and then :func:`fail_stop`. A normal end of the
+    program calls *farewell*, which must leave together with the peers.
 
     Libraries that exit through ``raise SystemExit(1)`` are not seen by
     ``sys.exit``; run such code under :func:`shielded`.
@@ -238,19 +238,19 @@ def shielded() -> Iterator[None]:
         if message:
             print(message, file=sys.stderr)
         if status != 0:
-            die(message or f"the program ended with status {status}", error=stop)
+            fail_stop(message or f"the program ended with status {status}", error=stop)
     except BaseException as error:
         if _is_child:
             raise
         traceback.print_exc()
-        die(_one_line(type(error), error), error=error)
+        fail_stop(_one_line(type(error), error), error=error)
 
 
 def finalize() -> None:
     """MPI_Finalize, once; safe after failures with ``async_mpi_finalize``."""
     global _finalized  # noqa: PLW0603 - MPI is a property of the process
     mpi = load()
-    if mpi is not ALONE and not mpi.Is_finalized():
+    if mpi is not SERIAL and not mpi.Is_finalized():
         if _heartbeat is not None:
             _heartbeat.stop()
         # mpi4py's own would keep the interpreter locked, and the watchdog with it, while it waits
@@ -274,14 +274,14 @@ def _status_of(code: object) -> tuple[int, str]:
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     sys.__excepthook__(kind, error, trace)
-    die(_one_line(kind, error), error=error.with_traceback(trace))
+    fail_stop(_one_line(kind, error), error=error.with_traceback(trace))
 
 
 def _uncaught_in_thread(args: Any) -> None:
     threading.__excepthook__(args)
     if args.exc_type is not SystemExit:
         error = args.exc_value or args.exc_type()
-        die(_one_line(args.exc_type, args.exc_value), error=error)
+        fail_stop(_one_line(args.exc_type, args.exc_value), error=error)
 
 
 def _exit(code: object = None) -> NoReturn:
@@ -295,7 +295,7 @@ def _exit_now(status: int) -> NoReturn:
     # PRRTE 3.0 (Open MPI 5.0.11) tells nobody of a rank that ends with a status
     # other than 0, so its peers would wait for ever.
     if status != 0 and not _finalized:
-        die(f"os._exit with status {status}", error=SystemExit(status))
+        fail_stop(f"os._exit with status {status}", error=SystemExit(status))
     _real_exit(status)
 
 
@@ -304,7 +304,7 @@ def _at_exit() -> None:
         return
     if _exit_requested and _exit_requested[-1] != 0:
         status = _exit_requested[-1]
-        die(f"the program ended with status {status}", error=SystemExit(status))
+        fail_stop(f"the program ended with status {status}", error=SystemExit(status))
     if _farewell is not None:
         _farewell()
 
@@ -316,7 +316,7 @@ def _in_child() -> None:
     sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
     sys.exit, os._exit = _real_sys_exit, _real_exit
     atexit.unregister(_at_exit)
-    _death_callbacks.clear()
+    _fail_stop_callbacks.clear()
 
 
 def forget_exit() -> None:

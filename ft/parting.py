@@ -14,7 +14,7 @@ import numpy as np
 
 from ft import mpi, sockets
 from ft.quorum import Arbiter, Parting, has_ended
-from ft.spares import SEAL
+from ft.views import SEAL
 from ft.world import Member, World
 
 __all__ = ["must_be_sealed", "stay_one"]
@@ -46,7 +46,7 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
     if not parting.is_decided:
         refusal = _answer(new, parting, arbiter, asks=present[0] == world.rank)
         if refusal:
-            mpi.die(f"{parting.text}, and may not go on without them: {refusal}")
+            mpi.fail_stop(f"{parting.text}, and may not go on without them: {refusal}")
     sockets.shut(_addresses(missing) - _addresses(came))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ft.spares import Purpose
+from ft.views import Purpose
 from ft.world import Member, World
 
 __all__ = ["Gathered", "Pending", "Recovery"]
@@ -52,10 +52,10 @@ class Pending:
     divided among the others. A spare stands in ``expected`` where the rank did whose
     place it took, so that nobody else's work is another than before.
 
-    ``apart``: the last repair, which nobody need have died for, found some members in the
-    operation before, whose result the others handed over. Those have what comes between the
-    two operations before them, the others behind them. So messages between single peers,
-    which belong there, are not for now: see :attr:`disturbed`.
+    ``out_of_step``: at the last repair, which nobody need have died for, some members were one
+    operation behind and were given its result. Until the next operation completes, members
+    disagree about which messages between single peers were already sent, so none may be started:
+    see :attr:`p2p_unsafe`.
 
     ``repairs``: how many there were when the operation could first have been started. Messages
     that were under way at a repair are lost.
@@ -64,13 +64,13 @@ class Pending:
     operation: int
     expected: tuple[int, ...]
     lost: tuple[int, ...]
-    apart: bool = False
+    out_of_step: bool = False
     repairs: int = 0
 
     @property
-    def disturbed(self) -> bool:
+    def p2p_unsafe(self) -> bool:
         """Whether a peer may not make its part of a message that is made before the operation."""
-        return self.apart or bool(self.lost)
+        return self.out_of_step or bool(self.lost)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -158,7 +158,7 @@ class Watchdog:
                 f"was stopped for {slept_s:.0f} s, and the others have gone on: ending this rank"
             )
             self._say(reason)
-            mpi.die(reason)
+            mpi.fail_stop(reason)
 
     def _watch(self) -> None:
         stopped_since: dict[int, float] = {}
@@ -181,7 +181,7 @@ class Watchdog:
                 limit = f"limit {limit_s:.0f} s{self._place()}"
                 reason = f"{doing} for {idle_s:.0f} s ({limit}): ending this rank"
                 self._say(reason)
-                mpi.die(reason)
+                mpi.fail_stop(reason)
 
     def _place(self) -> str:
         """The place in the code where the main thread is, for the one who has to mend it."""

@@ -73,7 +73,7 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     console.redirect(config.report, world.rank, lambda: communicator.world.is_leader)
     path = None if config.report is None else config.report / EVENTS
     events = EventLog(path, world.rank)
-    ft.on_death(
+    ft.on_fail_stop(
         lambda reason: events.write("death", reason=reason, step=_step(), **_cause_of(reason))
     )
     faulthandler.enable(2, all_threads=False)
@@ -129,7 +129,7 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
         runtime = meet(config, interrupts=True)
     except (MatexError, ft.FtError) as error:
         _print_line(str(error))
-        ft.die(str(error))
+        ft.fail_stop(str(error))
     import tensorflow
 
     process = os.getpid()
@@ -147,7 +147,7 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
             return 0
         except DataError as error:
             _print_line(str(error))  # of this rank alone, which the others go on without
-            ft.die(str(error), error=error)
+            ft.fail_stop(str(error), error=error)
         except tensorflow.errors.OpError:
             # An average in a graph of the script's own failed: on every rank alike.
             if runtime.averaging.error is None:

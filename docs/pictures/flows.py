@@ -43,16 +43,16 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
         (
             Stage(
                 "the exchange returns an MPI error: PeerFailure",
-                ("matex/exchange/native.py", "ft/numbered.py"),
+                ("matex/exchange/native.py", "ft/operations.py"),
             ),
             Stage("revoke, shrink, agree", ("ft/repair.py",), "all"),
             Stage("may this part go on?", ("ft/quorum.py", "ft/parting.py"), "all"),
             Stage(
                 "who is a member now, who completed which operation",
-                ("ft/meetings.py", "ft/spares.py"),
+                ("ft/membership.py", "ft/views.py"),
                 "all",
             ),
-            Stage("somebody has the result: it is handed over, done", ("ft/meetings.py",), "all"),
+            Stage("somebody has the result: it is handed over, done", ("ft/membership.py",), "all"),
             Stage(
                 "else: the dead rank's rows are divided among the living",
                 ("matex/steps/mending.py", "matex/partition.py"),

@@ -179,13 +179,13 @@ class HostExchange:
             result,
             valid=self._is_whole,
             untouched=True,
-            fence=self._has_one_result,
-            stretch=self._stretch,
+            barrier_first=self._has_one_result,
+            chunk=self._stretch,
         )
 
     @property
     def _stretch(self) -> int:
-        default = ft.stretch_elements(self.layout.dtype.itemsize, self._communicator.world.size)
+        default = ft.chunk_elements(self.layout.dtype.itemsize, self._communicator.world.size)
         return self._given_stretch or default
 
     @property

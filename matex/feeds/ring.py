@@ -172,7 +172,7 @@ class RingRows(Rows):
         mine, sent = self._place, (0, 0)
         # Where the others found a failure one operation later, they have been here, by the members
         # of before; rows of a step in which a death was found are with others than planned.
-        if pending.expected == self._expected and not pending.disturbed:
+        if pending.expected == self._expected and not pending.p2p_unsafe:
             source = sharers(hi - lo, hi - lo, len(pending.expected))
             giving = _by_place(rows, to, (source == mine) & (to != mine), pending.expected)
             getting = _by_place(rows, source, (source != mine) & (to == mine), pending.expected)

@@ -375,7 +375,7 @@ class Fit:
                 self.renew()
             joined.restore(self._model, self._state, self._arguments["callbacks"])
         except MatexError as error:
-            ft.die(f"a spare cannot go on from the state of the others: {error}")
+            ft.fail_stop(f"a spare cannot go on from the state of the others: {error}")
         self._count_updates()
         assert self._training is not None
         joined.begin(self._model, self._training, self._arguments)

@@ -146,7 +146,7 @@ class Replicas:
                 "straggler", step=run.step - 1, ratio=ratio, evicted=evict, balanced=run.balances
             )
             if evict:
-                ft.die(f"{line}: evicted")
+                ft.fail_stop(f"{line}: evicted")
 
     def _heal(self, good: Sequence[int], bad: Sequence[int], when: str) -> None:
         """Give *bad* the state of the first living one of *good*; collective."""

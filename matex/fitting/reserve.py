@@ -151,7 +151,7 @@ class Reserve:
         try:
             saved = checkpoints.from_bytes(content)
         except checkpoints.CheckpointError as error:
-            ft.die(f"a spare wants the state of the others. Received: {error}")
+            ft.fail_stop(f"a spare wants the state of the others. Received: {error}")
         joined = Joined(saved, over=over)
         self._run.go_on_from(joined.going["run"])
         self._replicas.pace = joined.going["replicas"]

@@ -148,7 +148,7 @@ class Notice:
 
     def _received(self, number: int, frame: Any) -> None:
         if self._signal and number == signal.SIGINT:
-            ft.die("interrupted twice")
+            ft.fail_stop("interrupted twice")
         self._signal = self._signal or number
         if self.at_once:
             self.at_once = False  # what follows is the run's end

@@ -227,7 +227,7 @@ class Mender:
         reason = self._source.explanation
         if reason and not self.have:
             # The others may be of one mind, and go on: this rank has no part in their sum.
-            ft.die(f"step {self._faults.step}: {reason}")
+            ft.fail_stop(f"step {self._faults.step}: {reason}")
         return TrainingError(f"step {self._faults.step}: {reason}") if reason else error
 
 

@@ -99,7 +99,7 @@ class Daso(Strategy):
         arrived = self._arrived(vector[: self._replica.weights])
         merging = count > pace.wait and (count - pace.wait) % pace.skip == 0
         # Who notices a failure one operation later waits for partners who have been there.
-        if not self._communicator.pending.disturbed:
+        if not self._communicator.pending.p2p_unsafe:
             if merging or count % pace.local == 0:
                 self._average_node(step, vector, arrived)
             if count % pace.skip == 0:

@@ -48,7 +48,7 @@ class Gossip(Strategy):
         pair = partners(world.ranks, world.rank, step, seed=self._seed)
         # Where the others found a failure one operation later, they have been here, or still
         # wait for partners among the members of before.
-        if pair is None or self._communicator.pending.disturbed:
+        if pair is None or self._communicator.pending.p2p_unsafe:
             return
         self._sent = self._replica.read()
         self._swap = ft.Swap(

@@ -87,7 +87,7 @@ def _end_by(error: Exception) -> NoReturn:
     """End this rank as it would end if the script caught nothing; local."""
     if isinstance(error, MatexError):
         print(error, file=sys.stderr)
-        ft.die(str(error), error=error)
+        ft.fail_stop(str(error), error=error)
     traceback.print_exception(error)
     line = next(iter(str(error).splitlines()), "")
-    ft.die(f"{type(error).__name__}: {line}" if line else type(error).__name__, error=error)
+    ft.fail_stop(f"{type(error).__name__}: {line}" if line else type(error).__name__, error=error)

@@ -74,7 +74,7 @@ def lose(kinds: list[str], plan: dict[int, dict], holds: dict[int, tuple[int, in
         if reached("in-call", operation):
             # A strike that comes late must not fall into the leaving, which is tested by itself.
             inside = (
-                ("ft/repair.py", "ft/numbered.py") if kind == "leave" else ("ft/communicator.py",)
+                ("ft/repair.py", "ft/operations.py") if kind == "leave" else ("ft/communicator.py",)
             )
             once_in_call(strike, where=inside)
         if reached("finalize", operation):

@@ -13,7 +13,7 @@ STEPS = 6
 def compute_and_leave(leaving: list[int], late: int) -> None:
     """*leaving* raise after half of the steps, *late* of them one step later."""
     communicator = begin()
-    ft.on_death(lambda reason: mark("reason", [reason, type(ft.program_error()).__name__]))
+    ft.on_fail_stop(lambda reason: mark("reason", [reason, type(ft.program_error()).__name__]))
     rank = communicator.world.rank
     try:
         for step in range(6):
@@ -22,7 +22,7 @@ def compute_and_leave(leaving: list[int], late: int) -> None:
             mark(f"sum-{step}", add(communicator, step))
     except ValueError as error:
         if not communicator.regroup("it left the sums"):
-            ft.die("left alone", error=error)
+            ft.fail_stop("left alone", error=error)
         mark("regrouped", communicator.world.ranks)
         mark("after", add(communicator, 9))
     mark("world", communicator.world.ranks)

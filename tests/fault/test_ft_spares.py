@@ -227,7 +227,7 @@ def test_a_place_is_filled_later_where_others_are_in_the_next_operation() -> Non
 def deserted() -> None:
     """Rank 1 comes to its end while rank 0 still works, and a spare waits."""
     communicator = begin()
-    ft.on_death(lambda reason: mark("dying", reason))
+    ft.on_fail_stop(lambda reason: mark("dying", reason))
     if communicator.set_aside(2) and communicator.world.rank == 1:
         communicator.call_back(closing=True)
         return

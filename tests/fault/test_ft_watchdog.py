@@ -18,7 +18,7 @@ STEPS = 4
 def watched(what: str, victim: int, steps: int) -> None:
     communicator = begin()
     rank = communicator.world.rank
-    ft.on_death(lambda reason: mark("death", reason))
+    ft.on_fail_stop(lambda reason: mark("death", reason))
     dog = ft.Watchdog(
         timeout_s=2.0,
         stopped_after_s=0.5,
@@ -81,7 +81,7 @@ def test_a_silent_rank_is_ended_and_the_others_finish(what: str, victim: int) ->
 def unrequited() -> None:
     """Rank 1 waits in a collective that rank 0, though busy all the time, never enters."""
     communicator = begin()
-    ft.on_death(lambda reason: mark("death", reason))
+    ft.on_fail_stop(lambda reason: mark("death", reason))
     dog = ft.Watchdog(timeout_s=0.5, say=lambda line: mark("said", line))
     communicator.waiting = dog.waiting
     dog.start()
@@ -112,7 +112,7 @@ def woken(victim: int, steps: int) -> None:
     communicator = begin()
     rank = communicator.world.rank
     pid = communicator.world.members[victim].pid
-    ft.on_death(lambda reason: mark("death", reason))
+    ft.on_fail_stop(lambda reason: mark("death", reason))
     dog = ft.Watchdog(timeout_s=20.0, stopped_after_s=0.5)
     communicator.waiting = dog.waiting
     communicator.before_recovery = dog.end_if_woken

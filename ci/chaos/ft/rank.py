@@ -62,8 +62,8 @@ def begin(in_recovery: Callable[[ft.Injector], None]) -> Begun:
     log = Log(Path(sys.argv[2]) / f"rank-{rank}.jsonl")
     maps = Path("/proc/self/maps").read_text().splitlines()
     log("start", segments=sorted({line.split()[-1] for line in maps if "/dev/shm/" in line}))
-    ft.on_death(lambda reason: log("death", reason=reason))
-    ft.on_death(lambda reason: faulthandler.dump_traceback())
+    ft.on_fail_stop(lambda reason: log("death", reason=reason))
+    ft.on_fail_stop(lambda reason: faulthandler.dump_traceback())
 
     def note(fault: ft.Fault) -> None:
         log("fault", fault=fault.text, step=injector.step)

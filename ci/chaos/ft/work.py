@@ -63,7 +63,7 @@ class Work:
                     send,
                     received,
                     valid=lambda: bool(received[-1] == self._comm.world.size),
-                    fence=size % 2 == 0,
+                    barrier_first=size % 2 == 0,
                 )
             except ft.PeerFailure:
                 joinable = number % 4 != 0

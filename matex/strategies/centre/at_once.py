@@ -119,7 +119,7 @@ class CopiedNodes(CopiedCentre):
 
     def _node_mean(self, vector: np.ndarray, step: int) -> np.ndarray | None:
         """Mean of the *vector* of each rank of this node; None after a repair."""
-        if self._communicator.pending.disturbed:  # the others may wait, for who will not come
+        if self._communicator.pending.p2p_unsafe:  # the others may wait, for who will not come
             return None
         node = self._node
         middle = ring_mean(self._communicator, node, vector, number=step)

@@ -128,7 +128,7 @@ class ServedCentre:
     def exchange(self, step: int) -> None:
         """Apply the answer that is due, answer the pushes of the step before, and push; local."""
         self.traffic = Traffic()
-        if self._communicator.pending.disturbed:
+        if self._communicator.pending.p2p_unsafe:
             self._end_messages()
         else:
             self._end_messages(pushes=False)
@@ -170,7 +170,7 @@ class ServedCentre:
     def _spread(self, message: np.ndarray, ranks: Sequence[int]) -> np.ndarray | None:
         """The *message* of the first of *ranks*, which all of them call for; None after a
         repair."""
-        if self._communicator.pending.disturbed:
+        if self._communicator.pending.p2p_unsafe:
             return None
         first, me = ranks[0], self._communicator.world.rank
         if me != first:

@@ -24,7 +24,7 @@ def farewell():
 def died(reason):
     print("died:", reason, flush=True)
 
-ft.on_death(died)
+ft.on_fail_stop(died)
 ft.shield(farewell)
 """
 
@@ -87,7 +87,7 @@ ABNORMAL = {
         "OSError: disk",
         "Traceback",
     ),
-    "die": ("print('unflushed', end='')\nft.die('asked for')", "asked for", ""),
+    "fail-stop": ("print('unflushed', end='')\nft.fail_stop('asked for')", "asked for", ""),
     "os._exit(1)": ("os._exit(1)", "os._exit with status 1", ""),
 }
 
@@ -109,7 +109,7 @@ def test_without_peers_an_abnormal_end_is_an_ordinary_failure() -> None:
 
 
 def test_what_was_printed_last_is_not_lost() -> None:
-    done = end(ABNORMAL["die"][0])
+    done = end(ABNORMAL["fail-stop"][0])
     assert "unflushed" in done.stdout
 
 

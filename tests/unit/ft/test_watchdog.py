@@ -46,7 +46,7 @@ import ft
 def wait(seconds):
     threading.Event().wait(seconds)
 
-ft.on_death(lambda reason: print("died:", reason, flush=True))
+ft.on_fail_stop(lambda reason: print("died:", reason, flush=True))
 dog = ft.Watchdog(timeout_s=30 if "woken" in sys.argv[1] else 0.4, stopped_after_s=0.5)
 dog.start()
 started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Fixed-size bytes by which ranks introduce themselves and mark what they send.
+"""Encodings of fixed size by which ranks introduce themselves and mark what they send.
 
 No pickle: when a rank dies in the middle of an exchange, bytes may be missing,
 and must be looked at before they are believed.
@@ -12,7 +12,7 @@ import numpy as np
 
 from ft.world import Member
 
-__all__ = ["card", "label", "read_card"]
+__all__ = ["decode_member", "encode_member", "rank_tag"]
 
 _HOST_BYTES = 256
 _ADDRESS_BYTES = 4
@@ -20,12 +20,12 @@ _ADDRESSES = 16  # of a host; more of them are left out
 _MARK = 0x66745F726F770000
 
 
-def label(rank: int) -> np.ndarray:
+def rank_tag(rank: int) -> np.ndarray:
     """uint8, shape (8,): says that what follows is from original rank *rank*."""
     return np.array([_MARK + rank], np.uint64).view(np.uint8)
 
 
-def card(member: Member) -> np.ndarray:
+def encode_member(member: Member) -> np.ndarray:
     """uint8, shape (336,): the member's process id, the space of that, the addresses, the host."""
     numbers = np.array([member.pid, member.space], np.int64).tobytes()
     packed = b"".join(map(socket.inet_aton, member.addresses[:_ADDRESSES]))
@@ -35,8 +35,8 @@ def card(member: Member) -> np.ndarray:
     )
 
 
-def read_card(rank: int, content: np.ndarray) -> Member:
-    """The member that :func:`card` described."""
+def decode_member(rank: int, content: np.ndarray) -> Member:
+    """The member that :func:`encode_member` described."""
     data = content.tobytes()
     pid, space = np.frombuffer(data[:16], np.int64).tolist()
     addresses, host = data[16:-_HOST_BYTES], data[-_HOST_BYTES:].rstrip(b"\0")

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft.errors import UsageError
-from ft.spares import Charter, Purpose, convene
+from ft.views import Purpose, View, next_view
 from matex.partition import assigned
 
 WORKING = (0, 1, 2, 3)
 
 
-def before(waiting: tuple[int, ...] = (4, 5), **more: object) -> Charter:
-    start = Charter(met=Purpose.ASIDE, done=7, members=WORKING, waiting=waiting, expected=WORKING)
+def before(waiting: tuple[int, ...] = (4, 5), **more: object) -> View:
+    start = View(met=Purpose.ASIDE, done=7, members=WORKING, waiting=waiting, expected=WORKING)
     return dataclasses.replace(start, **more)  # type: ignore[arg-type]
 
 
@@ -26,28 +26,28 @@ def came(*working: int, waiting: tuple[int, ...] = (4, 5), purpose: Purpose = Pu
 
 
 def test_a_spare_stands_where_the_dead_stood() -> None:
-    now = convene(before(), came(0, 2, 3), together=True)
+    now = next_view(before(), came(0, 2, 3), together=True)
     assert now.members == now.expected == (0, 4, 2, 3)
     assert (now.lost, now.vacant, now.waiting) == ((), (), (5,))
     assert (now.left, now.joined, now.met) == ((1,), (4,), Purpose.FILL)
 
 
 def test_what_no_spare_is_left_for_stays_lost() -> None:
-    now = convene(before(waiting=(4,)), came(0, 3, waiting=(4,)), together=True)
+    now = next_view(before(waiting=(4,)), came(0, 3, waiting=(4,)), together=True)
     assert now.expected == (0, 4, 2, 3)
     assert now.members == (0, 4, 3)
     assert (now.lost, now.vacant, now.waiting) == ((2,), (2,), ())
 
 
 def test_a_dead_spare_is_not_chosen() -> None:
-    now = convene(before(), came(0, 2, 3, waiting=(5,)), together=True)
+    now = next_view(before(), came(0, 2, 3, waiting=(5,)), together=True)
     assert now.members == (0, 5, 2, 3)
     assert now.waiting == ()
 
 
 def test_nobody_joins_an_operation_that_some_have_completed() -> None:
-    apart = convene(before(), came(0, 2, 3), together=False)
-    at_odds = convene(before(), {**came(0, 2, 3), 3: Purpose.GO_ON}, together=True)
+    apart = next_view(before(), came(0, 2, 3), together=False)
+    at_odds = next_view(before(), {**came(0, 2, 3), 3: Purpose.GO_ON}, together=True)
     assert (apart.together, at_odds.together) == (False, True)
     for now in (apart, at_odds):
         assert (now.met, now.members, now.lost) == (Purpose.GO_ON, (0, 2, 3), (1,))
@@ -56,7 +56,7 @@ def test_nobody_joins_an_operation_that_some_have_completed() -> None:
 
 def test_a_place_of_an_earlier_operation_comes_last() -> None:
     earlier = before(members=(0, 2, 3), expected=(0, 2, 3), vacant=(1,))
-    now = convene(earlier, came(0, 2, 3), together=True)
+    now = next_view(earlier, came(0, 2, 3), together=True)
     assert now.members == now.expected == (0, 2, 3, 4)
     assert (now.left, now.joined, now.vacant) == ((1,), (4,), ())
 
@@ -64,24 +64,24 @@ def test_a_place_of_an_earlier_operation_comes_last() -> None:
 def test_members_step_aside_and_come_back() -> None:
     all_work = before(waiting=(), members=(*WORKING, 4), expected=(*WORKING, 4))
     aside = came(*WORKING, 4, waiting=(), purpose=Purpose.ASIDE)
-    now = convene(all_work, aside, together=True, keep=3)
+    now = next_view(all_work, aside, together=True, keep=3)
     assert (now.members, now.waiting) == ((0, 1, 2), (3, 4))
     back = came(0, 1, 2, waiting=(3, 4), purpose=Purpose.RETURN)
-    again = convene(now, back, together=True)
+    again = next_view(now, back, together=True)
     assert again.members == again.expected == (*WORKING, 4)
     assert again.waiting == ()
 
 
 def test_those_in_reserve_alone_are_refused() -> None:
     with pytest.raises(UsageError, match="only such in reserve"):
-        convene(before(), came(waiting=(4, 5)), together=True)
+        next_view(before(), came(waiting=(4, 5)), together=True)
 
 
 @given(dead=st.sets(st.sampled_from(WORKING), max_size=3), spares=st.integers(0, 3))
 def test_every_sample_has_one_rank_and_survivors_keep_theirs(dead: set[int], spares: int) -> None:
     waiting = tuple(range(4, 4 + spares))
     alive = [rank for rank in WORKING if rank not in dead]
-    now = convene(before(waiting=waiting), came(*alive, waiting=waiting), together=True)
+    now = next_view(before(waiting=waiting), came(*alive, waiting=waiting), together=True)
     assert len(now.members) == min(4, len(alive) + spares)
     parts = {rank: assigned((0, 40), now.expected, now.lost, rank) for rank in now.members}
     samples = sorted(s for spans in parts.values() for lo, hi in spans for s in range(lo, hi))
@@ -92,9 +92,9 @@ def test_every_sample_has_one_rank_and_survivors_keep_theirs(dead: set[int], spa
 
 
 def test_a_charter_survives_its_way() -> None:
-    charter = before(lost=(1,), vacant=(1,), left=(2,), joined=(4,))
-    packed = charter.pack(6)
+    view = before(lost=(1,), vacant=(1,), left=(2,), joined=(4,))
+    packed = view.pack(6)
     assert packed.shape == before(waiting=()).pack(6).shape
-    assert Charter.unpack(packed) == charter
+    assert View.unpack(packed) == view
     with pytest.raises(ValueError, match="something else"):
-        Charter.unpack(np.zeros_like(packed))
+        View.unpack(np.zeros_like(packed))

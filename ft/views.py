@@ -1,7 +1,7 @@
-"""Who takes whose place: what ranks meet for, and what their meeting comes to. Pure.
+"""Views of the membership: what ranks come to a repair for, and the view they go on with. Pure.
 
-Ranks in reserve wait beside the working ones and hear of nothing but meetings. What the
-working ranks know of the running operation travels to them as a :class:`Charter`.
+Spares wait beside the working ranks and take part in nothing but repairs. What the working ranks
+know of the running operation travels to them as a :class:`View`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import numpy as np
 
 from ft.errors import UsageError
 
-__all__ = ["SEAL", "Charter", "Purpose", "convene"]
+__all__ = ["SEAL", "Purpose", "View", "next_view"]
 
 #: What a message must end with, so that zeros in its place are not taken for one.
 SEAL = 0x6D61746578
 
 
 class Purpose(IntEnum):
-    """What a rank comes to a meeting for."""
+    """The reason for which a rank comes to a repair."""
 
     GO_ON = 0
-    """An operation failed, or there is nothing else to meet for."""
+    """An operation failed, or there is no other reason."""
     FILL = 1
     """... and before the next attempt spares may take the places of the dead."""
     ASIDE = 2
@@ -42,14 +42,14 @@ class Purpose(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Charter:
-    """What a meeting came to, equal on all ranks. Ranks are original ones.
+class View:
+    """The members, spares and running operation after a repair, equal on all ranks.
 
-    ``met`` is what all working ranks came for; GO_ON where they came for different things.
-    ``together`` is whether all had completed the same operations. ``done`` counts the operations
-    of the working ranks; ``expected`` and ``lost`` are those of :class:`ft.Pending`; ``vacant``
-    are ranks that were lost and not replaced, ``left`` those whose places ``joined`` took in
-    this meeting.
+    Ranks are original ones. ``met`` is what all working ranks came for; GO_ON where they came for
+    different things. ``together`` is whether all had completed the same operations. ``done``
+    counts the operations of the working ranks; ``expected`` and ``lost`` are those of
+    :class:`ft.Pending`; ``vacant`` are ranks that were lost and not replaced, ``left`` those whose
+    places ``joined`` took in this repair.
     """
 
     met: Purpose
@@ -64,7 +64,7 @@ class Charter:
     joined: tuple[int, ...] = ()
 
     def pack(self, size: int) -> np.ndarray:
-        """int64, of the same shape for all charters among at most *size* ranks."""
+        """int64, of the same shape for all views among at most *size* ranks."""
         packed = np.full((len(_LISTS) + 1, size + 4), -1, np.int64)
         packed[0, :4] = self.met, self.done, self.together, SEAL
         for row, name in zip(packed[1:], _LISTS, strict=True):
@@ -74,35 +74,35 @@ class Charter:
         return packed
 
     @staticmethod
-    def unpack(packed: np.ndarray) -> Charter:
-        """The charter that was packed.
+    def unpack(packed: np.ndarray) -> View:
+        """The view that was packed.
 
         Raises:
             ValueError: it is not one: a rank died while it was sent.
         """
         if packed[0, 3] != SEAL:
-            raise ValueError("a packed charter was wanted. Received: something else")
+            raise ValueError("a packed view was wanted. Received: something else")
         lists = {
             name: tuple(row[1 : 1 + row[0]].tolist())
             for name, row in zip(_LISTS, packed[1:], strict=True)
         }
         met, done, together = packed[0, :3].tolist()
-        return Charter(met=Purpose(met), done=done, together=bool(together), **lists)
+        return View(met=Purpose(met), done=done, together=bool(together), **lists)
 
 
 _LISTS = tuple(
-    field.name for field in fields(Charter) if field.name not in ("met", "done", "together")
+    field.name for field in fields(View) if field.name not in ("met", "done", "together")
 )
 
 
-def convene(
-    before: Charter,
+def next_view(
+    before: View,
     came: Mapping[int, Purpose],
     *,
     together: bool,
     keep: int = 0,
-) -> Charter:
-    """What a meeting comes to, from what stood before it and who came what for.
+) -> View:
+    """The view after a repair, from the one before it and who came what for.
 
     Args:
         before: as the working ranks knew it, after what was missing of the last operation
@@ -116,7 +116,7 @@ def convene(
     """
     members = tuple(rank for rank in before.members if rank in came)
     if not members:
-        raise UsageError("a meeting wants a rank that works. Received: only such in reserve")
+        raise UsageError("a repair wants a rank that works. Received: only such in reserve")
     gone = tuple(rank for rank in before.members if rank not in came)
     purposes = {came[rank] for rank in members}
     met = purposes.pop() if len(purposes) == 1 and together else Purpose.GO_ON
@@ -140,13 +140,13 @@ def convene(
     return now
 
 
-def _anew(now: Charter, members: Sequence[int], waiting: Sequence[int]) -> Charter:
+def _anew(now: View, members: Sequence[int], waiting: Sequence[int]) -> View:
     """With other members from the next operation on."""
     members, waiting = tuple(members), tuple(waiting)
     return replace(now, members=members, waiting=waiting, expected=members, lost=(), vacant=())
 
 
-def _filled(now: Charter) -> Charter:
+def _filled(now: View) -> View:
     """Each spare in the very place of one who is gone, so that nobody else's work changes.
 
     Where that place is not part of the running operation any more, it comes last.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["ALONE"]
+__all__ = ["SERIAL"]
 
 
 class _Error(Exception):
@@ -33,7 +33,7 @@ class _World:
         recv[0] = send
 
 
-class _Alone:
+class _SerialMpi:
     """Stands for the module ``mpi4py.MPI``."""
 
     Exception = _Error
@@ -43,4 +43,4 @@ class _Alone:
     ERR_BUFFER = ERR_COUNT = ERR_TYPE = ERR_OP = ERR_ARG = -2
 
 
-ALONE = _Alone()
+SERIAL = _SerialMpi()

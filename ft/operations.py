@@ -1,4 +1,4 @@
-"""Numbered collectives that can be replayed after a peer died.
+"""OperationLog collectives that can be replayed after a peer died.
 
 Every rank counts the collectives it has completed (``done``). Each one makes its
 members wait for each other, so when something breaks the survivors' counts
@@ -23,10 +23,10 @@ import numpy as np
 
 from ft import mpi
 from ft.errors import ClosedError, FtError, PeerFailure, Unrecoverable, UsageError
-from ft.meetings import Meetings
-from ft.spares import Purpose
+from ft.membership import Membership
+from ft.views import Purpose
 
-__all__ = ["Numbered", "Operation"]
+__all__ = ["Operation", "OperationLog"]
 
 
 class Operation(NamedTuple):
@@ -38,7 +38,7 @@ class Operation(NamedTuple):
     untouched: bool = False
 
 
-class Numbered(Meetings):
+class OperationLog(Membership):
     """Counts operations over the living ranks, and repairs after a death."""
 
     # Operations.
@@ -137,7 +137,7 @@ class Numbered(Meetings):
         """Meet after this rank left a common computation before its end; collective.
 
         Where all living ranks did so they go on together, whatever operations each had still
-        to make. Without ULFM there is no meeting.
+        to make. Without ULFM nothing is done.
 
         Args:
             why: what a failure that others see says.
@@ -148,7 +148,7 @@ class Numbered(Meetings):
         """
         if not self._ulfm or self._closed:
             return True
-        return self._gather(Purpose.REGROUP, why, until=lambda: self._world.size == 1)
+        return self._try_agree_on(Purpose.REGROUP, why, until=lambda: self._world.size == 1)
 
     def leave(self) -> None:
         """Wait for all living members, then finalise MPI; collective, once, the last call.
@@ -159,11 +159,11 @@ class Numbered(Meetings):
         if self._closed:
             return
         if self._world.waits:
-            mpi.die("this rank came to its end while it was in reserve")
+            mpi.fail_stop("this rank came to its end while it was in reserve")
         alone = self._world.size == 1 and not self._world.reserve
         if self._ulfm and not alone:
-            # Survivors are at most one operation apart, so a second meeting finds them all leaving.
-            self._convene(
+            # Survivors are at most one operation apart, so a second view change finds all leaving.
+            self._agree_on(
                 Purpose.LEAVE, "this rank came to its end", until=lambda: self._world.size == 1
             )
         self._closed = True

@@ -1,8 +1,8 @@
-"""Who takes part, and how they come together: after a failure, to change places, to leave.
+"""Group membership: views of who takes part, changed after a failure, to change places, to leave.
 
-Every such meeting is a repair of the communicator of all, those in reserve among them, for
-it is the only one that all survivors end alike. Operations are the members' alone, on a
-communicator of their own.
+Every view change is a repair of the communicator of all, spares among them, for a repair is the
+only call that all survivors end alike. Operations are the members' alone, on a communicator of
+their own.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ft.parting import must_be_sealed, stay_one
 from ft.quorum import Arbiter, no_arbiter
 from ft.records import Pending, Recovery
 from ft.repair import repair
-from ft.spares import SEAL, Charter, Purpose, convene
+from ft.views import SEAL, Purpose, View, next_view
 from ft.world import World
 
-__all__ = ["Meetings"]
+__all__ = ["Membership"]
 
 
-class Meetings:
+class Membership:
     """The living ranks, and the repairs by which they go on without the dead.
 
     ``arbiter`` is asked where not all ranks are on one host and those who came to a repair are
@@ -53,7 +53,7 @@ class Meetings:
         self._keep = 0
         self._has_failed = False
         self._repairs = 0
-        self._apart = False  # in the last meeting, with no operation completed since
+        self._out_of_step = False  # at the last view change, with no operation completed since
         self._done = 0
         self._attempted = np.empty(0, np.uint8)
         self._result = np.empty(0, np.uint8)
@@ -102,7 +102,7 @@ class Meetings:
             operation=self._done + 1,
             expected=self._expected,
             lost=tuple(sorted(self._lost)),
-            apart=self._apart,
+            out_of_step=self._out_of_step,
             repairs=self._repairs,
         )
 
@@ -111,7 +111,7 @@ class Meetings:
         """The MPI communicator in use; replaced by every repair. Local."""
         return self._comm
 
-    # Meetings.
+    # Membership.
 
     def recover(self, *, joinable: bool = False) -> Recovery:
         """Repair the communicator and settle the operation that failed; collective.
@@ -125,9 +125,11 @@ class Meetings:
         """
         if self._failure is None:
             raise UsageError("recover() wants a PeerFailure before it. Received: no failure")
-        return self._meet(Purpose.FILL if joinable and self._world.reserve else Purpose.GO_ON)
+        return self._change_view(
+            Purpose.FILL if joinable and self._world.reserve else Purpose.GO_ON
+        )
 
-    def _convene(
+    def _agree_on(
         self,
         purpose: Purpose,
         why: str,
@@ -136,11 +138,11 @@ class Meetings:
         needless: bool = False,
         heard: Callable[[Recovery], None] = lambda recovery: None,
     ) -> None:
-        """Meet as :meth:`_gather` does; a rank whose peers keep making operations ends itself."""
-        if not self._gather(purpose, why, until=until, needless=needless, heard=heard):
-            mpi.die(f"{why} while others still work: they go on without it")
+        """Change views as :meth:`_try_agree_on`, or end this rank if its peers go on without it."""
+        if not self._try_agree_on(purpose, why, until=until, needless=needless, heard=heard):
+            mpi.fail_stop(f"{why} while others still work: they go on without it")
 
-    def _gather(
+    def _try_agree_on(
         self,
         purpose: Purpose,
         why: str,
@@ -149,10 +151,10 @@ class Meetings:
         needless: bool = False,
         heard: Callable[[Recovery], None] = lambda recovery: None,
     ) -> bool:
-        """Meet until all members came for *purpose*, or *until()* holds; collective.
+        """Change views until all members came for *purpose*, or *until()* holds; collective.
 
-        A repair is the only meeting that all survivors end alike, also those who are still
-        in the last operation and come through :meth:`recover`.
+        All survivors end a repair alike, also those who are still in the last operation and come
+        through :meth:`recover`.
 
         Args:
             needless: do without, where others turn out to be in the next operation already.
@@ -160,34 +162,38 @@ class Meetings:
         Returns:
             Whether they came; False where others keep making operations.
         """
-        apart = 0
-        for _ in range(_MEETINGS):
+        elsewhere = 0
+        for _ in range(_VIEW_CHANGES):
             if until():
                 return True
             if self._failure is None:
                 self._detect_time_s = time.time()
                 self._failure = PeerFailure(self._done + 1, why)
-            recovery = self._meet(purpose)
+            recovery = self._change_view(purpose)
             heard(recovery)
             if recovery.met == purpose or (needless and recovery.together):
                 return True
-            apart += recovery.together  # at the same operation, which this rank does not make
-            if purpose in _ELSEWHERE and apart == _SURE:
+            elsewhere += recovery.together  # at the same operation, which this rank does not make
+            if purpose in _ELSEWHERE and elsewhere == _SURE:
                 break
         return False
 
-    def _meet(self, purpose: Purpose) -> Recovery:
-        """Come together for *purpose*; collective, with those in reserve."""
+    def _change_view(self, purpose: Purpose) -> Recovery:
+        """Repair the communicator of all, and go on with the next view; collective, with spares.
+
+        Args:
+            purpose: what this rank comes for.
+        """
         self.before_recovery()
         before, detect_time_s = self._world, self._detect_time_s
         operation = self._done + 1
         active: Any = None
         present: tuple[int, ...] = ()
-        charter: Charter | None = None
+        view: View | None = None
         finished = False
 
         def settle(new: Any) -> None:
-            nonlocal active, present, charter, finished
+            nonlocal active, present, view, finished
             reports = np.zeros((new.Get_size(), 5), np.int64)
             mine = [before.rank, self._done, purpose, self._result_intact, SEAL]
             new.Allgather(np.array(mine, np.int64), reports)
@@ -201,36 +207,36 @@ class Meetings:
             newest = int(max(row[1] for row in working))
             finished = not before.waits and newest == operation
             if not before.waits:
-                charter = self._charter(reports, newest)
+                view = self._next_view(reports, newest)
             if before.reserve:
-                charter = self._told(new, charter, source=present.index(int(working[0][0])))
-            assert charter is not None
-            active = self._made_of(new, present, charter.members)
-            if charter.met not in _NEWCOMERS and before.rank in charter.members:
-                rows = np.array([came[rank] for rank in charter.members])
+                view = self._received_view(new, view, source=present.index(int(working[0][0])))
+            assert view is not None
+            active = self._communicator_of(new, present, view.members)
+            if view.met not in _NEWCOMERS and before.rank in view.members:
+                rows = np.array([came[rank] for rank in view.members])
                 self._hand_over(active, done=rows[:, 1], intact=rows[:, 3])
 
         # Others may be in an operation that this rank does not come to, or not yet.
-        passed = purpose in _ELSEWHERE or (purpose == Purpose.FILL and self._apart)
+        passed = purpose in _ELSEWHERE or (purpose == Purpose.FILL and self._out_of_step)
         interrupts = self._has_failed or passed
         if interrupts and self._comm is not self._whole and not self._comm.Is_revoked():
             self._comm.Revoke()
         notice = self._has_failed or purpose == Purpose.WAIT  # who waits knows not what for
         with self.waiting():
             whole = repair(self._whole, settle, point=self.recovery_point, await_notice=notice)
-        assert charter is not None
+        assert view is not None
         if finished:
             self._complete(self._attempted)
         self._comm, self._whole, self._present = active, whole, present
-        self._world = before.of(charter.members, charter.waiting)
-        self._expected, self._lost = charter.expected, frozenset(charter.lost)
-        self._vacant = charter.vacant
+        self._world = before.of(view.members, view.waiting)
+        self._expected, self._lost = view.expected, frozenset(view.lost)
+        self._vacant = view.vacant
         if before.waits:
-            self._done = charter.done
+            self._done = view.done
         self._failure = None
         self._has_failed = False
-        self._apart = not charter.together
-        living = (*charter.members, *charter.waiting)
+        self._out_of_step = not view.together
+        living = (*view.members, *view.waiting)
         recovery = Recovery(
             operation=operation,
             finished=finished,
@@ -239,20 +245,20 @@ class Meetings:
             after=self._world,
             detect_time_s=detect_time_s,
             repaired_time_s=time.time(),
-            replaced=tuple(zip(charter.left, charter.joined, strict=True)),
-            met=charter.met,
-            together=charter.together,
+            replaced=tuple(zip(view.left, view.joined, strict=True)),
+            met=view.met,
+            together=view.together,
         )
         told = recovery.lost or recovery.replaced or purpose in (Purpose.GO_ON, Purpose.FILL)
         for listener in self.listeners if told and not before.waits else ():
             listener(recovery)
         return recovery
 
-    def _charter(self, reports: np.ndarray, newest: int) -> Charter:
-        """What the meeting of those who sent *reports* comes to, on a rank that works."""
+    def _next_view(self, reports: np.ndarray, newest: int) -> View:
+        """Next view, from the *reports* of those who came, on a rank that works."""
         world = self._world
         behind = self._done < newest  # the result will be handed over
-        before = Charter(
+        before = View(
             met=Purpose.GO_ON,
             done=newest,
             members=world.ranks,
@@ -263,22 +269,22 @@ class Meetings:
         )
         came = {int(row[0]): Purpose(int(row[2])) for row in reports}
         done = {int(row[1]) for row in reports if int(row[0]) in world.ranks}
-        return convene(before, came, together=len(done) == 1, keep=self._keep)
+        return next_view(before, came, together=len(done) == 1, keep=self._keep)
 
-    def _told(self, new: Any, charter: Charter | None, *, source: int) -> Charter:
-        """The charter of the working rank at *source*, for those who wait, too."""
-        blank = Charter(met=Purpose.WAIT, done=0, members=(), expected=())
-        packed = (charter or blank).pack(self.initial_size)
-        if charter is None:
+    def _received_view(self, new: Any, view: View | None, *, source: int) -> View:
+        """View of the working rank at *source*, which those who wait receive, too."""
+        blank = View(met=Purpose.WAIT, done=0, members=(), expected=())
+        packed = (view or blank).pack(self.initial_size)
+        if view is None:
             packed[:] = 0
         new.Bcast(packed, root=source)
         try:
-            return Charter.unpack(packed)
+            return View.unpack(packed)
         except ValueError:  # the death of a rank, reported as success
             raise self._mpi.Exception(self._mpi.ERR_OTHER) from None
 
-    def _made_of(self, new: Any, present: tuple[int, ...], members: tuple[int, ...]) -> Any:
-        """The communicator of *members*, in their order, among those *present* in *new*."""
+    def _communicator_of(self, new: Any, present: tuple[int, ...], members: tuple[int, ...]) -> Any:
+        """Communicator of *members*, in their order, among those *present* in *new*."""
         if present == members:
             return new
         if self._world.rank not in members:
@@ -293,7 +299,7 @@ class Meetings:
         self._result_intact = True
         self._expected = self._world.ranks
         self._lost = frozenset()
-        self._apart = False
+        self._out_of_step = False
         self._repairs = self._world.generation
         mpi.forget_exit()
 
@@ -331,9 +337,9 @@ class Meetings:
         new.Bcast(mine, root=int(holders[0]))
 
 
-# Survivors are at most one operation apart, so a second meeting finds them all there;
+# Survivors are at most one operation apart, so a second view change finds them all there;
 # further ones are for deaths on the way.
-_MEETINGS = 20
+_VIEW_CHANGES = 20
 _SURE = 2
 
 # After these some members have no part in what was done before.

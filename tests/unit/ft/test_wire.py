@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft.cards import card, label, read_card
+from ft.wire import decode_member, encode_member, rank_tag
 from ft.world import Member
 
 hosts = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,80}", fullmatch=True)
@@ -18,18 +18,21 @@ def test_a_member_is_read_from_its_card(
     rank: int, host: str, pid: int, addresses: tuple[str, ...]
 ) -> None:
     member = Member(rank=rank, host=host, pid=pid, space=pid // 2, addresses=addresses)
-    content = card(member)
-    assert read_card(rank, content) == member
+    content = encode_member(member)
+    assert decode_member(rank, content) == member
     assert content.dtype == np.uint8
 
 
 def test_cards_are_of_one_size_whatever_the_host_is_called() -> None:
-    sizes = {card(Member(rank=0, host=host, pid=1)).size for host in ("", "a", "ä" * 90, "x" * 999)}
+    sizes = {
+        encode_member(Member(rank=0, host=host, pid=1)).size
+        for host in ("", "a", "ä" * 90, "x" * 999)
+    }
     assert len(sizes) == 1
 
 
 def test_labels_tell_ranks_apart_and_from_bytes_that_never_came() -> None:
-    labels = {label(rank).tobytes() for rank in range(1000)}
+    labels = {rank_tag(rank).tobytes() for rank in range(1000)}
     assert len(labels) == 1000
-    assert {len(one) for one in labels} == {label(0).size}
-    assert bytes(label(0).size) not in labels
+    assert {len(one) for one in labels} == {rank_tag(0).size}
+    assert bytes(rank_tag(0).size) not in labels

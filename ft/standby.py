@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ft.errors import UsageError
-from ft.numbered import Numbered
+from ft.operations import OperationLog
 from ft.records import Recovery
-from ft.spares import Purpose
+from ft.views import Purpose
 
-__all__ = ["Reserve"]
+__all__ = ["Standby"]
 
 # A blocking call of Open MPI 5.0 keeps a core busy. So often one looks instead.
 _LOOK_S = 0.005
 _LOOKS = 40  # between two looks for whether anybody works at all
 
 
-class Reserve(Numbered):
+class Standby(OperationLog):
     """Members may step aside, and come back in the place of one that died.
 
     ::
@@ -56,7 +56,7 @@ class Reserve(Numbered):
                 f"working={working}"
             )
         self._keep = working
-        self._convene(
+        self._agree_on(
             Purpose.ASIDE,
             "members are set aside",
             until=lambda: self._world.size <= working,
@@ -78,9 +78,9 @@ class Reserve(Numbered):
         if not self._world.waits:
             raise UsageError("wait() is for ranks in reserve. Received: a member")
         while True:
-            self._await_meeting(idle)
+            self._await_repair(idle)
             self._detect_time_s = time.time()
-            recovery = self._meet(Purpose.WAIT)
+            recovery = self._change_view(Purpose.WAIT)
             if not self._world.waits:
                 return recovery
 
@@ -96,7 +96,7 @@ class Reserve(Numbered):
             goes on, where none was taken.
         """
         found: list[tuple[int, int]] = []
-        self._convene(
+        self._agree_on(
             Purpose.FILL,
             "places are filled",
             until=lambda: not self.vacancies,
@@ -112,7 +112,7 @@ class Reserve(Numbered):
             closing: to leave together.
         """
         purpose = Purpose.CLOSE if closing else Purpose.RETURN
-        self._convene(
+        self._agree_on(
             purpose, "those in reserve are called back", until=lambda: not self._world.reserve
         )
 
@@ -126,13 +126,13 @@ class Reserve(Numbered):
         places: Any = self._mpi.Group.Translate_ranks(failed, range(failed.Get_size()), whole)
         return [self._present[place] for place in places]
 
-    def _await_meeting(self, idle: Callable[[], None]) -> None:
+    def _await_repair(self, idle: Callable[[], None]) -> None:
         looks = 0
         while not self._whole.Is_revoked():
             self._mpi.COMM_SELF.Iprobe()  # any call that makes the library look at its events
             idle()
             looks += 1
             if looks % _LOOKS == 0 and set(self._world.ranks) <= set(self._known_dead()):
-                self._whole.Revoke()  # so that all in reserve meet, and find nobody who works
+                self._whole.Revoke()  # so that all in reserve come to it, and find nobody who works
                 break
             time.sleep(_LOOK_S)
