@@ -60,7 +60,7 @@ bench: $(STAMP)
 
 coverage: $(STAMP)
 	@$(PY) -m coverage erase
-	@$(PY) -m coverage run -m pytest tests/unit tests/fault tests/train
+	@$(PY) -m coverage run -m pytest tests/unit tests/ci tests/examples tests/fault tests/train
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 
