@@ -16,7 +16,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from matex.collectives import allgather, allreduce, broadcast
+from matex.compat.collectives import allgather, allreduce, broadcast
+from matex.compat.horovod import DistributedGradientTape, DistributedOptimizer
+from matex.compat.horovod import advice as _advice
 from matex.errors import (
     DataError,
     HooksError,
@@ -29,8 +31,6 @@ from matex.errors import (
     TrainingError,
     Unsupported,
 )
-from matex.horovod import DistributedGradientTape, DistributedOptimizer
-from matex.horovod import advice as _advice
 
 __all__ = [
     "Apoptosis",
@@ -64,7 +64,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Found when they are asked for, because they need Keras.
-_LATER = {"Apoptosis": "matex.apoptosis.callback", "Checkpoint": "matex.fitting.own_loop"}
+_LATER = {"Apoptosis": "matex.apoptosis.callback", "Checkpoint": "matex.fitting.custom_loop"}
 
 
 def init(**options: Any) -> None:
@@ -82,22 +82,25 @@ def init(**options: Any) -> None:
         HooksError: Keras could not be attached to.
         ft.Unrecoverable: MPI is missing.
     """
-    from matex import current, process
+    from matex import session
     from matex.config import Config
+    from matex.process import bootstrap
 
-    if current.runtime is None:
-        process.meet(Config.from_environment(**options)).start()
+    if session.runtime is None:
+        bootstrap.meet(Config.from_environment(**options)).start()
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
+    if name == "callbacks":
+        return importlib.import_module("matex.callbacks")
     raise AttributeError(_advice(__name__, name))
 
 
 def load(path: Any, **options: Any) -> Any:
-    """The Keras model in the checkpoint *path*: see `matex.persistence.export`. Local."""
-    from matex.persistence import export
+    """The Keras model in the checkpoint *path*: see `matex.checkpointing.export`. Local."""
+    from matex.checkpointing import export
 
     return export.load(path, **options)
 
@@ -105,59 +108,59 @@ def load(path: Any, **options: Any) -> Any:
 def load_weights(model: Any, path: Any) -> None:
     """Put the weights of the checkpoint *path* into *model*. Local.
 
-    See :func:`matex.persistence.export.load_weights`.
+    See :func:`matex.checkpointing.export.load_weights`.
     """
-    from matex.persistence import export
+    from matex.checkpointing import export
 
     export.load_weights(model, path)
 
 
 def is_initialized() -> bool:
     """Whether this process takes part in a run. Local."""
-    from matex import current
+    from matex import session
 
-    return current.runtime is not None
+    return session.runtime is not None
 
 
 def rank() -> int:
     """This process's original rank, which never changes. Local; 0 outside a run."""
-    from matex import current
+    from matex import session
 
-    if current.runtime is None:
+    if session.runtime is None:
         return 0
-    current.runtime.rank_is_asked_for()
-    return current.runtime.run.communicator.world.rank
+    session.runtime.rank_is_asked_for()
+    return session.runtime.run.communicator.world.rank
 
 
 def size() -> int:
     """How many ranks are alive. Local; 1 outside a run."""
-    from matex import current
+    from matex import session
 
-    return 1 if current.runtime is None else current.runtime.run.communicator.world.size
+    return 1 if session.runtime is None else session.runtime.run.communicator.world.size
 
 
 def strategy() -> str:
     """How the ranks share the work of ``fit``: ``--strategy``. Local; "sync" outside a run."""
-    from matex import current
+    from matex import session
 
-    return "sync" if current.runtime is None else current.runtime.run.config.strategy
+    return "sync" if session.runtime is None else session.runtime.run.config.strategy
 
 
 def local_rank() -> int:
     """This process's place among the living ranks of its host. Local; 0 outside a run."""
-    from matex import current
+    from matex import session
 
-    if current.runtime is None:
+    if session.runtime is None:
         return 0
-    current.runtime.rank_is_asked_for()
-    world = current.runtime.run.communicator.world
+    session.runtime.rank_is_asked_for()
+    world = session.runtime.run.communicator.world
     return sum(member.rank < world.rank for member in world.neighbours)
 
 
 def local_size() -> int:
     """How many ranks are alive on this host. Local; 1 outside a run."""
-    from matex import current
+    from matex import session
 
     return (
-        1 if current.runtime is None else 1 + len(current.runtime.run.communicator.world.neighbours)
+        1 if session.runtime is None else 1 + len(session.runtime.run.communicator.world.neighbours)
     )

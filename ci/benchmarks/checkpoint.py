@@ -34,7 +34,7 @@ import checkpoints
 from ci.jobs import environment
 
 if TYPE_CHECKING:
-    from matex.held import Held
+    from matex.checkpointing.deferred_snapshot import Held
 
 BLOCK_S = 5.0
 FILE_EVERY = 12  # blocks with snapshots
@@ -45,13 +45,13 @@ class Blocks:
     """Times the steps of blocks that take turns, and switches the tiers on at their start."""
 
     def __init__(self, count: int, held: Callable[[], Held]) -> None:
-        from matex import current
+        from matex import session
 
-        assert current.runtime is not None
+        assert session.runtime is not None
         self._held = held
         self._kept: list[np.ndarray] = []
-        self._saver = current.runtime.run.saver
-        self._leads = current.runtime.run.communicator.world.is_leader
+        self._saver = session.runtime.run.saver
+        self._leads = session.runtime.run.communicator.world.is_leader
         self._left = 2 * count
         self._begun = 0.0
         self._steps: list[float] = []
@@ -104,11 +104,12 @@ def work(blocks: int, out: Path) -> None:
     import keras
 
     from ci.benchmarks import step
-    from matex import current, state
+    from matex import session
+    from matex.checkpointing import model_state
 
     model, x, y, batch = step.build("cnn")
-    assert current.runtime is not None
-    run = current.runtime.run
+    assert session.runtime is not None
+    run = session.runtime.run
     batch *= run.communicator.world.size
 
     class Switch(keras.callbacks.Callback):
@@ -117,7 +118,9 @@ def work(blocks: int, out: Path) -> None:
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             if self.timed is None:  # the first step traces
-                held = functools.partial(state.hold, model, {"step": 0}, architecture="", extra={})
+                held = functools.partial(
+                    model_state.hold, model, {"step": 0}, architecture="", extra={}
+                )
                 self.timed = Blocks(blocks, held)
             if not self.timed.step():
                 self.model.stop_training = True
@@ -144,7 +147,7 @@ def work(blocks: int, out: Path) -> None:
                     "without": switch.timed.steps[False],
                     "pauses": pauses,
                     "copy": statistics.median(switch.timed.copies),
-                    "nbytes": state.nbytes_of(model),
+                    "nbytes": model_state.nbytes_of(model),
                 }
             )
         )

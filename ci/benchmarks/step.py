@@ -35,7 +35,7 @@ from ci.jobs import environment
 
 MODELS = ("mlp", "cnn", "vector")
 STEPS_A_BLOCK = {"mlp": 40, "cnn": 8, "vector": 6}
-# Short steps get a graph of their size in the end: see matex/steps/usual.py.
+# Short steps get a graph of their size in the end: see matex/steps/hot_shape.py.
 WARM_UP = {"mlp": 1100, "cnn": 0, "vector": 0}
 
 
@@ -77,14 +77,15 @@ def measure(name: str, rounds: int) -> None:
     """On every rank; the leader prints."""
     import tensorflow as tf
 
-    from matex import current, keras_hooks, state
+    from matex import keras_hooks, session
+    from matex.checkpointing import model_state
     from matex.data import Batches
-    from matex.feeds.source import Rows
-    from matex.fitting.replicas import Replicas
-    from matex.steps.training import Training
+    from matex.fitting.replica_check import Replicas
+    from matex.sources.interface import Rows
+    from matex.steps.engine import Training
 
-    assert current.runtime is not None
-    run = current.runtime.run
+    assert session.runtime is not None
+    run = session.runtime.run
     communicator = run.communicator
     ranks = communicator.world.size
     run.watchdog.stop()
@@ -95,7 +96,7 @@ def measure(name: str, rounds: int) -> None:
     shared, x, y, batch = build(name)
     batches = Batches(x, y)
     keras_hooks.build(shared, keras_hooks.as_data(batches.signature))
-    state.broadcast(communicator, shared)
+    model_state.broadcast(communicator, shared)
     replicas = Replicas(run, shared, every=None)
     guarded = True
 

@@ -10,12 +10,17 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
     "gradient": (
         "A gradient, from Keras's train_step to the update",
         (
-            Stage("Keras asks for a step", ("matex/keras_hooks/attach.py", "matex/runtime.py")),
+            Stage(
+                "Keras asks for a step",
+                ("matex/keras_hooks/attach.py", "matex/process/keras_adapter.py"),
+            ),
             Stage(
                 "which rows of the global batch are mine?",
-                ("matex/steps/share.py", "matex/partition.py"),
+                ("matex/steps/local_contribution.py", "matex/partition/spans.py"),
             ),
-            Stage("those rows, read ahead", ("matex/feeds/source.py", "matex/data/prefetch.py")),
+            Stage(
+                "those rows, read ahead", ("matex/sources/interface.py", "matex/data/prefetch.py")
+            ),
             Stage(
                 "forward and backward; the optimizer's apply is recorded, not run",
                 ("matex/steps/step.py", "matex/steps/recorder.py"),
@@ -34,7 +39,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "counts, events, checkpoints, replica checks",
-                ("matex/run.py", "matex/fitting/fit.py"),
+                ("matex/run/context.py", "matex/fitting/fit.py"),
             ),
         ),
     ),
@@ -55,11 +60,11 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             Stage("somebody has the result: it is handed over, done", ("ft/membership.py",), "all"),
             Stage(
                 "else: the dead rank's rows are divided among the living",
-                ("matex/steps/mending.py", "matex/partition.py"),
+                ("matex/steps/recovery.py", "matex/partition/spans.py"),
             ),
             Stage(
                 "each computes the missing rows and adds them to its own sum",
-                ("matex/steps/mending.py", "matex/steps/step.py"),
+                ("matex/steps/recovery.py", "matex/steps/step.py"),
             ),
             Stage(
                 "the same exchange again, through mpi4py",
@@ -74,18 +79,18 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
         (
             Stage(
                 "is one due? from cost, risk and options",
-                ("matex/persistence/saving.py", "checkpoints/interval.py"),
+                ("matex/checkpointing/saver.py", "checkpoints/interval.py"),
             ),
             Stage(
                 "the wish travels in the header of the next exchange",
-                ("matex/steps/share.py", "matex/exchange/layout.py"),
+                ("matex/steps/local_contribution.py", "matex/exchange/layout.py"),
                 "all",
             ),
             Stage(
                 "between two steps: references to all variables",
-                ("matex/fitting/fit_state.py", "matex/held.py"),
+                ("matex/fitting/fit_checkpoint.py", "matex/checkpointing/deferred_snapshot.py"),
             ),
-            Stage("whose turn is it to write?", ("matex/persistence/writers.py",)),
+            Stage("whose turn is it to write?", ("matex/checkpointing/writer_rotation.py",)),
             Stage(
                 "in a thread: copy, encode, checksum",
                 ("checkpoints/background.py", "checkpoints/writer.py"),
@@ -96,7 +101,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "remove what is not kept; event checkpoint",
-                ("checkpoints/retention.py", "matex/persistence/saving.py"),
+                ("checkpoints/retention.py", "matex/checkpointing/saver.py"),
             ),
         ),
     ),
@@ -133,7 +138,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             Stage("the smaller model must compute the same", ("matex/apoptosis/proof.py",)),
             Stage(
                 "equal on all ranks; the step is traced anew",
-                ("matex/apoptosis/peers.py", "matex/runtime.py"),
+                ("matex/apoptosis/peers.py", "matex/process/keras_adapter.py"),
                 "all",
             ),
         ),

@@ -301,9 +301,9 @@ class Apoptosis(keras.callbacks.Callback):
 
 
 def _peers() -> Peers:
-    from matex import current
+    from matex import session
 
-    runtime = current.runtime
+    runtime = session.runtime
     if runtime is None:
         return Alone()
     strategy = runtime.run.config.strategy

@@ -20,7 +20,7 @@ from matex.apoptosis.samples import Sample
 from matex.apoptosis.schedule import MORE, Thresholds
 from matex.apoptosis.search import Candidate, Verdict, dead_of, search, worth_it
 from matex.apoptosis.trace import groups_of, trace
-from matex.partition import Span
+from matex.partition.spans import Span
 
 __all__ = ["Change", "Options", "Outcome", "hold_event"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from matex.apoptosis.forward import Forward
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
-from matex.partition import Span
+from matex.partition.spans import Span
 
 __all__ = ["Judge"]
 

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from matex import keras_hooks, state
+from matex import keras_hooks
 from matex.apoptosis.evidence import Removal
+from matex.checkpointing import model_state
 from matex.exchange import sums
-from matex.partition import Span, assigned
+from matex.partition.spans import Span, assigned
 
 __all__ = ["Add", "Alone", "Peers", "Together"]
 
@@ -121,7 +122,7 @@ class Together:
         return float(one[0])
 
     def settle(self, model: Any) -> None:
-        state.broadcast(self._run.communicator, model)
+        model_state.broadcast(self._run.communicator, model)
         self._run.totals.parameters_end = keras_hooks.parameters(model)
 
     def renew(self, model: Any) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 import checkpoints
+from matex.checkpointing.locate import find
 from matex.errors import InputError
-from matex.persistence.finding import find
 
 __all__ = ["run"]
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out.exists() and not arguments.force:
         raise InputError(f"OUT must not exist yet. Received: {arguments.out}; --force replaces it")
     _, snapshot = find(arguments.path)
-    from matex.persistence import export
+    from matex.checkpointing import export
 
     if action == "archive":
         export.archive(snapshot, arguments.out)

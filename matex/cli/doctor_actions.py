@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from matex.config import Config
 from matex.errors import InputError
+from matex.keras_hooks.versions import TESTED, outside
 from matex.launcher.mpiexec import Mpiexec
-from matex.versions import TESTED, outside
 
 __all__ = ["Finding", "build", "report"]
 

@@ -72,7 +72,7 @@ def run_rank(argv: list[str]) -> int:
     _add_arguments(parser, Config)
     arguments = parser.parse_args(argv)
     config = _config(parser, arguments)
-    from matex.process import run_script
+    from matex.process.bootstrap import run_script
 
     return run_script(arguments.script, arguments.arguments, config)
 

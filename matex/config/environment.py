@@ -22,7 +22,7 @@ __all__ = [
 SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
 
 
-#: The variable that says where ranks ask the launcher, see :mod:`matex.watch.asking`.
+#: The variable that says where ranks ask the launcher, see :mod:`matex.run.launcher_client`.
 ARBITER = "MATEX_ARBITER"
 
 

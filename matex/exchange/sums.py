@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 import ft
-from matex.partition import Span, difference
+from matex.partition.spans import Span, difference
 
 __all__ = ["RowWork", "over_members", "over_rows"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 import ft
-from matex.balance import EVERY, adopted, smoothed, speed
-from matex.partition import parts_of
+from matex.partition.balance import EVERY, adopted, smoothed, speed
+from matex.partition.spans import parts_of
 from matex.records.events import EventLog
-from matex.steps.training import Training
+from matex.steps.engine import Training
 
 __all__ = ["Balancer"]
 

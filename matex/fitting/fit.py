@@ -9,27 +9,28 @@ import numpy as np
 
 import checkpoints
 import ft
-from matex import keras_hooks, state
+from matex import keras_hooks
+from matex.checkpointing import model_state
 from matex.data import Batches
-from matex.departure import leave
 from matex.errors import HooksError, InputError, MatexError, NotShareable
-from matex.feeds.feeding import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
-from matex.feeds.ring import RingRows
-from matex.feeds.same_data import check_same_data, check_same_validation
-from matex.feeds.source import Rows, Source
-from matex.feeds.stream import Stream
-from matex.fitting.fit_state import FitState, is_of_fit
-from matex.fitting.joining import Joined
-from matex.fitting.redundant import Averaging
-from matex.fitting.reserve import Reserve
-from matex.fitting.way import Way
-from matex.fitting.whole import Whole
-from matex.run import Run
-from matex.steps.attempt import attempted
+from matex.fitting.agreement import check_alike, check_hashes
+from matex.fitting.fit_checkpoint import FitState, is_of_fit
+from matex.fitting.fit_plan import Way
+from matex.fitting.replicated_update import Averaging
+from matex.fitting.spare_handover import Joined
+from matex.fitting.spares import Reserve
+from matex.fitting.whole_batches import Whole
+from matex.keras_hooks.versions import TESTED
+from matex.run.context import Run
+from matex.run.preemption import leave
+from matex.sources.data_agreement import check_same_data, check_same_validation
+from matex.sources.interface import Rows, Source
+from matex.sources.ring_rows import RingRows
+from matex.sources.select import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
+from matex.sources.stream import Stream
+from matex.steps.engine import Traced, Training
 from matex.steps.step import Step
-from matex.steps.training import Traced, Training
-from matex.versions import TESTED
-from matex.watch.agreement import check_alike, check_hashes
+from matex.steps.user_code import attempted
 
 __all__ = ["Fit"]
 
@@ -162,7 +163,7 @@ class Fit:
         with attempted("the model cannot be built from its data before training"):
             keras_hooks.build(model, source.built_on)
         if self._state.saved is not None:
-            state.reshape(model, self._state.saved)
+            model_state.reshape(model, self._state.saved)
         way = self._way
         way.choose(source, seed=self._state.seed, epochs=self._arguments["epochs"])
         options = way.step_options(source)
@@ -178,7 +179,7 @@ class Fit:
             self._resume(source, saved, cursor["epoch"])
             cursor |= saved.cursor
             keras_hooks.start_at(model, cursor["epoch"])
-        state.broadcast(run.communicator, model)
+        model_state.broadcast(run.communicator, model)
         epochs: int = self._arguments["epochs"]
         if source.samples is not None:  # a stream's are counted as they come
             expected = (epochs - cursor["epoch"]) * source.samples - cursor["samples"]
@@ -338,7 +339,7 @@ class Fit:
             return
         if not model.optimizer.built:  # reading a file has built the leader's
             model.optimizer.build(model.trainable_variables)
-        state.broadcast(self._run.communicator, model)
+        model_state.broadcast(self._run.communicator, model)
         given = self._arguments["initial_epoch"]
         epoch = np.array([keras_hooks.first_epoch(model, given)], np.int64)
         self._run.communicator.broadcast(epoch)
@@ -371,7 +372,7 @@ class Fit:
     def _join(self, joined: Joined) -> None:
         """Stand where the other ranks do. Local: what fails here fails on this rank alone."""
         try:
-            if state.reshape(self._model, joined.saved):
+            if model_state.reshape(self._model, joined.saved):
                 self.renew()
             joined.restore(self._model, self._state, self._arguments["callbacks"])
         except MatexError as error:
@@ -421,7 +422,7 @@ class Fit:
         row = np.zeros(4, np.uint64)
         row[0] = bool(model.stop_training or flags.stop_wanted)
         row[1] = np.float64(0.0 if rate is None else rate.numpy()).view(np.uint64)
-        row[2] = int(state.weights_hash(state.weights_of(model)), 16)
+        row[2] = int(model_state.weights_hash(model_state.weights_of(model)), 16)
         row[3] = run.is_short
         gathered = run.communicator.allgather(row)
         self._settle_weights(gathered, epoch)
@@ -464,7 +465,7 @@ class Fit:
         leader = min(ranks)
         others = [rank for rank, digest in zip(ranks, hashes, strict=True) if rank != leader
                   and digest != gathered[leader][2]]  # fmt: skip
-        state.broadcast(self._run.communicator, self._model)
+        model_state.broadcast(self._run.communicator, self._model)
         self._run.events.write("weights-settled", epoch=epoch, leader=leader, ranks=others)
         self._run.say(
             f"after epoch {epoch} callbacks changed the weights differently on rank "

@@ -19,7 +19,7 @@ from keras.src.optimizers import base_optimizer
 
 from matex.errors import HooksError, NotShareable
 from matex.keras_hooks import optimizers
-from matex.versions import TESTED, outside
+from matex.keras_hooks.versions import TESTED, outside
 
 __all__ = ["TrainerHooks", "attach", "untested", "verify"]
 

@@ -41,7 +41,7 @@ class Question:
 
     @staticmethod
     def read(content: Mapping[str, Any]) -> Question:
-        """The question in the JSON that :func:`matex.watch.asking.ask` sends.
+        """The question in the JSON that :func:`matex.run.launcher_client.ask` sends.
 
         Raises:
             KeyError, TypeError, ValueError: it is none.
@@ -101,7 +101,7 @@ class Arbiter:
 
     @property
     def setting(self) -> str:
-        """The address to ask, for :func:`matex.watch.asking.ask`."""
+        """The address to ask, for :func:`matex.run.launcher_client.ask`."""
         port = self._socket.getsockname()[1]
         return f"{','.join(_addresses())}/{port}/{self._token}"
 

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from matex.console import log_name
+from matex.checkpointing.stop_requests import STATUS
 from matex.launcher.verdict import End, crash_in, root_cause, survived
-from matex.persistence.leaving import STATUS
 from matex.records import summary as summaries
+from matex.records.console import log_name
 from matex.records.events import EVENTS, Event, read_events
 from matex.records.fault_records import AGAIN
+from matex.records.heartbeat_file import read_sign
 from matex.records.losses import LOST_STRICTLY, advice
-from matex.watch.pulse import read_sign
 
 __all__ = ["Logs", "all_events", "judge", "last_start", "reason_of", "this_job"]
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from matex.records.heartbeat_file import Sign, read_sign
 from matex.records.summary import SUMMARY
-from matex.watch.limits import WORK_S
-from matex.watch.pulse import Sign, read_sign
+from matex.run.timeouts import WORK_S
 
 __all__ = ["PARTED_S", "Patience", "has_summary"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from matex.errors import InputError
 from matex.records.events import EVENTS, EventLog, keep_room, read_events
+from matex.records.heartbeat_file import FILE
 from matex.records.summary import SUMMARY
-from matex.watch.pulse import FILE
 
 __all__ = ["prepare"]
 

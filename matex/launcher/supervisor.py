@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from matex.checkpointing.host_memory import Places, reserved
 from matex.config import ARBITER, Config
 from matex.config.batch_systems import launcher_settings
 from matex.errors import InputError
@@ -38,10 +39,9 @@ from matex.launcher.restarts import (
     hosts_text,
     read_hosts,
 )
-from matex.persistence.host_memory import Places, reserved
 from matex.records import summary as summaries
 from matex.records.events import EVENTS, EventLog
-from matex.watch.pulse import FILE, read_sign
+from matex.records.heartbeat_file import FILE, read_sign
 
 __all__ = ["supervise"]
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import ft
-from matex.partition import Span, assigned, size
+from matex.partition.spans import Span, assigned, size
 from matex.strategies import Traffic
 
 __all__ = ["Replay", "StepReport", "share_of"]
@@ -55,7 +55,7 @@ def share_of(
 ) -> int:
     """How many samples of *span* fall to *rank*, one of those expected, dead by now or not.
 
-    By *speeds*, see :func:`matex.partition.parts_of`.
+    By *speeds*, see :func:`matex.partition.spans.parts_of`.
     """
     if rank not in pending.expected:
         return 0

@@ -20,12 +20,12 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout, Segment, segment_of
-from matex.steps.attempt import attempted
+from matex.steps.embedding_rows import Slots
 from matex.steps.forward_state import ForwardState
-from matex.steps.looking import drawing, runs_python
+from matex.steps.graph_inspection import drawing, runs_python
 from matex.steps.recorder import Recorder
-from matex.steps.slots import Slots
-from matex.steps.traces import Traces, concrete
+from matex.steps.specialization import Traces, concrete
+from matex.steps.user_code import attempted
 
 __all__ = ["Batch", "Control", "Step"]
 

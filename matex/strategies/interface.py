@@ -21,7 +21,8 @@ class Traffic(NamedTuple):
 
 
 class ReplicaLike(Protocol):
-    """A model and its optimizer's state as one flat vector, such as `matex.watch.replica`."""
+    """A model and its optimizer's state as one flat vector, such as
+    `matex.fitting.replica_vector`."""
 
     weights: int
     """Number of weights, which are the first elements of the vector."""

@@ -16,7 +16,7 @@ ROUNDS = 3
 def sum_rows(batches: list[tuple[int, int]], rounds: int, deaths: dict[str, str]) -> None:
     """Sum a number that each row has; the ranks in *deaths* die in the second round."""
     from matex.exchange import sums
-    from matex.partition import assigned
+    from matex.partition.spans import assigned
 
     communicator = begin()
     how = deaths.get(str(communicator.world.rank), "none")

@@ -9,8 +9,8 @@ import pytest
 
 import ft
 from checkpoints import Snapshot, Store
+from matex.checkpointing.resume import newest_of_all
 from matex.errors import InputError
-from matex.persistence.resuming import newest_of_all
 
 
 def snapshot(step: int, size: int = 1000) -> Snapshot:

@@ -11,9 +11,9 @@ import ft
 from matex.data import Batches
 from matex.data.rows import Memory
 from matex.errors import InputError
-from matex.feeds.ring import RingRows
-from matex.partition import assigned
-from matex.ring_order import RingOrder, marked
+from matex.partition.ring_order import RingOrder, marked
+from matex.partition.spans import assigned
+from matex.sources.ring_rows import RingRows
 from tests.mpi.operations import add_up
 
 EPOCHS = 4

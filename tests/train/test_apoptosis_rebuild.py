@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from keras import layers
 
-from matex import keras_hooks, state
+from matex import keras_hooks
 from matex.apoptosis import rebuild
 from matex.apoptosis.trace import groups_of, trace
+from matex.checkpointing import model_state
 
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "SGD": {"momentum": 0.9, "use_ema": True},
@@ -121,16 +122,16 @@ def test_a_history_brings_a_wide_model_to_the_same_shapes() -> None:
     cut_every_third(model)
     cut_every_third(model)
     rebuild.note(model, {"due": 3})
-    history = rebuild.history_of(model, state.weights_of(model))
+    history = rebuild.history_of(model, model_state.weights_of(model))
     assert history
     other, x, y = make("adam")
-    assert rebuild.replay(other, state.weights_of(other), history)
+    assert rebuild.replay(other, model_state.weights_of(other), history)
     assert [v.shape for v in other.variables] == [v.shape for v in model.variables]
     assert [v.shape for v in other.optimizer.variables] == [
         v.shape for v in model.optimizer.variables
     ]
-    assert not rebuild.replay(other, state.weights_of(other), history)
-    assert rebuild.history_of(other, state.weights_of(other)).keys() == history.keys()
+    assert not rebuild.replay(other, model_state.weights_of(other), history)
+    assert rebuild.history_of(other, model_state.weights_of(other)).keys() == history.keys()
     assert rebuild.notes_of(other) == {"due": 3}
     other.fit(x, y, verbose=0)
 

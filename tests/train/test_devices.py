@@ -10,7 +10,7 @@ from tests.train.runs import execute
 SCRIPT = """
 import tensorflow as tf
 from tensorflow.python.eager import context
-from matex.devices import Gpu, take_gpu
+from matex.process.devices import Gpu, take_gpu
 from matex.errors import InputError
 
 known = context.context()

@@ -14,10 +14,9 @@ import pytest
 
 import checkpoints
 import matex
-from matex import state
+from matex.checkpointing import export, model_state
 from matex.cli import main
 from matex.errors import InputError
-from matex.persistence import export
 
 layers = keras.layers
 X = np.random.default_rng(0).normal(size=(5, 6, 6, 2)).astype("float32")
@@ -35,8 +34,8 @@ def made() -> Any:
 
 
 def saved(model: Any, directory: Path, *, architecture: str | None = None) -> Path:
-    text = state.architecture_of(model) if architecture is None else architecture
-    snapshot = state.hold(model, {"step": 1}, architecture=text, extra={}).snapshot()
+    text = model_state.architecture_of(model) if architecture is None else architecture
+    snapshot = model_state.hold(model, {"step": 1}, architecture=text, extra={}).snapshot()
     return checkpoints.Store(directory).save(snapshot)
 
 
@@ -92,7 +91,7 @@ def test_an_archive_is_half_as_large_and_no_run_continues_from_it(
     assert all(small.weights[n].nbytes * 2 == whole.weights[n].nbytes for n in floats)
     assert not small.optimizer
     with pytest.raises(InputError, match="Received: an archive"):
-        state.restore(model, small)
+        model_state.restore(model, small)
     again = matex.load(out)
     for mine, theirs in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2**-8)

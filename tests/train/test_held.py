@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import checkpoints
-from matex import state
-from matex.held import Held
+from matex.checkpointing import model_state
+from matex.checkpointing.deferred_snapshot import Held
 
 LAYERS = keras.layers
 OPTIMIZERS = {
@@ -43,7 +43,11 @@ def train(model: Any, steps: int = 3) -> None:
 
 
 def values(model: Any) -> list[np.ndarray]:
-    variables = [*state.weights_of(model), *model.optimizer.variables, *model.metrics_variables]
+    variables = [
+        *model_state.weights_of(model),
+        *model.optimizer.variables,
+        *model.metrics_variables,
+    ]
     return [variable.numpy() for variable in variables]
 
 
@@ -52,7 +56,7 @@ def arrays(snapshot: checkpoints.Snapshot) -> list[np.ndarray]:
 
 
 def held(model: Any) -> Held:
-    return state.hold(model, {"step": 3}, architecture="", extra={})
+    return model_state.hold(model, {"step": 3}, architecture="", extra={})
 
 
 def assert_equal(snapshot: checkpoints.Snapshot, wanted: list[np.ndarray]) -> None:

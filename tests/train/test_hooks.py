@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.versions import TESTED
+from matex.keras_hooks.versions import TESTED
 from tests.train.runs import execute
 
 FAKED = "import keras, matex\nkeras.__version__ = '3.99.1'\n"

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from matex.errors import NotShareable
-from matex.feeds.input_work import turned_round
+from matex.sources.tfdata_reorder import turned_round
 
 
 def squares() -> tf.data.Dataset:

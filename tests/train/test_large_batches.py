@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from matex.balance import EVERY
+from matex.partition.balance import EVERY
 from tests.train.runs import Outcome, faults, matex_run, relative_differences
 
 

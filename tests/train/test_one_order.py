@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from matex.feeds.input_work import turned_round
-from matex.feeds.map_functions import chance_decides
-from matex.feeds.one_order import one_order
+from matex.sources.map_functions import chance_decides
+from matex.sources.one_order import one_order
+from matex.sources.tfdata_reorder import turned_round
 
 ROWS, PASSES = 120, 2
 

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from matex.errors import DataError
-from matex.feeds import feeding
+from matex.sources import select
 from tests.train.runs import SCRIPTS, execute, faults, matex_run, relative_differences
 
 ROWS = 150
@@ -120,4 +120,4 @@ def test_a_data_set_that_lacks_its_source_is_refused(tmp_path: Path) -> None:
         file.create_virtual_dataset("x", layout)
         file["y"] = np.zeros(64)
     with h5py.File(tmp_path / "data.h5") as file, pytest.raises(DataError, match=r"absent\.h5"):
-        feeding.rows_of(file["x"], file["y"])
+        select.rows_of(file["x"], file["y"])

@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 from matex import keras_hooks
+from matex.fitting.replica_vector import Replica
 from matex.strategies.rules.elastic import nesterov
-from matex.watch.replica import Replica
 from tests import slow
 from tests.train.runs import Outcome, execute, faults, matex_run
 

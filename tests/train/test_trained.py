@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from matex.fitting.trained import MOST, Trained
+from matex.fitting.trained_models import MOST, Trained
 
 
 def variable(value: float) -> keras.Variable:

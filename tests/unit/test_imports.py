@@ -44,7 +44,7 @@ print(json.dumps({"before": before, "after": state(), "heavy": sorted(heavy & se
         ["checkpoints"],
         ["matex"],
         ["matex.cli"],
-        ["matex.partition"],
+        ["matex.partition.spans"],
         ["ft", "checkpoints", "matex", "matex.cli", "matex.partition", "matex.launcher.launch"],
         [
             "matex.config",

@@ -9,7 +9,7 @@ import numpy as np
 import matex
 from matex.data import prefetch
 from matex.data.hdf5 import Hdf5Rows
-from matex.feeds.ring import RingRows
+from matex.sources.ring_rows import RingRows
 
 parser = argparse.ArgumentParser()
 parser.add_argument("file", help="HDF5 file with x and y")

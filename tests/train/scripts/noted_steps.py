@@ -32,9 +32,9 @@ class Notes(keras.callbacks.Callback):
         self.file = path.open("w", buffering=1)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
-        from matex import current
+        from matex import session
 
-        run = current.runtime.run
+        run = session.runtime.run
         line = {
             "time": time.time(),
             "start": os.environ["MATEX_JOB"],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from matex import copies
-from matex.copies import Copies
+from matex.checkpointing import buffer_pool
+from matex.checkpointing.buffer_pool import Copies
 
 
 class Borrower:
@@ -54,7 +54,7 @@ def test_other_sizes_and_large_states_keep_nothing(monkeypatch: pytest.MonkeyPat
     smaller, fresh = pool.of({"x": np.arange(4.0)})
     assert smaller["x"].tolist() == [0, 1, 2, 3]
     assert fresh is not memory
-    monkeypatch.setattr(copies, "_KEPT_BYTES", 8)
+    monkeypatch.setattr(buffer_pool, "_KEPT_BYTES", 8)
     borrower = Borrower()
     pool.lend(fresh, borrower)
     del borrower

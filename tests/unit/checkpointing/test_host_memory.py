@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from matex.checkpointing import host_memory
+from matex.checkpointing.host_memory import forsake_segments, ready_segments, reserved
 from matex.config import SEGMENTS
-from matex.persistence import host_memory
-from matex.persistence.host_memory import forsake_segments, ready_segments, reserved
 
 
 @pytest.fixture

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 import matex
+from matex.checkpointing.stop_requests import CLOCK, STATUS, Leaving, Notice, described, margin_s
 from matex.errors import ToldToLeave
 from matex.launcher.job import Job
 from matex.launcher.mpiexec import Kind, Mpiexec
-from matex.persistence.leaving import CLOCK, STATUS, Leaving, Notice, described, margin_s
-from matex.watch.pulse import FILE, Pulse, Sign, read_sign
+from matex.records.heartbeat_file import FILE, Pulse, Sign, read_sign
 
 ROOT = Path(matex.__file__).parents[1]
 
 LISTENER = """
 import os, signal, sys
-from matex.persistence.leaving import Notice
+from matex.checkpointing.stop_requests import Notice
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
 notice = Notice()
 notice.listen()
@@ -70,7 +70,7 @@ def test_a_signal_that_the_script_answers_itself_is_left_to_it() -> None:
 
 FORKING = """
 import os, signal, time
-from matex.persistence.leaving import Notice
+from matex.checkpointing.stop_requests import Notice
 Notice().listen()
 child = os.fork()
 if child == 0:

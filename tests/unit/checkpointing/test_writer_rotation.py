@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft import Member
-from matex.persistence.writers import team_of, team_size, writer_for_run, writes_for_host
+from matex.checkpointing.writer_rotation import team_of, team_size, writer_for_run, writes_for_host
 
 worlds = st.lists(st.sampled_from("abc"), min_size=1, max_size=9).map(
     lambda hosts: [Member(rank=3 * n + 1, host=host, pid=1) for n, host in enumerate(hosts)]

@@ -9,8 +9,8 @@ import pytest
 
 import ft
 from matex.config import Config
-from matex.large_batch import LargeBatch
-from matex.partition import Order
+from matex.fitting.batch_scaling import LargeBatch
+from matex.partition.spans import Order
 from matex.strategies import make_strategy
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.fitting.replicas import Measured, interval, majority
+from matex.fitting.replica_check import Measured, interval, majority
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ft.errors import UsageError
 from ft.views import Purpose, View, next_view
-from matex.partition import assigned
+from matex.partition.spans import assigned
 
 WORKING = (0, 1, 2, 3)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ci.keras_suite import matrix
-from matex.versions import KERAS, TENSORFLOW, TESTED, outside
+from matex.keras_hooks.versions import KERAS, TENSORFLOW, TESTED, outside
 
 
 @pytest.mark.parametrize(

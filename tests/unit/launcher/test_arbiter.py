@@ -14,7 +14,7 @@ import pytest
 
 import ft
 from matex.launcher.arbiter import Arbiter, Question, Rulings, addresses_of, probe
-from matex.watch.asking import Launcher
+from matex.run.launcher_client import Launcher
 
 SPACE = Path("/proc/self/ns/pid").stat().st_ino
 

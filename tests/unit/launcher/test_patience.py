@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from matex.launcher.patience import PARTED_S, Patience, has_summary
+from matex.records.heartbeat_file import FILE, Pulse
 from matex.records.summary import SUMMARY
-from matex.watch.pulse import FILE, Pulse
 
 
 class Clock:

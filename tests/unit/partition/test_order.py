@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.partition import Order, Span
+from matex.partition.spans import Order, Span
 
 
 def order(samples: int = 100, batch_size: int = 10, **more: object) -> Order:

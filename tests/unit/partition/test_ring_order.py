@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.partition import assigned
-from matex.ring_order import RingOrder, marked, sharers, unmarked
+from matex.partition.ring_order import RingOrder, marked, sharers, unmarked
+from matex.partition.spans import assigned
 
 sizes = st.tuples(st.integers(1, 400), st.integers(1, 60), st.integers(1, 9))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.partition import Span, assigned, difference, parts_of, size, split
+from matex.partition.spans import Span, assigned, difference, parts_of, size, split
 
 spans = st.tuples(st.integers(0, 1000), st.integers(0, 200)).map(lambda s: (s[0], s[0] + s[1]))
 some_spans = st.lists(spans, max_size=6)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.devices import Cores, Gpu, Neighbour, choose_cores, choose_gpu, take_gpu
 from matex.errors import InputError
+from matex.process.devices import Cores, Gpu, Neighbour, choose_cores, choose_gpu, take_gpu
 
 ALL = frozenset(range(8))
 
@@ -71,7 +71,7 @@ def test_threads_never_exceed_cores_but_for_one_each(cores: int, ranks: int) -> 
 
 BLAS = """
 from threadpoolctl import threadpool_info
-from matex.devices import Cores, take_cores
+from matex.process.devices import Cores, take_cores
 take_cores(Cores({threads}), asked_for={asked_for})
 print(*{{pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}})
 """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from matex.records.progress import Progress
 from matex.records.step_report import StepReport
-from matex.watch.pace import Progress
 
 
 def test_notes_become_rarer_and_hold_the_means_since_the_last() -> None:

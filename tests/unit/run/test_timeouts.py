@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from matex.watch.limits import patience, step_limit
-from matex.watch.stragglers import Stragglers
+from matex.fitting.stragglers import Stragglers
+from matex.run.timeouts import patience, step_limit
 
 
 @pytest.mark.parametrize(

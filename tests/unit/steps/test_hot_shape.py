@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matex.steps.usual import Usual
+from matex.steps.hot_shape import Usual
 
 
 def deserving(sizes: list[int], *, step_s: float, after: int = 3) -> list[int]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex import balance
 from matex.config.lr_scaling import rate_factor
+from matex.partition import balance
 from matex.strategies.centre import versioned_message
 from matex.strategies.rules import daso, downpour, elastic, nodes, turns
 from matex.strategies.rules.centre import Push

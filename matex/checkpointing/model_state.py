@@ -1,0 +1,195 @@
+"""The state of a model as named arrays: to broadcast, to hash, to save and to restore."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+import checkpoints
+import ft
+from matex import keras_hooks
+from matex.apoptosis import rebuild
+from matex.checkpointing.buffer_pool import Copies
+from matex.checkpointing.deferred_snapshot import Held
+from matex.errors import InputError
+
+__all__ = [
+    "ARCHIVE",
+    "architecture_of",
+    "broadcast",
+    "broadcast_all",
+    "hold",
+    "matched",
+    "nbytes_of",
+    "reshape",
+    "restore",
+    "restore_metrics",
+    "size_of",
+    "state_hash",
+    "weights_hash",
+    "weights_of",
+]
+
+
+#: The name in ``extra`` by which weights rounded for an archive are known.
+ARCHIVE = "archive"
+
+
+def weights_of(model: Any) -> list[Any]:
+    """Everything that is neither metric nor optimizer: weights, statistics, random seeds."""
+    metrics = {id(v) for v in model.metrics_variables}
+    return [v for v in model.variables if id(v) not in metrics]
+
+
+def nbytes_of(model: Any) -> int:
+    """How many bytes weights and optimizer state take; local."""
+    return sum(map(size_of, (*weights_of(model), *model.optimizer.variables)))
+
+
+def size_of(variable: Any) -> int:
+    """How many bytes its value takes; local."""
+    return int(math.prod(variable.shape) * variable.value.dtype.size)
+
+
+def broadcast(
+    communicator: ft.Communicator, model: Any, *, sources: Sequence[int] = ()
+) -> list[str]:
+    """Give every rank the leader's weights and optimizer state; collective.
+
+    Args:
+        sources: ranks whose state counts in place of the leader's: the first that lives.
+
+    Returns:
+        The names of the variables that held something else on this rank.
+    """
+    return broadcast_all(
+        communicator, [*weights_of(model), *model.optimizer.variables], sources=sources
+    )
+
+
+def broadcast_all(
+    communicator: ft.Communicator, variables: Iterable[Any], *, sources: Sequence[int] = ()
+) -> list[str]:
+    """The same for any *variables*; collective."""
+    changed: list[str] = []
+    for variable in variables:
+        value = np.asarray(variable.numpy())
+        before = value.tobytes()
+        flat = np.frombuffer(before, np.uint8).copy()
+        communicator.broadcast(flat, sources=sources)
+        if flat.tobytes() != before:
+            variable.assign(flat.view(value.dtype).reshape(value.shape))
+            changed.append(variable.path)
+    return changed
+
+
+def weights_hash(variables: Iterable[Any], after: Iterable[str] = ()) -> str:
+    """64 bits over the values of *variables*, as 16 hexadecimal digits; local.
+
+    Args:
+        after: hashes that count, too, before the values.
+    """
+    digest = hashlib.blake2b("".join(after).encode(), digest_size=8)
+    for variable in variables:
+        digest.update(variable.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def state_hash(model: Any) -> str:
+    """64 bits over weights and optimizer state, as 16 hexadecimal digits; local."""
+    return weights_hash((*weights_of(model), *model.optimizer.variables))
+
+
+def hold(
+    model: Any,
+    cursor: dict[str, int],
+    *,
+    architecture: str,
+    extra: dict[str, np.ndarray],
+    copies: Copies | None = None,
+) -> Held:
+    """What a checkpoint of *model* is made of; local.
+
+    Args:
+        cursor: seed, fit, epoch, samples (of the epoch), step.
+        architecture: see `architecture_of`.
+        extra: what else decides, beside the states of metrics.
+        copies: see `Held`.
+    """
+    weights = weights_of(model)
+    parts = {
+        "weights": weights,
+        "optimizer": model.optimizer.variables,
+        "metrics": model.metrics_variables,
+    }
+    extra = {**rebuild.history_of(model, weights), **extra}
+    return Held(parts, cursor, architecture=architecture, extra=extra, copies=copies)
+
+
+def reshape(model: Any, saved: checkpoints.Snapshot) -> bool:
+    """Cut *model* to the widths it had when it was *saved*; local. Whether anything was cut."""
+    return rebuild.replay(model, weights_of(model), saved.extra)
+
+
+def architecture_of(model: Any) -> str:
+    """The model as JSON text, empty where only its code says what it is; local."""
+    if not keras_hooks.is_graph(model):
+        return ""
+    try:
+        return str(model.to_json())
+    except (NotImplementedError, TypeError):  # a layer that does not describe itself
+        return ""
+
+
+def restore(model: Any, saved: checkpoints.Snapshot) -> None:
+    """Put weights and optimizer state back; local.
+
+    Variables are matched by their order, because Keras numbers layers by what the
+    process built before.
+
+    Raises:
+        InputError: the checkpoint is of another model; nothing was changed.
+    """
+    if ARCHIVE in saved.extra:
+        raise InputError(
+            "a checkpoint to continue from is wanted. Received: an archive, whose weights were "
+            "rounded and which has no state of the optimizer; use matex.load on it"
+        )
+    pairs = matched("weights", weights_of(model), saved.weights)
+    pairs += matched("optimizer", model.optimizer.variables, saved.optimizer)
+    for variable, value in pairs:
+        variable.assign(value)
+
+
+def restore_metrics(model: Any, saved: checkpoints.Snapshot) -> None:
+    """Put the metrics of the interrupted epoch back; local."""
+    values = {n: v for n, v in saved.extra.items() if n.startswith("metrics/")}
+    for variable, value in matched("metrics", model.metrics_variables, values):
+        variable.assign(value)
+
+
+def matched(part: str, variables: Iterable[Any], values: Any) -> list[tuple[Any, np.ndarray]]:
+    """Each of *variables* with its array of *values*, by their order; local.
+
+    Raises:
+        InputError: their number or a shape differs; which one is named.
+    """
+    variables = list(variables)
+    if len(variables) != len(values):
+        raise InputError(
+            f"the checkpoint is of another model: {part} wants {len(variables)} arrays. "
+            f"Received: {len(values)}; give an empty checkpoint directory to start anew"
+        )
+    pairs = list(zip(variables, values.items(), strict=True))
+    for variable, (name, value) in pairs:
+        if tuple(variable.shape) != value.shape:
+            raise InputError(
+                f"the checkpoint is of another model: {variable.path} wants shape "
+                f"{tuple(variable.shape)}. Received: {name} of shape {value.shape}; "
+                "give an empty checkpoint directory to start anew"
+            )
+    return [(variable, value) for variable, (_, value) in pairs]

@@ -1,0 +1,329 @@
+"""When and where a run saves itself: a tier in the memory of each node, and one of files.
+
+All ranks hold the same state, so any of them can save it, and several can save a large one
+together, each a part of its file. Between two steps it is held; a thread copies and writes it
+while training goes on. What is due by the clock is the leader's word, which travels with the
+gradients; what is due by a count all ranks know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+import checkpoints
+import ft
+from matex.checkpointing.resume import newest_of_all
+from matex.checkpointing.starts import Starts
+from matex.checkpointing.stop_requests import Notice
+from matex.checkpointing.writer_rotation import team_of, team_size, writer_for_run, writes_for_host
+from matex.config import Config
+from matex.records.events import EventLog
+
+__all__ = ["FILES", "MEMORY", "Saver"]
+
+#: The bits by which tiers are named in a step's header.
+MEMORY, FILES = 1, 2
+
+
+class Taken(Protocol):
+    """A state, held: :class:`matex.checkpointing.deferred_snapshot.Held`."""
+
+    def snapshot(self) -> checkpoints.Snapshot:
+        """A snapshot of the live arrays, for a writer that writes it at once."""
+
+    def copied(self) -> checkpoints.Snapshot:
+        """A snapshot of copies: training may go on while any thread writes it."""
+
+
+Take = Callable[[], Taken]
+
+_YEAR_S = 365 * 86_400.0
+_WEEK_S = 7 * 86_400.0
+_SHORTEST_S = 10.0
+# Until it is measured: the bytes of a state over this are what one checkpoint costs.
+_BYTES_PER_S = 2e8
+_DRAIN_S = 60.0
+# Of what the ranks of several hosts write together. On one host with one disk it took twice as
+# long by two as by one for 30 to 1000 MB: they wait for each other at the file.
+_PART_MB = 256.0
+_KEPT_IN_MEMORY = 2
+# Until it is copied, a state that is held makes TensorFlow take as much memory again in the next
+# update, on the device where it is: larger ones are copied at once.
+_HELD_BYTES = 64e6
+
+
+@dataclass
+class _Tier:
+    name: str
+    store: checkpoints.Store
+    writer: checkpoints.BackgroundWriter
+    number: int = 0
+    last_s: float = 0.0
+    failing: bool = False
+
+    def count(self) -> None:
+        """One more is being saved."""
+        self.number += 1
+        self.last_s = time.monotonic()
+
+
+class Saver:
+    """The tiers of one run on this rank.
+
+    Args:
+        config, communicator, events: of the run.
+        notice: learns how long saving takes.
+        warn: tells the user one line.
+
+    ``nbytes`` is how many bytes weights and optimizer have, set before something is saved, the
+    same on all ranks.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        communicator: ft.Communicator,
+        events: EventLog,
+        notice: Notice,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._communicator = communicator
+        self._events = events
+        self._notice = notice
+        self._warn = warn
+        self.nbytes = 0
+        self._cost_s = 0.0
+        self._mean_time: tuple[int, float] | None = None
+        self.memory: _Tier | None = None
+        self.files: _Tier | None = None
+        if config.memory is not None:
+            store = checkpoints.Store(config.memory, keep_last=_KEPT_IN_MEMORY)
+            self.memory = self._tier("memory", store)
+        if config.checkpoint is not None:
+            self._starts = Starts(communicator, config.checkpoint)
+            store = checkpoints.Store(
+                config.checkpoint,
+                fence=self._starts.fence,
+                keep_last=config.keep,
+                keep_every=config.keep_every,
+                keep_best=config.keep_best,
+            )
+            self.files = self._tier("files", store)
+
+    def _tier(self, name: str, store: checkpoints.Store) -> _Tier:
+        def saved(result: checkpoints.Saved) -> None:
+            self._on_saved(tier, result)
+
+        tier = _Tier(name, store, checkpoints.BackgroundWriter(store, on_saved=saved))
+        return tier
+
+    def start(self) -> checkpoints.Snapshot | None:
+        """Make the directories, and find what to continue from; collective.
+
+        Raises:
+            InputError: on every rank, where the directory of files cannot be used.
+        """
+        for tier in (self.memory, self.files):
+            if tier is not None:
+                tier.last_s = time.monotonic()
+        if self.memory is not None:
+            try:
+                checkpoints.private_directory(self.memory.store.directory)
+                self.memory.store.prepare()
+            except checkpoints.StorageError as error:
+                self._warn(f"no checkpoints in memory on this host: {error}")
+                self.memory = None
+        newest = newest_of_all(
+            self._communicator,
+            files=None if self.files is None else self.files.store,
+            memory=None if self.memory is None else self.memory.store,
+        )
+        if self.files is not None:
+            self._starts.count()
+        return newest
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is anywhere to save to."""
+        return self.files is not None or self.memory is not None
+
+    @property
+    def numbers(self) -> list[int]:
+        """How many saves each tier has had, by which ranks take turns, and the number of this
+        start. Equal on all ranks."""
+        counts = [0 if tier is None else tier.number for tier in (self.memory, self.files)]
+        return [*counts, 0 if self.files is None else self._starts.number]
+
+    @numbers.setter
+    def numbers(self, numbers: list[int]) -> None:
+        *counts, start = numbers
+        for tier, number in zip((self.memory, self.files), counts, strict=True):
+            if tier is not None:
+                tier.number = number
+        if self.files is not None:
+            self._starts.number = start
+
+    # Between steps.
+
+    def due(self) -> int:
+        """The tiers that the clock says should be saved after the next step; local."""
+        now = time.monotonic()
+        memory, files = self.memory, self.files
+        bits = 0
+        if memory is not None and now - memory.last_s >= self._config.memory_every:
+            bits |= MEMORY
+        if files is not None and now - files.last_s >= self.interval_s:
+            bits |= FILES
+        return bits
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two checkpoints in files: as given, or Daly's."""
+        if self._config.checkpoint_interval:
+            return self._config.checkpoint_interval
+        cost_s = self._cost_s or max(0.05, self.nbytes / _BYTES_PER_S)
+        return max(_SHORTEST_S, checkpoints.daly_s(cost_s, self._mean_time_s()))
+
+    def _mean_time_s(self) -> float:
+        """The mean time in seconds to the loss of all ranks.
+
+        It counts losses of a host (the launcher then ends the job), what takes all ranks at
+        once and, without ULFM, the loss of any rank.
+        """
+        world = self._communicator.world
+        if self._mean_time is None or self._mean_time[0] != world.generation:
+            hosts = len({member.host for member in world.members})
+            mean_s = checkpoints.mean_time_to_total_loss_s(
+                world.size,
+                needed=1 if self._communicator.ulfm else world.size,
+                failure_rate=1 / _YEAR_S,
+                common_rate=1 / _WEEK_S + hosts / _YEAR_S,
+            )
+            self._mean_time = world.generation, mean_s
+        return self._mean_time[1]
+
+    def save(self, bits: int, take: Take, *, patient: bool = False) -> None:
+        """Save the state between two steps into the tiers of *bits*, the same on all ranks; local.
+
+        Args:
+            take: holds the state; called where this rank is to write.
+            patient: return when the file is written; the other ranks wait in the next step.
+        """
+        world = self._communicator.world
+        chosen: list[tuple[_Tier, checkpoints.Team | None]] = []
+        memory, files = self.memory, self.files
+        if memory is not None and bits & MEMORY:
+            if writes_for_host(memory.number, world.members, world.rank):
+                chosen.append((memory, None))
+            memory.count()
+        if files is not None and bits & FILES:
+            team, writes = self._team(files, writer_for_run(files.number, world.members))
+            if writes:
+                chosen.append((files, team))
+            files.count()
+        if chosen:
+            began = time.monotonic()
+            taken = take()
+            if self.nbytes > _HELD_BYTES:
+                taken.copied()
+            self._cost_s = max(self._cost_s, time.monotonic() - began)
+            for tier, team in chosen:
+                if patient and tier is files:
+                    tier.writer.save_now(taken.snapshot(), team)
+                else:
+                    tier.writer.save(taken.copied, team)
+
+    def save_for_all(self, take: Take, point: Callable[[], None]) -> bool:
+        """Save into a file, and return when it is there; collective. Whether it is.
+
+        The leader publishes. One that dies over it is followed by the next.
+
+        Args:
+            point: called before each attempt, for fault injection.
+        """
+        files = self.files
+        if files is None:
+            return False
+        done = np.zeros(1, np.int64)
+        while not done[0]:
+            point()
+            world = self._communicator.world
+            team, writes = self._team(files, world.leader)
+            files.count()
+            if writes:
+                saved = files.writer.save_now(take().snapshot(), team)
+                if world.is_leader:
+                    done[0] = 1 if saved.error is None else 2
+            self._communicator.broadcast(done)
+        return bool(done[0] == 1)
+
+    def _team(self, tier: _Tier, first: int) -> tuple[checkpoints.Team | None, bool]:
+        """With whom this rank saves the next of *tier* that *first* publishes, and whether it does.
+
+        Equal on all ranks but for the place in it; None where one writes alone.
+        """
+        communicator, world = self._communicator, self._communicator.world
+        part_mb, most = self._config.checkpoint_part_mb, world.size
+        if part_mb is None:
+            part_mb, most = _PART_MB, len({member.host for member in world.members})
+        size = team_size(self.nbytes, part_mb * 1e6, most)
+        ranks = team_of(first, world.members, size)
+        if world.rank not in ranks:
+            return None, False
+        if size == 1:
+            return None, True
+        together = [member for member in world.members if member.rank in ranks]
+        (publisher,) = (member for member in together if member.rank == first)
+        near = [member.pid for member in together if member.host == world.me.host]
+
+        def over() -> bool:
+            gone = not set(ranks) <= set(communicator.world.ranks)
+            return gone or not all(Path(f"/proc/{pid}").exists() for pid in near)
+
+        tag = f"{checkpoints.tag_of(publisher.host, publisher.pid)}.{tier.number}"
+        team = checkpoints.Team(place=ranks.index(world.rank), size=size, tag=tag, over=over)
+        return team, True
+
+    def close(self) -> None:
+        """Finish what is being written; local."""
+        for tier in (self.memory, self.files):
+            if tier is not None and not tier.writer.close(_DRAIN_S):
+                self._warn(f"gave up waiting for the last checkpoint in {tier.store.directory}")
+
+    def discard_memory(self) -> None:
+        """Remove what is in the memory of this host; local, after `close` on all of its ranks."""
+        if self.memory is not None:
+            checkpoints.discard(self.memory.store.directory)
+
+    def _on_saved(self, tier: _Tier, saved: checkpoints.Saved) -> None:
+        """In the thread that writes."""
+        if saved.error is None:
+            tier.failing = False
+            if tier is self.files:
+                self._notice.save_s = max(self._notice.save_s, saved.seconds)
+                self._cost_s = max(self._cost_s, saved.busy_s)
+            if saved.path is None:  # a part of what another rank publishes
+                return
+            self._events.write(
+                "checkpoint", tier=tier.name, step=saved.step, path=str(saved.path),
+                seconds=saved.seconds, busy_s=saved.busy_s, parts=saved.parts,
+            )  # fmt: skip
+            return
+        self._events.write(
+            "checkpoint-failed", tier=tier.name, step=saved.step, reason=str(saved.error)
+        )
+        if not tier.failing:
+            tier.failing = True
+            what, who = f"checkpoint of step {saved.step}", "training goes on and will try again"
+            if isinstance(saved.error, checkpoints.StaleWriter):
+                who = "others have gone on without this rank"
+            if saved.place:
+                what, who = f"part of the {what}", "another rank writes it"
+            self._warn(f"no {what}, {who}: {saved.error}")

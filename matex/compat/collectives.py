@@ -1,0 +1,165 @@
+"""Sums, rows and copies over the ranks, for what a script shares by itself.
+
+For scripts that come from Horovod; training needs none of it. Each of these is
+collective: every living rank must call it, in the same order. They recover by
+themselves when ranks die; what a dead rank had given is then missing from the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import ft
+from matex.errors import InputError, Unsupported
+from matex.exchange import sums
+
+__all__ = ["allgather", "allreduce", "broadcast"]
+
+_OPERATIONS = ("average", "sum")
+
+
+def allreduce(value: Any, op: str = "average") -> Any:
+    """The mean or sum of *value* over the living ranks, as a tensor of its shape and dtype.
+
+    Collective. In a ``tf.function`` it runs whenever the function does.
+
+    Args:
+        value: a tensor or array-like of numbers, of one shape and dtype on all ranks;
+            float16 and bfloat16 are summed as float32.
+        op: "average" or "sum"; averages of whole numbers are rounded to them.
+    """
+    if op not in _OPERATIONS:
+        raise InputError(f"op must be one of {', '.join(_OPERATIONS)}. Received: op={op!r}")
+
+    def reduce(array: np.ndarray) -> np.ndarray:
+        if array.dtype == np.bool_:
+            raise InputError("allreduce wants numbers. Received: dtype=bool")
+        wide = array.astype(_summed_as(array))
+        total, count = _sum(np.ascontiguousarray(wide).reshape(-1))
+        if op == "average":
+            total = total / count if _is_float(wide) else np.rint(total / count)
+        return np.asarray(total.reshape(array.shape).astype(array.dtype))
+
+    return _run(reduce, value, same_shape=True)
+
+
+def allgather(value: Any) -> Any:
+    """The *value* of every living rank, joined along the first axis in order of ranks.
+
+    Collective.
+
+    Args:
+        value: a tensor or array-like of numbers, with at least one axis; the first may
+            have another length on each rank.
+
+    Raises:
+        InputError: a scalar.
+    """
+
+    def gather(array: np.ndarray) -> np.ndarray:
+        if not array.ndim:
+            raise InputError("allgather wants at least one axis. Received: a scalar")
+        communicator = _communicator("allgather")
+        if communicator is None:
+            return array
+        longest = int(communicator.allgather(np.array([len(array)], np.int64)).rows.max())
+        padded = np.zeros((longest, *array.shape[1:]), array.dtype)
+        padded[: len(array)] = array
+        # Lengths travel with the rows: a rank may have died in between.
+        row = np.concatenate([_bytes(np.array([len(array)], np.int64)), _bytes(padded)])
+        parts = []
+        for line in communicator.allgather(row).rows:
+            length = int(line[:8].view(np.int64)[0])
+            part = np.frombuffer(line[8:].tobytes(), array.dtype).reshape(padded.shape)
+            parts.append(part[:length])
+        return np.concatenate(parts)
+
+    return _run(gather, value, same_shape=False)
+
+
+def broadcast(value: Any, root_rank: int | None = None) -> Any:
+    """The *value* of one rank, on all of them. Collective.
+
+    Args:
+        value: a tensor or array-like of numbers, of one shape and dtype on all ranks.
+        root_rank: whose (original rank); the first living one by default.
+
+    Raises:
+        InputError: on all ranks, where that rank is not alive.
+    """
+
+    def copy(array: np.ndarray) -> np.ndarray:
+        communicator = _communicator("broadcast")
+        if communicator is None:
+            return array
+        gathered = communicator.allgather(_bytes(array))
+        root = gathered.ranks[0] if root_rank is None else root_rank
+        if root not in gathered.ranks:
+            living = ", ".join(map(str, gathered.ranks))
+            raise InputError(f"root_rank must be alive, one of {living}. Received: {root_rank}")
+        return np.frombuffer(gathered[root].tobytes(), array.dtype).reshape(array.shape)
+
+    return _run(copy, value, same_shape=True)
+
+
+def _communicator(call: str) -> ft.Communicator | None:
+    """That of the run, on which all ranks begin *call*; None in a process that takes part in none.
+
+    Raises:
+        Unsupported: in a callback that only one rank runs.
+    """
+    from matex import session
+
+    if session.runtime is None:
+        return None
+    if session.runtime.is_alone:
+        raise Unsupported(
+            "a collective must be called by all ranks. Received: a call from a callback that one "
+            "rank runs; do not give its class the attribute on_one_rank"
+        )
+    run = session.runtime.run
+    run.calls.begin(f"matex.{call}")
+    return run.communicator
+
+
+def _sum(flat: np.ndarray) -> tuple[np.ndarray, int]:
+    """The sum over the ranks that took part, and how many they were."""
+    communicator = _communicator("allreduce")
+    if communicator is None:
+        return flat, 1
+    total = sums.over_members(communicator, np.append(flat, flat.dtype.type(1)))
+    return total[:-1], int(total[-1])
+
+
+def _run(collective: Callable[[np.ndarray], np.ndarray], value: Any, *, same_shape: bool) -> Any:
+    """*collective* on the array of *value*, now or whenever the graph being traced runs."""
+    import tensorflow as tf
+
+    from matex import keras_hooks
+
+    tensor = tf.convert_to_tensor(value)
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool):
+        raise InputError(f"a collective wants numbers. Received: dtype={tensor.dtype.name}")
+    if tf.executing_eagerly():
+        return tf.constant(collective(tensor.numpy()))
+    result = keras_hooks.exchange_in_graph(collective, [tensor], tensor.dtype)
+    result.set_shape(tensor.shape if same_shape else [None, *tensor.shape[1:]])
+    return result
+
+
+def _summed_as(array: np.ndarray) -> Any:
+    """A dtype that holds sums of *array*, and the number of ranks."""
+    if _is_float(array):
+        return np.float32 if array.itemsize < 4 else array.dtype
+    return np.int64 if array.itemsize < 8 else array.dtype
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return not np.issubdtype(array.dtype, np.integer) and array.dtype != np.bool_
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.frombuffer(array.tobytes(), np.uint8)

@@ -1,0 +1,229 @@
+"""Prediction shared among the ranks: each computes its rows of a batch, all hold the outputs.
+
+Outputs travel as bytes, each rank's rows in their place and zeros elsewhere, so that
+sums put them together exactly, whatever their type.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras import tree
+
+import ft
+from matex.errors import NotShareable, TrainingError
+from matex.exchange import sums
+from matex.partition.spans import Span, assigned
+from matex.sources.interface import GlobalBatch, Source
+from matex.steps.silence import unheard
+from matex.steps.user_code import attempted
+
+__all__ = ["Predicted", "SharedPrediction", "joined"]
+
+Predict = Callable[[list[Any]], Any]
+
+_SLOT = 8  # bytes of a rank's mark
+_CLOSE = 1e-2  # how much outputs of half a batch may differ from those of the whole
+
+
+class Predicted:
+    """The outputs for one batch, whole, in place of its data."""
+
+    def __init__(self, outputs: Any) -> None:
+        self.outputs = outputs
+
+
+def joined(batches: list[Predicted]) -> Any:
+    """The outputs of several batches as those of one."""
+    if len(batches) == 1:
+        return batches[0].outputs
+    return tree.map_structure(lambda *parts: tf.concat(parts, 0), *(b.outputs for b in batches))
+
+
+class SharedPrediction:
+    """What ``predict`` iterates over in place of Keras's own iterator.
+
+    Whether outputs belong to rows is tried out on the first batch, unless there is one rank
+    only; where they do not, every rank computes all of every batch.
+
+    Args:
+        predict: Keras's own predict function.
+        faults: may strike in phase ``validation``.
+        progress: called after each batch.
+        say: one line for the user.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        source: Source,
+        *,
+        predict: Predict,
+        at_once: int,
+        faults: ft.Injector,
+        progress: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._communicator = communicator
+        self._source = source
+        self._predict = predict
+        self._at_once = at_once
+        self._faults = faults
+        self._progress = progress
+        self._say = say
+        self._by_rows: bool | None = None
+
+    @property
+    def num_batches(self) -> int | None:
+        """How many batches a pass has, where known."""
+        return self._source.num_batches
+
+    def reset(self) -> None:
+        """Keras calls it before the pass."""
+        self._source.reset()
+
+    def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
+        """Around the pass."""
+        return self._source.catch_stop_iteration()
+
+    def __iter__(self) -> Iterator[tuple[int, int, SharedPrediction]]:
+        self._faults.at("validation")
+        for first, last in self._source.epoch(0, 0, self._at_once):
+            yield first, last, self
+
+    def __next__(self) -> Predicted:
+        """The outputs of the next batch; collective.
+
+        Raises:
+            StopIteration: there is none.
+            TrainingError: the ranks' data differ; on all of them.
+        """
+        batch = self._source.next()
+        if batch is None:
+            raise StopIteration
+        lo, hi = batch.span
+        if self._communicator.initial_size == 1:
+            outputs = self._compute(batch, [batch.span])
+        elif self._by_rows is None:
+            outputs = self._try_out(batch)
+        elif self._by_rows and hi - lo >= len(self._communicator.pending.expected):
+            outputs = self._share(batch)
+        else:
+            outputs = self._compute(batch, [batch.span])
+        self._progress()
+        return Predicted(outputs)
+
+    def _compute(self, batch: GlobalBatch, spans: list[Span]) -> Any:
+        return self._predict([self._source.as_data(batch.rows(spans))])
+
+    def _try_out(self, batch: GlobalBatch) -> Any:
+        """The outputs of a first batch, computed on every rank; collective."""
+        lo, hi = batch.span
+        whole = self._compute(batch, [batch.span])
+        if hi - lo > 1:
+            reason = self._on_a_part(batch, whole)
+            self._by_rows = self._communicator.agree(not reason)
+            if not self._by_rows:
+                reason = reason or "another rank cannot share it"
+                self._say(f"every rank predicts all: {reason}")
+        return whole
+
+    def _on_a_part(self, batch: GlobalBatch, whole: Any) -> str:
+        """Why the rows of a batch cannot be predicted apart; "" where they can. Local.
+
+        Args:
+            whole: the outputs for the whole batch.
+        """
+        lo, hi = batch.span
+        middle = (lo + hi) // 2
+        try:
+            with unheard(), attempted("predict_step fails on a part of a batch"):
+                half = self._compute(batch, [(lo, middle)])
+        except NotShareable as reason:
+            return str(reason)
+        whole, half = tree.flatten(whole), tree.flatten(half)
+        if len(whole) == len(half) and all(
+            _belongs_to_rows(w, h, hi - lo, middle - lo) for w, h in zip(whole, half, strict=True)
+        ):
+            return ""
+        return "outputs of a batch do not belong to its rows"
+
+    def _share(self, batch: GlobalBatch) -> Any:
+        communicator = self._communicator
+        work = _RowsOfABatch(communicator, batch, lambda span: self._compute(batch, [span]))
+        total = sums.over_rows(communicator, work)
+        seen = total[-communicator.initial_size * _SLOT :].reshape(-1, _SLOT)
+        if len({row.tobytes() for row in seen if row.any()}) > 1:
+            raise TrainingError(f"predict: {self._source.explanation}")
+        return work.unpacked(total)
+
+
+class _RowsOfABatch:
+    """The outputs of the rows of one batch that fall to this rank: work of sums.RowWork.
+
+    They are packed as bytes, each row's in its place, with a mark of the data in this rank's.
+    """
+
+    def __init__(
+        self, communicator: ft.Communicator, batch: GlobalBatch, compute: Callable[[Span], Any]
+    ) -> None:
+        self._communicator = communicator
+        self._batch = batch
+        self._compute = compute
+        self._pieces: list[tuple[Span, Any]] = []
+        self.have: list[list[Span]] = [[]]
+
+    def assigned_rows(self) -> list[list[Span]]:
+        pending, world = self._communicator.pending, self._communicator.world
+        return [assigned(self._batch.span, pending.expected, pending.lost, world.rank)]
+
+    def compute_rows(self, missing: list[list[Span]]) -> None:
+        self._pieces += [(span, self._compute(span)) for span in missing[0]]
+
+    def forget_rows(self) -> None:
+        self._pieces = []
+
+    def packed_rows(self) -> np.ndarray:
+        marks = np.zeros((self._communicator.initial_size, _SLOT), np.uint8)
+        mark = (self._batch.fingerprint([self._batch.span]) + 1).to_bytes(_SLOT, "little")
+        marks[self._communicator.world.rank] = np.frombuffer(mark, np.uint8)
+        leaves = self._blank()
+        for (start, end), outputs in self._pieces:
+            at = slice(start - self._batch.span[0], end - self._batch.span[0])
+            for leaf, output in zip(leaves, tree.flatten(outputs), strict=True):
+                leaf[at] = output.numpy()
+        return np.concatenate([*(_bytes(leaf) for leaf in leaves), marks.reshape(-1)])
+
+    def _blank(self) -> list[np.ndarray]:
+        """Zeros for the outputs of all rows of the batch."""
+        lo, hi = self._batch.span
+        first = tree.flatten(self._pieces[0][1])
+        return [np.zeros((hi - lo, *p.shape[1:]), p.dtype.as_numpy_dtype) for p in first]
+
+    def unpacked(self, total: np.ndarray) -> Any:
+        """The outputs of the whole batch, from the sum of all ranks' vectors."""
+        result, start = [], 0
+        for leaf in self._blank():
+            part = total[start : start + leaf.nbytes].view(leaf.dtype).reshape(leaf.shape)
+            result.append(tf.constant(part))
+            start += leaf.nbytes
+        return tree.pack_sequence_as(self._pieces[0][1], result)
+
+
+def _belongs_to_rows(whole: Any, half: Any, rows: int, half_rows: int) -> bool:
+    if not (isinstance(whole, tf.Tensor) and isinstance(half, tf.Tensor)):
+        return False  # sparse or ragged
+    if whole.dtype == tf.string or whole.shape.rank == 0:
+        return False
+    if tuple(half.shape) != (half_rows, *whole.shape[1:]) or whole.shape[0] != rows:
+        return False
+    a, b = whole.numpy()[:half_rows], half.numpy()
+    return bool(np.allclose(a.astype(float), b.astype(float), _CLOSE, _CLOSE, equal_nan=True))
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,0 +1,100 @@
+"""What evaluate and predict iterate over: one choice by the kind of data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matex.evaluation.predict import SharedPrediction
+from matex.evaluation.rows import SharedEvaluation
+from matex.evaluation.stream import StreamEvaluation
+from matex.evaluation.test_step import Sharing
+from matex.run.context import Run
+from matex.sources.data_agreement import check_same_data
+from matex.sources.interface import Rows, Source
+from matex.sources.select import BATCH_SIZE, MakeFeed, rows_of, stream_of
+
+__all__ = ["Shares"]
+
+
+class Shares:
+    """Makes the iterators of one run. Each method is collective.
+
+    Args of the methods: the model, a maker of Keras's own iterator, and what Keras
+    would make that from.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def evaluation(
+        self,
+        model: Any,
+        feed: MakeFeed,
+        given: dict[str, Any],
+        *,
+        passed: tuple[int, ...] | None = None,
+    ) -> SharedEvaluation | StreamEvaluation:
+        """The way to share evaluate and the validation of fit.
+
+        Args:
+            passed: on a rank alone that joins those who have been through the data: their
+                evaluation's ``passed``; local, then.
+
+        Raises:
+            NotShareable: every rank must evaluate all of it.
+        """
+        run = self._run
+        batches = rows_of(**{**given, "steps_per_epoch": None})
+        if passed is None:
+            check_same_data(run.communicator, given["x"], batches, "evaluate")
+        if batches is None:
+            evaluation = StreamEvaluation(
+                run.communicator,
+                model,
+                stream_of(run.communicator, feed, given, say=run.say_once),
+                faults=run.faults,
+                progress=run.watchdog.progress,
+                say=run.say_once,
+            )
+            if passed is not None:
+                evaluation.go_on_after(*passed)
+            return evaluation
+        steps = given.get("steps_per_epoch")
+        # Keras spreads all rows over the steps where it is told no size.
+        size = -(-batches.samples // steps) if steps else BATCH_SIZE
+        return SharedEvaluation(
+            run.communicator,
+            model,
+            batches,
+            batch_size=given.get("batch_size") or size,
+            steps=steps,
+            faults=run.faults,
+            watchdog=run.watchdog,
+            say=run.say_once,
+            sharing=Sharing(passed[2]) if passed and passed[2] >= 0 else None,
+        )
+
+    def prediction(self, model: Any, feed: MakeFeed, given: dict[str, Any]) -> SharedPrediction:
+        """The way to share predict.
+
+        Raises:
+            NotShareable: every rank must predict all of it.
+        """
+        run = self._run
+        batches = rows_of(**given)
+        check_same_data(run.communicator, given["x"], batches, "predict")
+        source: Source
+        if batches is None:
+            source = stream_of(run.communicator, feed, given, say=run.say_once)
+        else:
+            size = given.get("batch_size") or BATCH_SIZE
+            source = Rows(batches, batch_size=size, shuffle=False, seed=0)
+        return SharedPrediction(
+            run.communicator,
+            source,
+            predict=model.predict_function.original,
+            at_once=model.steps_per_execution,
+            faults=run.faults,
+            progress=run.watchdog.progress,
+            say=run.say_once,
+        )

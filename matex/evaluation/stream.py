@@ -1,0 +1,212 @@
+"""Evaluation on a stream: each rank takes its rows of each batch, and the states are added up.
+
+The ranks meet every few batches. Those batches are kept until then, so that the
+share of a rank that dies can be evaluated by the others, in the same pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import ft
+from matex.errors import TrainingError
+from matex.evaluation.metric_states import MetricStates
+from matex.evaluation.rows import without_effect
+from matex.evaluation.test_step import Sharing, TestStep
+from matex.exchange import sums
+from matex.partition.spans import Span, assigned, size
+from matex.sources.stream import Cut, Stream
+
+__all__ = ["StreamEvaluation"]
+
+_WINDOW = 16  # batches between two meetings, or one for each rank
+_MARK_BITS = 20  # squares of marks must add up exactly in float64
+
+
+class StreamEvaluation:
+    """What ``evaluate`` iterates over in place of Keras's own iterator.
+
+    Args:
+        stream: the same on every rank.
+        faults: may strike in phase ``validation``.
+        progress: called after each batch.
+        say: one line for the user.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        model: Any,
+        stream: Stream,
+        *,
+        faults: ft.Injector,
+        progress: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._communicator = communicator
+        self._model = model
+        self._stream = stream
+        self._faults = faults
+        self._progress = progress
+        self._say = say
+        self._step = TestStep(
+            model, stream.signature, stream.as_data, alone=communicator.initial_size == 1
+        )
+        self._logs: dict[str, Any] = {}
+        self._states = MetricStates(model, self._step)
+        self._window: list[Cut] = []
+        self.have: list[list[Span]] = []
+        self._sum: np.ndarray | None = None
+        self._passes = 0
+
+    @property
+    def passed(self) -> tuple[int, int, int]:
+        """How many passes were begun, the mark of their data, what is shared (-1: not known)."""
+        sharing = self._step.sharing
+        return self._passes, self._stream.mark, -1 if sharing is None else int(sharing)
+
+    def go_on_after(self, passes: int, mark: int, sharing: int) -> None:
+        """Let the first pass come after *passes* that the other ranks made; local."""
+        self._passes = passes
+        self._stream.resume(passes, mark, alone=True)
+        if sharing >= 0:
+            self._step.settle(Sharing(sharing))
+
+    def retrace(self) -> None:
+        """The model's shapes have changed; local."""
+        self._step.renew()
+
+    @property
+    def num_batches(self) -> int | None:
+        """How many batches a pass has, where known."""
+        return self._stream.num_batches
+
+    def reset(self) -> None:
+        """Keras calls it before each pass."""
+        self._stream.reset()
+
+    @contextlib.contextmanager
+    def catch_stop_iteration(self) -> Iterator[None]:
+        """Around a pass; collective at its end, where the metrics become those of all."""
+        with self._stream.catch_stop_iteration():
+            yield
+        if self._window or self._sum is not None:
+            self._meet()
+            self._show()
+
+    def __iter__(self) -> Iterator[tuple[int, int, StreamEvaluation]]:
+        self._faults.at("validation")
+        self._passes += 1
+        self._window, self._sum = [], None
+        for first, last in self._stream.epoch(0, 0, self._model.steps_per_execution):
+            yield first, last, self
+
+    def run(self) -> dict[str, Any]:
+        """The next ``steps_per_execution`` batches; collective now and then.
+
+        Raises:
+            StopIteration: there was none.
+        """
+        some = False
+        while (batch := self._stream.next()) is not None:
+            some = True
+            if self._step.sharing is None:
+                self._find_out(batch)
+            if len(self._window) >= max(_WINDOW, self._communicator.world.size):
+                self._meet()
+            self._window.append(batch)
+            self._states.begin_batch()
+            self.have.append(self._assigned(len(self._window) - 1))
+            if self._model.run_eagerly and not self.have[-1]:
+                self._evaluate_in_vain(batch)
+            self._evaluate(batch, self.have[-1])
+        if not some:
+            raise StopIteration
+        # Keras keeps what it gets here until the pass is over: then it becomes that of all ranks.
+        self._logs = self._step.logs
+        return self._logs
+
+    def _find_out(self, batch: Cut) -> None:
+        """What the ranks may share; collective."""
+        if reason := self._step.agree(batch.rows([batch.span]), self._communicator):
+            self._say(f"every rank evaluates all of the data: {reason}")
+
+    def _assigned(self, place: int) -> list[Span]:
+        """What falls to this rank of the window's batch at *place*."""
+        pending, world = self._communicator.pending, self._communicator.world
+        span = self._window[place].span
+        if self._step.sharing == Sharing.WHOLE:
+            return [span]
+        if self._step.sharing == Sharing.ROWS:
+            return assigned(span, pending.expected, pending.lost, world.rank)
+        owner = pending.expected[place % len(pending.expected)]
+        alive = [rank for rank in pending.expected if rank not in pending.lost]
+        if owner in pending.lost:
+            owner = alive[place % len(alive)]
+        return [span] if owner == world.rank else []
+
+    def _evaluate(self, batch: Cut, spans: list[Span]) -> None:
+        if spans:
+            self._step(batch.rows(spans))
+        if spans and batch is self._window[-1]:  # of what is no metric, Keras reports the last's
+            self._states.keep_extra()
+        self._progress()
+
+    def _evaluate_in_vain(self, batch: Cut) -> None:
+        lo, hi = batch.span
+        row = batch.rows([(lo, min(lo + 1, hi))])
+        without_effect(self._model, lambda: self._step(row))
+
+    def _meet(self) -> None:
+        """Add up what the ranks found in the window's batches; collective.
+
+        Afterwards all hold the same sums, and the metrics start from zero.
+        """
+        samples = sum(size([batch.span]) for batch in self._window)
+        total = sums.over_rows(self._communicator, self)
+        count, square, mark, ranks = total[-4:]
+        # Equal for every rank exactly when all marks are equal; so all raise alike.
+        if ranks * square != mark**2 or count != (0 if self._is_whole else samples):
+            raise TrainingError(f"evaluation: {self._stream.explanation}")
+        self._window, self.have = [], []
+        if self._is_whole:
+            return
+        states = self._states.take_extra(total[:-4])
+        self._sum = states if self._sum is None else self._sum + states
+        self._model.reset_metrics()
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether each rank evaluates all: nothing is summed, but data are compared."""
+        return self._step.sharing == Sharing.WHOLE
+
+    # As sums.RowWork, on the batches of the window.
+
+    def assigned_rows(self) -> list[list[Span]]:
+        return [self._assigned(place) for place in range(len(self._window))]
+
+    def compute_rows(self, missing: list[list[Span]]) -> None:
+        for batch, spans in zip(self._window, missing, strict=True):
+            self._evaluate(batch, spans)
+
+    def forget_rows(self) -> None:
+        self._states.reset()
+
+    def packed_rows(self) -> np.ndarray:
+        mark = self._stream.mark % (1 << _MARK_BITS)
+        count = sum(size(spans) for spans in self.have)
+        states = self._states.packed()
+        if self._is_whole:
+            count, states = 0, np.empty(0)
+        return np.concatenate([states, [count, mark * mark, mark, 1.0]])
+
+    def _show(self) -> None:
+        if self._is_whole:
+            return
+        if self._sum is not None:
+            self._states.assign(self._sum)
+        self._logs.update(self._step.logs)

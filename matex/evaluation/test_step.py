@@ -1,0 +1,266 @@
+"""A model's ``test_step``: what ranks may share of it, and what it comes to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Any, NoReturn
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import ft
+from matex import keras_hooks
+from matex.errors import NotShareable
+from matex.steps.graph_inspection import Foreign, drawing, summarizes
+from matex.steps.user_code import attempted
+
+__all__ = ["Sharing", "TestStep"]
+
+_CLOSE = 1e-4
+
+Logs = dict[str, Any]
+
+
+class Sharing(IntEnum):
+    """What a rank may take of a set: any rows, whole batches only, or nothing less than all."""
+
+    WHOLE = 0
+    BATCHES = 1
+    ROWS = 2
+
+
+class TestStep:
+    """The ``test_step`` of one model on batches of one form. Local, but for :meth:`agree`.
+
+    ``sharing`` is None until it is known. Metrics must add up what they count in rows, or else in
+    batches; of what a step returns beside results of metrics, Keras reports the last batch's.
+
+    Args:
+        signature: of batches, with a free first axis.
+        as_data: makes of such a batch what ``test_step`` gets.
+        alone: there is one rank.
+    """
+
+    __test__ = False  # it is no test
+
+    def __init__(
+        self, model: Any, signature: Any, as_data: Callable[[Any], Any], *, alone: bool
+    ) -> None:
+        self._model = model
+        self._signature = signature
+        self._as_data = as_data
+        self._alone = alone
+        self._function: Callable[[Any], Logs] | None = None
+        self._concrete: Any = None
+        self._names: list[str] = []
+        self._sources: dict[str, tuple[Any, str | None]] = {}
+        self._extra: Logs = {}
+        self.sharing: Sharing | None = None
+
+    def renew(self) -> None:
+        """The model's shapes have changed."""
+        self._function = None
+
+    def agree(self, batch: Any, communicator: ft.Communicator) -> str:
+        """Find out what may be shared by the first *batch*; collective.
+
+        All ranks do the same afterwards. Nothing is changed.
+
+        Returns:
+            Why several ranks cannot share it, or "".
+        """
+        reason = self._find(batch)
+        assert self.sharing is not None
+        if not self._alone:
+            told = communicator.allgather(np.array([self.sharing], np.int64)).rows.min()
+            if told != self.sharing:
+                self.settle(Sharing(told))
+                reason = "another rank found that it cannot be shared"
+        shares = communicator.initial_size > 1
+        return reason if shares and self.sharing == Sharing.WHOLE else ""
+
+    def settle(self, sharing: Sharing) -> None:
+        """It is known what may be shared, because the other ranks do it."""
+        self.sharing = sharing
+        self._function = None
+
+    def __call__(self, batch: Any) -> None:
+        """Evaluate *batch*: its metrics change."""
+        self.ready()
+        assert self._function is not None
+        self._extra = self._function(batch)
+
+    def ready(self) -> None:
+        """Know what it returns, also where no batch has fallen to this rank."""
+        if self._function is None:
+            self._make()
+
+    @property
+    def logs(self) -> Logs:
+        """What the step would return now."""
+        if self.sharing == Sharing.WHOLE:
+            return self._extra
+        if self.sharing == Sharing.ROWS:
+            return dict(self._model.get_metrics_result())
+        now = {name: keras_hooks.Results.now(source) for name, source in self._sources.items()}
+        return {name: (now if name in now else self._extra)[name] for name in self._names}
+
+    @property
+    def extra(self) -> np.ndarray:
+        """What the newest batch came to beside metrics, float64, flat."""
+        values = [np.asarray(self._extra[name], np.float64) for name in self._extra_names]
+        return np.concatenate([np.empty(0), *(value.reshape(-1) for value in values)])
+
+    @extra.setter
+    def extra(self, flat: np.ndarray) -> None:
+        start = 0
+        for name in self._extra_names:
+            shape = np.shape(self._extra[name])
+            end = start + int(np.prod(shape))
+            self._extra[name] = flat[start:end].reshape(shape)
+            start = end
+
+    @property
+    def _extra_names(self) -> list[str]:
+        return [] if self.sharing == Sharing.WHOLE else list(self._extra)
+
+    # Finding out.
+
+    def _find(self, batch: Any) -> str:
+        by_rows = keras_hooks.evaluates_rows(self._model)
+        ways = [Sharing.BATCHES] if not self._alone else []
+        if by_rows:
+            ways.insert(0, Sharing.ROWS)
+        reason = ""
+        if self._model.run_eagerly and not by_rows:
+            ways, reason = [], "test_step runs eagerly, so it may do anything"
+        if ways and by_rows and not self._model.built:
+            try:
+                self._build(batch)
+            except NotShareable as found:
+                ways, reason = [], str(found)
+        for self.sharing in ways:
+            generators = keras_hooks.Generators()
+            built = self._model.built
+            try:
+                with attempted("test_step cannot be shared"):
+                    self._make()
+                    drawn = generators.moved() if built else []
+                    self._try_out(batch, drawn)
+                return ""
+            except NotShareable as found:
+                reason = str(found)
+            finally:
+                generators.put_back(built=not built)
+        self.settle(Sharing.WHOLE)
+        return reason
+
+    def _build(self, batch: Any) -> None:
+        """Create the model's variables; a trace that fails would leave them without values."""
+        inputs, *_ = keras.utils.unpack_x_y_sample_weight(self._as_data(batch))
+        with attempted("the model cannot be built from its data"):
+            self._model(tf.nest.map_structure(tf.convert_to_tensor, inputs), training=False)
+
+    def _make(self) -> None:
+        model = self._model
+        if self.sharing == Sharing.WHOLE:
+            original = model.test_function.original
+
+            def whole(batch: Any) -> Logs:
+                logs: Logs = original(iter([self._as_data(batch)]))
+                return logs
+
+            # Of a batch whose rows are counted when it is traced Keras counts losses otherwise.
+            free = tf.function(whole, input_signature=(self._signature,), autograph=False)
+            self._function = whole if model.run_eagerly else free
+        elif model.run_eagerly:
+            self._function = self._run
+        else:
+            traced = tf.function(self._run, input_signature=(self._signature,), autograph=False)
+            self._concrete = traced.get_concrete_function()
+            self._function = traced
+            outputs = self._concrete.structured_outputs.items()
+            self._extra = {name: np.zeros(_shape_of(value)) for name, value in outputs}
+
+    def _run(self, batch: Any) -> Logs:
+        model = self._model
+        with keras_hooks.results_noted(model) as results, self._checked():
+            logs = keras_hooks.flat_logs(model.test_step(self._as_data(batch)))
+        sources = {name: results.source_of(value) for name, value in logs.items()}
+        self._names = list(logs)
+        self._sources = {name: source for name, source in sources.items() if source is not None}
+        extra = {name: logs[name] for name in logs if name not in self._sources}
+        if self.sharing == Sharing.ROWS and extra:
+            raise NotShareable(f"test_step returns {', '.join(extra)}, which are not its metrics")
+        return {name: tf.convert_to_tensor(value) for name, value in extra.items()}
+
+    @contextlib.contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Around a step whose batches are cut into rows."""
+        if self.sharing != Sharing.ROWS:
+            yield
+            return
+        with (
+            keras_hooks.mean_losses_only(self._model),
+            keras_hooks.batches_weighed(self._model, _refused),
+        ):
+            yield
+
+    def _try_out(self, batch: Any, drawn: list[str]) -> None:
+        """Whether what metrics count adds up over batches.
+
+        Raises:
+            NotShareable: it does not, or something else is done.
+        """
+        model, function = self._model, self._concrete
+        if self.sharing == Sharing.ROWS:
+            if model.run_eagerly:  # which makes metrics in its first call, on every rank
+                self(batch)
+                model.reset_metrics()
+            return
+        if drawn or drawing(function):
+            raise NotShareable("test_step draws random numbers")
+        if summarizes(function):
+            raise NotShareable("test_step writes summaries")
+        metrics = model.metrics_variables
+        changing = keras_hooks.changing_variables(model)
+        known = [variable.value for variable in (*model.variables, *metrics)]
+        foreign = Foreign(function, known)
+        before = [variable.numpy() for variable in metrics]
+        others = [variable.numpy() for variable in changing]
+        try:
+            self(batch)
+            once = [variable.numpy() for variable in metrics]
+            same = [np.array_equal(v.numpy(), o) for v, o in zip(changing, others, strict=True)]
+            if foreign.put_back() or not all(same):
+                raise NotShareable("test_step changes variables other than those of its metrics")
+            self(batch)
+            twice = [variable.numpy() for variable in metrics]
+        finally:
+            foreign.put_back()
+            for variable, value in zip((*metrics, *changing), (*before, *others), strict=True):
+                variable.assign(value)
+        for variable, *values in zip(metrics, before, once, twice, strict=True):
+            if not _adds_up(*values):
+                raise NotShareable(f"{variable.path} does not add up what it counts in batches")
+
+
+def _adds_up(before: np.ndarray, once: np.ndarray, twice: np.ndarray) -> bool:
+    if before.any():
+        return False
+    a, b = 2 * once.astype(np.float64), twice.astype(np.float64)
+    return bool(np.allclose(a, b, _CLOSE, _CLOSE * np.abs(a).max(initial=0), equal_nan=True))
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    numeric = value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool
+    if not numeric or not value.shape.is_fully_defined():
+        raise NotShareable("test_step returns what is no number nor array of one shape")
+    return tuple(value.shape)
+
+
+def _refused() -> NoReturn:
+    raise NotShareable("test_step counts batches, of which ranks would make others")

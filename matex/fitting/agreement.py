@@ -1,0 +1,62 @@
+"""Whether all ranks are about to do the same, and hold the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import ft
+from matex import keras_hooks
+from matex.checkpointing import model_state
+from matex.errors import InputError, ReplicasDiverged
+from matex.sources.interface import Source
+
+__all__ = ["check_alike", "check_equal", "check_hashes"]
+
+
+def check_alike(
+    communicator: ft.Communicator, model: Any, source: Source, batch_size: int, *, number: int
+) -> None:
+    """Whether all ranks are about to train the same thing; collective.
+
+    Raises:
+        InputError: on every rank.
+    """
+    samples = -1 if source.samples is None else source.samples
+    mine = [samples, batch_size, keras_hooks.parameters(model), number]
+    gathered = communicator.allgather(np.array(mine, np.int64))
+    for rank, row in zip(gathered.ranks, gathered.rows, strict=True):
+        if (row != gathered.rows[0]).any():
+            raise InputError(
+                "all ranks must call fit alike: (samples, batch size, parameters, which fit). "
+                f"Received: {gathered.rows[0].tolist()} on rank {gathered.ranks[0]}, "
+                f"{row.tolist()} on rank {rank}"
+            )
+
+
+def check_equal(communicator: ft.Communicator, model: Any, what: str) -> None:
+    """Whether all ranks hold the same weights before they share *what*; collective.
+
+    Raises:
+        ReplicasDiverged: on every rank.
+    """
+    mine = int(model_state.weights_hash(model_state.weights_of(model)), 16)
+    gathered = communicator.allgather(np.array([mine], np.uint64))
+    check_hashes(gathered.ranks, gathered.rows[:, 0].tolist(), f"before {what}")
+
+
+def check_hashes(ranks: Sequence[int], hashes: Sequence[int], when: str) -> None:
+    """Whether the hashes of all *ranks* are equal. Local, with one verdict everywhere.
+
+    Raises:
+        ReplicasDiverged: naming them.
+    """
+    if len(set(hashes)) > 1:
+        table = ", ".join(f"rank {r}: {h:016x}" for r, h in zip(ranks, hashes, strict=True))
+        raise ReplicasDiverged(
+            f"{when} all ranks must hold equal weights. Received hashes: {table}; "
+            "are initial weights seeded (keras.utils.set_random_seed), and does a callback change "
+            "weights on one rank only?"
+        )

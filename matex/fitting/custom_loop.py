@@ -1,0 +1,131 @@
+"""Checkpoints of a loop of the script's own, which alone can go on from where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from matex import session
+from matex.checkpointing import model_state
+from matex.checkpointing.buffer_pool import Copies
+from matex.checkpointing.deferred_snapshot import Held
+from matex.checkpointing.saver import FILES
+from matex.errors import InputError
+from matex.fitting.fit_checkpoint import LOOP
+from matex.run.preemption import leave
+
+__all__ = ["Checkpoint"]
+
+
+class Checkpoint:
+    """Saves a loop, and continues it; collective to make, when its parts are built::
+
+        checkpoint = matex.Checkpoint(model, optimizer)
+        for step in range(checkpoint.done, 10_000):
+            train_on(batch_number(step))
+            checkpoint.step()
+        checkpoint.save()
+
+    Where the run continues from a checkpoint of this loop, the parts get its values, and ``done``
+    is the number of its steps. What comes of random generators, and the order of the data,
+    must follow from the step, or be among the parts.
+
+    Args:
+        parts: models, optimizers, metrics and whatever else has ``variables``, always in the same
+            order. A compiled model brings its optimizer.
+
+    Without a run nothing is saved, and ``done`` counts.
+
+    Raises:
+        InputError: on every rank; a part is not built or has no variables, the checkpoint is of
+            other ones, or there was such an object before.
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        self.done = 0
+        self._run = None if session.runtime is None else session.runtime.run
+        brought = [getattr(part, "optimizer", None) for part in parts]
+        every = _distinct([*parts, *(part for part in brought if part is not None)])
+        for part in every:
+            variables = getattr(part, "variables", None) or [None]
+            its_own = all(isinstance(variable, keras.Variable) for variable in variables)
+            if not its_own or not getattr(part, "built", True):
+                raise InputError(
+                    "parts of a checkpoint must be built and have variables of Keras. Received: "
+                    f"{repr(part)[:80]}; call its build() before"
+                )
+        optimizers = [part for part in every if isinstance(part, keras.optimizers.Optimizer)]
+        others = [part for part in every if not isinstance(part, keras.optimizers.Optimizer)]
+        self._models = [part for part in others if isinstance(part, keras.Model)]
+        self._weights = _distinct([v for part in others for v in _lasting(part)])
+        self._slots = _distinct([v for part in optimizers for v in part.variables])
+        self._copies = Copies()
+        self._first = 0
+        if self._run is not None and session.runtime is not None:
+            self._fits = session.runtime.begin_own_checkpoint()
+            self._begin()
+
+    def step(self) -> None:
+        """One more step is done: save if it is time, leave if the run was told to; collective.
+
+        Raises:
+            Leaving: on every rank, when the checkpoint is written.
+        """
+        self.done += 1
+        run = self._run
+        if run is None:
+            return
+        # One rank alone counts no steps outside of fit.
+        run.faults.step = max(run.step, self._first + self.done)
+        run.watchdog.progress()
+        wishes = run.wishes()
+        mine = np.array([wishes.leave, wishes.save], np.int64)
+        told, due = run.communicator.allgather(mine).rows.T
+        if told.any():
+            leave(run, self._taken)
+        every = run.config.checkpoint_every
+        counted = bool(every and self.done % every == 0)
+        bits = int(due[0]) | (FILES if counted else 0)  # the first row is the leader's
+        if bits:
+            run.faults.at("checkpoint")
+            run.saver.save(bits, self._taken, patient=counted)
+
+    def save(self) -> bool:
+        """Save into a file now, and return when it is there; collective. Whether it is."""
+        return self._run is not None and self._run.save_for_all(self._taken)
+
+    def _begin(self) -> None:
+        run = self._run
+        assert run is not None
+        run.saver.nbytes = sum(model_state.size_of(v) for v in (*self._weights, *self._slots))
+        self._first = run.step
+        saved = run.saved
+        if saved is not None and LOOP in saved.cursor:
+            pairs = model_state.matched("weights", self._weights, saved.weights)
+            pairs += model_state.matched("optimizer", self._slots, saved.optimizer)
+            for variable, value in pairs:
+                variable.assign(value)
+            self.done = saved.cursor[LOOP]
+            self._first = saved.step - self.done
+        model_state.broadcast_all(run.communicator, [*self._weights, *self._slots])
+
+    def _taken(self) -> Held:
+        cursor = {"fit": self._fits, "step": self._first + self.done, LOOP: self.done}
+        texts = [model_state.architecture_of(model) for model in self._models]
+        return Held(
+            {"weights": self._weights, "optimizer": self._slots},
+            cursor,
+            architecture=texts[0] if len(texts) == 1 else "",
+            extra={},
+            copies=self._copies,
+        )
+
+
+def _lasting(part: Any) -> list[Any]:
+    return model_state.weights_of(part) if isinstance(part, keras.Model) else list(part.variables)
+
+
+def _distinct(things: list[Any]) -> list[Any]:
+    return list({id(thing): thing for thing in things}.values())

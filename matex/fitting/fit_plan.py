@@ -1,0 +1,107 @@
+"""How the ranks share the work of one fit: by which strategy, batches, and shares of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from matex import keras_hooks
+from matex.errors import InputError
+from matex.fitting.balancing import Balancer
+from matex.fitting.batch_scaling import LargeBatch
+from matex.fitting.replica_check import Replicas
+from matex.fitting.replica_vector import Replica
+from matex.run.context import Run
+from matex.sources.interface import Source
+from matex.sources.stream import Stream
+from matex.steps.engine import Training
+from matex.strategies import Strategy, Sync, make_strategy, nodes_by
+
+__all__ = ["Way"]
+
+
+class Way:
+    """What the configuration comes to for one model; one to a fit.
+
+    ``strategy`` is synchronous averaging until :meth:`choose` was called; ``batches`` says how
+    large a batch is, ``replicas`` compares those of the ranks.
+    """
+
+    def __init__(self, run: Run, model: Any) -> None:
+        self._run = run
+        self._model = model
+        self._balancer: Balancer | None = None
+        self.replicas = Replicas(run, model, every=run.config.check_every)
+        self.batches = LargeBatch(run.config, run.communicator)
+        self.strategy: Strategy = Sync()
+
+    def choose(self, source: Source, *, seed: int, epochs: int) -> None:
+        """Choose for the built model, whose replicas become equal before the first step. Local.
+
+        Raises:
+            InputError: alike on every rank.
+        """
+        run, model, config = self._run, self._model, self._run.config
+        self.batches.refuse(model, stream=isinstance(source, Stream))
+        if config.strategy == "sync":
+            return
+        if keras_hooks.scales_loss(model.optimizer):
+            raise InputError(
+                f"strategy {config.strategy} wants an optimizer that makes every update. "
+                "Received: LossScaleOptimizer, which leaves some out; train in float32 or bfloat16"
+            )
+        self.strategy = make_strategy(
+            config,
+            run.communicator,
+            Replica(model),
+            seed=seed,
+            epochs=epochs,
+            nesterov=keras_hooks.nesterov_momentum(model.optimizer),
+        )
+        self._tell_one_node()
+        alike = self.strategy.sums_gradients
+        self.replicas = Replicas(run, model, every=config.check_every, alike=alike)
+
+    def _tell_one_node(self) -> None:
+        run, config = self._run, self._run.config
+        if not config.two_level:
+            return
+        ranks = run.communicator.world.ranks
+        if len(nodes_by(run.communicator, config.ranks_per_node)(ranks)) == 1:
+            run.say_once(
+                f"strategy {config.strategy} has one level: two_level wants ranks on several "
+                f"nodes. Received: {len(ranks)} ranks on one; ranks_per_node makes smaller ones"
+            )
+
+    def step_options(self, source: Source) -> dict[str, Any]:
+        """The keyword arguments of :class:`matex.steps.step.Step` for a fit on *source*."""
+        as_slices = self.strategy.sums_gradients and self._run.config.compression == "none"
+        return {
+            "sums_gradients": self.strategy.sums_gradients,
+            "scales_rate": self.batches.scales_rate,
+            "most_rows": source.most_rows if as_slices else None,
+        }
+
+    def rate_factor(self, epochs_done: float) -> float:
+        """Factor for the learning rate of the step after so many epochs. Local."""
+        return self.batches.rate_factor(epochs_done, pace=self.strategy.pace())
+
+    def after_step(self, training: Training) -> None:
+        """Compare replicas, and balance ranks, where it is time; every rank calls it alike.
+
+        Raises:
+            ReplicasDiverged: on every rank.
+        """
+        last = training.cursor == training.samples_in_epoch
+        self.replicas.after_step(training.report, last=last)
+        run = self._run
+        if run.balances:
+            self._balancer = self._balancer or Balancer(run.communicator, run.events)
+            self._balancer.after_step(training, step=run.step - 1)
+
+    def after_epoch(self, loss: float | None) -> dict[str, Any]:
+        """An epoch has ended with this *loss*; what its event tells of the strategy. Local."""
+        self.strategy.epoch_ended(loss)
+        told = self.strategy.report()
+        self._run.totals.staleness += Counter(told.get("staleness", {}))
+        return {"strategy": told} if told else {}

@@ -1,0 +1,159 @@
+"""Replicas that should be equal to the last bit are compared, and a minority is healed.
+
+Memory, a cache or an arithmetic unit may corrupt a number without a sign. On one rank it stays
+there and spreads through that rank's gradients, to all of them alike; the weights of that
+rank differ from then on. Every so many steps a 64-bit hash of weights and optimizer state is
+gathered. Where more than half of the ranks agree, the others get the state from one of
+them. What the corrupted replica added to the gradients meanwhile stays: it was the same for
+all, so replicas are equal afterwards, not untouched.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ft
+from matex.checkpointing import model_state
+from matex.fitting.agreement import check_hashes
+from matex.fitting.stragglers import Stragglers
+from matex.records.step_report import StepReport
+from matex.run.context import Run
+
+__all__ = ["Replicas", "interval", "majority"]
+
+# Of the time of a step, for hashing and gathering.
+_PART = 0.002
+_FIRST, _LEAST, _MOST = 64, 16, 100_000
+
+_CONSEQUENCES = {
+    "warn": "",
+    "evict": ": it is left behind",
+    "balance": ": from now on batches are shared by speed",
+}
+
+
+class Measured(NamedTuple):
+    """What each rank tells beside its hash, microseconds."""
+
+    check_us: int
+    step_us: int
+    busy_us: int
+
+
+def interval(rows: Sequence[Measured]) -> int:
+    """In how many steps to compare again, so that it costs 0.2 % of their time. Pure."""
+    cost, step = max(row.check_us for row in rows), min(row.step_us for row in rows)
+    return min(_MOST, max(_LEAST, math.ceil(cost / (_PART * max(1, step)))))
+
+
+def majority(ranks: Sequence[int], hashes: Sequence[int]) -> tuple[int, ...]:
+    """The ranks that hold the same, where they are more than half of all; else none. Pure."""
+    commonest, count = Counter(hashes).most_common(1)[0]
+    if 2 * count <= len(hashes):
+        return ()
+    return tuple(r for r, h in zip(ranks, hashes, strict=True) if h == commonest)
+
+
+class Replicas:
+    """The check of one model's replicas. :meth:`after_step` is collective when it is due.
+
+    Args:
+        every: steps between two checks; 0 for never, None for as many as make them cheap.
+        alike: whether the replicas should be equal between steps; else only slow ranks
+            are looked for.
+    """
+
+    def __init__(self, run: Run, model: Any, *, every: int | None, alike: bool = True) -> None:
+        self._run = run
+        self._model = model
+        self._every = every
+        self._alike = alike
+        self._wait = _FIRST if every is None else every
+        self._check_s = 0.0
+        self._steps = 0
+        self._step_s = self._busy_s = 0.0
+        self._stragglers = Stragglers()
+
+    def after_step(self, report: StepReport, *, last: bool) -> None:
+        """Between two steps; compares when it is time. All ranks decide alike.
+
+        Args:
+            report: of the step, on this rank.
+            last: whether it was the epoch's last step.
+        """
+        if self._every == 0 or self._run.communicator.initial_size == 1:
+            return
+        self._steps += 1
+        self._step_s += report.step_s
+        self._busy_s += report.step_s - report.exchange_s
+        if self._steps >= self._wait or last:
+            rows = self.check(f"after step {self._run.step - 1}")
+            self._wait = interval(rows) if self._every is None else self._every
+            self._steps, self._step_s, self._busy_s = 0, 0.0, 0.0
+
+    @property
+    def pace(self) -> tuple[int, int]:
+        """Steps since the last comparison, and in how many the next one is. Equal on all ranks."""
+        return self._steps, self._wait
+
+    @pace.setter
+    def pace(self, pace: tuple[int, int]) -> None:
+        self._steps, self._wait = pace
+
+    def check(self, when: str) -> list[Measured]:
+        """Compare and heal, and look for slow ranks; collective. What the ranks told.
+
+        Raises:
+            ReplicasDiverged: on every rank, where no majority agrees.
+        """
+        communicator = self._run.communicator
+        started = time.perf_counter()
+        mine = int(model_state.state_hash(self._model), 16) if self._alike else 0
+        told = Measured(
+            check_us=int(1e6 * self._check_s),
+            step_us=int(1e6 * self._step_s / self._steps),
+            busy_us=int(1e6 * self._busy_s / self._steps),
+        )
+        gathered = communicator.allgather(np.array([mine, *told], np.uint64))
+        hashes: list[int] = gathered.rows[:, 0].tolist()
+        if len(set(hashes)) > 1:
+            good = majority(gathered.ranks, hashes)
+            if not good:
+                check_hashes(gathered.ranks, hashes, when)
+            self._heal(good, [rank for rank in gathered.ranks if rank not in good], when)
+        rows = [Measured(*row) for row in gathered.rows[:, 1:].tolist()]
+        slow = self._stragglers.judge(gathered.ranks, [row.busy_us for row in rows])
+        for rank, ratio in slow.items():
+            self._tell_slow(rank, ratio)
+        self._check_s = time.perf_counter() - started
+        return rows
+
+    def _tell_slow(self, rank: int, ratio: float) -> None:
+        """Say that *rank* is slow, and do what is wanted about it. On every rank."""
+        run, policy = self._run, self._run.config.straggler
+        line = f"rank {rank} computes {ratio:.1f} times as long as the others"
+        run.say(line + _CONSEQUENCES[policy])
+        run.balances |= policy == "balance"
+        if rank == run.communicator.world.rank:
+            evict = policy == "evict"
+            run.events.write(
+                "straggler", step=run.step - 1, ratio=ratio, evicted=evict, balanced=run.balances
+            )
+            if evict:
+                ft.fail_stop(f"{line}: evicted")
+
+    def _heal(self, good: Sequence[int], bad: Sequence[int], when: str) -> None:
+        """Give *bad* the state of the first living one of *good*; collective."""
+        run = self._run
+        changed = model_state.broadcast(run.communicator, self._model, sources=good)
+        if run.communicator.world.rank in bad:
+            run.events.write("healed", step=run.step - 1, source=list(good), variables=changed)
+            run.warn(f"{when} differed from the other ranks in {', '.join(changed)}: healed")
+        names = ", ".join(map(str, bad))
+        run.say(f"{when} rank {names} differed from the others and got their state")

@@ -1,0 +1,246 @@
+"""What cannot be cut into rows: every rank computes all of it, and the gradients are averaged.
+
+For loops of one's own, several optimizers in a step, and losses that are no mean over
+rows. The result is that of one process, because each rank does what that process would
+do; the average only keeps the ranks equal to the last bit, whatever their rounding. A
+rank that dies takes nothing along: the others average what they have. Where ranks came to other
+gradients from the same batch, the step draws random numbers by a generator that no seed
+reaches: then those of the leader count, which are one process's too.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.checkpointing.stop_requests import told_in_own_loop
+from matex.errors import TrainingError
+from matex.exchange import sums
+from matex.records.step_report import StepReport
+from matex.run.context import Run
+from matex.sources.stream import digest_of
+from matex.strategies import Traffic
+
+__all__ = ["Averaging"]
+
+# Relative excess of the mean square over the square of the mean: ranks that computed the
+# same differ by rounding, far below it; in data that differ, by far more.
+_TOLERANCE = 1e-5
+
+_BLOCK = 1 << 16
+
+_MEAN = "_matex_mean"  # attribute of a gradient that is the ranks' mean
+
+_NOT_THE_SAME = (
+    "outside of fit's shared steps every rank must compute the same. Received: gradients that "
+    "differ; give all ranks the same whole data, so delete what shards them by rank, such as "
+    "dataset.shard(size, rank), and seed every random generator of the script and its input"
+)
+
+_TAIL = 6  # square, not finite, stop, leave, learning rate, one
+
+
+class Averaging:
+    """Averages gradients at every optimizer step, in a graph or outside. One to a process.
+
+    ``batch`` is what the running train step was given, ``samples`` how many rows that were, where
+    it is known; ``differs`` whether the ranks have drawn other numbers in this fit.
+    ``stop_wanted`` is this rank's wish and ``stop_agreed`` whether any rank had it;
+    ``leave_agreed`` whether any was told to leave. A loop of the script's own is left
+    before the update, by an error on every rank. ``error`` is why the last average failed;
+    an exception loses its type on the way through TensorFlow.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._rate = 0.0
+        self.stop_wanted = False
+        self.stop_agreed = False
+        self.leave_agreed = False
+        self.in_fit = False
+        self.batch: Any = None
+        self.samples = 0
+        self.differs = False
+        self.error: TrainingError | None = None
+
+    def begin_fit(self) -> None:
+        """What comes next is a fit, which itself sees to what is agreed. Local."""
+        self.stop_wanted = self.stop_agreed = self.leave_agreed = self.differs = False
+        self.in_fit = True
+
+    def average(self, optimizer: Any | None, gradients: list[Any]) -> list[Any]:
+        """The ranks' mean of each gradient, None where there is none; collective when it runs.
+
+        Gradients that are such means already are given back, and nothing is exchanged. Slices
+        stay slices, each by itself: optimizers square them before they add up what falls to
+        one row.
+
+        Args:
+            optimizer: whose learning rate the ranks take from the leader; None for a tape.
+
+        Raises:
+            TrainingError: the ranks did not compute the same; on all of them.
+        """
+        if all(g is None or hasattr(g, _MEAN) for g in gradients):
+            return gradients
+        rate = keras_hooks.learning_rate_variable(optimizer)
+        found = [_tensor_or_slices(g) for g in gradients if g is not None]
+        values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in found]
+        rows = [g.indices for g in found if isinstance(g, tf.IndexedSlices)]
+        dtype = tf.float64 if any(g.dtype == tf.float64 for g in values) else tf.float32
+        given = [tf.cast(g, dtype) for g in values]
+        given.append(tf.cast(0.0 if rate is None else rate, dtype))
+        batch = [leaf for leaf in tf.nest.flatten(self.batch, True) if _is_data(leaf)]
+        exchange = functools.partial(self._exchange, len(rows), len(given))
+        sent = [*rows, *given, *batch]
+        if tf.executing_eagerly():
+            means = [tf.constant(part) for part in exchange(*(part.numpy() for part in sent))]
+        else:
+            means = keras_hooks.exchange_in_graph(exchange, sent, [dtype] * len(given))
+        if rate is not None:
+            keras_hooks.set_learning_rate(optimizer, tf.reshape(means[-1], ()))
+        averaged = iter(zip(means, found, strict=False))
+        return [None if g is None else _like(*next(averaged)) for g in gradients]
+
+    def _exchange(self, sparse: int, count: int, *parts: np.ndarray) -> list[np.ndarray]:
+        """The means of *count* parts, the last of which is the rate.
+
+        Before them come *sparse* that say where slices belong, and behind them the batch.
+        """
+        run = self._run
+        if not self.in_fit:
+            run.calls.begin("an optimizer's step")
+        started = time.perf_counter()
+        run.faults.at("compute")
+        rows, batch = parts[:sparse], parts[sparse + count :]
+        *gradients, rate = parts[sparse : sparse + count]
+        if sparse:
+            self._meet(rows)
+        send = self._packed(gradients, rate)
+        run.faults.at("before-exchange")
+        total = self._sum(send)
+        run.faults.at("after-exchange")
+        self._check(total, send, batch)
+        self.stop_agreed, self.leave_agreed = total[-4] > 0, total[-3] > 0
+        if self.leave_agreed and not self.in_fit and not run.script_leaves:
+            self.error = told_in_own_loop()
+            raise self.error
+        elapsed = time.perf_counter() - started
+        sent = Traffic(1, send.nbytes)
+        samples, self.samples = self.samples, 0
+        run.step_done(StepReport(samples=samples, step_s=elapsed, exchange_s=elapsed, sent=sent))
+        cuts = np.cumsum([part.size for part in gradients])
+        pieces = np.split(total[: cuts[-1]] / total[-1], cuts[:-1])
+        shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]
+        return [*shaped, np.array(total[-2])]
+
+    def _packed(self, gradients: list[np.ndarray], rate: np.ndarray) -> np.ndarray:
+        run = self._run
+        flat = np.concatenate([part.reshape(-1) for part in gradients])
+        spoiled = bool(run.faults.take("nan")) or not np.isfinite(flat).all()
+        square = 0.0 if spoiled else _square(flat)
+        self._rate = float(rate)
+        tail = [square, spoiled, self.stop_wanted, run.notice.told, 0.0, 1.0]
+        return np.concatenate([flat, np.array(tail, flat.dtype)])
+
+    def _sum(self, send: np.ndarray) -> np.ndarray:
+        """Over the ranks, of which the leader sends the learning rate; every one holds the work."""
+        communicator = self._run.communicator
+
+        def prepare(vector: np.ndarray) -> None:
+            self._run.faults.during("in-exchange")
+            vector[-2] = self._rate if communicator.world.is_leader else 0.0
+
+        return sums.over_members(communicator, send, prepare=prepare)
+
+    def _meet(self, rows: tuple[np.ndarray, ...]) -> None:
+        """Make sure that all have slices for the same rows: other numbers of them do not add up."""
+        places = 0
+        for part in rows:
+            places = zlib.crc32(part.tobytes(), places + part.size)
+        found = self._run.communicator.allgather(np.array(places)).rows
+        self.error = None if (found == places).all() else TrainingError(_NOT_THE_SAME)
+        if self.error is not None:
+            raise self.error
+
+    def _check(self, total: np.ndarray, send: np.ndarray, batch: Sequence[np.ndarray]) -> None:
+        """Whether all ranks have sent the same; collective where they have not.
+
+        Args:
+            total: of what the ranks sent; where they drew other numbers for the same *batch*
+                it becomes as many times what the leader sent.
+        """
+        self.error = None
+        if _are_equal(total):
+            return
+        count = total[-1]
+        if self._have_one_batch(batch):
+            self._tell_differing()
+            leader_s = send[:-_TAIL].copy()
+            self._run.communicator.broadcast(leader_s)
+            total[:-_TAIL] = leader_s * count
+            return
+        if total[-5]:
+            self.error = TrainingError("some ranks computed gradients that are not finite")
+        else:
+            self.error = TrainingError(_NOT_THE_SAME)
+        raise self.error
+
+    def _have_one_batch(self, batch: Sequence[np.ndarray]) -> bool:
+        """Whether this step is of one batch, known and the same on all ranks; collective."""
+        mine = np.array([bool(batch), digest_of(0, batch)], np.int64)
+        rows = self._run.communicator.allgather(mine).rows
+        return bool(rows[0, 0]) and bool((rows == rows[0]).all())
+
+    def _tell_differing(self) -> None:
+        if not self.differs:
+            self.differs = True
+            self._run.say(
+                "the ranks computed other gradients from the same batch, so the step draws random "
+                "numbers by a generator without a common seed: those of one rank count for all"
+            )
+
+
+def _is_data(leaf: Any) -> bool:
+    return bool(tf.is_tensor(leaf)) and leaf.dtype not in (tf.variant, tf.resource)
+
+
+def _are_equal(total: np.ndarray) -> bool:
+    """Whether *total* is of vectors that differ by no more than rounding, or all not finite."""
+    count, spoiled = float(total[-1]), float(total[-5])
+    if spoiled:
+        return spoiled == count
+    square = float(total[-_TAIL]) / count
+    excess = square - _square(total[:-_TAIL] / count)
+    return abs(excess) <= _TOLERANCE * square + 1e-30
+
+
+def _tensor_or_slices(gradient: Any) -> Any:
+    if not isinstance(gradient, tf.IndexedSlices):
+        return tf.convert_to_tensor(gradient)
+    values, indices = (tf.convert_to_tensor(g) for g in (gradient.values, gradient.indices))
+    return tf.IndexedSlices(values, indices, gradient.dense_shape)
+
+
+def _like(mean: Any, gradient: Any) -> Any:
+    """*mean* as a gradient of the kind of *gradient*."""
+    slices = isinstance(gradient, tf.IndexedSlices)
+    if not tf.executing_eagerly():
+        mean.set_shape(gradient.values.shape if slices else gradient.shape)
+    mean = tf.cast(mean, gradient.dtype)
+    if slices:
+        mean = tf.IndexedSlices(mean, gradient.indices, gradient.dense_shape)
+    setattr(mean, _MEAN, True)
+    return mean
+
+
+def _square(vector: np.ndarray) -> float:
+    blocks = range(0, vector.size, _BLOCK)
+    return sum(float(np.dot(b, b)) for b in (vector[i : i + _BLOCK] for i in blocks))

@@ -1,0 +1,1 @@
+"""Who computes which rows: pure, and the same on every rank."""

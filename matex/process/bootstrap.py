@@ -1,0 +1,199 @@
+"""One rank from its start to its end: ``python -m matex [options] script.py ...``."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import os
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ft
+from matex import session
+from matex.checkpointing.host_memory import ready_segments
+from matex.checkpointing.stop_requests import Dismissed, Leaving, Notice
+from matex.config import Config, visible_gpus
+from matex.errors import DataError, InputError, MatexError, ToldToLeave
+from matex.process import devices
+from matex.records import console
+from matex.records.events import EVENTS, EventLog
+from matex.records.losses import told_of
+
+if TYPE_CHECKING:
+    from matex.process.keras_adapter import Runtime
+
+__all__ = ["meet", "run_script"]
+
+_INSTALL = (
+    "TensorFlow with Keras 3 was not found: install it with pip install 'matex[cpu]' "
+    "or 'matex[gpu]'. Received: {error}"
+)
+
+
+def meet(config: Config, *, interrupts: bool = False) -> Runtime:
+    """Meet the other ranks; collective. The runtime's own ``start()`` comes next.
+
+    From here on an error on this rank ends this rank alone.
+
+    Args:
+        interrupts: Ctrl-C tells the run to save and to leave, as SIGTERM and SIGUSR1 do; in a
+            notebook it should not.
+
+    Raises:
+        ft.Unrecoverable: no MPI.
+        ft.UsageError: the faults do not fit the number of ranks.
+        InputError: no TensorFlow, or it uses a GPU already; or more spares than there can be.
+    """
+    notice = Notice(config.wall_time)
+    notice.listen(interrupts=interrupts)
+    ready_segments()
+    communicator = ft.Communicator.start()
+    world = communicator.world
+    if config.spares >= communicator.initial_size:
+        raise InputError(
+            "spares must be fewer than all ranks that were started. Received: "
+            f"spares={config.spares} of {communicator.initial_size} ranks"
+        )
+    if config.spares and not communicator.ulfm:
+        raise InputError(
+            "spares want an MPI with ULFM switched on (Open MPI 5 under 'mpiexec --with-ft ulfm', "
+            f"as 'matex run' does). Received: spares={config.spares} without it"
+        )
+    replaced = config.grow_to > 0 or config.memory is not None
+    ft.check_faults(config.faults, ranks=communicator.initial_size, replaced=replaced)
+    if config.strict and config.report is None:
+        raise InputError(
+            "strict wants a report directory, in which ranks say what ends them. "
+            "Received: strict without report; give --report DIR"
+        )
+    if config.report is not None:
+        config.report.mkdir(parents=True, exist_ok=True)
+    console.redirect(config.report, world.rank, lambda: communicator.world.is_leader)
+    path = None if config.report is None else config.report / EVENTS
+    events = EventLog(path, world.rank)
+    ft.on_fail_stop(
+        lambda reason: events.write("death", reason=reason, step=_step(), **_cause_of(reason))
+    )
+    faulthandler.enable(2, all_threads=False)
+    host = devices.neighbours(communicator, visible_gpus())
+    working = communicator.initial_size - config.spares
+    cores = devices.choose_cores(host, world.rank, threads=config.threads, working=working)
+    devices.take_cores(cores, asked_for=config.threads > 0)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        with _collector_off():
+            import keras
+            import tensorflow
+    except ModuleNotFoundError as error:
+        raise InputError(_INSTALL.format(error=error)) from None
+    gpus = tensorflow.config.list_physical_devices("GPU")
+    gpu = devices.choose_gpu(len(gpus), host, world.rank)
+    devices.take_gpu(gpu, tensorflow.config)
+    events.write("devices", gpu=gpu.number, threads=cores.threads, cores=cores.kept_on)
+    keras.utils.set_random_seed(config.seed)
+
+    from matex.process.keras_adapter import Runtime
+    from matex.run.context import Run
+
+    runtime = session.runtime = Runtime(Run(config, communicator, events, notice))
+    runtime.run.threads = cores.threads, len(devices.cores_of(host, world.rank))
+    ft.shield(lambda: _farewell(runtime))
+    if gpu.note:
+        runtime.run.say(gpu.note)
+    return runtime
+
+
+@contextlib.contextmanager
+def _collector_off() -> Iterator[None]:
+    """Around imports, which make a million objects that stay.
+
+    To look through them for cycles, again and again while they are made and once more at the
+    end, takes a third of the processor time of a short run.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
+
+
+def run_script(script: Path, arguments: list[str], config: Config) -> int:
+    """Run *script* as ``python script`` would, attached; the exit status of this rank."""
+    try:
+        runtime = meet(config, interrupts=True)
+    except (MatexError, ft.FtError) as error:
+        _print_line(str(error))
+        ft.fail_stop(str(error))
+    import tensorflow
+
+    process = os.getpid()
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    with ft.shielded():
+        try:
+            runtime.start()
+            runpy.run_path(str(script), run_name="__main__")
+        except Leaving as leaving:
+            runtime.finish()
+            return int(leaving.code or 0)
+        except Dismissed:
+            runtime.finish()
+            return 0
+        except DataError as error:
+            _print_line(str(error))  # of this rank alone, which the others go on without
+            ft.fail_stop(str(error), error=error)
+        except tensorflow.errors.OpError:
+            # An average in a graph of the script's own failed: on every rank alike.
+            if runtime.averaging.error is None:
+                raise
+            return _failed(runtime, runtime.averaging.error)
+        except MatexError as error:
+            return _failed(runtime, error)
+    if os.getpid() != process:  # a child that the script forked, come to its end
+        return 0
+    runtime.finish()
+    return 1 if runtime.run.failed_strictly else 0
+
+
+def _failed(runtime: Runtime, error: MatexError) -> int:
+    """*error* was raised by all ranks alike: leave together, and say why once."""
+    if isinstance(error, ToldToLeave):
+        from matex.run.preemption import stop
+
+        stop(runtime.run, str(error))
+        runtime.finish()
+        return 1
+    _print_line(str(error))
+    runtime.finish(reason=str(error))
+    return 1
+
+
+def _farewell(runtime: Runtime) -> None:
+    """The end of a program that called ``matex.init``."""
+    runtime.finish()
+    if runtime.run.failed_strictly:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)  # too late for sys.exit, and the ranks have left each other
+
+
+def _cause_of(reason: str) -> dict[str, str]:
+    return told_of(ft.program_error(), reason, script=Path(sys.argv[0]))
+
+
+def _step() -> int | None:
+    """In which training step this rank is, if it has made one."""
+    runtime = session.runtime
+    return None if runtime is None or not runtime.run.step else runtime.run.step
+
+
+def _print_line(message: str) -> None:
+    print(f"matex: {' '.join(message.split())}", file=sys.stderr, flush=True)

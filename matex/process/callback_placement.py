@@ -1,0 +1,260 @@
+"""Which callbacks run where.
+
+A user's callbacks are part of the script, so they run on every rank: what they
+collect is there on all of them after ``fit``, whoever died meanwhile, and what they
+change they change everywhere. So do those of Keras's that decide from the logs, which
+are equal on all ranks. Those of Keras's that only write, and any whose class says
+``on_one_rank = True``, run on the leader; when it dies the next leader's copy is begun
+and goes on. Some of these have a memory or a past: ModelCheckpoint and OrbaxCheckpoint
+keep their best value on every rank but save on one; what BackupAndRestore restores
+goes to all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+
+from matex import keras_hooks
+
+__all__ = ["EverySide", "OnLeader", "share_out"]
+
+# Those of Keras's that write, send or print, and decide nothing for the training.
+_WRITING = (
+    keras.callbacks.CSVLogger,
+    keras.callbacks.RemoteMonitor,
+    keras.callbacks.TensorBoard,
+)
+# Packages whose callbacks tell a service or a terminal of the run: once is enough.
+_TRACKERS = (
+    "aim",
+    "clearml",
+    "comet_ml",
+    "dvclive",
+    "mlflow",
+    "neptune",
+    "swanlab",
+    "tqdm",
+    "wandb",
+)
+_BEGINNINGS = ("on_train_begin", "on_epoch_begin", "on_test_begin")
+
+
+class OnLeader(keras.callbacks.Callback):
+    """Passes every call on while this rank leads.
+
+    A rank that comes to lead first makes the calls that begin the running phase,
+    so the inner callback finds the state it expects.
+
+    Args:
+        inner: the callback that was given.
+        leads: whether this rank leads now.
+        alone: runs a function with matex out of the way, so that an inner
+            ``model.evaluate`` does not wait for ranks that make no such call.
+    """
+
+    def __init__(
+        self,
+        inner: keras.callbacks.Callback,
+        *,
+        leads: Callable[[], bool],
+        alone: Callable[[Callable[[], None]], None],
+    ) -> None:
+        super().__init__()
+        self._inner = inner
+        self._leads = leads
+        self._alone = alone
+        self._begun: dict[str, tuple[Any, ...]] = {}
+        self._ready = False
+
+    def set_params(self, params: Any) -> None:
+        super().set_params(params)
+        self._inner.set_params(params)
+
+    def _pass(self, name: str, *args: Any) -> None:
+        if name in _BEGINNINGS:
+            self._begun[name] = args
+        if self._leads():
+            self._alone(lambda: self._call(name, *args))
+        if name.endswith("_end"):  # after it: a rank that leads only now has not begun the phase
+            self._begun.pop(name.replace("_end", "_begin"), None)
+
+    def _call(self, name: str, *args: Any) -> None:
+        if not self._ready:
+            self._ready = True
+            self._inner.set_model(self.model)
+            if name != "on_train_begin":
+                if isinstance(self._inner, keras.callbacks.CSVLogger):
+                    self._inner.append = True  # the last leader's lines stay
+                for begun, given in self._begun.items():
+                    if begun != name:
+                        getattr(self._inner, begun)(*given)
+        getattr(self._inner, name)(*args)
+
+
+def _forwarding(name: str) -> Callable[..., None]:
+    def call(self: OnLeader, *args: Any, logs: Any = None) -> None:
+        # Keras gives the index, where there is one, first, and logs last or by name.
+        wanted = 1 if name.split("_")[1] in ("epoch", "batch") or "batch" in name else 0
+        if len(args) <= wanted:
+            args = (*args, logs)
+        self._pass(name, *args)
+
+    call.__name__ = name
+    return call
+
+
+for _phase in ("train", "test", "predict", "epoch", "batch", "train_batch", "test_batch"):
+    for _edge in ("begin", "end"):
+        setattr(OnLeader, f"on_{_phase}_{_edge}", _forwarding(f"on_{_phase}_{_edge}"))
+for _edge in ("begin", "end"):
+    setattr(OnLeader, f"on_predict_batch_{_edge}", _forwarding(f"on_predict_batch_{_edge}"))
+
+
+class _Unsaving:
+    """A model that does not save itself."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def save(self, *_: Any, **__: Any) -> None:
+        """Another rank does."""
+
+    save_weights = save
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+class OnEveryRankSavingOnLeader(OnLeader):
+    """ModelCheckpoint and its kin compare on every rank, so that the next leader knows the best."""
+
+    def _pass(self, name: str, *args: Any) -> None:
+        leads = self._leads()
+        call = getattr(self._inner, name)
+        if leads:
+            self._inner.set_model(self.model)
+            self._alone(lambda: call(*args))
+            return
+        self._inner.set_model(_Unsaving(self.model))
+        with keras_hooks.saving_nothing(self._inner):
+            call(*args)
+
+
+class RestoringOnLeader(OnLeader):
+    """BackupAndRestore: the leader reads and writes; what was read goes to every rank.
+
+    Args:
+        restored: called on every rank after the leader restored; collective.
+    """
+
+    def __init__(self, inner: Any, *, restored: Callable[[], None], **given: Any) -> None:
+        super().__init__(inner, **given)
+        self._restored = restored
+
+    def _pass(self, name: str, *args: Any) -> None:
+        self._inner.set_model(self.model)
+        if self._leads():
+            self._alone(lambda: getattr(self._inner, name)(*args))
+        elif name == "on_train_begin" and not self.model.built:
+            self._inner.on_train_begin(*args)  # which says on the leader, too, that it must be
+        elif name in ("on_epoch_end", "on_train_batch_end"):
+            with keras_hooks.saving_nothing(self._inner):
+                getattr(self._inner, name)(*args)
+        if name == "on_train_begin":
+            self._restored()
+
+
+class EverySide(keras.callbacks.Callback):
+    """Comes last on every rank: after all others have decided, the ranks decide together."""
+
+    def __init__(
+        self,
+        *,
+        after_begin: Callable[[], None],
+        after_batch: Callable[[], None],
+        after_epoch: Callable[[int, Any], None],
+    ) -> None:
+        super().__init__()
+        self._after_begin = after_begin
+        self._after_batch = after_batch
+        self._after_epoch = after_epoch
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._after_begin()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._after_batch()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._after_epoch(epoch, logs)
+
+
+class _Nowhere(io.TextIOBase):
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def _seen_on_leader(name: str) -> Callable[..., None]:
+    inherited = getattr(keras.callbacks.ProgbarLogger, name)
+
+    def call(self: Progress, *args: Any, **kwargs: Any) -> None:
+        shown = contextlib.nullcontext()
+        with shown if self.leads() else contextlib.redirect_stdout(_Nowhere()):
+            inherited(self, *args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+class Progress(keras.callbacks.ProgbarLogger):
+    """Keras's progress bar: kept on every rank, so that the next leader goes on with it.
+
+    Args:
+        leads: whether this rank leads now, and so prints it.
+    """
+
+    def __init__(self, leads: Callable[[], bool]) -> None:
+        super().__init__()
+        self.leads = leads
+
+
+for _name in vars(keras.callbacks.ProgbarLogger):
+    if _name.startswith("on_"):
+        setattr(Progress, _name, _seen_on_leader(_name))
+
+
+def share_out(
+    callbacks: Any,
+    *,
+    verbose: Any,
+    leads: Callable[[], bool],
+    alone: Callable[[Callable[[], None]], None],
+    restored: Callable[[], None] = lambda: None,
+    last: Iterable[keras.callbacks.Callback] = (),
+) -> list[keras.callbacks.Callback]:
+    """The list to give to fit, evaluate or predict for the user's *callbacks*."""
+
+    def placed(callback: keras.callbacks.Callback) -> keras.callbacks.Callback:
+        package = type(callback).__module__.partition(".")[0]
+        if getattr(callback, "on_one_rank", package in _TRACKERS):
+            return OnLeader(callback, leads=leads, alone=alone)
+        if not keras_hooks.is_of_keras(callback):
+            return callback
+        if keras_hooks.saves_best(callback):
+            return OnEveryRankSavingOnLeader(callback, leads=leads, alone=alone)
+        if isinstance(callback, keras.callbacks.BackupAndRestore):
+            return RestoringOnLeader(callback, restored=restored, leads=leads, alone=alone)
+        if isinstance(callback, _WRITING):
+            return OnLeader(callback, leads=leads, alone=alone)
+        return callback
+
+    given = keras_hooks.listed(callbacks)
+    result = [placed(callback) for callback in given]
+    if verbose != 0 and not any(isinstance(c, keras.callbacks.ProgbarLogger) for c in given):
+        result.append(Progress(leads))
+    return [*result, *last]

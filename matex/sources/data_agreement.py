@@ -1,0 +1,90 @@
+"""Whether all ranks bring the same data: what can be told before the first step.
+
+Scripts written for Horovod give every rank its own part of the data. matex cuts each
+batch itself, so a part would be cut again, and some rows never trained on. Streams that
+differ in any other way are found out by their marks, in the first step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras import tree
+
+import ft
+from matex.data import Batches
+from matex.errors import InputError
+from matex.sources.select import rows_of
+from matex.sources.stream import digest
+
+__all__ = ["check_same_data", "check_same_validation"]
+
+_LOOKED_AT = 16  # rows, evenly spread
+
+
+def check_same_data(
+    communicator: ft.Communicator, x: Any, batches: Batches | None, what: str
+) -> None:
+    """Whether *what* is given the same data on all ranks; collective.
+
+    Args:
+        x: as it was given.
+        batches: the same as rows by number, where they can be had; a few are read.
+
+    Raises:
+        InputError: on every rank; nothing was changed.
+    """
+    if communicator.initial_size == 1:
+        return
+    gathered = communicator.allgather(np.array([*_shard_of(x), *_evidence(batches)], np.int64))
+    first = gathered.rows[0].tolist()
+    for rank, row in zip(gathered.ranks, gathered.rows.tolist(), strict=True):
+        if row != first:
+            raise InputError(
+                f"all ranks must give {what} the same, whole data, of which each takes its rows by "
+                f"itself. Received: {_difference(first, row, gathered.ranks[0], rank)}"
+            )
+
+
+def check_same_validation(communicator: ft.Communicator, validation_data: Any) -> None:
+    """The same of the ``validation_data`` of fit, before its first epoch; collective."""
+    if validation_data is not None:
+        given = validation_data if isinstance(validation_data, tuple | list) else [validation_data]
+        check_same_data(communicator, given[0], rows_of(*given[:3]), "validation_data")
+
+
+def _shard_of(x: Any) -> tuple[int, int]:
+    """(shards, index) of the last ``shard`` in a tf.data pipeline; (0, 0) where there is none."""
+    pending = [x] if isinstance(x, tf.data.Dataset) else []
+    while pending:
+        dataset = pending.pop(0)
+        if type(dataset).__name__ == "_ShardDataset":
+            return int(dataset._num_shards), int(dataset._index)
+        pending.extend(dataset._inputs())
+    return 0, 0
+
+
+def _evidence(batches: Batches | None) -> tuple[int, int]:
+    """How many rows there are, and 63 bits of some of them."""
+    if batches is None or not batches.samples:
+        return -1, 0
+    spread = np.linspace(0, batches.samples - 1, _LOOKED_AT).astype(np.int64)
+    return batches.samples, digest(0, tree.flatten(batches.rows(np.unique(spread))), last=False)
+
+
+def _difference(mine: list[int], other: list[int], rank: int, other_rank: int) -> str:
+    if mine[:2] != other[:2]:
+        return (
+            f"dataset.shard({mine[0]}, {mine[1]}) on rank {rank} and "
+            f"dataset.shard({other[0]}, {other[1]}) on rank {other_rank}; delete .shard(...)"
+        )
+    if mine[2] != other[2]:
+        which = f"{mine[2]} rows on rank {rank} and {other[2]} on rank {other_rank}"
+    else:
+        which = f"arrays of other values on rank {other_rank} than on rank {rank}"
+    return (
+        f"{which}; delete what takes rows by rank, such as x[rank::size], "
+        "and seed what makes or shuffles them"
+    )

@@ -1,0 +1,240 @@
+"""The source of a training's global batches: one interface for rows and for streams.
+
+A source gives, epoch by epoch, the batches of the whole run. Every rank holds the
+same source and takes from each batch the rows that fall to it; a batch stays at
+hand until its step is complete, so that a survivor can compute the rows of the dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from matex import keras_hooks
+from matex.data import Batches
+from matex.data.prefetch import Prefetch
+from matex.errors import InputError
+from matex.partition.spans import Order, Span
+
+__all__ = ["GlobalBatch", "Rows", "Source"]
+
+
+class GlobalBatch(Protocol):
+    """The samples of one step over all ranks. Local."""
+
+    @property
+    def span(self) -> Span:
+        """Their interval [lo, hi) in the epoch."""
+
+    def rows(self, spans: Sequence[Span]) -> Any:
+        """The samples of *spans* as tensors, in the form of the source's ``signature``."""
+
+    def fingerprint(self, spans: Sequence[Span]) -> int:
+        """Sums over disjoint spans; that of the whole batch is below 2^24."""
+
+
+class Source(Protocol):
+    """Global batches in an order that is the same on every rank. Local."""
+
+    signature: Any
+    """Structure of ``tf.TensorSpec`` with a free batch dimension."""
+
+    built_on: Any
+    """A batch as ``train_step`` gets it, of ``tf.TensorSpec``, for building a model: where every
+    batch has as many rows, with their number."""
+
+    samples: int | None
+    """The number of samples of an epoch, where it is known beforehand."""
+
+    most_rows: int | None
+    """The largest number of rows of a global batch, where it is known beforehand."""
+
+    mark: int
+    """63 bits of what has been handed out so far; 0 where the cursor says it all."""
+
+    explanation: str
+    """Why a step may turn out to be made of other samples than its own."""
+
+    @property
+    def num_batches(self) -> int | None:
+        """Steps of an epoch, where known."""
+
+    @property
+    def as_data(self) -> Callable[[Any], Any]:
+        """Makes of a batch of the form of ``signature`` what ``train_step`` gets."""
+
+    def reset(self) -> None:
+        """Keras calls it before the first epoch."""
+
+    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
+        """Begin *epoch* at sample *cursor*; the first and last step of each execution."""
+
+    def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
+        """Around an epoch: ends it when :meth:`next` had nothing more to give."""
+
+    def next(self) -> GlobalBatch | None:
+        """The next batch of the running execution, None at its or the data's end."""
+
+    def sample(self) -> Any:
+        """A row in the form of ``signature``; None where there is none before its turn."""
+
+    def after_step(self, step: int) -> tuple[int, int]:
+        """After the step of the newest batch, made on every member, and before anything else
+        between steps. How many messages this rank handed to MPI for it, and their bytes.
+
+        Args:
+            step: its number, the same everywhere.
+        """
+
+    def report(self) -> dict[str, Any]:
+        """What the event of an epoch tells of the rows, as JSON; counts since the last call."""
+
+    def close(self) -> None:
+        """After the last step."""
+
+
+class _Read(Protocol):
+    def __call__(
+        self, indices: np.ndarray, *, then: Callable[[], np.ndarray]
+    ) -> tuple[Any, ...]: ...
+
+
+@dataclass(frozen=True)
+class _RowBatch:
+    _read: _Read
+    _order: Order
+    span: Span
+
+    def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
+        return self._read(self._order.indices(spans), then=lambda: self._following(spans))
+
+    def _following(self, spans: Sequence[Span]) -> np.ndarray:
+        """What comes next if nobody dies: the same share of the next batch.
+
+        One with fewer samples is cut in other places, so of that nothing, or else all.
+        """
+        (lo, hi), samples = self.span, self._order.samples
+        end = min(hi + hi - lo, samples)
+        if list(spans) == [self.span]:
+            return self._order.indices([(hi, end)])
+        if end - hi < hi - lo:
+            return self._order.indices([])
+        return self._order.indices([(a + hi - lo, b + hi - lo) for a, b in spans])
+
+    def fingerprint(self, spans: Sequence[Span]) -> int:
+        return self._order.fingerprint(spans)
+
+
+class Rows:
+    """Rows known by number: each rank reads its own only, in the seeded order of the epoch.
+
+    Args:
+        batch_size: of a step, or of each of *parts* of it; all samples where they are fewer.
+        parts: how many a step has; asked anew for each, and never more than at an
+            epoch's beginning.
+    """
+
+    explanation = ""
+
+    def __init__(
+        self,
+        batches: Batches,
+        *,
+        batch_size: int,
+        shuffle: bool,
+        seed: int,
+        parts: Callable[[], int] = lambda: 1,
+    ) -> None:
+        self._batches = batches
+        self._reader = Prefetch(batches)
+        self._part_size = batch_size
+        self._parts = parts
+        self._shuffle = shuffle
+        self._seed = seed
+        self._order: Order | None = None
+        self._cursor = 0
+        self.signature = batches.signature
+        self.built_on = self.as_data(self.signature)
+        self.samples: int | None = batches.samples
+        self.most_rows: int | None = self._batch_size
+        self.mark = 0
+
+    @property
+    def _batch_size(self) -> int:
+        return min(self._part_size * self._parts(), self._batches.samples)
+
+    @property
+    def num_batches(self) -> int:
+        return -(-self._batches.samples // self._batch_size)
+
+    @staticmethod  # a traced step keeps it, and would keep the data with it
+    def as_data(batch: Any) -> Any:
+        return keras_hooks.as_data(batch)
+
+    def reset(self) -> None:
+        """Nothing: an epoch begins where it is told to."""
+
+    def resume(self, cursor: int, mark: int) -> None:
+        """Before the first epoch, where that begins at *cursor*: whether this is its order.
+
+        Raises:
+            InputError: alike on every rank.
+        """
+        if cursor and mark:
+            raise InputError(
+                "a checkpoint from inside an epoch is continued on the same kind of data in the "
+                f"same order. Received: one of a stream or of --shuffle ring, at sample {cursor}; "
+                "give --shuffle ring, or an empty checkpoint directory to start anew"
+            )
+
+    def _read(self, indices: np.ndarray, *, then: Callable[[], np.ndarray]) -> tuple[Any, ...]:
+        batch: tuple[Any, ...] = self._reader.rows(indices, then=then)
+        return batch
+
+    def _begin(self, epoch: int) -> Order:
+        """Begin *epoch*, which has this order."""
+        return Order(
+            samples=self._batches.samples,
+            batch_size=self._batch_size,
+            shuffle=self._shuffle,
+            seed=self._seed,
+            epoch=epoch,
+        )
+
+    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
+        self._order = self._begin(epoch)
+        self._cursor = cursor
+        first = self._cursor // self._batch_size
+        while self._cursor < self._order.samples:
+            # Keras counts whole executions, also where the data end inside the last.
+            yield first, first + at_once - 1
+            first += at_once
+
+    @contextlib.contextmanager
+    def catch_stop_iteration(self) -> Iterator[None]:
+        yield
+
+    def next(self) -> GlobalBatch | None:
+        order = self._order
+        if order is None or self._cursor >= order.samples:
+            return None
+        span = order.step(self._cursor, self._batch_size)
+        self._cursor = span[1]
+        return _RowBatch(self._read, order, span)
+
+    def sample(self) -> Any:
+        return self._batches.rows(np.arange(1))
+
+    def after_step(self, step: int) -> tuple[int, int]:
+        return 0, 0
+
+    def report(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        """End the thread that reads ahead, if there is one."""
+        self._reader.close()

@@ -1,0 +1,81 @@
+"""A stream of raw batches, of which each rank maps its own rows ahead of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+import ft
+from matex.partition.spans import Span
+from matex.sources.stream import Cut, Stream
+from matex.sources.tfdata_reorder import Pipeline
+
+__all__ = ["MappedStream", "place_variable"]
+
+
+class _RawCut(Cut):
+    """A raw batch; its rows are mapped when they are taken, unless they were ahead of time."""
+
+    def __init__(
+        self, raw: Sequence[Any], span: Span, mark: int, last: bool, ready: Any, pipeline: Pipeline
+    ) -> None:
+        super().__init__(raw, span, mark, last)
+        self._mapped, self._place = ready
+        self._pipeline = pipeline
+
+    def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
+        start = self.span[0]
+        if [(lo - start, hi - start) for lo, hi in spans] == [tuple(self._place.numpy())]:
+            return tuple(self._mapped)
+        return self._pipeline.map(super().rows(spans))
+
+
+class MappedStream(Stream):
+    """Marks are of the raw batches: what the ranks compare is what they all have. Local.
+
+    Args:
+        feed: Keras's epoch iterator over ``pipeline.ahead(place)``.
+        place: which of how many ranks maps ahead here; follows the members.
+    """
+
+    def __init__(
+        self,
+        feed: Any,
+        pipeline: Pipeline,
+        place: tf.Variable,
+        communicator: ft.Communicator,
+        *,
+        most_rows: int | None = None,
+    ) -> None:
+        super().__init__(feed, pipeline.element_spec, most_rows=most_rows)
+        self._pipeline = pipeline
+        self._place = place
+        self._communicator = communicator
+        self._placed: list[int] = []
+
+    def next(self) -> Cut | None:
+        # Not when a peer is lost: that may be found out inside an operation of TensorFlow.
+        place = _place(self._communicator)
+        if place != self._placed:
+            self._placed = place
+            self._place.assign(place)
+        return super().next()
+
+    def _fetched(self, batch: Any) -> tuple[list[Any], Any]:
+        raw, mapped, place = batch
+        return list(raw), (mapped, place)
+
+    def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> Cut:
+        return _RawCut(tensors, span, self.mark, last, extra, self._pipeline)
+
+
+def place_variable(communicator: ft.Communicator) -> tf.Variable:
+    """This rank's place among the living, and how many they are."""
+    return tf.Variable(_place(communicator), trainable=False, dtype=tf.int64)
+
+
+def _place(communicator: ft.Communicator) -> list[int]:
+    world = communicator.world
+    return [world.ranks.index(world.rank), world.size]

@@ -1,0 +1,208 @@
+"""Rows that each rank holds in memory, and hands on to the next rank of a ring.
+
+The asynchronous ring shuffle of GossipGraD (Daily et al., arXiv:1803.05880): what a rank has
+trained on goes to the rank that trains on it in the next epoch, while the next step is
+computed. Data are read from their source once; what a death takes along is read there again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ft
+from matex.data import Batches
+from matex.data.prefetch import Prefetch
+from matex.data.row_store import Form, RowStore
+from matex.errors import InputError
+from matex.partition.ring_order import RingOrder, marked, sharers, unmarked
+from matex.partition.spans import Order, Span
+from matex.sources.interface import GlobalBatch, Rows
+from matex.sources.row_exchange import Passing
+
+__all__ = ["RingRows"]
+
+
+class _Arrays(NamedTuple):
+    """*batches* as what a :class:`Prefetch` reads arrays from."""
+
+    batches: Batches
+
+    @property
+    def costly(self) -> bool:
+        return self.batches.costly
+
+    def rows(self, indices: np.ndarray) -> list[np.ndarray]:
+        return self.batches.arrays(indices)
+
+
+class _Plan(NamedTuple):
+    """An epoch's order, and by row number the place of the rank that computes it."""
+
+    order: RingOrder
+    place_of: np.ndarray
+
+
+class RingRows(Rows):
+    """Rows known by number, in a :class:`RingOrder`; each rank holds about its part of them.
+
+    Who needs a row next follows from the order and the members, so all ranks know, without
+    talking, what to send and what to expect. ``mark`` says which order it is.
+
+    Args:
+        epochs: of the fit; after the last one nothing is handed on.
+        batch_size, shuffle, seed, parts: see :class:`Rows`.
+
+    Raises:
+        InputError: alike on every rank, where there is nothing to shuffle.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        communicator: ft.Communicator,
+        *,
+        batch_size: int,
+        shuffle: bool,
+        seed: int,
+        epochs: int,
+        parts: Callable[[], int] = lambda: 1,
+    ) -> None:
+        if not shuffle:
+            raise InputError(
+                "shuffle ring is a way to shuffle. Received: fit(shuffle=False); "
+                "leave one of them out"
+            )
+        super().__init__(batches, batch_size=batch_size, shuffle=True, seed=seed, parts=parts)
+        self._communicator = communicator
+        self._epochs = epochs
+        self._places = len(communicator.pending.expected)
+        self._reader = Prefetch(_Arrays(batches))
+        share = -(-batches.samples // self._places) + 2 * -(-self._batch_size // self._places)
+        self._store = RowStore(
+            batches.samples,
+            [Form(tuple(table.shape[1:]), np.dtype(table.dtype)) for table in batches.tables],
+            room=min(batches.samples, share),
+        )
+        self._passing = Passing(communicator, self._store)
+        self._planned: tuple[tuple[int, ...], _Plan] | None = None
+        self._resumed_width = 0
+        self._expected: tuple[int, ...] = ()
+        self._span: Span = (0, 0)
+        self._read_from_source = self._came = 0
+        self.mark = marked(self._places, self._batch_size)
+
+    def resume(self, cursor: int, mark: int) -> None:
+        places, width = unmarked(mark)
+        if (cursor and not mark) or width > self._batches.samples:
+            other = "of other data" if mark else "without --shuffle ring"
+            raise InputError(
+                "a checkpoint is continued on the same data in the same order. Received: one "
+                f"{other}, at sample {cursor}; train as it did, or give an empty checkpoint "
+                "directory to start anew"
+            )
+        if mark:
+            self._places, self.mark = places, mark
+            self._resumed_width = width if cursor else 0
+
+    def _begin(self, epoch: int) -> Order:
+        width, self._resumed_width = self._resumed_width or self._batch_size, 0
+        self.mark = marked(self._places, width)
+        self._settle()
+        plan = self._plan(epoch, width)
+        held = self._store.numbers
+        self._store.drop(held[plan.place_of[held] != self._place])  # others are here than planned
+        return plan.order
+
+    @property
+    def _place(self) -> int:
+        """The place of this rank among those who share the next step."""
+        return self._communicator.pending.expected.index(self._communicator.world.rank)
+
+    def _plan(self, epoch: int, width: int) -> _Plan:
+        """The plan of an epoch to come as things stand now; equal on all ranks if none is lost."""
+        ranks, batch_size = len(self._communicator.pending.expected), self._batch_size
+        key = (epoch, width, batch_size, ranks)
+        if self._planned is None or self._planned[0] != key:
+            samples = self._batches.samples
+            order = RingOrder(
+                samples=samples,
+                batch_size=batch_size,
+                shuffle=True,
+                seed=self._seed,
+                epoch=epoch,
+                places=self._places,
+                width=width,
+            )
+            place_of = np.empty(samples, np.int32)
+            place_of[order.indices([(0, samples)])] = sharers(samples, batch_size, ranks)
+            self._planned = key, _Plan(order, place_of)
+        return self._planned[1]
+
+    def _read(self, indices: np.ndarray, *, then: Callable[[], np.ndarray]) -> tuple[Any, ...]:
+        missing = self._missing(indices)
+        if len(missing):
+            arrays = self._reader.rows(missing, then=lambda: self._missing(then()))
+            self._store.put(missing, arrays)
+            self._read_from_source += len(missing)
+        return self._batches.tensors(self._store.take(indices))
+
+    def _missing(self, indices: np.ndarray) -> np.ndarray:
+        return indices[~self._store.holds(indices)]
+
+    def next(self) -> GlobalBatch | None:
+        self._expected = self._communicator.pending.expected
+        batch = super().next()
+        self._span = (0, 0) if batch is None else batch.span
+        return batch
+
+    def after_step(self, step: int) -> tuple[int, int]:
+        """Hand on the rows of the step, and keep those that are this rank's again. Local."""
+        self._settle()
+        order, (lo, hi) = self._order, self._span
+        assert isinstance(order, RingOrder)
+        rows = order.indices([self._span])
+        if order.epoch + 1 >= self._epochs:
+            self._store.drop(rows)
+            return 0, 0
+        pending = self._communicator.pending
+        to = self._plan(order.epoch + 1, self._batch_size).place_of[rows]
+        mine, sent = self._place, (0, 0)
+        # Where the others found a failure one operation later, they have been here, by the members
+        # of before; rows of a step in which a death was found are with others than planned.
+        if pending.expected == self._expected and not pending.p2p_unsafe:
+            source = sharers(hi - lo, hi - lo, len(pending.expected))
+            giving = _by_place(rows, to, (source == mine) & (to != mine), pending.expected)
+            getting = _by_place(rows, source, (source != mine) & (to == mine), pending.expected)
+            sent = len(giving), self._passing.begin(giving, getting, number=step)
+        self._store.drop(rows[to != mine])
+        return sent
+
+    def _settle(self) -> None:
+        self._came += self._passing.end()
+
+    def report(self) -> dict[str, Any]:
+        """Rows read from the source and come from other ranks, and the most held at a time.
+
+        All ranks are behind the last step, so nobody is waited for long.
+        """
+        self._settle()
+        told = {"read": self._read_from_source, "came": self._came, "held": self._store.most}
+        self._read_from_source = self._came = 0
+        self._store.most = self._store.count
+        return {"rows": told}
+
+    def close(self) -> None:
+        """End the thread that reads ahead, and what is on its way."""
+        self._settle()
+        super().close()
+
+
+def _by_place(
+    rows: np.ndarray, places: np.ndarray, chosen: np.ndarray, ranks: tuple[int, ...]
+) -> dict[int, np.ndarray]:
+    """The *chosen* ones of *rows*, in their order, by the rank at their place."""
+    found = np.unique(places[chosen]).tolist()
+    return {ranks[place]: rows[chosen & (places == place)] for place in found}

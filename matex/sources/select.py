@@ -1,0 +1,136 @@
+"""Which kind of source the data of a fit or an evaluation are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from keras import tree
+
+import ft
+from matex import keras_hooks
+from matex.data import Batches, Table
+from matex.errors import DataError, InputError, NotShareable, Unsupported
+from matex.sources.batch_size import most_rows
+from matex.sources.mapped_stream import MappedStream, place_variable
+from matex.sources.one_order import one_order
+from matex.sources.stream import Stream, specification
+from matex.sources.tfdata_reorder import turned_round
+
+__all__ = ["BATCH_SIZE", "MakeFeed", "once", "rows_of", "stream_of"]
+
+BATCH_SIZE = 32  # Keras's own default
+
+MakeFeed = Callable[[Any], Any]
+"""Makes Keras's own epoch iterator over what is given as ``x``."""
+
+
+def once(make_feed: MakeFeed) -> MakeFeed:
+    """*make_feed* that makes one iterator of each *x*: a generator has only one to give."""
+    made: list[tuple[Any, Any]] = []
+
+    def make(x: Any) -> Any:
+        for known, feed in made:
+            if known is x:
+                return feed
+        made.append((x, make_feed(x)))
+        return made[-1][1]
+
+    return make
+
+
+def rows_of(
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    class_weight: dict[int, float] | None = None,
+    steps_per_epoch: int | None = None,
+    batch_size: int | None = None,
+    **_: Any,
+) -> Batches | None:
+    """The data as rows by number, None where they can only be taken as they come. Local.
+
+    None also for arrays that Keras knows and that do not fit together or have no rows, and for
+    impossible batch sizes: what comes of them, Keras's own iterator says best.
+
+    Raises:
+        InputError: tables of matex's own that do not fit together.
+        DataError: a data set some of whose values cannot be read.
+    """
+    if steps_per_epoch or keras_hooks.is_stream(x) or not _is_size(batch_size):
+        return None
+    try:
+        return Batches(x, y, sample_weight, class_weight=class_weight)
+    except Unsupported:
+        return None
+    except DataError:
+        raise
+    except InputError:
+        if any(isinstance(leaf, Table) for leaf in tree.flatten((x, y, sample_weight))):
+            raise
+        return None
+
+
+def stream_of(
+    communicator: ft.Communicator,
+    make_feed: MakeFeed,
+    given: dict[str, Any],
+    *,
+    say: Callable[[str], None],
+    passes: int = 1,
+    continues: bool = False,
+) -> Stream:
+    """The data as they come out of Keras's own pipeline, its work shared where it can be. Local.
+
+    Args:
+        passes: how often ``steps_per_epoch`` batches are taken before the data begin anew.
+        continues: another run may go on in the middle of these data, as from a checkpoint.
+        say: tells the user one line, once.
+
+    Raises:
+        NotShareable: batches that cannot be cut into rows.
+    """
+    x = given["x"]
+    if isinstance(x, tf.data.Dataset):
+        stream = _mapped(communicator, make_feed, given, say)
+        if stream is not None:
+            return stream
+        if communicator.initial_size > 1 or continues:
+            x = one_order(x)
+    feed = make_feed(x)
+    steps = given.get("steps_per_epoch")
+    dataset = keras_hooks.dataset_of(feed, most=steps and steps * passes)
+    rows = most_rows(given["x"] if isinstance(x, tf.data.Dataset) else dataset)
+    return Stream(feed, specification(dataset), most_rows=rows)
+
+
+def _mapped(
+    communicator: ft.Communicator,
+    make_feed: MakeFeed,
+    given: dict[str, Any],
+    say: Callable[[str], None],
+) -> MappedStream | None:
+    """The data of a tf.data pipeline whose maps each rank runs on its own rows only."""
+    if communicator.initial_size == 1:
+        return None
+    try:
+        pipeline = turned_round(given["x"])
+        if pipeline is not None and given.get("class_weight"):
+            raise NotShareable("class_weight is mapped over whole batches")
+    except NotShareable as reason:
+        say(
+            f"every rank runs the whole tf.data pipeline and takes its rows, because {reason}; "
+            "deterministic maps before the batch are shared"
+        )
+        return None
+    if pipeline is None:
+        return None
+    place = place_variable(communicator)
+    feed = make_feed(pipeline.ahead(place))
+    rows = most_rows(given["x"])
+    return MappedStream(feed, pipeline, place, communicator, most_rows=rows)
+
+
+def _is_size(batch_size: Any) -> bool:
+    return batch_size is None or (hasattr(batch_size, "__index__") and batch_size >= 0)

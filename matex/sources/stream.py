@@ -1,0 +1,293 @@
+"""Batches that come one after another: tf.data, PyDataset, generators, arrays with a step count.
+
+Keras's own machinery makes them, on every rank alike, so epochs, repetition, class
+weights and running out of data are what they are in one process. Each rank takes
+its rows of each batch.
+
+That the ranks do get the same batches is proven, not hoped for: the mark of a row is
+its number mixed with a hash of everything that came before and of whether more
+follows. The marks travel with the gradients, so if one rank's data differ in
+anything, the sum is wrong for every rank alike, and no update is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras import tree
+
+from matex.errors import DataError, InputError, NotShareable
+from matex.partition.spans import Span, marks
+
+__all__ = [
+    "Cut",
+    "Stream",
+    "digest",
+    "digest_of",
+    "flat_signature",
+    "leaves_of",
+    "rows_in",
+    "specification",
+]
+
+_HASHED = 1 << 20  # values of a tensor that are looked at, evenly spread over it
+
+
+class Cut:
+    """One global batch, whole, of which each rank takes rows. Local.
+
+    Args:
+        tensors: the leaves, all with the same number of rows.
+        span: its interval in the epoch.
+        mark: of everything up to and with this batch.
+        last: nothing follows it.
+    """
+
+    def __init__(self, tensors: Sequence[Any], span: Span, mark: int, last: bool) -> None:
+        self._tensors = tensors
+        self._marks = marks(np.arange(span[1] - span[0]) + np.uint64(mark), span[1] - span[0] + 1)
+        self.span = span
+        self.last = last
+
+    def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
+        start = self.span[0]
+        return tuple(
+            _joined([tensor[lo - start : hi - start] for lo, hi in spans])
+            for tensor in self._tensors
+        )
+
+    def fingerprint(self, spans: Sequence[Span]) -> int:
+        start = self.span[0]
+        return sum(int(self._marks[lo - start : hi - start].sum()) for lo, hi in spans)
+
+
+class Stream:
+    """A source whose batches Keras makes. Local.
+
+    One batch is read ahead, so that the end of the data is known, and part of what
+    the ranks compare, before the last step is made.
+
+    Args:
+        feed: Keras's epoch iterator over the user's data.
+        specification: of its batches.
+        most_rows: of a batch, where it is known beforehand.
+        steps: ``steps_per_epoch``.
+
+    Raises:
+        NotShareable: batches of something else than dense tensors.
+    """
+
+    explanation = (
+        "all ranks must get the same batches in the same order. Received: batches that differ; "
+        "delete what shards the data by rank, because each rank takes its rows by itself, and "
+        "seed every random generator of the input (keras.utils.set_random_seed does it for "
+        "Python's, NumPy's and TensorFlow's global ones)"
+    )
+
+    def __init__(self, feed: Any, specification: Any, *, most_rows: int | None = None) -> None:
+        self._feed = feed
+        self._specification = specification
+        self._iterator: Any = None
+        self._ahead: tuple[list[Any], Any] | None = None
+        self._cursor = 0
+        self._left = 0
+        self._resumed: tuple[int, int] | None = None
+        self._mismatch: type[InputError] = InputError
+        self.signature = flat_signature(specification)
+        # Not a method: a traced step keeps it, and would keep the data with it.
+        self.as_data = functools.partial(leaves_of, specification)
+        leaves = [leaf for leaf in tree.flatten(specification) if _is_data(leaf)]
+        self.built_on = leaves_of(specification, leaves)
+        self.samples: int | None = None
+        self.most_rows = most_rows
+        self.mark = 0
+
+    @property
+    def num_batches(self) -> int | None:
+        steps: int | None = self._feed.num_batches
+        return steps
+
+    def reset(self) -> None:
+        self._feed.reset()
+
+    def resume(self, epochs: int, mark: int, *, alone: bool = False) -> None:
+        """Let the first epoch come after *epochs* others, of which *mark* was made.
+
+        Args:
+            alone: the other ranks went through them themselves, and need no resuming.
+        """
+        self._resumed = epochs, mark
+        self._mismatch = DataError if alone else InputError
+
+    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
+        resumed, self._resumed = self._resumed, None
+        if resumed is not None:
+            self._skip(resumed[0], at_once)
+        self._cursor = 0
+        for first, last, iterator in self._feed:
+            if iterator is not self._iterator:
+                self._iterator = iterator
+                self._ahead = self._read()
+            self._left = at_once
+            while self._left and self._cursor < cursor and self.next() is not None:
+                pass  # was trained on before the checkpoint
+            if resumed is not None and self._cursor >= cursor:
+                self._compare(resumed[1])
+                resumed = None
+            if self._left:
+                yield first + at_once - self._left, last
+
+    def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
+        context: contextlib.AbstractContextManager[None] = self._feed.catch_stop_iteration()
+        return context
+
+    def sample(self) -> None:
+        """None: a batch that is read is gone."""
+
+    def after_step(self, step: int) -> tuple[int, int]:
+        return 0, 0
+
+    def report(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        """Let go of the data, as Keras does. It must not be left to the garbage collection.
+
+        That would wait for the iterator's threads, which TensorFlow may let sleep for a minute.
+        """
+        self._feed = self._iterator = self._ahead = None
+
+    def next(self) -> Cut | None:
+        if self._ahead is None or not self._left:
+            return None
+        self._left -= 1
+        tensors, extra = self._ahead
+        self._ahead = self._read()
+        last = self._ahead is None
+        span = self._cursor, self._cursor + rows_in(tensors)
+        self._cursor = span[1]
+        self.mark = digest(self.mark, tensors, last)
+        return self._cut(tensors, extra, span, last)
+
+    def _read(self) -> tuple[list[Any], Any] | None:
+        try:
+            batch = next(self._iterator)
+        except (StopIteration, tf.errors.OutOfRangeError):
+            return None
+        return self._fetched(batch)
+
+    def _fetched(self, batch: Any) -> tuple[list[Any], Any]:
+        """What the ranks cut and compare of *batch*, and what else it brings along."""
+        leaves = zip(tree.flatten(self._specification), tree.flatten(batch), strict=True)
+        return [tensor for leaf, tensor in leaves if _is_data(leaf)], None
+
+    def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> Cut:
+        return Cut(tensors, span, self.mark, last)
+
+    def _compare(self, mark: int) -> None:
+        if self.mark != mark:
+            raise self._mismatch(
+                "a resumed run must get the same batches in the same order as the interrupted one. "
+                "Received: others; seed every random generator of the input before it is made, "
+                "or give an empty checkpoint directory to start anew"
+            )
+
+    def _skip(self, epochs: int, at_once: int) -> None:
+        for epoch in range(epochs):
+            with self.catch_stop_iteration():
+                for _ in self.epoch(epoch, 0, at_once):
+                    if self.next() is None:
+                        raise StopIteration  # as Keras's own step function does
+                    while self.next() is not None:
+                        pass
+
+
+def specification(dataset: Any) -> Any:
+    """The element's structure, with ``tf.TensorSpec`` or, for None, ``tf.OptionalSpec`` leaves.
+
+    Raises:
+        NotShareable: a leaf of another kind.
+    """
+    found = dataset.element_spec
+    for leaf in tree.flatten(found):
+        if not isinstance(leaf, tf.TensorSpec) and _is_data(leaf):
+            raise NotShareable(
+                "batches that ranks share are of dense tensors. "
+                f"Received: {leaf}; make it dense in the input pipeline"
+            )
+    return found
+
+
+def flat_signature(specification: Any) -> tuple[Any, ...]:
+    """The data leaves of *specification* with a free batch dimension."""
+    return tuple(_free(leaf) for leaf in tree.flatten(specification) if _is_data(leaf))
+
+
+def leaves_of(specification: Any, leaves: Sequence[Any]) -> Any:
+    """The structure of *specification* with *leaves* in it, and None where it has none."""
+    given = iter(leaves)
+    return tree.map_structure(lambda leaf: next(given) if _is_data(leaf) else None, specification)
+
+
+def digest(before: int, tensors: Sequence[Any], last: bool) -> int:
+    """63 bits over *before*, shapes and values of *tensors*, and *last*.
+
+    Of large tensors evenly spread values are taken.
+    """
+    spread = []
+    for tensor in tensors:
+        spacing = max(1, int(tf.size(tensor)) // _HASHED)
+        values = tensor.numpy() if spacing == 1 else tf.reshape(tensor, [-1])[::spacing].numpy()
+        spread.append((f"{tensor.dtype.name}{tuple(tensor.shape)}", values))
+    return _digest(before, spread, last)
+
+
+def digest_of(before: int, arrays: Sequence[np.ndarray]) -> int:
+    """The same of arrays, where TensorFlow must not be called."""
+    spread = []
+    for array in arrays:
+        flat = array.reshape(-1)
+        spread.append((f"{array.dtype}{array.shape}", flat[:: max(1, flat.size // _HASHED)]))
+    return _digest(before, spread, False)
+
+
+def _digest(before: int, spread: Sequence[tuple[str, np.ndarray]], last: bool) -> int:
+    state = hashlib.blake2b(before.to_bytes(8, "little") + bytes([last]), digest_size=8)
+    for kind, values in spread:
+        state.update(kind.encode())
+        state.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
+    return int.from_bytes(state.digest(), "little") >> 1
+
+
+def _is_data(leaf: Any) -> bool:
+    return not isinstance(leaf, tf.OptionalSpec)
+
+
+def _free(leaf: tf.TensorSpec) -> tf.TensorSpec:
+    shape = leaf.shape if leaf.shape.rank is None else [None, *leaf.shape[1:]]
+    return tf.TensorSpec(shape, leaf.dtype)
+
+
+def rows_in(tensors: Sequence[Any]) -> int:
+    """How many rows all of *tensors* have.
+
+    Raises:
+        InputError: not all the same number, or one that has no rows but is a number.
+    """
+    counts = {int(tensor.shape[0]) if tensor.shape.rank else -1 for tensor in tensors}
+    if len(counts) != 1 or -1 in counts:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
+        raise InputError(
+            f"all tensors of a batch must have the same number of rows. Received: shapes {shapes}"
+        )
+    return counts.pop()
+
+
+def _joined(pieces: Sequence[Any]) -> Any:
+    return pieces[0] if len(pieces) == 1 else tf.concat(pieces, 0)

@@ -1,0 +1,236 @@
+"""A step whose exchange failed is brought to its end by those who are left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import ft
+from matex.errors import TrainingError
+from matex.exchange import HostExchange, header_of
+from matex.partition.spans import Span, difference, size
+from matex.records.step_report import Replay, share_of
+from matex.sources.interface import Source
+from matex.steps.blame import blame
+from matex.steps.local_contribution import Share
+from matex.steps.nonfinite import Nonfinite
+
+__all__ = ["AllStop", "Mender"]
+
+
+class AllStop(Exception):
+    """No rank contributed to a step, because every one wants training to stop before it."""
+
+
+class Mender:
+    """Repairs, computes what the dead left undone, and replays. One to a training.
+
+    ``have`` are the spans that this rank's kept contribution is made of; ``replay`` is
+    what the running step lost and took over, ``inherited`` what a rank that joins it does instead
+    of the dead.
+
+    Args:
+        refill: called after a recovery, before the step is made again: spares may join. None
+            where they may not.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        share: Share,
+        source: Source,
+        *,
+        faults: ft.Injector,
+        nonfinite: Nonfinite,
+        refill: Callable[[ft.Recovery | None], None] | None = None,
+    ) -> None:
+        self._communicator = communicator
+        self._share = share
+        self._source = source
+        self._faults = faults
+        self._nonfinite = nonfinite
+        self._refill = refill
+        self._anew = self._doubted = self._declined = False
+        self.inherited: dict[int, int] = {}
+        self.have: list[Span] = []
+        self.replay = Replay()
+
+    def begin(self) -> list[Span]:
+        """A new step: what this rank is to compute of it. Local.
+
+        Who was lost in the last step, after others had finished it, has a share in this one.
+        """
+        span, pending = self._share.current.span, self._communicator.pending
+        self.replay = Replay()
+        self._nonfinite.begin()
+        self._anew = self._doubted = self._declined = False
+        self.have = self._share.assigned(span)
+        if self.inherited:
+            self.replay.at_risk, self.inherited = self.inherited, {}
+            self.replay.recomputed = size(self.have)
+        if pending.lost:
+            speeds = self._share.speeds
+            fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
+            self.replay.at_risk = {
+                rank: share_of(rank, span, fresh, speeds) for rank in pending.lost
+            }
+            own = share_of(self._communicator.world.rank, span, fresh, speeds)
+            self.replay.recomputed = size(self.have) - own
+        return self.have
+
+    def decline(self) -> None:
+        """After :meth:`begin`: contribute nothing, because training should stop here. Local.
+
+        Where all ranks do, :meth:`mend` raises :class:`AllStop`; where some do not, the step is
+        made again with the whole of its samples, and training stops after it.
+        """
+        self.have = []
+
+    def mend(self, exchange: HostExchange | None, error: BaseException) -> None:
+        """Bring the failed exchange to its end; collective over the survivors.
+
+        Afterwards the exchange holds the result of a whole step, the same on every rank.
+
+        Raises:
+            AllStop: alike on every rank, no update was made.
+            TrainingError: alike on every rank, no update was made.
+        """
+        cause = error if exchange is None else exchange.error
+        while exchange is not None and isinstance(cause, ft.PeerFailure | TrainingError):
+            died = isinstance(cause, ft.PeerFailure)
+            if not died and self._all_stop(exchange):
+                raise AllStop
+            finished = died and self._recover()
+            started = time.perf_counter()
+            try:
+                if finished:
+                    exchange.check()
+                elif died or self._some_declined(exchange):
+                    exchange.replay(self._completed(exchange))
+                else:
+                    exchange.replay(self._finite(exchange, cause))
+                return
+            except (ft.PeerFailure, TrainingError) as again:
+                if again is cause:
+                    raise self._explained(exchange, again) from None
+                cause = again
+            finally:
+                self.replay.seconds += time.perf_counter() - started
+        raise error if cause is None else cause
+
+    def _all_stop(self, exchange: HostExchange) -> bool:
+        """Whether the step's sum says that every rank declined it."""
+        header = exchange.header
+        return header.stop == header.one and header.samples == 0 != exchange.expected[0]
+
+    def _some_declined(self, exchange: HostExchange) -> bool:
+        """Whether samples may be missing because a rank declined; once a step."""
+        header, before = exchange.header, self._declined
+        short = header.samples < exchange.expected[0] and not header.nonfinite
+        self._declined = before or bool(header.stop and short)
+        return self._declined and not before
+
+    def _finite(self, exchange: HostExchange, error: BaseException) -> np.ndarray:
+        """What this rank sends in a second attempt at a step with numbers that are not finite.
+
+        Collective; raises *error* on every rank where there is to be none.
+        """
+        self._doubted = True  # which a newcomer would know nothing of
+        batch = self._share.current
+        verdict = self._nonfinite.judge(
+            guilty=_is_guilty(exchange),
+            samples=size(self.have),
+            fingerprint=batch.fingerprint(self.have) if self.have else 0,
+            header=exchange.header,
+        )
+        if verdict is None:
+            raise error
+        if verdict.anew:
+            self._anew = True
+            return self._completed(exchange)
+        # Should somebody die in it, pieces of this attempt are of no use for the next.
+        self._anew = True
+        layout = self._share.exchanged
+        lo, hi = batch.span
+        total, marks = hi - lo, batch.fingerprint([batch.span])
+        exchange.expected = (total - verdict.samples, marks - verdict.fingerprint)
+        if _is_guilty(exchange) and verdict.samples:
+            self.have = []
+            vector = exchange.packed(self._share.sent([]))
+        elif _is_guilty(exchange):
+            vector = exchange.packed(self._share.sent(self.have))
+        else:
+            vector = exchange.local.copy()
+            if verdict.samples:
+                layout.averaged(vector)[:] *= total / (total - verdict.samples)
+        tail = layout.views(vector)[-1]
+        self._share.put_header(tail, header_of(tail))
+        return vector
+
+    def _recover(self) -> bool:
+        """Whether somebody had finished the operation; what was at risk is noted. Collective."""
+        span, pending = self._share.current.span, self._communicator.pending
+        joinable = self._refill is not None and not self._doubted
+        recovery = self._communicator.recover(joinable=joinable)
+        for member in recovery.lost:
+            # What a rank handed over before it died is in the sum that another one has.
+            undone = (
+                0 if recovery.finished else share_of(member.rank, span, pending, self._share.speeds)
+            )
+            self.replay.at_risk[member.rank] = undone
+        if self._refill is not None and joinable and not recovery.finished:
+            self._refill(recovery)
+        return recovery.finished
+
+    def _completed(self, exchange: HostExchange) -> np.ndarray:
+        """What this rank has for the step, and its piece of what the dead left undone."""
+        batch = self._share.current
+        lo, hi = batch.span
+        exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
+        wanted = self._share.assigned(batch.span)
+        missing = None if self._anew or lo == hi else difference(wanted, self.have)
+        self._anew = False
+        vector = exchange.local.copy()
+        if missing is None:  # a second death moved the pieces: start over
+            vector[:] = 0
+            missing = wanted
+        if missing:
+            vector += exchange.packed(self._share.sent(missing))
+            self.replay.recomputed += size(missing)
+        self.have = wanted
+        tail = exchange.layout.views(vector)[-1]
+        self._share.put_header(tail, header_of(tail))
+        return vector
+
+    def _explained(
+        self, exchange: HostExchange, error: ft.PeerFailure | TrainingError
+    ) -> BaseException:
+        """Say whose fault it is; collective, all ranks get here together."""
+        if isinstance(error, ft.PeerFailure):
+            return error
+        step = self._faults.step
+        if exchange.header.nonfinite:
+            return self._blamed(exchange, step)
+        return self._misfit(error)
+
+    def _blamed(self, exchange: HostExchange, step: int) -> TrainingError:
+        layout, spoiled = exchange.layout, exchange.local if exchange.spoiled else None
+        if spoiled is None and _is_guilty(exchange):  # by gradients, which were not sent
+            layout = self._share.layout
+            spoiled = layout.packed(self._share.contribution(self.have))
+        return blame(self._communicator, layout, spoiled, step=step)
+
+    def _misfit(self, error: TrainingError) -> TrainingError:
+        """The sum is not of the step's samples; on every rank that had some alike."""
+        reason = self._source.explanation
+        if reason and not self.have:
+            # The others may be of one mind, and go on: this rank has no part in their sum.
+            ft.fail_stop(f"step {self._faults.step}: {reason}")
+        return TrainingError(f"step {self._faults.step}: {reason}") if reason else error
+
+
+def _is_guilty(exchange: HostExchange) -> bool:
+    """Whether what this rank computed is not finite, of what was sent or of its own gradients."""
+    return exchange.spoiled or bool(header_of(exchange.layout.views(exchange.local)[-1]).nonfinite)

@@ -1,0 +1,157 @@
+"""Whether a train step adds up: contributions of two parts of a few rows to that of all of them.
+
+What is shared among ranks is right only where the loss is a mean over the rows of a
+batch, where metrics count rows, and where what else changes does so by a mean. A step of the
+script's own may be anything, so it is tried out before the first update, without what random
+layers and batch statistics do, which differs in parts by nature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.errors import NotShareable
+from matex.exchange import Header
+from matex.sources.interface import GlobalBatch
+from matex.steps.graph_inspection import Foreign
+from matex.steps.silence import unheard
+from matex.steps.step import Control, Step
+from matex.steps.user_code import attempted
+
+__all__ = ["problem"]
+
+_ROWS, _CUT, _LOOKED_AT = 8, 3, 64
+
+_ROUNDING = 1e-6  # of float32, over some operations
+
+
+def problem(step: Step, batch: GlobalBatch, *, alone: bool = False) -> str:
+    """What of *step* does not add up on some rows of *batch*; "" where all does. Local.
+
+    Nothing is changed, no generator of random numbers either.
+
+    Args:
+        alone: there is one rank, which computes batches whole, and only has to add up what
+            metrics count in them.
+    """
+    lo, hi = batch.span
+    if hi - lo < (2 if step.slots.used else 1):  # slots are for no more rows than a batch has
+        return ""
+    if not (step.may_count if alone else step.may_vary):
+        return ""
+    try:
+        # Run eagerly it is the script's own code: what that prints or warns of is not for the user.
+        broken = "train_step fails on a part of a batch"
+        with keras_hooks.generators_kept(), unheard(), attempted(broken):
+            return _differing(step, _telling(batch), alone=alone)
+    except NotShareable as reason:
+        return str(reason)
+
+
+def _differing(step: Step, rows: Any, *, alone: bool) -> str:
+    contribution, known = step.quiet()
+    count = len(tf.nest.flatten(rows)[0])
+    cut = min(_CUT, count - 1)
+    traced = hasattr(contribution, "captured_inputs")
+    foreign = Foreign(contribution, known) if traced else None
+
+    def made(lo: int, hi: int) -> list[np.ndarray]:
+        part = tf.nest.map_structure(lambda tensor: tensor[lo:hi], rows)
+        control = Control(weight=(hi - lo) / count, salt=float(lo), header=Header())
+        parts = contribution(part, tf.constant(control.array()))
+        return [np.asarray(part).astype(np.float64) for part in parts]
+
+    try:
+        whole = made(0, count)
+        if foreign is not None and foreign.put_back() and not alone:
+            return "train_step changes a variable that neither the model nor its optimizer knows"
+        again = made(0, count) if step.may_draw and not alone else whole
+        parts = [made(0, cut), made(cut, count)]
+    finally:
+        if foreign is not None:
+            foreign.put_back()
+    for value in _values(step, whole, [again]):
+        if value.differs(step.tolerance):
+            return (
+                f"train_step draws random numbers without a SeedGenerator: the {value.name} is "
+                f"{value.figures} in two computations from the same rows"
+            )
+    for value in _values(step, whole, parts):
+        if value.differs(step.tolerance) and (value.counts or not alone):
+            return (
+                f"train_step does not add up over rows: the {value.name} is {value.figures} for "
+                f"{count} rows at once and for {cut} and {count - cut} of them added up"
+            )
+    return ""
+
+
+class _Value(NamedTuple):
+    """One part of a contribution, of the whole and as the sum of parts."""
+
+    name: str
+    whole: np.ndarray
+    added: np.ndarray
+    scale: float
+    floor: float
+    counts: bool
+
+    def differs(self, tolerance: float) -> bool:
+        if not np.isfinite(self.scale):
+            return False  # the step itself is going to tell
+        return bool(np.linalg.norm(self.whole - self.added) > tolerance * self.scale + self.floor)
+
+    @property
+    def figures(self) -> str:
+        if self.whole.size == 1:
+            return f"{self.whole.item():.6g} and {self.added.item():.6g}"
+        place = int(np.argmax(np.abs(self.whole - self.added)))
+        return f"{self.whole.flat[place]:.6g} and {self.added.flat[place]:.6g} in one place"
+
+
+def _values(step: Step, whole: list[np.ndarray], parts: list[list[np.ndarray]]) -> Iterator[_Value]:
+    layout = step.layout
+    assert layout is not None
+    cuts = np.cumsum(layout.tail_sizes)[:-1]
+    segments = [*layout.gradients, *layout.means, *layout.sums]
+
+    def flat(contribution: list[np.ndarray]) -> list[np.ndarray]:
+        *gradients, tail = contribution
+        return [*gradients, *np.split(tail, cuts)[:-1]]
+
+    # Gradients that are zero but for rounding, such as those of an attention's key bias, differ
+    # by all that they are: no difference counts that is nothing beside the largest gradient.
+    floor = _ROUNDING * max((float(np.linalg.norm(part)) for part in whole[:-1]), default=0.0)
+    for segment, mine, *others in zip(segments, flat(whole), *map(flat, parts), strict=True):
+        scale = sum(float(np.linalg.norm(part)) for part in (mine, *others))
+        counts = segment in layout.sums
+        least = floor if segment in layout.gradients else 1e-12
+        added = sum(others).reshape(-1)
+        yield _Value(segment.name, mine.reshape(-1), added, scale, least, counts)
+
+
+def _telling(batch: GlobalBatch) -> Any:
+    """Eight rows of *batch*, those with most zeros first and those with fewest last.
+
+    Masks and counts are made of zeros, and a loss that is divided by them adds up where all rows
+    have as many. A smaller batch gives all that it has, and a single row twice.
+    """
+    lo, hi = batch.span
+    rows = batch.rows([(lo, min(hi, lo + _LOOKED_AT))])
+    zeros = sum(_zeros(tensor) for tensor in tf.nest.flatten(rows))
+    order = np.argsort(-np.asarray(zeros), kind="stable")
+    if len(order) > _ROWS:
+        order = np.concatenate([order[:_CUT], order[_CUT - _ROWS :]])
+    chosen = np.resize(order, max(2, len(order)))
+    return tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), rows)
+
+
+def _zeros(tensor: Any) -> np.ndarray:
+    """What part of each row is zero or empty, shape (rows,)."""
+    values = np.asarray(tensor)
+    nothing = values == (b"" if values.dtype == object else 0)
+    return nothing.reshape(len(values), -1).mean(1) if values.size else np.zeros(len(values))
