@@ -37,10 +37,13 @@ def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
                 f"Received: {name!r}"
             )
     functional = keras_hooks.functional_of(model)
-    net = _traced(functional, exclude, outer=False)
-    if net.choices:
-        other = _traced(functional, exclude, outer=True)
-        net = max(net, other, key=_living_sources)
+    net = _traced(functional, outer=False)
+    if net.choices:  # whatever is excluded, so that a checkpoint is replayed with the same units
+        net = max(net, _traced(functional, outer=True), key=_living_sources)
+    for source in net.sources:
+        if source.layer.name in exclude:
+            net.units.fix(source.units)
+            net.left_alone[source.layer.name] = f"{type(source.layer).__name__}: excluded"
     return net
 
 
@@ -50,14 +53,10 @@ def _living_sources(net: Network) -> int:
     return sum(bool(set(net.units.roots(s.units).tolist()) - fixed) for s in net.sources)
 
 
-def _traced(functional: Any, exclude: Collection[str], *, outer: bool) -> Network:
+def _traced(functional: Any, *, outer: bool) -> Network:
     net = Network(outer=outer)
     for output in _follow(net, functional, [None] * len(functional.inputs)):
         net.keep(output)
-    for source in net.sources:
-        if source.layer.name in exclude:
-            net.units.fix(source.units)
-            net.left_alone[source.layer.name] = f"{type(source.layer).__name__}: excluded"
     return net
 
 

@@ -376,6 +376,17 @@ def test_heads_of_attention_by_hand_are_units() -> None:
     _prune(model, x)
 
 
+def test_what_is_excluded_does_not_change_what_a_unit_is() -> None:
+    """A checkpoint is replayed without the names that a fit excludes."""
+    model, _ = _model(2, lambda x: _by_heads(x, by_function=False))
+    net = trace(model)
+    for name in sorted({source.layer.name for source in net.sources} - {"before", "after"}):
+        other = trace(model, exclude=(name,))
+        roots = [one.units.roots(source.units) for one in (net, other) for source in one.sources]
+        for mine, its in zip(roots[: len(net.sources)], roots[len(net.sources) :], strict=True):
+            assert len(np.unique(mine)) == len(np.unique(its))
+
+
 def test_every_layer_of_keras_is_in_the_table() -> None:
     kinds = {
         kind.__name__
