@@ -86,7 +86,7 @@ def init(**options: Any) -> None:
     from matex.config import Config
     from matex.process import bootstrap
 
-    if session.runtime is None:
+    if session.current is None:
         bootstrap.meet(Config.from_environment(**options)).start()
 
 
@@ -119,41 +119,41 @@ def is_initialized() -> bool:
     """Whether this process takes part in a run. Local."""
     from matex import session
 
-    return session.runtime is not None
+    return session.current is not None
 
 
 def rank() -> int:
     """This process's original rank, which never changes. Local; 0 outside a run."""
     from matex import session
 
-    if session.runtime is None:
+    if session.current is None:
         return 0
-    session.runtime.rank_is_asked_for()
-    return session.runtime.run.communicator.world.rank
+    session.current.rank_is_asked_for()
+    return session.current.run.communicator.world.rank
 
 
 def size() -> int:
     """How many ranks are alive. Local; 1 outside a run."""
     from matex import session
 
-    return 1 if session.runtime is None else session.runtime.run.communicator.world.size
+    return 1 if session.current is None else session.current.run.communicator.world.size
 
 
 def strategy() -> str:
     """How the ranks share the work of ``fit``: ``--strategy``. Local; "sync" outside a run."""
     from matex import session
 
-    return "sync" if session.runtime is None else session.runtime.run.config.strategy
+    return "sync" if session.current is None else session.current.run.config.strategy
 
 
 def local_rank() -> int:
     """This process's place among the living ranks of its host. Local; 0 outside a run."""
     from matex import session
 
-    if session.runtime is None:
+    if session.current is None:
         return 0
-    session.runtime.rank_is_asked_for()
-    world = session.runtime.run.communicator.world
+    session.current.rank_is_asked_for()
+    world = session.current.run.communicator.world
     return sum(member.rank < world.rank for member in world.neighbours)
 
 
@@ -162,5 +162,5 @@ def local_size() -> int:
     from matex import session
 
     return (
-        1 if session.runtime is None else 1 + len(session.runtime.run.communicator.world.neighbours)
+        1 if session.current is None else 1 + len(session.current.run.communicator.world.neighbours)
     )

@@ -1,14 +1,49 @@
-"""The run that this process takes part in."""
+"""The session of this process: its part in a run, which the rest asks for by :data:`current`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from matex.process.keras_adapter import Runtime
+    from matex.run.context import Run
 
-__all__ = ["runtime"]
+__all__ = ["Session", "current"]
+
+
+class Session(Protocol):
+    """A process that takes part in a run, as features and the script's calls reach it."""
+
+    run: Run
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this rank makes calls that the others do not, in a callback on the leader."""
+        ...
+
+    def rank_is_asked_for(self) -> None:
+        """Note that the script may do on one rank what it does not on others; local."""
+        ...
+
+    def model_changed(self) -> None:
+        """Trace the step of the running fit anew, whose model has other shapes; local."""
+        ...
+
+    def begin_own_checkpoint(self) -> int:
+        """Note that the script saves a loop of its own; local.
+
+        Returns:
+            The number of fits that came before.
+
+        Raises:
+            InputError: it does so already.
+        """
+        ...
+
+    def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
+        """*gradients* of *sources*, averaged over the ranks; collective in loops of the script."""
+        ...
+
 
 #: None before the ranks have met, and in a process that takes part in no run. Only
 #: :mod:`matex.process.bootstrap` sets it, once.
-runtime: Runtime | None = None
+current: Session | None = None

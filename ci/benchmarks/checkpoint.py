@@ -47,11 +47,11 @@ class Blocks:
     def __init__(self, count: int, held: Callable[[], Held]) -> None:
         from matex import session
 
-        assert session.runtime is not None
+        assert session.current is not None
         self._held = held
         self._kept: list[np.ndarray] = []
-        self._saver = session.runtime.run.saver
-        self._leads = session.runtime.run.communicator.world.is_leader
+        self._saver = session.current.run.saver
+        self._leads = session.current.run.communicator.world.is_leader
         self._left = 2 * count
         self._begun = 0.0
         self._steps: list[float] = []
@@ -108,8 +108,8 @@ def work(blocks: int, out: Path) -> None:
     from matex.checkpointing import model_state
 
     model, x, y, batch = step.build("cnn")
-    assert session.runtime is not None
-    run = session.runtime.run
+    assert session.current is not None
+    run = session.current.run
     batch *= run.communicator.world.size
 
     class Switch(keras.callbacks.Callback):

@@ -84,8 +84,8 @@ def measure(name: str, rounds: int) -> None:
     from matex.sources.interface import Rows
     from matex.steps.engine import Training
 
-    assert session.runtime is not None
-    run = session.runtime.run
+    assert session.current is not None
+    run = session.current.run
     communicator = run.communicator
     ranks = communicator.world.size
     run.watchdog.stop()

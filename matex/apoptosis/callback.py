@@ -303,7 +303,7 @@ class Apoptosis(keras.callbacks.Callback):
 def _peers() -> Peers:
     from matex import session
 
-    runtime = session.runtime
+    runtime = session.current
     if runtime is None:
         return Alone()
     strategy = runtime.run.config.strategy

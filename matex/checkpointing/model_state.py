@@ -12,7 +12,6 @@ import numpy as np
 import checkpoints
 import ft
 from matex import keras_hooks
-from matex.apoptosis import rebuild
 from matex.checkpointing.buffer_pool import Copies
 from matex.checkpointing.deferred_snapshot import Held
 from matex.errors import InputError
@@ -25,7 +24,6 @@ __all__ = [
     "hold",
     "matched",
     "nbytes_of",
-    "reshape",
     "restore",
     "restore_metrics",
     "size_of",
@@ -120,19 +118,12 @@ def hold(
         extra: what else decides, beside the states of metrics.
         copies: see `Held`.
     """
-    weights = weights_of(model)
     parts = {
-        "weights": weights,
+        "weights": weights_of(model),
         "optimizer": model.optimizer.variables,
         "metrics": model.metrics_variables,
     }
-    extra = {**rebuild.history_of(model, weights), **extra}
     return Held(parts, cursor, architecture=architecture, extra=extra, copies=copies)
-
-
-def reshape(model: Any, saved: checkpoints.Snapshot) -> bool:
-    """Cut *model* to the widths it had when it was *saved*; local. Whether anything was cut."""
-    return rebuild.replay(model, weights_of(model), saved.extra)
 
 
 def architecture_of(model: Any) -> str:

@@ -113,14 +113,14 @@ def _communicator(call: str) -> ft.Communicator | None:
     """
     from matex import session
 
-    if session.runtime is None:
+    if session.current is None:
         return None
-    if session.runtime.is_alone:
+    if session.current.is_alone:
         raise Unsupported(
             "a collective must be called by all ranks. Received: a call from a callback that one "
             "rank runs; do not give its class the attribute on_one_rank"
         )
-    run = session.runtime.run
+    run = session.current.run
     run.calls.begin(f"matex.{call}")
     return run.communicator
 

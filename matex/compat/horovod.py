@@ -70,8 +70,8 @@ def DistributedOptimizer(optimizer: Any, **options: Any) -> Any:
     _refuse("DistributedOptimizer", options)
     from matex import session
 
-    if session.runtime is not None:
-        session.runtime.run.say_once(
+    if session.current is not None:
+        session.current.run.say_once(
             "DistributedOptimizer has nothing to do: batch_size is that of all ranks together; "
             "delete factors of size() from the learning rate and from the number of steps"
         )
@@ -133,9 +133,9 @@ class DistributedGradientTape:
         from matex import session
 
         gradients = self._tape.gradient(target, sources, *args, **kwargs)
-        if session.runtime is None:
+        if session.current is None:
             return gradients
-        flat = session.runtime.taped(tf.nest.flatten(gradients), tf.nest.flatten(sources))
+        flat = session.current.taped(tf.nest.flatten(gradients), tf.nest.flatten(sources))
         return tf.nest.pack_sequence_as(gradients, flat)
 
 

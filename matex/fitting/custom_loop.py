@@ -45,7 +45,7 @@ class Checkpoint:
 
     def __init__(self, *parts: Any) -> None:
         self.done = 0
-        self._run = None if session.runtime is None else session.runtime.run
+        self._run = None if session.current is None else session.current.run
         brought = [getattr(part, "optimizer", None) for part in parts]
         every = _distinct([*parts, *(part for part in brought if part is not None)])
         for part in every:
@@ -63,8 +63,8 @@ class Checkpoint:
         self._slots = _distinct([v for part in optimizers for v in part.variables])
         self._copies = Copies()
         self._first = 0
-        if self._run is not None and session.runtime is not None:
-            self._fits = session.runtime.begin_own_checkpoint()
+        if self._run is not None and session.current is not None:
+            self._fits = session.current.begin_own_checkpoint()
             self._begin()
 
     def step(self) -> None:

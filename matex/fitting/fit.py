@@ -10,6 +10,7 @@ import numpy as np
 import checkpoints
 import ft
 from matex import keras_hooks
+from matex.apoptosis import rebuild
 from matex.checkpointing import model_state
 from matex.data import Batches
 from matex.errors import HooksError, InputError, MatexError, NotShareable
@@ -163,7 +164,7 @@ class Fit:
         with attempted("the model cannot be built from its data before training"):
             keras_hooks.build(model, source.built_on)
         if self._state.saved is not None:
-            model_state.reshape(model, self._state.saved)
+            _cut_as_in(self._state.saved, model)
         way = self._way
         way.choose(source, seed=self._state.seed, epochs=self._arguments["epochs"])
         options = way.step_options(source)
@@ -372,7 +373,7 @@ class Fit:
     def _join(self, joined: Joined) -> None:
         """Stand where the other ranks do. Local: what fails here fails on this rank alone."""
         try:
-            if model_state.reshape(self._model, joined.saved):
+            if _cut_as_in(joined.saved, self._model):
                 self.renew()
             joined.restore(self._model, self._state, self._arguments["callbacks"])
         except MatexError as error:
@@ -497,3 +498,8 @@ class Fit:
 def _may_change(callback: Any) -> bool:
     """Whether *callback* is of a user's making, and so may change weights in any way."""
     return not keras_hooks.is_of_keras(callback)
+
+
+def _cut_as_in(saved: checkpoints.Snapshot, model: Any) -> bool:
+    """Whether *model* was cut to the widths it had when it was *saved*; local."""
+    return rebuild.replay(model, model_state.weights_of(model), saved.extra)

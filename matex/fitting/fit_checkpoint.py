@@ -9,6 +9,7 @@ import numpy as np
 
 import checkpoints
 from matex import keras_hooks
+from matex.apoptosis import rebuild
 from matex.checkpointing import model_state
 from matex.checkpointing.buffer_pool import Copies
 from matex.checkpointing.deferred_snapshot import Held
@@ -173,7 +174,11 @@ class FitState:
             "mark": mark,
         }
         memory = keras_hooks.memory_of(self._callbacks)
-        extra = {f"{_CALLBACKS}{name}": value for name, value in memory.items()} | dict(more or {})
+        extra = {
+            **rebuild.history_of(self._model, model_state.weights_of(self._model)),
+            **{f"{_CALLBACKS}{name}": value for name, value in memory.items()},
+            **(more or {}),
+        }
         mode, _, name = self._run.config.monitor.rpartition(":")
         if logs and name in logs:
             extra["score"] = np.array(float(logs[name]) * (-1 if mode == "max" else 1))

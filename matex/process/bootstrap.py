@@ -99,7 +99,7 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     from matex.process.keras_adapter import Runtime
     from matex.run.context import Run
 
-    runtime = session.runtime = Runtime(Run(config, communicator, events, notice))
+    runtime = session.current = Runtime(Run(config, communicator, events, notice))
     runtime.run.threads = cores.threads, len(devices.cores_of(host, world.rank))
     ft.shield(lambda: _farewell(runtime))
     if gpu.note:
@@ -191,7 +191,7 @@ def _cause_of(reason: str) -> dict[str, str]:
 
 def _step() -> int | None:
     """In which training step this rank is, if it has made one."""
-    runtime = session.runtime
+    runtime = session.current
     return None if runtime is None or not runtime.run.step else runtime.run.step
 
 

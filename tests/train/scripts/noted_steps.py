@@ -34,7 +34,7 @@ class Notes(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
         from matex import session
 
-        run = session.runtime.run
+        run = session.current.run
         line = {
             "time": time.time(),
             "start": os.environ["MATEX_JOB"],
