@@ -25,7 +25,7 @@ help:
 	@echo "make demo      train on 4 ranks, kill one, finish, compare        ARGS='...'"
 	@echo "make test      lint, types, layering, tests                       PARTS='unit mpi ...'"
 	@echo "make test-all  the same with the slow tests, more than an hour    PARTS='fault ...'"
-	@echo "make lint      lint, types, layering"
+	@echo "make lint      lint, types, layering, counts"
 	@echo "make format    format the code and repair what lint can"
 	@echo "make bench     time the parts of a step, or another of ci/benchmarks  NAME=step ARGS='...'"
 	@echo "make coverage  lines and branches that the tests reach"
@@ -49,7 +49,7 @@ test-all: $(STAMP)
 	@$(PY) -m ci.testing.run_tests --slow $(PARTS)
 
 lint: $(STAMP)
-	@$(PY) -m ci.testing.run_tests lint types layering
+	@$(PY) -m ci.testing.run_tests lint types layering house
 
 format: $(STAMP)
 	@$(VENV)/bin/ruff check --fix-only --quiet .

@@ -61,6 +61,7 @@ def parts(slow: bool) -> dict[str, Part]:
         ),
         "types": Part([[str(BIN / "mypy")]], 300),
         "layering": Part([[str(BIN / "lint-imports"), "--no-logo"]], 120),
+        "house": Part([[sys.executable, "-m", "ci.testing.house"]], 120),
         "unit": pytest_part("unit", slow, "unit", "ci", "examples", timeout_s=600),
         "mpi": Part(
             [

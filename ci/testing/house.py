@@ -1,0 +1,198 @@
+"""Count what makes the code easy to find one's way in, and refuse more than the limits.
+
+    python -m ci.testing.house [--list NAME]      all counts, or the places that one of them counts
+
+`LIMITS` is the one table: a count above its limit fails. Where the limit is not yet the goal, it is
+the count of today and may only fall. Imports against the flow of the rooms, and new rooms without a
+floor, are refused by the contracts in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ci.jobs import ROOT
+from ci.testing import import_graph
+
+PACKAGES = ("ft", "checkpoints", "matex")
+LONGEST_MODULE = 300
+LONGEST_README = 180
+LONGEST_SUBJECT = 72
+#: Commits from this time on have their subjects looked at.
+SUBJECTS_SINCE = "2026-11-24T20:20:00+0000"
+
+#: The rooms of matex that import TensorFlow or Keras: what another back end would replace.
+BACKEND_ROOMS = frozenset(
+    {
+        "apoptosis",
+        "checkpointing",
+        "compat",
+        "data",
+        "evaluation",
+        "exchange",
+        "files",
+        "fitting",
+        "keras_hooks",
+        "optimizers",
+        "process",
+        "sources",
+        "steps",
+    }
+)
+
+_FRAGMENT = re.compile(r"(Of|Those|That|As|Its|The same)\b")
+_ARGUMENT = re.compile(r"\*{0,2}\w+(, \*{0,2}\w+)*: (of|that|those|as|by|for)\b")
+_SECTION = re.compile(r"[A-Z]\w+:$")
+
+
+class Limit(NamedTuple):
+    """What is counted, how much of it there may be, and what there should be."""
+
+    find: Callable[[Path], list[str]]
+    most: int
+    goal: int
+
+
+def loose_modules(root: Path) -> list[str]:
+    """Modules of matex that lie in no room."""
+    return [str(path.relative_to(root)) for path in sorted((root / "matex").glob("*.py"))]
+
+
+def long_modules(root: Path) -> list[str]:
+    """Modules of the packages and of ci with more than 300 lines."""
+    found = []
+    for path in _modules(root, *PACKAGES, "ci"):
+        lines = path.read_text().count("\n")
+        if lines > LONGEST_MODULE:
+            found.append(f"{path.relative_to(root)}: {lines} lines")
+    return found
+
+
+def import_circles(root: Path) -> list[str]:
+    """Groups of modules that import each other, late imports and those for types counted."""
+    return [" ".join(circle) for circle in import_graph.circles(import_graph.read(root, PACKAGES))]
+
+
+def doubled_classes(root: Path) -> list[str]:
+    """Class names, without leading underscores, that stand in more than one place."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path in _modules(root, *PACKAGES):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                name = node.name.lstrip("_")
+                places[name].append(f"{path.relative_to(root)}:{node.lineno}")
+    return [f"{name}: {' '.join(at)}" for name, at in sorted(places.items()) if len(at) > 1]
+
+
+def fragments(root: Path) -> list[str]:
+    """First sentences and lines of arguments whose noun is elsewhere."""
+    found = []
+    for path in _modules(root, *PACKAGES):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                continue
+            text = ast.get_docstring(node) or ""
+            place = f"{path.relative_to(root)}:{getattr(node, 'lineno', 1)}"
+            found += [f"{place}: {line}" for line in _fragments_of(text)]
+    return found
+
+
+def _fragments_of(text: str) -> Iterator[str]:
+    if _FRAGMENT.match(text):
+        yield text.splitlines()[0]
+    in_arguments = False
+    for line in text.splitlines():
+        stripped = line.strip()
+        if _SECTION.match(stripped):
+            in_arguments = stripped == "Args:"
+        elif in_arguments and _ARGUMENT.match(stripped):
+            yield stripped
+
+
+def backend_modules(root: Path) -> list[str]:
+    """Modules of matex that import TensorFlow or Keras."""
+    graph = import_graph.read(root, ("matex",), others=("tensorflow", "keras"))
+    return sorted(name for name, imported in graph.items() if imported & {"tensorflow", "keras"})
+
+
+def stray_backend_rooms(root: Path) -> list[str]:
+    """Rooms outside `BACKEND_ROOMS` that import TensorFlow or Keras."""
+    rooms = {name.split(".")[1] for name in backend_modules(root)}
+    return sorted(rooms - BACKEND_ROOMS)
+
+
+def idle_backend_rooms(root: Path) -> list[str]:
+    """Rooms of `BACKEND_ROOMS` that import neither, and are to leave that list."""
+    rooms = {name.split(".")[1] for name in backend_modules(root)}
+    return sorted(BACKEND_ROOMS - rooms)
+
+
+def readme_lines(root: Path) -> list[str]:
+    """Lines of the README beyond those it may have."""
+    return (root / "README.md").read_text().splitlines()[LONGEST_README:]
+
+
+def long_subjects(root: Path) -> list[str]:
+    """Subjects of newer commits that are longer than 72 characters; none where git has no history.
+
+    They are chosen by the time of the commit, which a shallow or detached clone knows, too.
+    """
+    command = ["git", "log", f"--since={SUBJECTS_SINCE}", "--no-merges", "--format=%h %s"]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return []
+    subjects = [line.partition(" ") for line in done.stdout.splitlines()]
+    return [f"{name} {text}" for name, _, text in subjects if len(text) > LONGEST_SUBJECT]
+
+
+LIMITS = {
+    "loose modules": Limit(loose_modules, 8, 8),
+    "long modules": Limit(long_modules, 16, 0),
+    "import circles": Limit(import_circles, 0, 0),
+    "doubled classes": Limit(doubled_classes, 19, 0),
+    "fragments": Limit(fragments, 95, 0),
+    "backend modules": Limit(backend_modules, 71, 71),
+    "stray backend rooms": Limit(stray_backend_rooms, 0, 0),
+    "idle backend rooms": Limit(idle_backend_rooms, 0, 0),
+    "README lines too many": Limit(readme_lines, 0, 0),
+    "long commit subjects": Limit(long_subjects, 0, 0),
+}
+
+
+def _modules(root: Path, *folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((root / folder).rglob("*.py"))
+
+
+def main() -> int:
+    """Print the table; 1 where a count is above its limit."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", metavar="NAME", choices=LIMITS, help="the places it counts")
+    name = parser.parse_args().list
+    if name is not None:
+        print(*LIMITS[name].find(ROOT), sep="\n")
+        return 0
+    failed = False
+    for name, limit in LIMITS.items():
+        found = limit.find(ROOT)
+        note = f", goal {limit.goal}" if limit.most != limit.goal else ""
+        if len(found) < limit.most != limit.goal:
+            note += f": set the limit to {max(limit.goal, len(found))}"
+        print(f"{name:<22} {len(found):>4} of {limit.most}{note}")
+        if len(found) > limit.most:
+            failed = True
+            print(*(f"    {place}" for place in found), sep="\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
