@@ -16,7 +16,7 @@ import numpy as np
 
 from ft import mpi
 from ft.errors import PeerFailure, Unrecoverable, UsageError
-from ft.parting import must_be_sealed, stay_one
+from ft.parting import must_be_sealed, part_from_silent, stay_one
 from ft.quorum import Arbiter, no_arbiter
 from ft.records import Pending, Recovery
 from ft.repair import repair
@@ -223,7 +223,13 @@ class Membership:
             self._comm.Revoke()
         notice = self._has_failed or purpose == Purpose.WAIT  # who waits knows not what for
         with self.waiting():
-            whole = repair(self._whole, settle, point=self.recovery_point, await_notice=notice)
+            whole = repair(
+                self._whole,
+                settle,
+                point=self.recovery_point,
+                part=lambda: part_from_silent(before),
+                await_notice=notice,
+            )
         assert view is not None
         if finished:
             self._complete(self._attempted)

@@ -1,7 +1,7 @@
 """Inside a repair: those who came find out whether they are the ones who may go on.
 
-All functions are collective over the new communicator. Rows carry a seal: when a rank dies on
-the way, MPI may report success and leave zeros.
+Functions that take a new communicator are collective over it. Rows carry a seal: when a rank dies
+on the way, MPI may report success and leave zeros.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ft.quorum import Arbiter, Parting, has_ended
 from ft.views import SEAL
 from ft.world import Member, World
 
-__all__ = ["must_be_sealed", "stay_one"]
+__all__ = ["must_be_sealed", "part_from_silent", "stay_one"]
 
 # A process that is about to end may write its memory to disk first.
 _DYING_S = 3.0
@@ -48,6 +48,18 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
         if refusal:
             mpi.fail_stop(f"{parting.text}, and may not go on without them: {refusal}")
     sockets.shut(_addresses(missing) - _addresses(came))
+
+
+def part_from_silent(world: World) -> None:
+    """Shut the connections to hosts that answer nothing, so that MPI counts their ranks as lost.
+
+    Local, and for a repair alone: there some rank has been silent for so long that it was given up.
+    Of a host that is cut off all ranks are lost at once then, before its network can return and
+    bring news that are no longer true.
+    """
+    others = _addresses(world.everyone) - set(world.me.addresses)
+    if others:
+        sockets.shut(sockets.silent(others))
 
 
 def _addresses(members: Iterable[Member]) -> set[str]:

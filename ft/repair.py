@@ -26,6 +26,7 @@ def repair(
     settle: Callable[[Any], None],
     *,
     point: Callable[[], None] = lambda: None,
+    part: Callable[[], None] = lambda: None,
     await_notice: bool = True,
 ) -> Any:
     """Revoke, shrink and agree until all survivors have settled; return the new communicator.
@@ -36,6 +37,8 @@ def repair(
 
     *point* is called when all have left the shrink; fault injection kills there.
 
+    *part* is called before each shrink, and may end connections to hosts that do not answer.
+
     *await_notice* is False where nobody died: the communicator is repaired to leave it.
 
     Args:
@@ -45,6 +48,7 @@ def repair(
     while True:
         if not broken.Is_revoked():
             broken.Revoke()
+        part()
         if await_notice:
             _hear_of_the_dead(MPI, broken)
         new = broken.Shrink()

@@ -3,23 +3,55 @@
 After a repair that has left a host behind, the connections to it are shut. Otherwise its ranks,
 which may be alive behind a network that is cut, tell the others when the network returns whom
 *they* have given up; Open MPI passes this on as news of deaths, and healthy ranks part.
+
+Before a repair, those to a host that is silent are shut. Open MPI's detector finds one of its ranks
+at a time, each some 20 s after the one before it, and the network may return meanwhile; where a
+connection ends, the rank at its other end is lost at once.
+
+Nor may such a host connect anew: ranks make connections when they first need them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import socket
 import stat
 import struct
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["own_addresses", "shut"]
+__all__ = ["own_addresses", "shut", "silent"]
 
 _SIOCGIFADDR = 0x8915  # linux/sockios.h: the IPv4 address of an interface
 _DESCRIPTORS = Path("/proc/self/fd")
+
+_left_behind: set[str] = set()  # a property of the process, as its sockets are
+
+# A filter of packets, in the machine language of linux/filter.h: each step is its code, how many
+# steps to leave out where something holds and where it does not, and a number.
+_SO_ATTACH_FILTER = 26
+_NETWORK_HEADER, _KEEP = 0xFFF00000, 0xFFFFFFFF
+
+# Of linux/tcp.h's struct tcp_info: how often what waits for an acknowledgment was sent again, how
+# often one who has nothing to say was asked for a sign, and for how many milliseconds no data and
+# no acknowledgment have come.
+_TCP_INFO = struct.Struct("=2xBB48xII")
+# Unanswered four times, after .2, .4, .8 and 1.6 s at the least. The kernel answers for a process
+# that stands still, too.
+_RESENT, _SILENT_MS = 4, 3000
+_HEARD_MS = 1000
+# Four questions at one a second, and some time.
+_ASKING_S, _LOOK_S = 5.0, 0.02
+_ASK = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 127),  # the most: to end it is not the kernel's
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1),  # at once where nothing has come for so long
+)
 
 
 def own_addresses() -> tuple[str, ...]:
@@ -36,22 +68,76 @@ def own_addresses() -> tuple[str, ...]:
     return tuple(address for address in found if not address.startswith("127."))
 
 
+def silent(addresses: Collection[str]) -> set[str]:
+    """Those of *addresses* that have answered nothing for 3 s, as far as there are connections.
+
+    A host of which nothing came for a second is asked for a sign by the kernel. That takes no
+    time where it answers, and up to 5 s where it does not.
+    """
+    limit = time.monotonic() + _ASKING_S
+    while True:
+        heard: set[str] = set()
+        unheard: set[str] = set()
+        unknown: set[str] = set()
+        for connection in _connections():
+            with connection, contextlib.suppress(OSError):  # not connected, or no longer
+                peer = _plain(connection.getpeername()[0])
+                if peer in addresses:
+                    for option in _ASK:
+                        connection.setsockopt(*option)
+                    _kind_of(connection, heard, unheard, unknown).add(peer)
+        if unknown <= heard | unheard or time.monotonic() > limit:
+            return unheard - heard
+        time.sleep(_LOOK_S)
+
+
 def shut(addresses: Collection[str]) -> int:
     """Shut this process's TCP connections with the hosts of *addresses*; return how many.
 
-    Both directions end at once: what arrives later is refused by the kernel. The descriptors
-    stay open, and whoever reads one finds its end. Not only MPI's connections are shut: nothing
-    tells them from those of the script.
+    Both directions end at once: what arrives later is refused by the kernel, which answers no
+    attempt of those hosts to connect again. The descriptors stay open, and whoever reads one
+    finds its end. Not only MPI's connections are shut: nothing tells them from those of the script.
     """
     if not addresses:
         return 0
+    _left_behind.update(addresses)
     count = 0
     for connection in _connections():
         with connection, contextlib.suppress(OSError):  # not connected, or no longer
-            if _plain(connection.getpeername()[0]) in addresses:
+            if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                _ignore(connection, sorted(_left_behind))
+            elif _plain(connection.getpeername()[0]) in addresses:
                 connection.shutdown(socket.SHUT_RDWR)
                 count += 1
     return count
+
+
+def _ignore(listener: socket.socket, addresses: Sequence[str]) -> None:
+    """Have the kernel drop what comes from *addresses* before *listener* sees it."""
+    steps = [
+        (0x30, 0, 0, _NETWORK_HEADER),  # load its first byte
+        (0x54, 0, 0, 0xF0),  # of which these bits are the version
+        (0x15, 1, 0, 0x40),  # 4?
+        (0x06, 0, 0, _KEEP),
+        (0x20, 0, 0, _NETWORK_HEADER + 12),  # load the address of the sender
+    ]
+    for address in addresses:
+        (number,) = struct.unpack("!I", socket.inet_aton(address))
+        steps += [(0x15, 0, 1, number), (0x06, 0, 0, 0)]
+    steps.append((0x06, 0, 0, _KEEP))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    program = struct.pack("HP", len(steps), ctypes.addressof(code))
+    listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+
+
+def _kind_of(
+    connection: socket.socket, heard: set[str], unheard: set[str], unknown: set[str]
+) -> set[str]:
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+    resent, asked, data_ms, answer_ms = _TCP_INFO.unpack(told)
+    if min(data_ms, answer_ms) < _HEARD_MS:
+        return heard
+    return unheard if max(resent, asked) >= _RESENT and answer_ms >= _SILENT_MS else unknown
 
 
 def _connections() -> Iterator[socket.socket]:

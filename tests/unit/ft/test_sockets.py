@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import socket
+import subprocess
+import sys
 
 import pytest
 
+from ci.network.emulated import Link, emulated
 from ft import sockets
 
 
@@ -42,7 +47,87 @@ def test_an_address_of_version_4_is_known_behind_version_6() -> None:
         assert mine.recv(1) == b""
 
 
+def test_who_was_left_behind_cannot_connect_again() -> None:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        to = server.getsockname()
+
+        def connect(source: str) -> None:
+            stack.enter_context(socket.create_connection(to, 1, source_address=(source, 0)))
+
+        connect("127.0.0.5")
+        sockets.shut({"127.0.0.5"})
+        sockets.shut({"127.0.0.6"})
+        for source in ("127.0.0.5", "127.0.0.6"):
+            with pytest.raises(TimeoutError):
+                connect(source)
+        connect("127.0.0.7")
+
+
 def test_own_addresses_are_not_those_of_loopback() -> None:
     found = sockets.own_addresses()
     assert all(socket.inet_aton(address) for address in found)
     assert not any(address.startswith("127.") for address in found)
+
+
+LISTEN = """
+import socket, sys
+server = socket.create_server((sys.argv[1], 7000))
+print("up", flush=True)
+sys.stdin.read()
+"""
+# Each line that it reads: whether to connect anew, how much to send, and how many seconds to look.
+SEND = """
+import socket, sys, time
+from ft import sockets
+peers = []
+for line in sys.stdin:
+    anew, size, seconds = line.split()
+    if anew == "True":
+        peers.append(socket.create_connection((sys.argv[1], 7000), 30))
+        peers[-1].setblocking(False)
+    peers[-1].send(bytes(int(size)))
+    end = time.monotonic() + float(seconds)
+    while not (found := sockets.silent({sys.argv[1], "10.1.2.3"})) and time.monotonic() < end:
+        time.sleep(0.05)
+    print(*found, flush=True)
+"""
+
+
+def test_a_host_that_acknowledges_nothing_is_silent_and_a_process_that_stands_still_is_not() -> (
+    None
+):
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and the command ip")
+    with contextlib.ExitStack() as stack:
+        try:
+            found = stack.enter_context(emulated(2, Link(rate_bit_s=1e9, delay_s=1e-4)))
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no such network can be made here: {error}")
+        target = found.addresses[1]
+
+        def started(host: int, program: str) -> subprocess.Popen[str]:
+            words = [*found.inside[host], sys.executable, "-c", program, target]
+            process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        listener = started(1, LISTEN)
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "up\n"
+        sender = started(0, SEND)
+
+        def seen(size: int, seconds: float, *, anew: bool = True) -> str:
+            assert sender.stdin is not None
+            assert sender.stdout is not None
+            sender.stdin.write(f"{anew} {size} {seconds}\n")
+            return sender.stdout.readline().strip()
+
+        found.stop(2)  # and its kernel answers, also where there is no more room
+        assert seen(20_000_000, 5) == ""
+        assert seen(1, 0) == ""
+        found.switch.cut = frozenset({(1, 2), (2, 1)})
+        assert seen(1, 30, anew=False) == target
