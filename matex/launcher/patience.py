@@ -34,6 +34,7 @@ class Patience:
         self._report = report
         self._clock = clock
         self._seen, self._since = Sign(), clock()
+        self._over_since: float | None = None
         self._patience_s = limit_s or WORK_S
         self._limit_s = max(self._patience_s, _START_S)
 
@@ -41,17 +42,22 @@ class Patience:
         """Why the launcher waits no longer, in words; "" where it does.
 
         With a summary there is nothing more to wait for but the ranks' end: where a host cannot be
-        reached, mpiexec waits for that for ever.
+        reached, mpiexec waits for that for ever, and its ranks may give signs of life meanwhile.
 
         Args:
             several: the ranks are on several hosts.
             parted: some of them have lost the others.
         """
+        if several and has_summary(self._report):
+            if self._over_since is None:
+                self._over_since = self._clock()
+            over = self._clock() - self._over_since > PARTED_S
+            return f"no end of all ranks {PARTED_S:.0f} s after the summary" if over else ""
         sign = read_sign(self._report)
         if sign != self._seen:
             self._seen, self._since = sign, self._clock()
             self._limit_s = self._patience_s
-        if parted or (several and has_summary(self._report)):
+        if parted:
             self._limit_s = min(self._limit_s, PARTED_S)
         if self._clock() - self._since <= self._limit_s:
             return ""

@@ -55,7 +55,9 @@ def test_after_the_summary_only_the_way_out_is_waited_for(
     Pulse(tmp_path).beat(3)
     assert patience.ends(several=several, parted=False) == ""
     (tmp_path / SUMMARY).write_text("{}")
+    assert patience.ends(several=several, parted=False) == ""
     clock.now += PARTED_S + 1
+    Pulse(tmp_path).beat(4)  # of one who was left behind
     assert bool(patience.ends(several=several, parted=False)) == several
 
 
