@@ -3,7 +3,8 @@
     python -m ci.pruning.graphs [--count 500] [--seed 0] [--ratios 0.3 0.6]
 
 The graphs are those of tests/train/random_graphs.py: up to three blocks of every kind of layer,
-shared ones and nested models among them, with random weights. Each is pruned at each ratio, saved,
+shared ones and nested models among them, a third of them with two inputs and two outputs, with
+random weights. Each is pruned at each ratio, saved,
 loaded again, compared, and trained for a step; a ratio may be out of a small graph's reach. A line
 for each that fails; exit status 1 then.
 """
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -38,6 +39,11 @@ class Case(NamedTuple):
     blocks: list[str]
     end: str
     seed: int
+    ends: int
+
+    def build(self) -> tuple[Any, Any]:
+        """The model, three times as wide as in the tests, and rows for it."""
+        return build(self.kind, self.blocks, self.end, self.seed, wide=3, ends=self.ends)
 
 
 class Outcome(NamedTuple):
@@ -53,29 +59,49 @@ def case_of(number: int, seed: int) -> Case:
     kind = ("images", "sequences")[number % 2]
     names = sorted((IMAGES if kind == "images" else SEQUENCES).keys() - NOT_TO_LOAD)
     blocks = generator.choice(names, size=int(generator.integers(1, 4))).tolist()
-    return Case(kind, blocks, str(generator.choice(sorted(ENDS))), int(generator.integers(1 << 30)))
+    end, own = str(generator.choice(sorted(ENDS))), int(generator.integers(1 << 30))
+    return Case(kind, blocks, end, own, 2 if number % 3 == 2 else 1)
+
+
+def outputs(model: Any, x: Any) -> list[np.ndarray]:
+    """All outputs of *model* for the rows *x*, as arrays."""
+    return [np.asarray(part) for part in keras.tree.flatten(model(x, training=False))]
+
+
+def differs(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    """Whether outputs differ by more than another order of summation may change. Pure."""
+    return any(
+        np.linalg.norm(a - b) > ROUNDING * np.linalg.norm(b)
+        for a, b in zip(some, others, strict=True)
+    )
 
 
 def outcome_of(case: Case, ratio: float, folder: Path) -> Outcome:
     """Prune the graph of *case*; what is wrong with the smaller model, if anything is."""
-    model, x = build(*case, wide=3)
-    y = np.asarray(model(x, training=False))
+    model, x = case.build()
+    y = outputs(model, x)
+    target = y if len(y) > 1 else y[0]
     model.compile("sgd", "mse")
-    outcome = prune(model, x, y, ratio=ratio)
-    found = np.asarray(model(x, training=False))
-    if found.shape != y.shape or not np.isfinite(found).all():
+    outcome = prune(model, x, target, ratio=ratio)
+    found = outputs(model, x)
+    if [a.shape for a in found] != [a.shape for a in y] or not all(map(finite, found)):
         return Outcome(outcome.gone, outcome.refused, "its outputs are of another kind")
-    loss = float(np.mean((found - y)[1::2] ** 2))  # the rows that were held out
+    # The loss of the rows that were held out.
+    loss = sum(float(np.mean((a - b)[1::2] ** 2)) for a, b in zip(found, y, strict=True))
     if not np.isclose(loss, outcome.loss_after, rtol=1e-2, atol=1e-6):
         problem = f"its loss is {loss:.6g}, and was judged to be {outcome.loss_after:.6g}"
         return Outcome(outcome.gone, outcome.refused, problem)
     file = folder / "pruned.keras"
     model.save(file)
-    again = np.asarray(keras.models.load_model(file)(x, training=False))
-    if np.linalg.norm(again - found) > ROUNDING * np.linalg.norm(found):
+    if differs(outputs(keras.models.load_model(file), x), found):
         return Outcome(outcome.gone, outcome.refused, "its file computes something else")
-    model.fit(x, y, epochs=1, verbose=0)
+    model.fit(x, target, epochs=1, verbose=0)
     return Outcome(outcome.gone, outcome.refused)
+
+
+def finite(values: np.ndarray) -> bool:
+    """Whether all *values* are finite. Pure."""
+    return bool(np.isfinite(values).all())
 
 
 def main() -> int:

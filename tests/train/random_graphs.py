@@ -208,15 +208,18 @@ ENDS: dict[str, Block] = {
 
 
 def build(
-    kind: str, blocks: list[str], end: str, seed: int, *, wide: int = 1
-) -> tuple[Any, np.ndarray]:
+    kind: str, blocks: list[str], end: str, seed: int, *, wide: int = 1, ends: int = 1
+) -> tuple[Any, Any]:
     """A model of *blocks*, with weights that are all at work, and a sample for it.
 
-    Its layers have some 11 units, or *wide* times as many.
+    Args:
+        kind: ``images`` or ``sequences``.
+        wide: factor of the layers' widths, which are some 11 units at 1.
+        ends: number of inputs and of outputs, 1 or 2; the sample of 2 is a list of arrays.
     """
     keras.utils.set_random_seed(seed)
     generator = np.random.default_rng(seed)
-    width = lambda: wide * int(generator.integers(9, 14))  # noqa: E731
+    width: Any = lambda: wide * int(generator.integers(9, 14))  # noqa: E731
     sample: np.ndarray
     if kind == "images":
         inputs = keras.Input((6, 6, 2))
@@ -228,12 +231,23 @@ def build(
         sample = generator.integers(0, 20, size=(60, 7))
     for name in blocks:
         x = (IMAGES if kind == "images" else SEQUENCES)[name](x, width)
-    x = layers.Dense(11 * wide, "relu")(ENDS[end](x, width))
-    model = keras.Model(inputs, layers.Dense(3)(x))
+    x = ENDS[end](x, width)
+    inside: Any = inputs
+    rows: Any = sample
+    if ends == 2:
+        other = keras.Input((5,))
+        x = layers.Concatenate()([x, layers.Dense(width(), "relu")(other)])
+        inside = [inputs, other]
+        rows = [sample, generator.normal(size=(len(sample), 5)).astype(np.float32)]
+    x = layers.Dense(11 * wide, "relu")(x)
+    outside: Any = layers.Dense(3)(x)
+    if ends == 2:
+        outside = [outside, layers.Dense(2)(layers.Dense(width(), "tanh")(x))]
+    model = keras.Model(inside, outside)
     for variable in model.weights:
         value = variable.numpy()
         if "seed" in variable.path:
             continue
         noise = 0.3 * generator.normal(size=value.shape)
         variable.assign(value + (np.abs(noise) if "variance" in variable.path else noise))
-    return model, sample
+    return model, rows
