@@ -17,8 +17,9 @@ from matex.records.fault_records import AGAIN
 from matex.records.heartbeat_file import read_sign
 from matex.records.losses import LOST_STRICTLY, advice
 
-__all__ = ["Logs", "all_events", "judge", "last_start", "reason_of", "this_job"]
+__all__ = ["NOT_STARTED", "Logs", "all_events", "judge", "last_start", "reason_of", "this_job"]
 
+NOT_STARTED = "the ranks did not start"
 _FINISHED, _FAILED = 0, 1
 _LOG_END = 64 << 10  # bytes
 
@@ -79,7 +80,7 @@ def reason_of(report: Path, logs: Logs, *, status: int | None) -> str | None:
         return f"mpiexec was killed ({signal.Signals(-status).name})"
     if any(event["event"] == "start" for event in events):
         return None
-    return "the ranks did not start"
+    return NOT_STARTED
 
 
 def judge(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> int:

@@ -23,7 +23,15 @@ from matex.config import ARBITER, Config
 from matex.config.batch_systems import launcher_settings
 from matex.errors import InputError
 from matex.launcher.arbiter import Arbiter, addresses_of
-from matex.launcher.ending import Logs, all_events, judge, last_start, reason_of, this_job
+from matex.launcher.ending import (
+    NOT_STARTED,
+    Logs,
+    all_events,
+    judge,
+    last_start,
+    reason_of,
+    this_job,
+)
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
 from matex.launcher.launch import Launch, mpiexec_command
@@ -166,7 +174,10 @@ class _Supervisor:
             if self._told:
                 return self._left(reason)
             if reason is None:
-                reason = self._lost_hosts() or _KILLED
+                lost = self._lost_hosts()
+                reason = f"{lost}: no answer any more" if lost else _KILLED
+            elif reason == NOT_STARTED and (lost := self._lost_hosts()):
+                reason = f"{reason}: no program can be started on {lost}"
             self._attempts.append(self._lost(reason))
             decision = decide(self._attempts, limit=wanted.max_restarts)
             if isinstance(decision, GiveUp):
@@ -188,10 +199,10 @@ class _Supervisor:
         return f"{told}, and ended by another signal before all ranks had said so"
 
     def _lost_hosts(self) -> str:
-        """Which hosts do not answer any more; "" where all do."""
+        """Names of the hosts that do not answer, in a list with commas; "" where all do."""
         left = self._hosts_left()
         lost = [] if left is None else [host for host in self._all_hosts() if host not in left]
-        return f"{', '.join(lost)}: no answer any more" if lost else ""
+        return ", ".join(lost)
 
     def _attempt(self, wanted: Launch) -> str | None:
         """Start the ranks and wait for their end; why there was no more, None if nobody knows."""

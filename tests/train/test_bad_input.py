@@ -165,3 +165,13 @@ def test_without_ulfm_training_works_and_a_death_ends_it(tmp_path: Path) -> None
     deadly = execute([*start, *options, script, "--epochs", "1"], directory=tmp_path)
     assert deadly.returncode != 0
     assert not (tmp_path / "report" / "summary.json").exists()
+
+
+def test_a_host_on_which_nothing_can_be_started_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('never')\n")
+    outcome = matex_run(tmp_path, script, ranks=2, options=["--hosts", "no-such-host.invalid:2"])
+    assert outcome.status == 1
+    line = outcome.stderr.splitlines()[-1]
+    reason = "the ranks did not start: no program can be started on no-such-host.invalid"
+    assert reason in line, outcome.stderr
