@@ -69,7 +69,7 @@ def own_addresses() -> tuple[str, ...]:
 
 
 def silent(addresses: Collection[str]) -> set[str]:
-    """Those of *addresses* that have answered nothing for 3 s, as far as there are connections.
+    """Addresses among *addresses* that have answered nothing for 3 s, of those with a connection.
 
     A host of which nothing came for a second is asked for a sign by the kernel. That takes no
     time where it answers, and up to 5 s where it does not.
