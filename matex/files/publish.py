@@ -144,7 +144,8 @@ def _put(view: View, path: str, place: str) -> None:
             _clear(path)
             os.symlink(os.readlink(place), path)
     elif os.path.isdir(place):
-        if path in view.own and not (os.path.isdir(path) and not os.path.islink(path)):
+        # This rank may have only looked into a folder in whose place the last leader put a file.
+        if not os.path.isdir(path) or (path in view.own and os.path.islink(path)):
             _clear(path)
         os.makedirs(path, exist_ok=True)
     elif not real.same(place, path):

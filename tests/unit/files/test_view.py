@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from matex.files import changes
@@ -124,7 +124,12 @@ def two_ranks(folder: Path, scratches: list[Scratch]) -> tuple[View, View]:
     return views[0], views[1]
 
 
+# A leader moved a folder and wrote a file in its place; the next one had only looked into it.
+_LOOKED_INTO: list[Step] = [("rename", "was", "was"), ("rename", "was", "d"), ("write", "was")]
+
+
 @settings(max_examples=200)
+@example(steps=_LOOKED_INTO, ahead=3, behind=1)
 @given(steps=_STEPS, ahead=st.integers(0, 14), behind=st.integers(0, 14))
 def test_any_script_and_any_death(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], ahead: int, behind: int
