@@ -55,7 +55,7 @@ class _Timing(ctypes.Structure):
     _fields_ = (("interval", _Time), ("first", _Time))
 
 
-class _Event(ctypes.Structure):
+class _SignalEvent(ctypes.Structure):
     """A ``struct sigevent`` that calls a function on a thread of its own."""
 
     _fields_ = (
@@ -92,7 +92,7 @@ class Heartbeat:
         self._system = _system()
         self._timer = ctypes.c_void_p()
         address = ctypes.cast(progress, ctypes.c_void_p)
-        event = _Event(notify=_SIGEV_THREAD, function=address)
+        event = _SignalEvent(notify=_SIGEV_THREAD, function=address)
         self._call("timer_create", time.CLOCK_MONOTONIC, event, ctypes.byref(self._timer))
         every = _Time.of(every_s)
         self._call("timer_settime", self._timer, 0, _Timing(every, every), None)

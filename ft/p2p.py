@@ -24,7 +24,7 @@ def _tag(number: int, channel: int) -> int:
     return channel * _TAGS + number % _TAGS
 
 
-class _Way:
+class _Transfer:
     """One vector on one of its ways: see :class:`Swap`, whose rules hold here."""
 
     def __init__(
@@ -64,7 +64,7 @@ class _Way:
         return self._whole
 
 
-class Sending(_Way):
+class Sending(_Transfer):
     """A vector on its way to a peer, which makes a :class:`Receiving`.
 
     Args:
@@ -93,7 +93,7 @@ class Sending(_Way):
         return self._ended()
 
 
-class Receiving(_Way):
+class Receiving(_Transfer):
     """A vector on its way from a peer, which makes a :class:`Sending`.
 
     Args:
@@ -150,4 +150,4 @@ class Swap:
         return got if sent else None
 
 
-_failed: list[_Way] = []
+_failed: list[_Transfer] = []

@@ -11,7 +11,7 @@ class _Error(Exception):
     """Is never raised: nothing fails among one."""
 
 
-class _World:
+class _SerialWorld:
     """COMM_WORLD of one rank: what it sends is what it gets."""
 
     def Get_rank(self) -> int:
@@ -37,7 +37,7 @@ class _SerialMpi:
     """Stands for the module ``mpi4py.MPI``."""
 
     Exception = _Error
-    COMM_WORLD = _World()
+    COMM_WORLD = _SerialWorld()
     MIN = "min"
     UNDEFINED = ERR_UNKNOWN = ERR_PROC_FAILED = -1  # so there is no ULFM
     ERR_BUFFER = ERR_COUNT = ERR_TYPE = ERR_OP = ERR_ARG = -2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from matex.run.context import Run
+    from matex.run.context import RunContext
 
 __all__ = ["Session", "current"]
 
@@ -13,7 +13,7 @@ __all__ = ["Session", "current"]
 class Session(Protocol):
     """A process that takes part in a run, as features and the script's calls reach it."""
 
-    run: Run
+    run: RunContext
 
     @property
     def is_alone(self) -> bool:

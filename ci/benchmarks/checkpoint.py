@@ -34,7 +34,7 @@ import checkpoints
 from ci.jobs import environment
 
 if TYPE_CHECKING:
-    from matex.checkpointing.deferred_snapshot import Held
+    from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 
 BLOCK_S = 5.0
 FILE_EVERY = 12  # blocks with snapshots
@@ -44,7 +44,7 @@ NEVER = float("inf")
 class Blocks:
     """Times the steps of blocks that take turns, and switches the tiers on at their start."""
 
-    def __init__(self, count: int, held: Callable[[], Held]) -> None:
+    def __init__(self, count: int, held: Callable[[], DeferredSnapshot]) -> None:
         from matex import session
 
         assert session.current is not None

@@ -80,8 +80,8 @@ def measure(name: str, rounds: int) -> None:
     from matex import keras_hooks, session
     from matex.checkpointing import model_state
     from matex.data import Batches
-    from matex.fitting.replica_check import Replicas
-    from matex.sources.interface import Rows
+    from matex.fitting.replica_check import ReplicaCheck
+    from matex.sources.interface import RowSource
     from matex.steps.engine import Training
 
     assert session.current is not None
@@ -97,7 +97,7 @@ def measure(name: str, rounds: int) -> None:
     batches = Batches(x, y)
     keras_hooks.build(shared, keras_hooks.as_data(batches.signature))
     model_state.broadcast(communicator, shared)
-    replicas = Replicas(run, shared, every=None)
+    replicas = ReplicaCheck(run, shared, every=None)
     guarded = True
 
     def after_step(done: Any) -> None:
@@ -111,7 +111,7 @@ def measure(name: str, rounds: int) -> None:
     training = Training(
         communicator,
         shared,
-        Rows(batches, batch_size=batch * ranks, shuffle=True, seed=1),
+        RowSource(batches, batch_size=batch * ranks, shuffle=True, seed=1),
         faults=run.faults,
         make_exchange=run.make_exchange,
         first_epoch=0,

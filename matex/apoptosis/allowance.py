@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-__all__ = ["Progress", "allowed_loss"]
+__all__ = ["LossProgress", "allowed_loss"]
 
 # Of what an epoch gains, and of delta.
 _PART, _MOST = 0.5, 2.0
@@ -37,7 +37,7 @@ def allowed_loss(before: float, at_start: float, delta: float, gained: float = 0
 
 
 @dataclass(frozen=True)
-class Progress:
+class LossProgress:
     """What the losses have done, as far as events ask. Epochs are counted from 1.
 
     ``at_start`` is the held-out loss of the untrained network. At the end of ``epoch`` (0:
@@ -54,7 +54,9 @@ class Progress:
     training: float | None = None
     owed: float | None = None
 
-    def looked(self, epoch: int, held_out: float, training: float | None, rows: int) -> Progress:
+    def looked(
+        self, epoch: int, held_out: float, training: float | None, rows: int
+    ) -> LossProgress:
         """With the losses at the end of *epoch*, *held_out* on so many rows."""
         return replace(self, epoch=epoch, held_out=held_out, training=training, rows=rows)
 
@@ -73,11 +75,11 @@ class Progress:
             gained = min(gained, self.training - training)
         return max(0.0, gained)
 
-    def spent(self, held_out: float, training: float | None) -> Progress:
+    def spent(self, held_out: float, training: float | None) -> LossProgress:
         """With an event, before which the losses were these."""
         return replace(self, owed=held_out if training is None else training)
 
-    def from_epoch(self, epoch: int) -> Progress:
+    def from_epoch(self, epoch: int) -> LossProgress:
         """The progress of a fit that begins after *epoch*: one that starts over owes nothing."""
         return self if self.epoch <= epoch else replace(self, epoch=0, owed=None)
 
@@ -87,5 +89,5 @@ class Progress:
         return self.owed is None or now <= allowed_loss(self.owed, self.at_start or 0.0, delta)
 
     def notes(self) -> dict[str, Any]:
-        """What a checkpoint keeps, as JSON can write it; ``Progress(**notes)`` reads it."""
+        """What a checkpoint keeps, as JSON can write it; ``LossProgress(**notes)`` reads it."""
         return asdict(self)

@@ -11,7 +11,7 @@ import keras
 
 from matex import keras_hooks
 from matex.apoptosis import rebuild
-from matex.apoptosis.allowance import Progress, allowed_loss
+from matex.apoptosis.allowance import LossProgress, allowed_loss
 from matex.apoptosis.criteria import CRITERIA
 from matex.apoptosis.event import Options, Outcome, hold_event
 from matex.apoptosis.forward import Traced
@@ -132,12 +132,12 @@ class Apoptosis(keras.callbacks.Callback):
         counts = {layer.name: layer.count_params() for layer in layers if layer.built}
         self._parameters_at_start = counts, self.model.count_params()
         self._left_alone: set[str] = set()
-        self._progress = Progress()
+        self._progress = LossProgress()
         self.read_notes()
         if self._progress.at_start is None and self._delta is not None:
             sample = held_out_of(training, self._given[1], self._count)[0]
             at_start = Judge(sample, self._forward).loss(self._peers)
-            self._progress = Progress(at_start=at_start)
+            self._progress = LossProgress(at_start=at_start)
         self._note()
 
     def read_notes(self) -> None:
@@ -150,7 +150,7 @@ class Apoptosis(keras.callbacks.Callback):
             self._thresholds = replace(self._thresholds, taus=notes["taus"])
             self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
             self._size_at_start = notes.get("size") or self._size_at_start
-            self._progress = Progress(**notes.get("progress", {}))
+            self._progress = LossProgress(**notes.get("progress", {}))
 
     def _note(self) -> None:
         """What goes into a checkpoint beside the smaller model."""

@@ -18,7 +18,7 @@ from matex.apoptosis.peers import Peers
 from matex.apoptosis.proof import Probe, cut_proven
 from matex.apoptosis.samples import Sample
 from matex.apoptosis.schedule import MORE, Thresholds
-from matex.apoptosis.search import Candidate, Verdict, dead_of, search, worth_it
+from matex.apoptosis.search import Candidate, GroupVerdict, dead_of, search, worth_it
 from matex.apoptosis.trace import groups_of, trace
 from matex.partition.spans import Span
 
@@ -301,7 +301,7 @@ class _Event:
         return surgery.evidence(self.net, self._groups[number], sums, incoming=sums is None)
 
 
-def _change(verdict: Verdict) -> Change:
+def _change(verdict: GroupVerdict) -> Change:
     group, removal = verdict.candidate.group, verdict.candidate.removal
     left = len(removal.kept)
     return Change(

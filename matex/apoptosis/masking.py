@@ -107,7 +107,7 @@ class Masks:
             one.visitor = None
 
 
-class _Fit(NamedTuple):
+class _AffineFit(NamedTuple):
     """What a layer's gamma and beta are fitted to: some rows that it normalized, (rows, units).
 
     ``gamma`` and ``beta`` are those that belong to these rows, 1 and 0 where there are none.
@@ -133,7 +133,7 @@ class _Masked:
         self._centers = not is_rms
         self._axes: list[int] = [int(axis) for axis in np.ravel(layer.axis)]
         self._groups: int | None = getattr(layer, "groups", None)
-        self._fit: _Fit | None = None
+        self._fit: _AffineFit | None = None
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if self.visitor is None and tf.executing_eagerly() and self.living.all():
@@ -187,7 +187,7 @@ class _Masked:
     def remember(self, rows: np.ndarray) -> None:
         """These *rows* are what the weights, as they are, stand for."""
         gamma, beta = self.weights
-        self._fit = _Fit(
+        self._fit = _AffineFit(
             rows,
             np.ones(1) if gamma is None else np.asarray(gamma.numpy(), np.float64),
             np.zeros(1) if beta is None else np.asarray(beta.numpy(), np.float64),

@@ -9,7 +9,7 @@ import numpy as np
 
 from matex.apoptosis.units import Units
 
-__all__ = ["Binding", "Network", "Norm", "Reading", "Sized", "Source", "Tag"]
+__all__ = ["Binding", "Network", "Norm", "Reading", "Sized", "Tag", "UnitSource"]
 
 
 class Tag(NamedTuple):
@@ -33,7 +33,7 @@ class Binding(NamedTuple):
     units: np.ndarray
 
 
-class Source(NamedTuple):
+class UnitSource(NamedTuple):
     """Weights that make units: a kernel's axis, and the bias beside it."""
 
     layer: Any
@@ -88,7 +88,7 @@ class Network:
         """How often units could run along one axis or another."""
         self.units = Units()
         self.bindings: dict[tuple[int, int], Binding] = {}
-        self.sources: list[Source] = []
+        self.sources: list[UnitSource] = []
         self.folded: dict[int, Any] = {}
         """Source number -> the BatchNormalization that follows it and nothing else."""
         self.extras: list[Binding] = []
@@ -128,7 +128,7 @@ class Network:
             self.bind(v, axis, _repeated(v, axis, units)) for v, axis in parts if v is not None
         )
         least = _LEAST if least is None else least
-        self.sources.append(Source(layer, bound, units, least))
+        self.sources.append(UnitSource(layer, bound, units, least))
         return len(self.sources) - 1
 
     def read(self, reading: Reading) -> None:

@@ -22,7 +22,7 @@ from matex.apoptosis.evidence import Removal
 from matex.apoptosis.schedule import LEAST_SHARE, LESS, MORE
 from matex.apoptosis.trace import Group
 
-__all__ = ["Candidate", "Trial", "Verdict", "dead_of", "search", "worth_it"]
+__all__ = ["Candidate", "GroupVerdict", "Trial", "dead_of", "search", "worth_it"]
 
 
 # Of a share of what is allowed, as a loss does not rise quite as the cost does; and the least
@@ -48,7 +48,7 @@ class Candidate(NamedTuple):
         return len(self.removal.removed) >= max(1.0, LEAST_SHARE * self.group.width)
 
 
-class Verdict(NamedTuple):
+class GroupVerdict(NamedTuple):
     """What came of a group: at which part of its threshold, with which held-out loss."""
 
     candidate: Candidate
@@ -78,7 +78,7 @@ class Trial(Protocol):
 
 def search(
     found: Sequence[Candidate], trial: Trial, *, before: float, allowed: float, adapts: bool
-) -> tuple[list[Verdict], float]:
+) -> tuple[list[GroupVerdict], float]:
     """Apply to *trial* what keeps its loss within *allowed*; what came of each group, and the loss.
 
     Args:
@@ -107,7 +107,7 @@ class _Course:
         self._rise: dict[int, float] = {}  # of the loss, by a group alone
         self._refused = before  # the loss that was last
         self.loss = before
-        self.verdicts: dict[int, Verdict] = {}
+        self.verdicts: dict[int, GroupVerdict] = {}
 
     def together(self, some: Sequence[tuple[Candidate, float]]) -> bool:
         """Groups at parts of their thresholds, if any; whether the loss allows it."""
@@ -172,7 +172,7 @@ class _Course:
         for one, part in some:
             known = self.verdicts.get(one.number)
             if kept or known is None or not known.kept:
-                self.verdicts[one.number] = Verdict(one, part, loss, kept)
+                self.verdicts[one.number] = GroupVerdict(one, part, loss, kept)
         return kept
 
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-__all__ = ["Copies"]
+__all__ = ["BufferPool"]
 
 _ALIGN = 64
 # Between two snapshots no more than this is kept from the training, which may need it.
 _KEPT_BYTES = 256 << 20
 
 
-class Copies:
+class BufferPool:
     """Memory for the copies of one state after the other. Local, for any thread.
 
     What was lent comes back when its borrower is gone, in whichever thread that happens, so

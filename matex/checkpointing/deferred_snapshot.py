@@ -10,12 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 import checkpoints
-from matex.checkpointing.buffer_pool import Copies
+from matex.checkpointing.buffer_pool import BufferPool
 
-__all__ = ["Held"]
+__all__ = ["DeferredSnapshot"]
 
 
-class Held:
+class DeferredSnapshot:
     """What variables are now, as a snapshot to be made at leisure; local.
 
     It holds references, in less time than copies would take. TensorFlow gives a variable other
@@ -35,7 +35,7 @@ class Held:
         *,
         architecture: str,
         extra: dict[str, np.ndarray],
-        copies: Copies | None = None,
+        copies: BufferPool | None = None,
     ) -> None:
         self._tensors: dict[str, Any] = {}
         for part, variables in parts.items():
@@ -44,7 +44,7 @@ class Held:
         self._cursor = cursor
         self._architecture = architecture
         self._extra = extra
-        self._copies = copies or Copies()
+        self._copies = copies or BufferPool()
         self._copying = threading.Lock()
         self._copied: checkpoints.Snapshot | None = None
 

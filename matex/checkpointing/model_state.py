@@ -12,8 +12,8 @@ import numpy as np
 import checkpoints
 import ft
 from matex import keras_hooks
-from matex.checkpointing.buffer_pool import Copies
-from matex.checkpointing.deferred_snapshot import Held
+from matex.checkpointing.buffer_pool import BufferPool
+from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.errors import InputError
 
 __all__ = [
@@ -108,22 +108,22 @@ def hold(
     *,
     architecture: str,
     extra: dict[str, np.ndarray],
-    copies: Copies | None = None,
-) -> Held:
+    copies: BufferPool | None = None,
+) -> DeferredSnapshot:
     """What a checkpoint of *model* is made of; local.
 
     Args:
         cursor: seed, fit, epoch, samples (of the epoch), step.
         architecture: see `architecture_of`.
         extra: what else decides, beside the states of metrics.
-        copies: see `Held`.
+        copies: see `DeferredSnapshot`.
     """
     parts = {
         "weights": weights_of(model),
         "optimizer": model.optimizer.variables,
         "metrics": model.metrics_variables,
     }
-    return Held(parts, cursor, architecture=architecture, extra=extra, copies=copies)
+    return DeferredSnapshot(parts, cursor, architecture=architecture, extra=extra, copies=copies)
 
 
 def architecture_of(model: Any) -> str:

@@ -20,7 +20,7 @@ import checkpoints
 import ft
 from matex.checkpointing.resume import newest_of_all
 from matex.checkpointing.starts import Starts
-from matex.checkpointing.stop_requests import Notice
+from matex.checkpointing.stop_requests import StopRequest
 from matex.checkpointing.writer_rotation import team_of, team_size, writer_for_run, writes_for_host
 from matex.config import Config
 from matex.records.events import EventLog
@@ -32,7 +32,7 @@ MEMORY, FILES = 1, 2
 
 
 class Taken(Protocol):
-    """A state, held: :class:`matex.checkpointing.deferred_snapshot.Held`."""
+    """A state, held: :class:`matex.checkpointing.deferred_snapshot.DeferredSnapshot`."""
 
     def snapshot(self) -> checkpoints.Snapshot:
         """A snapshot of the live arrays, for a writer that writes it at once."""
@@ -90,7 +90,7 @@ class Saver:
         config: Config,
         communicator: ft.Communicator,
         events: EventLog,
-        notice: Notice,
+        notice: StopRequest,
         warn: Callable[[str], None],
     ) -> None:
         self._config = config

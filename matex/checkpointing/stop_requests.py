@@ -21,9 +21,9 @@ __all__ = [
     "MISSING",
     "SIGNALS",
     "STATUS",
-    "Dismissed",
-    "Leaving",
-    "Notice",
+    "PreemptedExit",
+    "SpareReleased",
+    "StopRequest",
     "described",
     "margin_s",
     "told_in_own_loop",
@@ -39,7 +39,7 @@ CLOCK = 1000
 MISSING = 1001
 
 
-class Leaving(SystemExit):
+class PreemptedExit(SystemExit):
     """Raised on every rank after the same step, once the checkpoint is safe.
 
     A SystemExit, so that no ``except Exception`` in a script takes it for an error of its own.
@@ -52,7 +52,7 @@ class Leaving(SystemExit):
         super().__init__(STATUS if resumable else 1)
 
 
-class Dismissed(SystemExit):
+class SpareReleased(SystemExit):
     """Raised on a rank in reserve when the others leave: the script goes no further here."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ def margin_s(wall_time_s: float, save_s: float) -> float:
     return min(30.0, wall_time_s / 10) + 2 * save_s
 
 
-class Notice:
+class StopRequest:
     """Whether this rank was told to leave. Local; one to a process.
 
     Args:

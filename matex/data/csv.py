@@ -24,7 +24,7 @@ _DTYPES = ("float32", "float64")
 Progress = Callable[[int, int], None]
 
 
-class _Values(Protocol):
+class _ColumnReader(Protocol):
     """All columns of rows *indices*, shape (rows, width)."""
 
     def __call__(self, indices: np.ndarray) -> np.ndarray: ...
@@ -34,7 +34,7 @@ class _Columns(Rows):
     """Some columns of a CSV file; those of one row share its parsing."""
 
     def __init__(
-        self, values: _Values, rows: int, columns: np.ndarray | int, dtype: np.dtype[Any]
+        self, values: _ColumnReader, rows: int, columns: np.ndarray | int, dtype: np.dtype[Any]
     ) -> None:
         self._values = values
         self._columns = columns
@@ -94,7 +94,7 @@ class _Indexed:
         return result
 
 
-class _Forward:
+class _ForwardLines:
     """Lines of a gzip file, which has no places: only in order, only once."""
 
     def __init__(self, path: Path, dialect: Dialect) -> None:
@@ -170,10 +170,10 @@ def open_csv(
         x: Rows = Memory(table[:, whole_part])  # no copy, where the label is first or last
         y: Rows = Memory(table[:, place].copy())
     else:
-        values: _Values
+        values: _ColumnReader
         if packed:
             count = sum(len(part.starts) for part in lines(path, dialect, on_progress))
-            values = _Forward(path, dialect)
+            values = _ForwardLines(path, dialect)
         else:
             values = index = _Indexed(path, dialect, on_progress)
             count, close = len(index), index.close

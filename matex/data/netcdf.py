@@ -12,7 +12,7 @@ from h5py import h5d
 
 from matex.data.hdf5 import Hdf5Rows, open_hdf5
 from matex.data.mapped import MappedFile
-from matex.data.netcdf_header import Header, Variable
+from matex.data.netcdf_header import NetcdfHeader, Variable
 from matex.data.netcdf_lengths import FilledUp, shape_by_dimensions
 from matex.data.netcdf_values import ATTRIBUTES, Unpacked, fill_of, meaning_of
 from matex.data.rows import Rows
@@ -61,7 +61,7 @@ _Found = tuple[dict[str, Rows], dict[str, str], Any]
 
 def _classic(path: Path) -> _Found:
     mapped = MappedFile(path)
-    header = Header(path, mapped.map)
+    header = NetcdfHeader(path, mapped.map)
     members: dict[str, Rows] = {}
     notes: dict[str, str] = {}
     in_records = [v for v in header.variables if _has_records(header, v)]
@@ -93,18 +93,18 @@ def _classic(path: Path) -> _Found:
     return members, notes, lambda: None
 
 
-def _has_records(header: Header, variable: Variable) -> bool:
+def _has_records(header: NetcdfHeader, variable: Variable) -> bool:
     if any(not 0 <= d < len(header.dimensions) for d in variable.dimensions):
         raise DataError(f"{variable.name} must have dimensions of its file. Received: others")
     return bool(variable.dimensions) and header.dimensions[variable.dimensions[0]] == 0
 
 
-def _bytes(header: Header, variable: Variable) -> int:
+def _bytes(header: NetcdfHeader, variable: Variable) -> int:
     inner = math.prod(header.dimensions[d] for d in variable.dimensions[1:])
     return inner * np.dtype(variable.dtype).itemsize
 
 
-def _records(header: Header, path: Path, variable: Variable, stride: int, size: int) -> int:
+def _records(header: NetcdfHeader, path: Path, variable: Variable, stride: int, size: int) -> int:
     if header.records >= 0:
         return header.records
     raise DataError(

@@ -15,7 +15,7 @@ import numpy as np
 
 from matex.errors import DataError
 
-__all__ = ["Header", "Variable"]
+__all__ = ["NetcdfHeader", "Variable"]
 
 _TYPES = {
     1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8",
@@ -32,7 +32,7 @@ class Variable(NamedTuple):
     begin: int
 
 
-class Header:
+class NetcdfHeader:
     """Reads the header from its beginning to its end."""
 
     def __init__(self, path: Path, content: Any) -> None:

@@ -14,7 +14,7 @@ __all__ = ["Prefetch"]
 WORTH_S = 1e-3  # reading quicker than this is not worth handing to another thread
 
 
-class Source(Protocol):
+class RowReader(Protocol):
     """What rows are read from; ``Batches`` is one."""
 
     @property
@@ -35,7 +35,7 @@ class Prefetch:
     read at once, since with a core a rank a thread would take the time it saves.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RowReader) -> None:
         self._source = source
         self._threads: ThreadPoolExecutor | None = None
         self._ahead: tuple[np.ndarray, Future[Any]] | None = None

@@ -11,7 +11,7 @@ import numpy as np
 
 from matex.errors import InputError
 
-__all__ = ["Joined", "Memory", "Part", "Rows", "runs"]
+__all__ = ["Joined", "Memory", "RowRange", "Rows", "runs"]
 
 
 _BLOCK_BYTES = 8 << 20  # read at once where everything is wanted
@@ -105,7 +105,7 @@ class Memory(Rows):
         return np.asarray(self._array[indices])
 
 
-class Part(Rows):
+class RowRange(Rows):
     """Rows [lo, hi) of other rows, not read before they are asked for."""
 
     def __init__(self, whole: Rows, lo: int, hi: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from matex.data.rows import Part, Rows
+from matex.data.rows import RowRange, Rows
 from matex.errors import InputError
 
 __all__ = ["Data"]
@@ -83,7 +83,7 @@ class Data(Mapping[str, Rows]):
         return self._part(0, total - test_rows), self._part(total - test_rows, total)
 
     def _part(self, lo: int, hi: int) -> Data:
-        members = {name: Part(rows, lo, hi) for name, rows in self.items()}
+        members = {name: RowRange(rows, lo, hi) for name, rows in self.items()}
         return Data(self.path, self.format, members, notes=self.notes, facts=self.facts)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from matex.evaluation.test_step import Sharing, TestStep
 from matex.exchange import sums
 from matex.partition.spans import Span, assigned, size
 
-__all__ = ["SharedEvaluation", "without_effect"]
+__all__ = ["RowEvaluation", "without_effect"]
 
 
 def without_effect(model: Any, call: Callable[[], object]) -> None:
@@ -35,7 +35,7 @@ def without_effect(model: Any, call: Callable[[], object]) -> None:
         variable.assign(value)
 
 
-class SharedEvaluation:
+class RowEvaluation:
     """What ``evaluate`` iterates over in place of Keras's own iterator.
 
     Each rank goes through its part alone; the last step adds the metric states of
@@ -107,7 +107,7 @@ class SharedEvaluation:
         """Around a pass; nothing here runs out early."""
         yield
 
-    def __iter__(self) -> Iterator[tuple[int, int, SharedEvaluation]]:
+    def __iter__(self) -> Iterator[tuple[int, int, RowEvaluation]]:
         self._faults.at("validation")
         if self._step.sharing is None:  # not before: callbacks have begun, and write summaries
             self._find_out()

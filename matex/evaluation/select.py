@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from matex.evaluation.predict import SharedPrediction
-from matex.evaluation.rows import SharedEvaluation
+from matex.evaluation.rows import RowEvaluation
 from matex.evaluation.stream import StreamEvaluation
 from matex.evaluation.test_step import Sharing
-from matex.run.context import Run
+from matex.run.context import RunContext
 from matex.sources.data_agreement import check_same_data
-from matex.sources.interface import Rows, Source
+from matex.sources.interface import RowSource, Source
 from matex.sources.select import BATCH_SIZE, MakeFeed, rows_of, stream_of
 
-__all__ = ["Shares"]
+__all__ = ["SharedIterators"]
 
 
-class Shares:
+class SharedIterators:
     """Makes the iterators of one run. Each method is collective.
 
     Args of the methods: the model, a maker of Keras's own iterator, and what Keras
     would make that from.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
 
     def evaluation(
@@ -33,7 +33,7 @@ class Shares:
         given: dict[str, Any],
         *,
         passed: tuple[int, ...] | None = None,
-    ) -> SharedEvaluation | StreamEvaluation:
+    ) -> RowEvaluation | StreamEvaluation:
         """The way to share evaluate and the validation of fit.
 
         Args:
@@ -62,7 +62,7 @@ class Shares:
         steps = given.get("steps_per_epoch")
         # Keras spreads all rows over the steps where it is told no size.
         size = -(-batches.samples // steps) if steps else BATCH_SIZE
-        return SharedEvaluation(
+        return RowEvaluation(
             run.communicator,
             model,
             batches,
@@ -88,7 +88,7 @@ class Shares:
             source = stream_of(run.communicator, feed, given, say=run.say_once)
         else:
             size = given.get("batch_size") or BATCH_SIZE
-            source = Rows(batches, batch_size=size, shuffle=False, seed=0)
+            source = RowSource(batches, batch_size=size, shuffle=False, seed=0)
         return SharedPrediction(
             run.communicator,
             source,

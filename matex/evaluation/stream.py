@@ -19,7 +19,7 @@ from matex.evaluation.rows import without_effect
 from matex.evaluation.test_step import Sharing, TestStep
 from matex.exchange import sums
 from matex.partition.spans import Span, assigned, size
-from matex.sources.stream import Cut, Stream
+from matex.sources.stream import Stream, StreamBatch
 
 __all__ = ["StreamEvaluation"]
 
@@ -58,7 +58,7 @@ class StreamEvaluation:
         )
         self._logs: dict[str, Any] = {}
         self._states = MetricStates(model, self._step)
-        self._window: list[Cut] = []
+        self._window: list[StreamBatch] = []
         self.have: list[list[Span]] = []
         self._sum: np.ndarray | None = None
         self._passes = 0
@@ -130,7 +130,7 @@ class StreamEvaluation:
         self._logs = self._step.logs
         return self._logs
 
-    def _find_out(self, batch: Cut) -> None:
+    def _find_out(self, batch: StreamBatch) -> None:
         """What the ranks may share; collective."""
         if reason := self._step.agree(batch.rows([batch.span]), self._communicator):
             self._say(f"every rank evaluates all of the data: {reason}")
@@ -149,14 +149,14 @@ class StreamEvaluation:
             owner = alive[place % len(alive)]
         return [span] if owner == world.rank else []
 
-    def _evaluate(self, batch: Cut, spans: list[Span]) -> None:
+    def _evaluate(self, batch: StreamBatch, spans: list[Span]) -> None:
         if spans:
             self._step(batch.rows(spans))
         if spans and batch is self._window[-1]:  # of what is no metric, Keras reports the last's
             self._states.keep_extra()
         self._progress()
 
-    def _evaluate_in_vain(self, batch: Cut) -> None:
+    def _evaluate_in_vain(self, batch: StreamBatch) -> None:
         lo, hi = batch.span
         row = batch.rows([(lo, min(lo + 1, hi))])
         without_effect(self._model, lambda: self._step(row))

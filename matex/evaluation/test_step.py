@@ -14,7 +14,7 @@ import tensorflow as tf
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.steps.graph_inspection import Foreign, drawing, summarizes
+from matex.steps.graph_inspection import ForeignVariables, drawing, summarizes
 from matex.steps.user_code import attempted
 
 __all__ = ["Sharing", "TestStep"]
@@ -228,7 +228,7 @@ class TestStep:
         metrics = model.metrics_variables
         changing = keras_hooks.changing_variables(model)
         known = [variable.value for variable in (*model.variables, *metrics)]
-        foreign = Foreign(function, known)
+        foreign = ForeignVariables(function, known)
         before = [variable.numpy() for variable in metrics]
         others = [variable.numpy() for variable in changing]
         try:

@@ -20,7 +20,7 @@ _BEFORE, _READY = 0, 1
 _FENCED, _REDUCED = 2, 3
 
 
-class _Plan(ctypes.Structure):
+class _OperationPlan(ctypes.Structure):
     """The structure of ``exchange.cc``, which says what each field is for."""
 
     _fields_ = (
@@ -40,7 +40,7 @@ class _Plan(ctypes.Structure):
     )
 
 
-PLAN_BYTES = ctypes.sizeof(_Plan)
+PLAN_BYTES = ctypes.sizeof(_OperationPlan)
 
 
 class NativeExchange(HostExchange):
@@ -68,7 +68,7 @@ class NativeExchange(HostExchange):
         # The extension's handle finds the very library that it is linked to.
         functions = ctypes.CDLL(MPI.__file__)
         self._offsets = np.array(layout.offsets, np.int64)
-        self._plan = plan = _Plan(
+        self._plan = plan = _OperationPlan(
             datatype=(MPI.DOUBLE if layout.dtype == np.float64 else MPI.FLOAT).handle,
             sum=MPI.SUM.handle,
             send=self._send.ctypes.data,

@@ -18,7 +18,7 @@ from typing import Any
 from matex.files import real
 from matex.files.ledger import Change
 from matex.files.scratch import ALIAS
-from matex.files.view import View, missing
+from matex.files.view import FileView, missing
 
 __all__ = [
     "change_folder",
@@ -38,7 +38,7 @@ Call = Callable[..., Any]
 
 
 def to_write(
-    view: View,
+    view: FileView,
     path: str,
     change: Change,
     *,
@@ -107,7 +107,7 @@ def _is_file(place: str | None) -> bool:
     return True  # a link that leads nowhere
 
 
-def _check_folder(view: View, path: str) -> None:
+def _check_folder(view: FileView, path: str) -> None:
     folder = os.path.dirname(path)
     if not view.exists(folder):
         raise missing(path)
@@ -115,7 +115,7 @@ def _check_folder(view: View, path: str) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
 
 
-def make_folder(view: View, path: str, call: Call) -> None:
+def make_folder(view: FileView, path: str, call: Call) -> None:
     if view.knows_ranks and real.isdir(os.path.dirname(path)):
         call(path)
         return
@@ -145,7 +145,7 @@ def make_folder(view: View, path: str, call: Call) -> None:
     view.gone.pop(path, None)
 
 
-def remove(view: View, path: str, call: Call) -> None:
+def remove(view: FileView, path: str, call: Call) -> None:
     """A file or a symbolic link."""
     mirrored = view.is_mirrored(path)
     if view.leads:
@@ -170,7 +170,7 @@ def remove(view: View, path: str, call: Call) -> None:
     view.hide(path)
 
 
-def remove_folder(view: View, path: str, call: Call) -> None:
+def remove_folder(view: FileView, path: str, call: Call) -> None:
     if view.knows_ranks and not view.is_mirrored(path):
         call(path)
         return
@@ -192,7 +192,7 @@ def remove_folder(view: View, path: str, call: Call) -> None:
     view.hide(path)
 
 
-def rename(view: View, source: str, target: str, call: Call) -> None:
+def rename(view: FileView, source: str, target: str, call: Call) -> None:
     """``os.replace``, which on POSIX is ``os.rename``."""
     if view.knows_ranks and not view.is_mirrored(source):
         call(source, target)
@@ -241,7 +241,7 @@ def rename(view: View, source: str, target: str, call: Call) -> None:
         view.made.add(target)
 
 
-def _bring(view: View, path: str) -> None:
+def _bring(view: FileView, path: str) -> None:
     """Have *path* in this rank's own tree, as it is."""
     if view.is_mirrored(path):
         return
@@ -259,14 +259,14 @@ def _bring(view: View, path: str) -> None:
         hold(view, path, there)
 
 
-def _copied(view: View, path: str) -> str:
+def _copied(view: FileView, path: str) -> str:
     """A new file outside of the tree with the content of *path*."""
     aside = view.scratch.new_name()
     view.at(path, lambda there: real.copy(there, aside))
     return aside
 
 
-def hold(view: View, path: str, there: str) -> bool:
+def hold(view: FileView, path: str, there: str) -> bool:
     """Keep the file *there* open, and have it as *path* in this rank's own tree; whether it is."""
     try:
         with real.passing():
@@ -282,13 +282,13 @@ def hold(view: View, path: str, there: str) -> bool:
     return True
 
 
-def release(view: View, path: str) -> None:
+def release(view: FileView, path: str) -> None:
     descriptor = view.held.pop(path, None)
     if descriptor is not None:
         os.close(descriptor)
 
 
-def symlink(view: View, target: str, path: str, call: Call) -> None:
+def symlink(view: FileView, target: str, path: str, call: Call) -> None:
     if view.leads:
         view.claim(path, "replace")
         call(target, path)
@@ -307,7 +307,7 @@ def symlink(view: View, target: str, path: str, call: Call) -> None:
     view.forget_folders()
 
 
-def link(view: View, source: str, target: str, call: Call) -> None:
+def link(view: FileView, source: str, target: str, call: Call) -> None:
     """A second name; elsewhere than on the leader a copy."""
     if view.leads:
         view.claim(target, "replace")
@@ -320,7 +320,7 @@ def link(view: View, source: str, target: str, call: Call) -> None:
     real.replace(_copied(view, source), to_write(view, target, "replace"))
 
 
-def of_attributes(view: View, path: str) -> str | None:
+def of_attributes(view: FileView, path: str) -> str | None:
     """Whose mode or times the script changes; None where only the leader changes the real ones."""
     if view.leads or (view.knows_ranks and not view.is_mirrored(path)):
         return path
@@ -330,7 +330,7 @@ def of_attributes(view: View, path: str) -> str | None:
     return None if there == path or path in view.held else there
 
 
-def change_folder(view: View, path: str, call: Call) -> None:
+def change_folder(view: FileView, path: str, call: Call) -> None:
     there = view.found(path)
     if there is None:
         raise missing(path)

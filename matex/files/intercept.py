@@ -19,7 +19,7 @@ from matex.files import changes, real, temporary, trees
 from matex.files.ledger import Change
 from matex.files.private import PrivateFiles
 from matex.files.scratch import ALIAS
-from matex.files.view import View, missing
+from matex.files.view import FileView, missing
 
 __all__ = ["install", "placed"]
 
@@ -106,7 +106,7 @@ def placed(call: Callable[[], Any], *given: Any) -> Any:
 
 def _asked(
     files: PrivateFiles, given: Any, *, reads: bool = False, follow: bool = True
-) -> tuple[View, str] | None:
+) -> tuple[FileView, str] | None:
     """The view and the path in it, where the real file is not meant anyway.
 
     Args:
@@ -347,7 +347,7 @@ def _scandir(files: PrivateFiles) -> Any:
             if not view.is_touched(folder):
                 return _Scan(iter(entries))
         names = placed(lambda: view.names(folder), path)
-        return _Scan(Entry(os.fspath(path), name) for name in names)
+        return _Scan(ViewedEntry(os.fspath(path), name) for name in names)
 
     return scandir
 
@@ -363,7 +363,7 @@ def _getcwd(files: PrivateFiles) -> Any:
     return getcwd
 
 
-class Entry:
+class ViewedEntry:
     """What ``os.DirEntry`` is, of a view."""
 
     def __init__(self, folder: str, name: str) -> None:

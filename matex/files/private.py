@@ -20,7 +20,7 @@ from matex.files import changes, real
 from matex.files.ledger import Ledger
 from matex.files.publish import publish, publish_open
 from matex.files.scratch import Scratch, remove_left
-from matex.files.view import View
+from matex.files.view import FileView
 
 __all__ = ["PrivateFiles", "asks_for_rank"]
 
@@ -51,7 +51,7 @@ class PrivateFiles:
         self.at_end: list[str] = []  # removed when all ranks have come to the end
         remove_left()
         ledger = Ledger(self._shared) if os.path.isdir(self._shared) else None
-        self._view = View(Scratch(), ledger, leads=communicator.world.is_leader)
+        self._view = FileView(Scratch(), ledger, leads=communicator.world.is_leader)
 
     def _changes_directory(self, report: Path | None) -> str:
         """Made by the leader; collective. Where ranks do not share it they do without."""
@@ -80,7 +80,7 @@ class PrivateFiles:
 
     # What the replaced functions ask.
 
-    def view(self) -> View | None:
+    def view(self) -> FileView | None:
         """What this rank sees; None where this thread works on the real files."""
         if real.is_passing():
             return None

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from matex.files import real
 from matex.files.changes import release
-from matex.files.view import View, identity
+from matex.files.view import FileView, identity
 
 __all__ = ["publish", "publish_open"]
 
 
-def publish(view: View) -> None:
+def publish(view: FileView) -> None:
     """Local, once. The leader before may have been behind this rank or ahead of it.
 
     What that one did and this rank has not yet done stays where it is, unseen, until
@@ -48,7 +48,7 @@ def publish(view: View) -> None:
     view.leads = True
 
 
-def _bring(view: View, done: dict[str, object]) -> dict[str, object]:
+def _bring(view: FileView, done: dict[str, object]) -> dict[str, object]:
     """Do to the real files what this rank did in its own tree.
 
     Args:
@@ -77,7 +77,7 @@ def _state(place: str) -> tuple[int, ...]:
     return now.st_ino, now.st_size, now.st_mtime_ns
 
 
-def publish_open(view: View) -> None:
+def publish_open(view: FileView) -> None:
     """What this rank opened before it led, and still writes to its own tree, once more; local."""
     if not view.scratch.made:
         return
@@ -91,7 +91,7 @@ def publish_open(view: View) -> None:
                 view.late.discard(place)
 
 
-def _open_files(view: View) -> set[str]:
+def _open_files(view: FileView) -> set[str]:
     """The regular files in this rank's own tree that this process has open to write."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
@@ -105,7 +105,7 @@ def _open_files(view: View) -> set[str]:
     return found
 
 
-def _tree(view: View) -> Iterator[tuple[str, str]]:
+def _tree(view: FileView) -> Iterator[tuple[str, str]]:
     """(Path, place in this rank's own tree) of all that is there, folders first."""
     if not view.scratch.made:
         return
@@ -117,13 +117,13 @@ def _tree(view: View) -> Iterator[tuple[str, str]]:
             yield place[len(root) :], place
 
 
-def _note(view: View, path: str) -> None:
+def _note(view: FileView, path: str) -> None:
     """Tell the other ranks, to which this rank may be ahead, how *path* was."""
     if view.ledger is not None and path in view.own and view.ledger.before(path) is None:
         view.ledger.note(path, "overwrite", tree=path in view.made)
 
 
-def _delete(view: View, path: str) -> None:
+def _delete(view: FileView, path: str) -> None:
     known = view.ledger is not None and view.ledger.before(path) is not None
     if not known and identity(path) not in (None, view.gone[path]):
         return  # another program's, made since
@@ -134,7 +134,7 @@ def _delete(view: View, path: str) -> None:
             os.unlink(path)
 
 
-def _put(view: View, path: str, place: str) -> None:
+def _put(view: FileView, path: str, place: str) -> None:
     if path in view.held:  # the real one, or one under another name before
         if not real.lexists(path) or (path in view.own and not real.same(place, path)):
             os.makedirs(os.path.dirname(path), exist_ok=True)

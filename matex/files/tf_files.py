@@ -22,7 +22,7 @@ from matex.files.intercept import placed
 from matex.files.ledger import Change
 from matex.files.private import PrivateFiles
 from matex.files.scratch import ALIAS
-from matex.files.view import View
+from matex.files.view import FileView
 
 __all__ = ["install"]
 
@@ -52,7 +52,7 @@ def install(files: PrivateFiles) -> None:
     """Replace them, for the rest of the process. Local."""
     file_io = inspect.getmodule(tf.io.gfile.exists)
     assert file_io is not None
-    library = _Library(files, vars(file_io)["_pywrap_file_io"])
+    library = _FileLibrary(files, vars(file_io)["_pywrap_file_io"])
     vars(file_io)["_pywrap_file_io"] = library
     functions: dict[Any, Any] = {tf.io.matching_files: _matching(files, library)}
     for place, name, parameter, how in _TABLE:
@@ -114,7 +114,7 @@ def _translating(
     return call
 
 
-def _moved(files: PrivateFiles, view: View, given: Any, how: str, place: Any) -> bool:
+def _moved(files: PrivateFiles, view: FileView, given: Any, how: str, place: Any) -> bool:
     """Whether the leader has changed what is read, so that what was read does not count."""
     if not how.startswith("read"):
         return False
@@ -139,7 +139,7 @@ def _told(result: Any, given: Any, place: Any) -> Any:
     return result
 
 
-def _places(files: PrivateFiles, view: View, given: Any, how: str) -> Any:
+def _places(files: PrivateFiles, view: FileView, given: Any, how: str) -> Any:
     if isinstance(given, list | tuple):
         return [_places(files, view, one, how) for one in given]
     text = given
@@ -165,7 +165,7 @@ def _local(files: PrivateFiles, given: Any) -> str | None:
     return None if "://" in text else files.path(text)
 
 
-def _place(view: View, path: str, how: str) -> str:
+def _place(view: FileView, path: str, how: str) -> str:
     if how == "read":
         return view.found(path) or _NOWHERE
     if how == "read names":
@@ -187,7 +187,7 @@ def _place(view: View, path: str, how: str) -> str:
     return changes.to_write(view, path, change, tree=how == "write tree")
 
 
-def _matching(files: PrivateFiles, library: _Library) -> Any:
+def _matching(files: PrivateFiles, library: _FileLibrary) -> Any:
     original = tf.io.matching_files
 
     @functools.wraps(original)
@@ -203,7 +203,7 @@ def _matching(files: PrivateFiles, library: _Library) -> Any:
     return matching_files
 
 
-class _Library:
+class _FileLibrary:
     """TensorFlow's library of file functions, asked through the view."""
 
     def __init__(self, files: PrivateFiles, inner: Any) -> None:
@@ -213,7 +213,7 @@ class _Library:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def _asked(self, given: Any, *, reads: bool = False) -> tuple[View, str] | None:
+    def _asked(self, given: Any, *, reads: bool = False) -> tuple[FileView, str] | None:
         view = self._files.view()
         if view is None or (reads and view.is_plain):
             return None

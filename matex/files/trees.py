@@ -15,7 +15,7 @@ from typing import Any
 from matex.files import real
 from matex.files.private import PrivateFiles
 from matex.files.scratch import ALIAS
-from matex.files.view import View
+from matex.files.view import FileView
 
 __all__ = ["install"]
 
@@ -36,7 +36,7 @@ def install(files: PrivateFiles) -> None:
     setattr(shutil, "rmtree", rmtree)  # noqa: B010
 
 
-def _is_its_own(view: View, path: str) -> bool:
+def _is_its_own(view: FileView, path: str) -> bool:
     """Whether *path* is a folder that only this rank sees otherwise; else Python's says why not."""
     if view.leads or view.knows_ranks:
         return False
@@ -46,7 +46,7 @@ def _is_its_own(view: View, path: str) -> bool:
     return os.access(os.path.dirname(path), os.W_OK)
 
 
-def _remove(view: View, path: str) -> None:
+def _remove(view: FileView, path: str) -> None:
     below = {path, *_below(path)}
     if view.ledger is not None:
         below.update(name for name in view.ledger.paths() if name.startswith(f"{path}/"))

@@ -1,7 +1,7 @@
 """What one rank sees at a path: its own tree, the past of what the leader changed, the real file.
 
 Paths here are absolute, without ``..`` and without symbolic links in their folders
-(:meth:`View.canonical`).
+(:meth:`FileView.canonical`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from matex.files import real
 from matex.files.ledger import Before, Change, Ledger
 from matex.files.scratch import ALIAS, Scratch
 
-__all__ = ["View", "missing"]
+__all__ = ["FileView", "missing"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ def missing(path: str) -> FileNotFoundError:
     return FileNotFoundError(2, os.strerror(2), path)
 
 
-class View:
+class FileView:
     """Local to a rank.
 
     Args:

@@ -9,10 +9,10 @@ from matex.config import Config
 from matex.config.lr_scaling import rate_factor
 from matex.errors import InputError
 
-__all__ = ["LargeBatch"]
+__all__ = ["BatchScaling"]
 
 
-class LargeBatch:
+class BatchScaling:
     """What ``--batch-per-rank`` and ``--lr-scaling`` come to in each step. Local.
 
     Everything follows from who was expected in the step, which is equal on all

@@ -9,8 +9,8 @@ import numpy as np
 
 from matex import session
 from matex.checkpointing import model_state
-from matex.checkpointing.buffer_pool import Copies
-from matex.checkpointing.deferred_snapshot import Held
+from matex.checkpointing.buffer_pool import BufferPool
+from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.checkpointing.saver import FILES
 from matex.errors import InputError
 from matex.fitting.fit_checkpoint import LOOP
@@ -61,7 +61,7 @@ class Checkpoint:
         self._models = [part for part in others if isinstance(part, keras.Model)]
         self._weights = _distinct([v for part in others for v in _lasting(part)])
         self._slots = _distinct([v for part in optimizers for v in part.variables])
-        self._copies = Copies()
+        self._copies = BufferPool()
         self._first = 0
         if self._run is not None and session.current is not None:
             self._fits = session.current.begin_own_checkpoint()
@@ -111,10 +111,10 @@ class Checkpoint:
             self._first = saved.step - self.done
         model_state.broadcast_all(run.communicator, [*self._weights, *self._slots])
 
-    def _taken(self) -> Held:
+    def _taken(self) -> DeferredSnapshot:
         cursor = {"fit": self._fits, "step": self._first + self.done, LOOP: self.done}
         texts = [model_state.architecture_of(model) for model in self._models]
-        return Held(
+        return DeferredSnapshot(
             {"weights": self._weights, "optimizer": self._slots},
             cursor,
             architecture=texts[0] if len(texts) == 1 else "",

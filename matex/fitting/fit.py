@@ -15,17 +15,17 @@ from matex.checkpointing import model_state
 from matex.data import Batches
 from matex.errors import HooksError, InputError, MatexError, NotShareable
 from matex.fitting.agreement import check_alike, check_hashes
-from matex.fitting.fit_checkpoint import FitState, is_of_fit
-from matex.fitting.fit_plan import Way
-from matex.fitting.replicated_update import Averaging
-from matex.fitting.spare_handover import Joined
-from matex.fitting.spares import Reserve
-from matex.fitting.whole_batches import Whole
+from matex.fitting.fit_checkpoint import FitCheckpoint, is_of_fit
+from matex.fitting.fit_plan import FitPlan
+from matex.fitting.replicated_update import ReplicatedUpdate
+from matex.fitting.spare_handover import Handover
+from matex.fitting.spares import FitSpares
+from matex.fitting.whole_batches import WholeBatches
 from matex.keras_hooks.versions import TESTED
-from matex.run.context import Run
+from matex.run.context import RunContext
 from matex.run.preemption import leave
 from matex.sources.data_agreement import check_same_data, check_same_validation
-from matex.sources.interface import Rows, Source
+from matex.sources.interface import RowSource, Source
 from matex.sources.ring_rows import RingRows
 from matex.sources.select import BATCH_SIZE, MakeFeed, once, rows_of, stream_of
 from matex.sources.stream import Stream
@@ -51,13 +51,13 @@ class Fit:
 
     def __init__(
         self,
-        run: Run,
+        run: RunContext,
         model: Any,
         *,
         number: int,
         order_seed: int,
         arguments: dict[str, Any],
-        averaging: Averaging,
+        averaging: ReplicatedUpdate,
     ) -> None:
         # Numbers of NumPy's are as good, but are not for JSON.
         for name in ("epochs", "initial_epoch", "batch_size"):
@@ -70,9 +70,9 @@ class Fit:
         self._arguments = arguments
         self._averaging = averaging
         self._begun = False
-        self._way = Way(run, model)
+        self._way = FitPlan(run, model)
         saved = run.saved
-        self._state = FitState(
+        self._state = FitCheckpoint(
             run,
             model,
             number=number,
@@ -80,11 +80,11 @@ class Fit:
             saved=saved if is_of_fit(saved, number) else None,
         )
         self._training: Training | None = None
-        self._whole: Whole | None = None
+        self._whole: WholeBatches | None = None
         self._logs: dict[str, Any] = {}
         self._updates_at_step_0 = 0
-        self._reserve = Reserve(run, model, self._state, self._way.replicas)
-        self._joined: Joined | None = None
+        self._reserve = FitSpares(run, model, self._state, self._way.replicas)
+        self._joined: Handover | None = None
 
     @property
     def is_past(self) -> bool:
@@ -131,7 +131,7 @@ class Fit:
             but += f"; strategy {run.config.strategy} is not used"
         if run.config.shuffle == "ring" and self._training is None:
             but += "; shuffle ring is not used"
-        self._whole = Whole(run, self._model, self._averaging, reason, but=but)
+        self._whole = WholeBatches(run, self._model, self._averaging, reason, but=but)
         run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
 
     def step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
@@ -150,7 +150,7 @@ class Fit:
         return self._whole.of_training(self._training, original)(data, rows)
 
     @property
-    def _flags(self) -> Training | Averaging:
+    def _flags(self) -> Training | ReplicatedUpdate:
         """The object by which the ranks agree on a stop."""
         shared = None if self._whole is not None else self._training
         return shared or self._averaging
@@ -258,7 +258,7 @@ class Fit:
                 seed=self._state.seed,
                 epochs=self._arguments["epochs"],
             )
-        return Rows(
+        return RowSource(
             batches,
             batch_size=batch_size,
             parts=self._way.batches.parts,
@@ -268,7 +268,7 @@ class Fit:
 
     def _resume(self, source: Source, saved: checkpoints.Snapshot, initial_epoch: int) -> None:
         mark = saved.cursor.get("mark", 0)
-        if isinstance(source, Rows):
+        if isinstance(source, RowSource):
             source.resume(saved.cursor["samples"], mark)
         if isinstance(source, Stream):
             source.resume(saved.cursor["epoch"] - initial_epoch, mark)
@@ -370,7 +370,7 @@ class Fit:
             if self._joined is not None:
                 self._join(self._joined)
 
-    def _join(self, joined: Joined) -> None:
+    def _join(self, joined: Handover) -> None:
         """Stand where the other ranks do. Local: what fails here fails on this rank alone."""
         try:
             if _cut_as_in(joined.saved, self._model):

@@ -11,14 +11,14 @@ import checkpoints
 from matex import keras_hooks
 from matex.apoptosis import rebuild
 from matex.checkpointing import model_state
-from matex.checkpointing.buffer_pool import Copies
-from matex.checkpointing.deferred_snapshot import Held
+from matex.checkpointing.buffer_pool import BufferPool
+from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.checkpointing.saver import FILES
-from matex.run.context import Run
+from matex.run.context import RunContext
 from matex.run.preemption import leave
 from matex.steps.engine import Training
 
-__all__ = ["LOOP", "FitState", "is_of_fit"]
+__all__ = ["LOOP", "FitCheckpoint", "is_of_fit"]
 
 #: In the cursor of a checkpoint that a loop of the script's own made: its steps so far.
 LOOP = "loop"
@@ -31,7 +31,7 @@ def is_of_fit(saved: checkpoints.Snapshot | None, number: int) -> bool:
     return saved is not None and saved.cursor["fit"] == number and LOOP not in saved.cursor
 
 
-class FitState:
+class FitCheckpoint:
     """Local, but for what says otherwise.
 
     Args:
@@ -42,7 +42,7 @@ class FitState:
 
     def __init__(
         self,
-        run: Run,
+        run: RunContext,
         model: Any,
         *,
         number: int,
@@ -55,7 +55,7 @@ class FitState:
         self._callbacks = keras_hooks.listed(callbacks)
         self._architecture: str | None = None
         self._nbytes: int | None = None
-        self._copies = Copies()
+        self._copies = BufferPool()
         self.saved = saved
         self.seed = 0
 
@@ -102,7 +102,7 @@ class FitState:
         run = self._run
         self._tell_size()
 
-        def take() -> Held:
+        def take() -> DeferredSnapshot:
             return self.taken(training.epoch, training.cursor, mark=training.mark)
 
         if training.agreed.leave:
@@ -130,7 +130,7 @@ class FitState:
         run = self._run
         self._tell_size()
 
-        def take() -> Held:
+        def take() -> DeferredSnapshot:
             return self.taken(epoch + 1, 0, mark=mark, logs=logs)
 
         if last:
@@ -155,7 +155,7 @@ class FitState:
         mark: int,
         logs: Mapping[str, Any] | None = None,
         more: Mapping[str, np.ndarray] | None = None,
-    ) -> Held:
+    ) -> DeferredSnapshot:
         """The state now, to be continued at sample *samples* of *epoch*.
 
         Args:

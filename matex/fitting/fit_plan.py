@@ -8,31 +8,31 @@ from typing import Any
 from matex import keras_hooks
 from matex.errors import InputError
 from matex.fitting.balancing import Balancer
-from matex.fitting.batch_scaling import LargeBatch
-from matex.fitting.replica_check import Replicas
-from matex.fitting.replica_vector import Replica
-from matex.run.context import Run
+from matex.fitting.batch_scaling import BatchScaling
+from matex.fitting.replica_check import ReplicaCheck
+from matex.fitting.replica_vector import ReplicaVector
+from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.sources.stream import Stream
 from matex.steps.engine import Training
 from matex.strategies import Strategy, Sync, make_strategy, nodes_by
 
-__all__ = ["Way"]
+__all__ = ["FitPlan"]
 
 
-class Way:
+class FitPlan:
     """What the configuration comes to for one model; one to a fit.
 
     ``strategy`` is synchronous averaging until :meth:`choose` was called; ``batches`` says how
     large a batch is, ``replicas`` compares those of the ranks.
     """
 
-    def __init__(self, run: Run, model: Any) -> None:
+    def __init__(self, run: RunContext, model: Any) -> None:
         self._run = run
         self._model = model
         self._balancer: Balancer | None = None
-        self.replicas = Replicas(run, model, every=run.config.check_every)
-        self.batches = LargeBatch(run.config, run.communicator)
+        self.replicas = ReplicaCheck(run, model, every=run.config.check_every)
+        self.batches = BatchScaling(run.config, run.communicator)
         self.strategy: Strategy = Sync()
 
     def choose(self, source: Source, *, seed: int, epochs: int) -> None:
@@ -53,14 +53,14 @@ class Way:
         self.strategy = make_strategy(
             config,
             run.communicator,
-            Replica(model),
+            ReplicaVector(model),
             seed=seed,
             epochs=epochs,
             nesterov=keras_hooks.nesterov_momentum(model.optimizer),
         )
         self._tell_one_node()
         alike = self.strategy.sums_gradients
-        self.replicas = Replicas(run, model, every=config.check_every, alike=alike)
+        self.replicas = ReplicaCheck(run, model, every=config.check_every, alike=alike)
 
     def _tell_one_node(self) -> None:
         run, config = self._run, self._run.config

@@ -23,9 +23,9 @@ from matex.checkpointing import model_state
 from matex.fitting.agreement import check_hashes
 from matex.fitting.stragglers import Stragglers
 from matex.records.step_report import StepReport
-from matex.run.context import Run
+from matex.run.context import RunContext
 
-__all__ = ["Replicas", "interval", "majority"]
+__all__ = ["ReplicaCheck", "interval", "majority"]
 
 # Of the time of a step, for hashing and gathering.
 _PART = 0.002
@@ -60,7 +60,7 @@ def majority(ranks: Sequence[int], hashes: Sequence[int]) -> tuple[int, ...]:
     return tuple(r for r, h in zip(ranks, hashes, strict=True) if h == commonest)
 
 
-class Replicas:
+class ReplicaCheck:
     """The check of one model's replicas. :meth:`after_step` is collective when it is due.
 
     Args:
@@ -69,7 +69,9 @@ class Replicas:
             are looked for.
     """
 
-    def __init__(self, run: Run, model: Any, *, every: int | None, alike: bool = True) -> None:
+    def __init__(
+        self, run: RunContext, model: Any, *, every: int | None, alike: bool = True
+    ) -> None:
         self._run = run
         self._model = model
         self._every = every

@@ -8,10 +8,10 @@ import numpy as np
 
 from matex import keras_hooks
 
-__all__ = ["Replica"]
+__all__ = ["ReplicaVector"]
 
 
-class Replica:
+class ReplicaVector:
     """What strategies move: trainable weights, momenta and the like. Local.
 
     ``weights`` says how many elements, the first ones, are weights.

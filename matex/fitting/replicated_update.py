@@ -24,11 +24,11 @@ from matex.checkpointing.stop_requests import told_in_own_loop
 from matex.errors import TrainingError
 from matex.exchange import sums
 from matex.records.step_report import StepReport
-from matex.run.context import Run
+from matex.run.context import RunContext
 from matex.sources.stream import digest_of
 from matex.strategies import Traffic
 
-__all__ = ["Averaging"]
+__all__ = ["ReplicatedUpdate"]
 
 # Relative excess of the mean square over the square of the mean: ranks that computed the
 # same differ by rounding, far below it; in data that differ, by far more.
@@ -47,7 +47,7 @@ _NOT_THE_SAME = (
 _TAIL = 6  # square, not finite, stop, leave, learning rate, one
 
 
-class Averaging:
+class ReplicatedUpdate:
     """Averages gradients at every optimizer step, in a graph or outside. One to a process.
 
     ``batch`` is what the running train step was given, ``samples`` how many rows that were, where
@@ -58,7 +58,7 @@ class Averaging:
     an exception loses its type on the way through TensorFlow.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
         self._rate = 0.0
         self.stop_wanted = False

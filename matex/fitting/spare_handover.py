@@ -9,17 +9,17 @@ from typing import Any
 import checkpoints
 from matex import keras_hooks
 from matex.checkpointing import model_state
-from matex.fitting.fit_checkpoint import FitState
+from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.sources.stream import Stream
 from matex.steps.engine import Training
 
-__all__ = ["GOING", "Joined"]
+__all__ = ["GOING", "Handover"]
 
 #: The name in ``extra`` of what no checkpoint needs, as JSON.
 GOING = "going"
 
 
-class Joined:
+class Handover:
     """What a spare was told when it became a member again.
 
     ``going`` is what the others count and know.
@@ -35,7 +35,7 @@ class Joined:
         self.going: dict[str, Any] = json.loads(saved.extra[GOING].tobytes())
         self._validated: list[int] | None = self.going["validated"]
 
-    def restore(self, model: Any, fit_state: FitState, callbacks: Any) -> None:
+    def restore(self, model: Any, fit_state: FitCheckpoint, callbacks: Any) -> None:
         """Put back all but what the first epoch does; the callbacks have begun.
 
         Raises:

@@ -17,15 +17,15 @@ import numpy as np
 import checkpoints
 import ft
 from matex import keras_hooks
-from matex.checkpointing.deferred_snapshot import Held
-from matex.checkpointing.stop_requests import Dismissed
-from matex.fitting.fit_checkpoint import FitState
-from matex.fitting.replica_check import Replicas
-from matex.fitting.spare_handover import GOING, Joined
-from matex.run.context import Run
+from matex.checkpointing.deferred_snapshot import DeferredSnapshot
+from matex.checkpointing.stop_requests import SpareReleased
+from matex.fitting.fit_checkpoint import FitCheckpoint
+from matex.fitting.replica_check import ReplicaCheck
+from matex.fitting.spare_handover import GOING, Handover
+from matex.run.context import RunContext
 from matex.steps.engine import Training
 
-__all__ = ["Reserve"]
+__all__ = ["FitSpares"]
 
 
 def _validated(model: Any) -> list[int] | None:
@@ -34,21 +34,23 @@ def _validated(model: Any) -> list[int] | None:
     return None if iterator is None else list(getattr(iterator, "passed", (0, 0, -1)))
 
 
-class Reserve:
+class FitSpares:
     """The ranks in reserve during one fit.
 
     Args:
         state, replicas: of the fit.
     """
 
-    def __init__(self, run: Run, model: Any, state: FitState, replicas: Replicas) -> None:
+    def __init__(
+        self, run: RunContext, model: Any, state: FitCheckpoint, replicas: ReplicaCheck
+    ) -> None:
         self._run = run
         self._model = model
         self._state = state
         self._replicas = replicas
         self._open = False
 
-    def open(self, training: Training) -> Joined | None:
+    def open(self, training: Training) -> Handover | None:
         """Before the first step of *training*: those beyond the ranks that work wait; collective.
 
         Returns at once on the ranks that work, with None; on a spare when it is a member again.
@@ -73,7 +75,7 @@ class Reserve:
             called = communicator.wait(idle=run.idle)
         if called.met == ft.Purpose.CLOSE:
             run.dismissed = True
-            raise Dismissed
+            raise SpareReleased
         before, after = called.before.ranks, called.after.ranks
         return self._receive(
             [rank for rank in after if rank in before], over=called.met == ft.Purpose.RETURN
@@ -118,7 +120,7 @@ class Reserve:
         *,
         at_risk: Mapping[int, int] | None = None,
         ended: tuple[int, Mapping[str, Any]] | None = None,
-    ) -> Held:
+    ) -> DeferredSnapshot:
         going = {
             "run": self._run.counts(),
             "replicas": self._replicas.pace,
@@ -130,7 +132,7 @@ class Reserve:
         content = np.frombuffer(json.dumps(going).encode(), np.uint8)
         return self._state.taken(epoch, samples, mark=mark, more={GOING: content})
 
-    def _send(self, to: Collection[int], take: Callable[[], Held]) -> None:
+    def _send(self, to: Collection[int], take: Callable[[], DeferredSnapshot]) -> None:
         """Give *to* the state; collective. All others hold the same, so any of them can."""
         communicator = self._run.communicator
         sources = [rank for rank in communicator.world.ranks if rank not in to]
@@ -141,7 +143,7 @@ class Reserve:
             content = np.zeros(int(size[0]), np.uint8)
         communicator.broadcast(content, sources=sources)
 
-    def _receive(self, sources: list[int], *, over: bool) -> Joined:
+    def _receive(self, sources: list[int], *, over: bool) -> Handover:
         """The state that the *sources* send; collective."""
         communicator = self._run.communicator
         size = np.zeros(1, np.int64)
@@ -152,7 +154,7 @@ class Reserve:
             saved = checkpoints.from_bytes(content)
         except checkpoints.CheckpointError as error:
             ft.fail_stop(f"a spare wants the state of the others. Received: {error}")
-        joined = Joined(saved, over=over)
+        joined = Handover(saved, over=over)
         self._run.go_on_from(joined.going["run"])
         self._replicas.pace = joined.going["replicas"]
         self._run.saver.numbers = joined.going["saver"]

@@ -11,14 +11,14 @@ from keras import tree
 
 from matex import keras_hooks
 from matex.checkpointing import model_state
-from matex.fitting.replica_check import Replicas
-from matex.run.context import Run
+from matex.fitting.replica_check import ReplicaCheck
+from matex.run.context import RunContext
 from matex.run.preemption import leave
-from matex.sources.stream import Cut, Stream, digest, flat_signature, leaves_of, rows_in
+from matex.sources.stream import Stream, StreamBatch, digest, flat_signature, leaves_of, rows_in
 from matex.steps.engine import Training
 from matex.steps.user_code import attempted
 
-__all__ = ["SingleSteps", "form_of", "tensors_of"]
+__all__ = ["BatchTrainer", "form_of", "tensors_of"]
 
 
 class _Given:
@@ -28,7 +28,7 @@ class _Given:
 
     def __init__(self, form: Any, mark: int) -> None:
         self._form = form
-        self._cut: Cut | None = None
+        self._cut: StreamBatch | None = None
         self.signature = flat_signature(form)
         self.built_on = self.as_data(self.signature)
         self.samples: int | None = None
@@ -39,9 +39,9 @@ class _Given:
     def give(self, batch: Any) -> None:
         tensors = [tensor for tensor in tree.flatten(batch) if tensor is not None]
         self.mark = digest(self.mark, tensors, last=False)
-        self._cut = Cut(tensors, (0, rows_in(tensors)), self.mark, last=False)
+        self._cut = StreamBatch(tensors, (0, rows_in(tensors)), self.mark, last=False)
 
-    def next(self) -> Cut | None:
+    def next(self) -> StreamBatch | None:
         cut, self._cut = self._cut, None
         return cut
 
@@ -70,7 +70,7 @@ class _Given:
         """Nothing: nothing is read ahead."""
 
 
-class SingleSteps:
+class BatchTrainer:
     """The shared steps of one model for one form of batches; collective to make.
 
     Args:
@@ -81,7 +81,7 @@ class SingleSteps:
         NotShareable: the train step cannot be cut.
     """
 
-    def __init__(self, run: Run, model: Any, batch: Any, *, number: int) -> None:
+    def __init__(self, run: RunContext, model: Any, batch: Any, *, number: int) -> None:
         keras_hooks.verify(type(model))
         keras_hooks.refuse(model)
         keras_hooks.refuse_to_cut(model)
@@ -93,7 +93,7 @@ class SingleSteps:
         model_state.broadcast(run.communicator, model)
         self._run = run
         self._model = model
-        self._replicas = Replicas(run, model, every=run.config.check_every)
+        self._replicas = ReplicaCheck(run, model, every=run.config.check_every)
         self._training = Training(
             run.communicator,
             model,

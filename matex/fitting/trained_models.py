@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from matex.checkpointing import model_state
 
-__all__ = ["MOST", "Trained"]
+__all__ = ["MOST", "TrainedModels"]
 
 #: So many of the newest models are kept alive until the end; of older ones a hash is kept.
 MOST = 8
@@ -18,7 +18,7 @@ MOST = 8
 Variables = Callable[[], list[Any]]
 
 
-class Trained:
+class TrainedModels:
     """The trained models, loops and optimizers of one process. Local, and alike on all ranks.
 
     A search over hundreds of models must not hold them all in memory: when a further one is

@@ -11,17 +11,17 @@ import numpy as np
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.replicated_update import Averaging
+from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.records.step_report import StepReport
-from matex.run.context import Run
+from matex.run.context import RunContext
 from matex.steps.engine import Training
 
-__all__ = ["Whole", "slower"]
+__all__ = ["WholeBatches", "slower"]
 
 Logs = dict[str, Any]
 
 
-def slower(run: Run) -> str:
+def slower(run: RunContext) -> str:
     """What it costs that every rank of *run* computes the same, in words for a line; pure."""
     threads, cores = run.threads
     if threads >= cores:
@@ -31,7 +31,7 @@ def slower(run: Run) -> str:
     )
 
 
-class Whole:
+class WholeBatches:
     """Makes the steps of one fit in place of shared ones; told of on the terminal by its first.
 
     A step that does not work in plain Keras either so ends with its own error and nothing else.
@@ -42,7 +42,13 @@ class Whole:
     """
 
     def __init__(
-        self, run: Run, model: Any, averaging: Averaging, reason: NotShareable, *, but: str = ""
+        self,
+        run: RunContext,
+        model: Any,
+        averaging: ReplicatedUpdate,
+        reason: NotShareable,
+        *,
+        but: str = "",
     ) -> None:
         self._run = run
         self._model = model

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from matex.launcher.mpiexec import Kind, Mpiexec
+from matex.launcher.mpiexec import Mpiexec, MpiexecKind
 from matex.launcher.segments import remove_new, segments
 
 __all__ = ["Job"]
@@ -42,7 +42,7 @@ class Job:
         quiet: bool = False,
     ) -> None:
         self._end = mpiexec.end
-        self._segments = segments() if mpiexec.kind is Kind.HYDRA else None
+        self._segments = segments() if mpiexec.kind is MpiexecKind.HYDRA else None
         self._token = f"{_TOKEN}={uuid.uuid4().hex}"
         name, _, value = self._token.partition("=")
         with _blocked([signal.SIGTERM] if mpiexec.shielded else []):

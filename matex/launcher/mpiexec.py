@@ -19,12 +19,12 @@ from pathlib import Path
 
 from matex.errors import InputError
 
-__all__ = ["Kind", "Mpiexec", "find_mpiexec", "kind_of"]
+__all__ = ["Mpiexec", "MpiexecKind", "find_mpiexec", "kind_of"]
 
 _VERSION_S = 60.0
 
 
-class Kind(enum.Enum):
+class MpiexecKind(enum.Enum):
     """The family of an mpiexec; the value is its name in messages."""
 
     OPEN_MPI = "Open MPI's mpiexec"
@@ -34,8 +34,8 @@ class Kind(enum.Enum):
 
 # What each says to --version, in lower case.
 _MARKS = {
-    Kind.OPEN_MPI: ("open mpi", "openrte", "open-mpi"),
-    Kind.HYDRA: ("hydra", "intel(r) mpi library"),
+    MpiexecKind.OPEN_MPI: ("open mpi", "openrte", "open-mpi"),
+    MpiexecKind.HYDRA: ("hydra", "intel(r) mpi library"),
 }
 
 
@@ -49,12 +49,12 @@ class Mpiexec:
     """
 
     path: str
-    kind: Kind = Kind.OPEN_MPI
+    kind: MpiexecKind = MpiexecKind.OPEN_MPI
 
     @property
     def survives(self) -> bool:
         """Whether it lets the other ranks go on after a death, as ULFM needs."""
-        return self.kind is Kind.OPEN_MPI
+        return self.kind is MpiexecKind.OPEN_MPI
 
     @property
     def end(self) -> signal.Signals:
@@ -63,7 +63,7 @@ class Mpiexec:
         Hydra hands SIGINT on to the ranks, and lives on; its daemons end the ranks when they
         lose it.
         """
-        return signal.SIGKILL if self.kind is Kind.HYDRA else signal.SIGINT
+        return signal.SIGKILL if self.kind is MpiexecKind.HYDRA else signal.SIGINT
 
     @property
     def shielded(self) -> bool:
@@ -71,7 +71,7 @@ class Mpiexec:
 
         Hydra hands SIGTERM on to the ranks, which save and leave at it.
         """
-        return self.kind is Kind.OPEN_MPI
+        return self.kind is MpiexecKind.OPEN_MPI
 
     def start(
         self,
@@ -96,12 +96,12 @@ class Mpiexec:
         Raises:
             InputError: hosts are given to an mpiexec of which the option is not known.
         """
-        if self.kind is Kind.OPEN_MPI:
+        if self.kind is MpiexecKind.OPEN_MPI:
             options = _open_mpi(several=several, survive=survive, crowded=crowded)
             options += ["--host", hosts] if hosts is not None else []
             options += [word for name in passed for word in ("-x", name)]
             options += _settings(crowded=crowded, detector=several and survive)
-        elif self.kind is Kind.HYDRA:
+        elif self.kind is MpiexecKind.HYDRA:
             options = ["-hosts", hosts] if hosts is not None else []
             if crowded:
                 options += ["-genv", "MPIR_CVAR_ENABLE_HEAVY_YIELD", "1"]
@@ -115,7 +115,7 @@ class Mpiexec:
 
     def probe(self, host: str, words: Sequence[str]) -> list[str]:
         """The command line that runs *words* once on *host*, by the way ranks start. Pure."""
-        if self.kind is Kind.OPEN_MPI:
+        if self.kind is MpiexecKind.OPEN_MPI:
             return [self.path, *_as_root(), "--host", f"{host}:1", "-n", "1", *words]
         return [self.path, "-hosts", f"{host}:1", "-n", "1", *words]
 
@@ -146,13 +146,13 @@ def find_mpiexec() -> Mpiexec:
     return Mpiexec(found, kind_of(said.stdout + said.stderr))
 
 
-def kind_of(version: str) -> Kind:
+def kind_of(version: str) -> MpiexecKind:
     """The family of the mpiexec that says *version* when asked for it. Pure."""
     text = version.lower()
     for kind, marks in _MARKS.items():
         if any(mark in text for mark in marks):
             return kind
-    return Kind.OTHER
+    return MpiexecKind.OTHER
 
 
 def _as_root() -> list[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import ft
 from matex import session
 from matex.checkpointing.host_memory import ready_segments
-from matex.checkpointing.stop_requests import Dismissed, Leaving, Notice
+from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased, StopRequest
 from matex.config import Config, visible_gpus
 from matex.errors import DataError, InputError, MatexError, ToldToLeave
 from matex.process import devices
@@ -24,7 +24,7 @@ from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
 
 if TYPE_CHECKING:
-    from matex.process.keras_adapter import Runtime
+    from matex.process.keras_adapter import KerasAdapter
 
 __all__ = ["meet", "run_script"]
 
@@ -34,7 +34,7 @@ _INSTALL = (
 )
 
 
-def meet(config: Config, *, interrupts: bool = False) -> Runtime:
+def meet(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     """Meet the other ranks; collective. The runtime's own ``start()`` comes next.
 
     From here on an error on this rank ends this rank alone.
@@ -48,7 +48,7 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
         ft.UsageError: the faults do not fit the number of ranks.
         InputError: no TensorFlow, or it uses a GPU already; or more spares than there can be.
     """
-    notice = Notice(config.wall_time)
+    notice = StopRequest(config.wall_time)
     notice.listen(interrupts=interrupts)
     ready_segments()
     communicator = ft.Communicator.start()
@@ -96,10 +96,10 @@ def meet(config: Config, *, interrupts: bool = False) -> Runtime:
     events.write("devices", gpu=gpu.number, threads=cores.threads, cores=cores.kept_on)
     keras.utils.set_random_seed(config.seed)
 
-    from matex.process.keras_adapter import Runtime
-    from matex.run.context import Run
+    from matex.process.keras_adapter import KerasAdapter
+    from matex.run.context import RunContext
 
-    runtime = session.current = Runtime(Run(config, communicator, events, notice))
+    runtime = session.current = KerasAdapter(RunContext(config, communicator, events, notice))
     runtime.run.threads = cores.threads, len(devices.cores_of(host, world.rank))
     ft.shield(lambda: _farewell(runtime))
     if gpu.note:
@@ -141,10 +141,10 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
         try:
             runtime.start()
             runpy.run_path(str(script), run_name="__main__")
-        except Leaving as leaving:
+        except PreemptedExit as leaving:
             runtime.finish()
             return int(leaving.code or 0)
-        except Dismissed:
+        except SpareReleased:
             runtime.finish()
             return 0
         except DataError as error:
@@ -163,7 +163,7 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
     return 1 if runtime.run.failed_strictly else 0
 
 
-def _failed(runtime: Runtime, error: MatexError) -> int:
+def _failed(runtime: KerasAdapter, error: MatexError) -> int:
     """*error* was raised by all ranks alike: leave together, and say why once."""
     if isinstance(error, ToldToLeave):
         from matex.run.preemption import stop
@@ -176,7 +176,7 @@ def _failed(runtime: Runtime, error: MatexError) -> int:
     return 1
 
 
-def _farewell(runtime: Runtime) -> None:
+def _farewell(runtime: KerasAdapter) -> None:
     """The end of a program that called ``matex.init``."""
     runtime.finish()
     if runtime.run.failed_strictly:

@@ -21,7 +21,7 @@ import keras
 
 from matex import keras_hooks
 
-__all__ = ["EverySide", "OnLeader", "share_out"]
+__all__ = ["AgreementCallback", "OnLeader", "share_out"]
 
 # Those of Keras's that write, send or print, and decide nothing for the training.
 _WRITING = (
@@ -115,7 +115,7 @@ for _edge in ("begin", "end"):
     setattr(OnLeader, f"on_predict_batch_{_edge}", _forwarding(f"on_predict_batch_{_edge}"))
 
 
-class _Unsaving:
+class _NoSaveProxy:
     """A model that does not save itself."""
 
     def __init__(self, model: Any) -> None:
@@ -140,7 +140,7 @@ class OnEveryRankSavingOnLeader(OnLeader):
             self._inner.set_model(self.model)
             self._alone(lambda: call(*args))
             return
-        self._inner.set_model(_Unsaving(self.model))
+        self._inner.set_model(_NoSaveProxy(self.model))
         with keras_hooks.saving_nothing(self._inner):
             call(*args)
 
@@ -169,7 +169,7 @@ class RestoringOnLeader(OnLeader):
             self._restored()
 
 
-class EverySide(keras.callbacks.Callback):
+class AgreementCallback(keras.callbacks.Callback):
     """Comes last on every rank: after all others have decided, the ranks decide together."""
 
     def __init__(
@@ -202,7 +202,7 @@ class _Nowhere(io.TextIOBase):
 def _seen_on_leader(name: str) -> Callable[..., None]:
     inherited = getattr(keras.callbacks.ProgbarLogger, name)
 
-    def call(self: Progress, *args: Any, **kwargs: Any) -> None:
+    def call(self: LeaderProgressBar, *args: Any, **kwargs: Any) -> None:
         shown = contextlib.nullcontext()
         with shown if self.leads() else contextlib.redirect_stdout(_Nowhere()):
             inherited(self, *args, **kwargs)
@@ -211,7 +211,7 @@ def _seen_on_leader(name: str) -> Callable[..., None]:
     return call
 
 
-class Progress(keras.callbacks.ProgbarLogger):
+class LeaderProgressBar(keras.callbacks.ProgbarLogger):
     """Keras's progress bar: kept on every rank, so that the next leader goes on with it.
 
     Args:
@@ -225,7 +225,7 @@ class Progress(keras.callbacks.ProgbarLogger):
 
 for _name in vars(keras.callbacks.ProgbarLogger):
     if _name.startswith("on_"):
-        setattr(Progress, _name, _seen_on_leader(_name))
+        setattr(LeaderProgressBar, _name, _seen_on_leader(_name))
 
 
 def share_out(
@@ -256,5 +256,5 @@ def share_out(
     given = keras_hooks.listed(callbacks)
     result = [placed(callback) for callback in given]
     if verbose != 0 and not any(isinstance(c, keras.callbacks.ProgbarLogger) for c in given):
-        result.append(Progress(leads))
+        result.append(LeaderProgressBar(leads))
     return [*result, *last]

@@ -18,44 +18,44 @@ from matex.checkpointing import model_state
 from matex.checkpointing.stop_requests import told_in_own_loop
 from matex.errors import InputError, NotShareable, Unsupported
 from matex.evaluation.predict import Predicted, joined
-from matex.evaluation.rows import SharedEvaluation
-from matex.evaluation.select import Shares
+from matex.evaluation.rows import RowEvaluation
+from matex.evaluation.select import SharedIterators
 from matex.evaluation.stream import StreamEvaluation
 from matex.files import intercept, keras_files, library_files, tf_files
 from matex.files.private import PrivateFiles, asks_for_rank
 from matex.fitting.agreement import check_equal
 from matex.fitting.fit import Fit
-from matex.fitting.replicated_update import Averaging
-from matex.fitting.train_on_batch import SingleSteps, form_of, tensors_of
-from matex.fitting.trained_models import Trained
+from matex.fitting.replicated_update import ReplicatedUpdate
+from matex.fitting.train_on_batch import BatchTrainer, form_of, tensors_of
+from matex.fitting.trained_models import TrainedModels
 from matex.fitting.whole_batches import slower
-from matex.process.callback_placement import EverySide, share_out
-from matex.run.context import Run
+from matex.process.callback_placement import AgreementCallback, share_out
+from matex.run.context import RunContext
 from matex.sources.select import MakeFeed, once
 
-__all__ = ["Runtime"]
+__all__ = ["KerasAdapter"]
 
 
-class Runtime:
+class KerasAdapter:
     """Implements :class:`matex.keras_hooks.TrainerHooks`. One to a process.
 
     Every rank runs the same script, so its calls of fit and evaluate are
     collective, except those made from a callback that runs on the leader.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunContext) -> None:
         self.run = run
         self._context: list[str] = []
         self._fit: Fit | None = None
         self._fits = 0
         self._order_seeds = keras_hooks.OrderSeeds()
         self._model: Any = None
-        self._trained = Trained()
+        self._trained = TrainedModels()
         self._own_checkpoint = False
         self._sees_test_batches = False
         self._apoptosis: dict[int, keras.callbacks.Callback] = {}
-        self.averaging = Averaging(run)
-        self.shares = Shares(run)
+        self.averaging = ReplicatedUpdate(run)
+        self.shares = SharedIterators(run)
         self.files: PrivateFiles | None = None  # where there is more than one rank
 
     @property
@@ -129,7 +129,7 @@ class Runtime:
             model.history = keras.callbacks.History()
             return model.history
         self._add_apoptosis(model, given)
-        last = EverySide(
+        last = AgreementCallback(
             after_begin=fit.after_begin, after_batch=fit.after_batch, after_epoch=fit.after_epoch
         )
         self._model = model
@@ -236,7 +236,7 @@ class Runtime:
             return feed(given["x"])
 
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
-        singles: dict[str, SingleSteps | None] = {}
+        singles: dict[str, BatchTrainer | None] = {}
 
         def train(iterator: Any) -> Any:
             if self._context == ["fit"] and self._fit is not None:
@@ -249,7 +249,7 @@ class Runtime:
                 try:
                     if form not in singles:
                         number = len(self._trained)
-                        singles[form] = SingleSteps(self.run, model, batch, number=number)
+                        singles[form] = BatchTrainer(self.run, model, batch, number=number)
                     self._remember(model)
                     self._tell_unsaved("train_on_batch")
                     single = singles[form]
@@ -268,7 +268,7 @@ class Runtime:
 
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         def test(iterator: Any) -> Any:
-            if isinstance(iterator, SharedEvaluation):
+            if isinstance(iterator, RowEvaluation):
                 return iterator.run(model)
             if isinstance(iterator, StreamEvaluation):
                 return iterator.run()

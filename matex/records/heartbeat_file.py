@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["FILE", "Pulse", "Sign", "read_sign"]
+__all__ = ["FILE", "HeartbeatFile", "Sign", "read_sign"]
 
 FILE = "progress"
 
@@ -31,7 +31,7 @@ _ALL = 200
 _PART = 1e-3
 
 
-class Pulse:
+class HeartbeatFile:
     """The pulse of one rank; local. Nothing is written without a *directory*."""
 
     def __init__(

@@ -8,13 +8,13 @@ from typing import Any
 
 from matex.records.step_report import StepReport
 
-__all__ = ["Progress"]
+__all__ = ["ProgressThrottle"]
 
 _LEAST_S = 0.1
 _PART = 1e-3
 
 
-class Progress:
+class ProgressThrottle:
     """Collects steps between two notes. Local.
 
     Notes are 0.1 s apart, later a thousandth of the time that has passed: a run of a

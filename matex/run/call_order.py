@@ -13,7 +13,7 @@ import numpy as np
 import ft
 from matex.errors import InputError, MatexError
 
-__all__ = ["Calls", "difference"]
+__all__ = ["CallOrder", "difference"]
 
 _NAME_BYTES = 48
 
@@ -28,7 +28,7 @@ def difference(ranks: Sequence[int], names: Sequence[str]) -> str:
     )
 
 
-class Calls:
+class CallOrder:
     """Makes sure, before each call, that it is the same on all ranks.
 
     Two ranks in different calls would wait for each other without end, or take each other's

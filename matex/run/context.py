@@ -18,7 +18,7 @@ from ft import mpi
 from matex.checkpointing.host_memory import forsake_segments
 from matex.checkpointing.model_state import state_hash
 from matex.checkpointing.saver import FILES, Saver, Take
-from matex.checkpointing.stop_requests import Notice
+from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config, arbiter_setting
 from matex.errors import InputError
 from matex.exchange import Choice, HostExchange, Layout
@@ -32,21 +32,21 @@ from matex.records.fault_events import (
     told,
 )
 from matex.records.fault_records import unfired
-from matex.records.heartbeat_file import Pulse
+from matex.records.heartbeat_file import HeartbeatFile
 from matex.records.losses import LOST_STRICTLY, lost_to_own_errors
-from matex.records.progress import Progress
+from matex.records.progress import ProgressThrottle
 from matex.records.step_report import StepReport
 from matex.records.summary import COUNTS, FAULTS, SUMMARY, Stopped, Totals, faults_csv, summarize
-from matex.run.call_order import Calls
-from matex.run.launcher_client import Launcher
+from matex.run.call_order import CallOrder
+from matex.run.launcher_client import LauncherClient
 from matex.run.timeouts import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
-from matex.steps.local_contribution import Wishes
+from matex.steps.local_contribution import StepRequests
 from matex.steps.nonfinite import Nonfinite
 
-__all__ = ["Run"]
+__all__ = ["RunContext"]
 
 
-class Run:
+class RunContext:
     """The communicator and everything that watches, records and counts around it.
 
     ``step`` is the number of the next training step of the whole script, counted
@@ -58,11 +58,11 @@ class Run:
         config: Config,
         communicator: ft.Communicator,
         events: EventLog,
-        notice: Notice | None = None,
+        notice: StopRequest | None = None,
     ) -> None:
         self.config = config
         self.communicator = communicator
-        self.calls = Calls(communicator)
+        self.calls = CallOrder(communicator)
         self.events = events
         events.complain = self.say
         self.working = communicator.initial_size - config.spares
@@ -86,7 +86,7 @@ class Run:
             say=self.warn,
             beat=self._beat,
         )
-        self._pulse = Pulse(config.report)
+        self._pulse = HeartbeatFile(config.report)
         alone = "" if ft.has_mpi() else "no MPI was found, so this is one rank"
         self.choice = Choice(
             config.exchange,
@@ -95,7 +95,7 @@ class Run:
             impossible=alone,
         )
         self.saved: checkpoints.Snapshot | None = None
-        self.notice = notice or Notice()
+        self.notice = notice or StopRequest()
         self.saver = Saver(config, communicator, events, self.notice, self.warn)
         self.stopped: Stopped | None = None  # see matex.run.preemption
         self.can_grow = config.grow_to > 0
@@ -110,10 +110,10 @@ class Run:
         self._step_limit_s: float | None = None
         self._spares_lost: set[int] = set()
         self._generation = 0  # of the last recovery that changed who works, 0 before the first
-        self.progress = Progress()
+        self.progress = ProgressThrottle()
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._tell_nonfinite)
         if setting := arbiter_setting():
-            launcher = Launcher(setting)
+            launcher = LauncherClient(setting)
             communicator.arbiter = launcher.decide
             communicator.listeners.append(launcher.heard)
         communicator.waiting = self.watchdog.waiting
@@ -182,12 +182,12 @@ class Run:
             check_finite=check_finite,
         )
 
-    def wishes(self) -> Wishes:
+    def wishes(self) -> StepRequests:
         """What this rank asks for with the next step; local."""
         save = self.saver.due() if self.leads else 0
         if save & FILES and self.is_short:
             self.notice.missing = True
-        return Wishes(leave=self.notice.code != 0, save=save)
+        return StepRequests(leave=self.notice.code != 0, save=save)
 
     @property
     def is_short(self) -> bool:

@@ -8,13 +8,13 @@ import threading
 
 import ft
 
-__all__ = ["Launcher"]
+__all__ = ["LauncherClient"]
 
 _CONNECT_S = 2.0
 _ANSWER_S = 45.0  # it asks hosts that may not answer
 
 
-class Launcher:
+class LauncherClient:
     """The launcher, as ranks reach it. Local.
 
     Args:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from matex.checkpointing.saver import Take
-from matex.checkpointing.stop_requests import MISSING, Leaving, described
+from matex.checkpointing.stop_requests import MISSING, PreemptedExit, described
 from matex.records.summary import Stopped
-from matex.run.context import Run
+from matex.run.context import RunContext
 
 __all__ = ["leave", "stop"]
 
 
-def leave(run: Run, take: Take | None) -> None:
+def leave(run: RunContext, take: Take | None) -> None:
     """Save and leave; collective, between steps, when it was agreed.
 
     Returns only where all would have been started again for the sake of those that are
@@ -36,10 +36,10 @@ def leave(run: Run, take: Take | None) -> None:
     elif not run.save_for_all(take):
         problem = "the checkpoint could not be written"
     stop(run, problem)
-    raise Leaving(resumable=problem is None)
+    raise PreemptedExit(resumable=problem is None)
 
 
-def _leave_to_grow(run: Run, take: Take | None) -> None:
+def _leave_to_grow(run: RunContext, take: Take | None) -> None:
     run.notice.missing = False
     if take is None:
         run.can_grow = False
@@ -50,16 +50,16 @@ def _leave_to_grow(run: Run, take: Take | None) -> None:
         run.stopped = Stopped(reason=reason, resumable=True)
         if run.leads:
             run.events.write("short", step=run.step, world_size=size, wanted=wanted)
-        raise Leaving(resumable=True)
+        raise PreemptedExit(resumable=True)
 
 
-def _codes(run: Run) -> set[int]:
+def _codes(run: RunContext) -> set[int]:
     """The codes of the notices of all ranks; collective."""
     row = np.array([run.notice.code], np.int64)
     return {int(code) for code in run.communicator.allgather(row).rows[:, 0]}
 
 
-def stop(run: Run, problem: str | None) -> None:
+def stop(run: RunContext, problem: str | None) -> None:
     """The run ends here, before its end; collective.
 
     Args:

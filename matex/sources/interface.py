@@ -20,7 +20,7 @@ from matex.data.prefetch import Prefetch
 from matex.errors import InputError
 from matex.partition.spans import Order, Span
 
-__all__ = ["GlobalBatch", "Rows", "Source"]
+__all__ = ["GlobalBatch", "RowSource", "Source"]
 
 
 class GlobalBatch(Protocol):
@@ -129,7 +129,7 @@ class _RowBatch:
         return self._order.fingerprint(spans)
 
 
-class Rows:
+class RowSource:
     """Rows known by number: each rank reads its own only, in the seeded order of the epoch.
 
     Args:

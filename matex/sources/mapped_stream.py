@@ -9,13 +9,13 @@ import tensorflow as tf
 
 import ft
 from matex.partition.spans import Span
-from matex.sources.stream import Cut, Stream
+from matex.sources.stream import Stream, StreamBatch
 from matex.sources.tfdata_reorder import Pipeline
 
 __all__ = ["MappedStream", "place_variable"]
 
 
-class _RawCut(Cut):
+class _RawBatch(StreamBatch):
     """A raw batch; its rows are mapped when they are taken, unless they were ahead of time."""
 
     def __init__(
@@ -55,7 +55,7 @@ class MappedStream(Stream):
         self._communicator = communicator
         self._placed: list[int] = []
 
-    def next(self) -> Cut | None:
+    def next(self) -> StreamBatch | None:
         # Not when a peer is lost: that may be found out inside an operation of TensorFlow.
         place = _place(self._communicator)
         if place != self._placed:
@@ -67,8 +67,8 @@ class MappedStream(Stream):
         raw, mapped, place = batch
         return list(raw), (mapped, place)
 
-    def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> Cut:
-        return _RawCut(tensors, span, self.mark, last, extra, self._pipeline)
+    def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> StreamBatch:
+        return _RawBatch(tensors, span, self.mark, last, extra, self._pipeline)
 
 
 def place_variable(communicator: ft.Communicator) -> tf.Variable:

@@ -19,8 +19,8 @@ from matex.data.row_store import Form, RowStore
 from matex.errors import InputError
 from matex.partition.ring_order import RingOrder, marked, sharers, unmarked
 from matex.partition.spans import Order, Span
-from matex.sources.interface import GlobalBatch, Rows
-from matex.sources.row_exchange import Passing
+from matex.sources.interface import GlobalBatch, RowSource
+from matex.sources.row_exchange import RowExchange
 
 __all__ = ["RingRows"]
 
@@ -38,14 +38,14 @@ class _Arrays(NamedTuple):
         return self.batches.arrays(indices)
 
 
-class _Plan(NamedTuple):
+class _EpochPlan(NamedTuple):
     """An epoch's order, and by row number the place of the rank that computes it."""
 
     order: RingOrder
     place_of: np.ndarray
 
 
-class RingRows(Rows):
+class RingRows(RowSource):
     """Rows known by number, in a :class:`RingOrder`; each rank holds about its part of them.
 
     Who needs a row next follows from the order and the members, so all ranks know, without
@@ -53,7 +53,7 @@ class RingRows(Rows):
 
     Args:
         epochs: of the fit; after the last one nothing is handed on.
-        batch_size, shuffle, seed, parts: see :class:`Rows`.
+        batch_size, shuffle, seed, parts: see :class:`RowSource`.
 
     Raises:
         InputError: alike on every rank, where there is nothing to shuffle.
@@ -86,8 +86,8 @@ class RingRows(Rows):
             [Form(tuple(table.shape[1:]), np.dtype(table.dtype)) for table in batches.tables],
             room=min(batches.samples, share),
         )
-        self._passing = Passing(communicator, self._store)
-        self._planned: tuple[tuple[int, ...], _Plan] | None = None
+        self._passing = RowExchange(communicator, self._store)
+        self._planned: tuple[tuple[int, ...], _EpochPlan] | None = None
         self._resumed_width = 0
         self._expected: tuple[int, ...] = ()
         self._span: Span = (0, 0)
@@ -121,7 +121,7 @@ class RingRows(Rows):
         """The place of this rank among those who share the next step."""
         return self._communicator.pending.expected.index(self._communicator.world.rank)
 
-    def _plan(self, epoch: int, width: int) -> _Plan:
+    def _plan(self, epoch: int, width: int) -> _EpochPlan:
         """The plan of an epoch to come as things stand now; equal on all ranks if none is lost."""
         ranks, batch_size = len(self._communicator.pending.expected), self._batch_size
         key = (epoch, width, batch_size, ranks)
@@ -138,7 +138,7 @@ class RingRows(Rows):
             )
             place_of = np.empty(samples, np.int32)
             place_of[order.indices([(0, samples)])] = sharers(samples, batch_size, ranks)
-            self._planned = key, _Plan(order, place_of)
+            self._planned = key, _EpochPlan(order, place_of)
         return self._planned[1]
 
     def _read(self, indices: np.ndarray, *, then: Callable[[], np.ndarray]) -> tuple[Any, ...]:

@@ -9,12 +9,12 @@ import numpy as np
 import ft
 from matex.data.row_store import Form, RowStore
 
-__all__ = ["Passing", "packed", "unpacked"]
+__all__ = ["RowExchange", "packed", "unpacked"]
 
 _CHANNEL = 1  # strategies send in the other
 
 
-class Passing:
+class RowExchange:
     """The rows of one step at a time. Never raises for a death: what it took does not come.
 
     Args:

@@ -26,8 +26,8 @@ from matex.errors import DataError, InputError, NotShareable
 from matex.partition.spans import Span, marks
 
 __all__ = [
-    "Cut",
     "Stream",
+    "StreamBatch",
     "digest",
     "digest_of",
     "flat_signature",
@@ -39,7 +39,7 @@ __all__ = [
 _HASHED = 1 << 20  # values of a tensor that are looked at, evenly spread over it
 
 
-class Cut:
+class StreamBatch:
     """One global batch, whole, of which each rank takes rows. Local.
 
     Args:
@@ -163,7 +163,7 @@ class Stream:
         """
         self._feed = self._iterator = self._ahead = None
 
-    def next(self) -> Cut | None:
+    def next(self) -> StreamBatch | None:
         if self._ahead is None or not self._left:
             return None
         self._left -= 1
@@ -187,8 +187,8 @@ class Stream:
         leaves = zip(tree.flatten(self._specification), tree.flatten(batch), strict=True)
         return [tensor for leaf, tensor in leaves if _is_data(leaf)], None
 
-    def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> Cut:
-        return Cut(tensors, span, self.mark, last)
+    def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> StreamBatch:
+        return StreamBatch(tensors, span, self.mark, last)
 
     def _compare(self, mark: int) -> None:
         if self.mark != mark:

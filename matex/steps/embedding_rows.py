@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-__all__ = ["Slots"]
+__all__ = ["EmbeddingRows"]
 
 # Places travel as float32, which counts exactly up to here.
 _EXACT = 1 << 24
@@ -53,7 +53,7 @@ _BY_ROWS = frozenset(
 _DEPTH = 32
 
 
-class _Kind(NamedTuple):
+class _SliceKind(NamedTuple):
     """The slices of one gradient that each row of the batch brings, by look-up; () for dense."""
 
     looked_up: tuple[int, ...]
@@ -61,7 +61,7 @@ class _Kind(NamedTuple):
     """The shape of the variable."""
 
 
-class Slots:
+class EmbeddingRows:
     """The slots of one traced step. Local.
 
     ``summed`` names the variables whose slices are made dense, with the bytes of each:
@@ -74,7 +74,7 @@ class Slots:
 
     def __init__(self, rows: int | None) -> None:
         self._rows = rows
-        self._kinds: list[_Kind] = []
+        self._kinds: list[_SliceKind] = []
         self.summed: dict[str, int] = {}
 
     @property
@@ -115,7 +115,7 @@ class Slots:
             places.append(tf.reshape(self._placed(place, kind, rows, first), (-1,)))
         return values, places
 
-    def _placed(self, slices: Any, kind: _Kind, rows: Any, first: Any) -> Any:
+    def _placed(self, slices: Any, kind: _SliceKind, rows: Any, first: Any) -> Any:
         """The *slices* of some rows in their slots, those of each look-up in a block of its own."""
         assert self._rows is not None
         blocks = []
@@ -143,10 +143,10 @@ class Slots:
             result.append(tf.IndexedSlices(values, place, dense_shape=shape))
         return result
 
-    def _kind_of(self, gradient: Any, variable: Any) -> _Kind:
+    def _kind_of(self, gradient: Any, variable: Any) -> _SliceKind:
         shape = tuple(int(n) for n in variable.shape)
         if not isinstance(gradient, tf.IndexedSlices):
-            return _Kind((), shape)
+            return _SliceKind((), shape)
         looked_up = () if self._rows is None else _look_ups(gradient.indices)
         width = gradient.values.dtype.size
         dense_bytes = prod(shape) * width
@@ -154,8 +154,8 @@ class Slots:
         if not looked_up or shape[0] >= _EXACT or slice_bytes > max(dense_bytes, _SMALL_BYTES):
             if not _is_whole(gradient.indices):
                 self.summed[getattr(variable, "path", variable.name)] = dense_bytes
-            return _Kind((), shape)
-        return _Kind(looked_up, shape)
+            return _SliceKind((), shape)
+        return _SliceKind(looked_up, shape)
 
 
 def _look_ups(indices: Any) -> tuple[int, ...]:

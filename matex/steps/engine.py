@@ -17,9 +17,9 @@ from matex.partition.spans import size
 from matex.records.step_report import Replay, StepReport
 from matex.sources.interface import GlobalBatch, Source
 from matex.steps.bitflips import flip
-from matex.steps.local_contribution import Share, Wishes
+from matex.steps.local_contribution import LocalContribution, StepRequests
 from matex.steps.nonfinite import Nonfinite
-from matex.steps.recovery import AllStop, Mender
+from matex.steps.recovery import AllStop, StepRecovery
 from matex.steps.separability import problem
 from matex.steps.step import Control, Step
 from matex.strategies import Strategy, Sync, Traffic
@@ -65,7 +65,7 @@ class Training:
         cursor: int,
         on_epoch_start: Callable[[], None],
         after_step: Callable[[Training], None],
-        wishes: Callable[[], Wishes] = Wishes,
+        wishes: Callable[[], StepRequests] = StepRequests,
         rate_factor: Callable[[float], float] = lambda epochs_done: 1.0,
         strategy: Strategy | None = None,
         traced: Traced | None = None,
@@ -91,7 +91,7 @@ class Training:
         self._next_epoch = first_epoch
         self._step, self._exchange = traced or (self.new_step(model, source), None)
         self._wishes = wishes
-        self._share = Share(communicator, model, self._step, wishes)
+        self._share = LocalContribution(communicator, model, self._step, wishes)
         self._nonfinite = nonfinite or Nonfinite("stop", communicator)
         self._mender = self._new_mender()
         self._ready = self._exchange is not None
@@ -101,7 +101,7 @@ class Training:
         self._resumed = False
         self._made: dict[str, Any] | None = None
         self.stop_agreed = False
-        self.agreed = Wishes()
+        self.agreed = StepRequests()
         self.report = StepReport(samples=0, step_s=0.0, exchange_s=0.0)
 
     @staticmethod
@@ -142,14 +142,14 @@ class Training:
             most_rows=before.most_rows,
         )
         self._exchange = None
-        self._share = Share(self._communicator, self._model, self._step, self._wishes)
+        self._share = LocalContribution(self._communicator, self._model, self._step, self._wishes)
         self._share.stop_wanted, self._share.speeds = stop_wanted, speeds
         self._mender = self._new_mender()
         self._ready = False
         self._step.tried = True
 
-    def _new_mender(self) -> Mender:
-        return Mender(
+    def _new_mender(self) -> StepRecovery:
+        return StepRecovery(
             self._communicator,
             self._share,
             self._source,
@@ -349,7 +349,7 @@ class Training:
         assert exchange is not None
         header = exchange.header
         self.stop_agreed = header.stop > 0
-        self.agreed = Wishes(leave=header.leave > 0, save=int(header.save))
+        self.agreed = StepRequests(leave=header.leave > 0, save=int(header.save))
         self.cursor = batch.span[1]
         self.report = StepReport(
             samples=round(header.samples),

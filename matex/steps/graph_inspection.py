@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["Foreign", "drawing", "runs_python", "summarizes"]
+__all__ = ["ForeignVariables", "drawing", "runs_python", "summarizes"]
 
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
@@ -48,7 +48,7 @@ def _drops_nothing(node: Any) -> bool:
     return "dropout" in node.attr and not node.attr["dropout"].f
 
 
-class Foreign:
+class ForeignVariables:
     """The variables that *function* reaches and that are not among *known*, tf.Variables. Local."""
 
     def __init__(self, function: Any, known: Iterable[Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-__all__ = ["AFTER", "Usual"]
+__all__ = ["AFTER", "HotShape"]
 
 #: Steps with batches of one size until they get a graph of their own. To make it takes as
 #: long as some two thousand steps of a small model save by it.
@@ -12,7 +12,7 @@ AFTER = 1000
 _SHORT_S = 0.01
 
 
-class Usual:
+class HotShape:
     """Counts steps by the size of their batch.
 
     Args:

@@ -14,10 +14,10 @@ from matex.partition.spans import Span, assigned
 from matex.sources.interface import GlobalBatch
 from matex.steps.step import Control, Step
 
-__all__ = ["Share", "Wishes"]
+__all__ = ["LocalContribution", "StepRequests"]
 
 
-class Wishes(NamedTuple):
+class StepRequests(NamedTuple):
     """What a rank asks for with a step; what is done is what the sum of all says."""
 
     leave: bool = False
@@ -26,7 +26,7 @@ class Wishes(NamedTuple):
     """Which tiers to save after it, bits; only the leader's word counts."""
 
 
-class Share:
+class LocalContribution:
     """This rank's part of the running step's batch. Local.
 
     ``batch`` is that of the running step; ``stop_wanted``, from the leader ``rate_factor``,
@@ -39,7 +39,7 @@ class Share:
         communicator: ft.Communicator,
         model: Any,
         step: Step,
-        wishes: Callable[[], Wishes] = Wishes,
+        wishes: Callable[[], StepRequests] = StepRequests,
     ) -> None:
         self._communicator = communicator
         self._model = model

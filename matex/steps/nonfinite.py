@@ -19,10 +19,10 @@ import numpy as np
 import ft
 from matex.exchange import Header
 
-__all__ = ["Nonfinite", "Verdict"]
+__all__ = ["Nonfinite", "StepRedo"]
 
 
-class Verdict(NamedTuple):
+class StepRedo(NamedTuple):
     """How to make the step again.
 
     ``samples`` and their ``fingerprint`` are left out; or it is made ``anew``, with all
@@ -60,7 +60,7 @@ class Nonfinite:
 
     def judge(
         self, *, guilty: bool, samples: int, fingerprint: int, header: Header
-    ) -> Verdict | None:
+    ) -> StepRedo | None:
         """The verdict, equal on all ranks; None to stop. Collective where it may not be None.
 
         Args:
@@ -81,7 +81,7 @@ class Nonfinite:
         self._tell(tuple(np.array(gathered.ranks)[bad].tolist()))
         if len(gathered.ranks) != round(header.one):
             self._tried = False
-            return Verdict(0, 0, True)
+            return StepRedo(0, 0, True)
         if self._policy == "recompute":
-            return Verdict(0, 0, False)
-        return Verdict(int(rows[bad, 1].sum()), int(rows[bad, 2].sum()), False)
+            return StepRedo(0, 0, False)
+        return StepRedo(int(rows[bad, 1].sum()), int(rows[bad, 2].sum()), False)

@@ -14,17 +14,17 @@ from matex.partition.spans import Span, difference, size
 from matex.records.step_report import Replay, share_of
 from matex.sources.interface import Source
 from matex.steps.blame import blame
-from matex.steps.local_contribution import Share
+from matex.steps.local_contribution import LocalContribution
 from matex.steps.nonfinite import Nonfinite
 
-__all__ = ["AllStop", "Mender"]
+__all__ = ["AllStop", "StepRecovery"]
 
 
 class AllStop(Exception):
     """No rank contributed to a step, because every one wants training to stop before it."""
 
 
-class Mender:
+class StepRecovery:
     """Repairs, computes what the dead left undone, and replays. One to a training.
 
     ``have`` are the spans that this rank's kept contribution is made of; ``replay`` is
@@ -39,7 +39,7 @@ class Mender:
     def __init__(
         self,
         communicator: ft.Communicator,
-        share: Share,
+        share: LocalContribution,
         source: Source,
         *,
         faults: ft.Injector,

@@ -18,7 +18,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header
 from matex.sources.interface import GlobalBatch
-from matex.steps.graph_inspection import Foreign
+from matex.steps.graph_inspection import ForeignVariables
 from matex.steps.silence import unheard
 from matex.steps.step import Control, Step
 from matex.steps.user_code import attempted
@@ -58,7 +58,7 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
     count = len(tf.nest.flatten(rows)[0])
     cut = min(_CUT, count - 1)
     traced = hasattr(contribution, "captured_inputs")
-    foreign = Foreign(contribution, known) if traced else None
+    foreign = ForeignVariables(contribution, known) if traced else None
 
     def made(lo: int, hi: int) -> list[np.ndarray]:
         part = tf.nest.map_structure(lambda tensor: tensor[lo:hi], rows)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from matex.steps.hot_shape import Usual
+from matex.steps.hot_shape import HotShape
 
-__all__ = ["Traces", "concrete"]
+__all__ = ["SpecializedFunction", "concrete"]
 
 
 def concrete(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
@@ -31,7 +31,7 @@ def concrete(function: Callable[..., Any], signature: Any) -> Callable[..., Any]
     return call
 
 
-class Traces:
+class SpecializedFunction:
     """``function(batch, control)`` as graphs. Local.
 
     The one for any size is always there, so that a share of another size, after a death, needs
@@ -49,7 +49,7 @@ class Traces:
         self._signature = signature
         self._control = control
         self._any: Callable[..., Any] | None = None
-        self._usual = Usual()
+        self._usual = HotShape()
         self._size = -1
         self._sized: Callable[..., Any] | None = None
 

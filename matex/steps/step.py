@@ -20,11 +20,11 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout, Segment, segment_of
-from matex.steps.embedding_rows import Slots
+from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import drawing, runs_python
 from matex.steps.recorder import Recorder
-from matex.steps.specialization import Traces, concrete
+from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.user_code import attempted
 
 __all__ = ["Batch", "Control", "Step"]
@@ -91,7 +91,7 @@ class Step:
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
         self.most_rows = most_rows if sums_gradients else None
-        self.slots = Slots(self.most_rows)
+        self.slots = EmbeddingRows(self.most_rows)
         self._log_names: list[str] = []
         self._extra_names: list[str] = []
         self._sources: dict[str, tuple[Any, str | None]] = {}
@@ -175,7 +175,7 @@ class Step:
 
         self.contribution = contribution
         self.commit = commit
-        traces = Traces(fused, *self._signature)
+        traces = SpecializedFunction(fused, *self._signature)
         self.fused, self.trace = traces, traces.trace
 
     def _one_by_one(self, batch: Batch, control: np.ndarray) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 import matex
-from matex.apoptosis.allowance import Progress
+from matex.apoptosis.allowance import LossProgress
 from matex.apoptosis.schedule import MODES
 from matex.apoptosis.targets import MEASURES, size_of
 from matex.apoptosis.trace import trace
@@ -151,7 +151,7 @@ def test_what_an_epoch_gained_is_told_by_the_rows_of_the_last_look(
     """A network that an event has cut is judged by more rows than before."""
     told: list[tuple[int, float]] = []
 
-    def gained(self: Progress, epoch: int, held_out: float, training: float | None) -> float:
+    def gained(self: LossProgress, epoch: int, held_out: float, training: float | None) -> float:
         told.append((self.rows, held_out))
         return 0.0
 
@@ -164,7 +164,7 @@ def test_what_an_epoch_gained_is_told_by_the_rows_of_the_last_look(
                 losses.append(float(self.model.compute_loss(None, y[chosen, None], outputs)))
 
     losses: list[float] = []
-    monkeypatch.setattr(Progress, "gained", gained)
+    monkeypatch.setattr(LossProgress, "gained", gained)
     model, x, y = make()
     x, y = np.tile(x, (16, 1)), np.tile(y, 16)
     apoptosis = matex.Apoptosis(first_epoch=1, last_epoch=2, delta=0.5, verbose=0)

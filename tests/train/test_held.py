@@ -10,7 +10,7 @@ import pytest
 
 import checkpoints
 from matex.checkpointing import model_state
-from matex.checkpointing.deferred_snapshot import Held
+from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 
 LAYERS = keras.layers
 OPTIMIZERS = {
@@ -55,7 +55,7 @@ def arrays(snapshot: checkpoints.Snapshot) -> list[np.ndarray]:
     return [*snapshot.weights.values(), *snapshot.optimizer.values(), *snapshot.extra.values()]
 
 
-def held(model: Any) -> Held:
+def held(model: Any) -> DeferredSnapshot:
     return model_state.hold(model, {"step": 3}, architecture="", extra={})
 
 
@@ -97,7 +97,7 @@ def test_equal_names_are_told_apart() -> None:
     for each in layer:
         each.build((None, 3))
     weights = [weight for each in layer for weight in each.weights]
-    taken = Held({"weights": weights}, {"step": 0}, architecture="", extra={})
+    taken = DeferredSnapshot({"weights": weights}, {"step": 0}, architecture="", extra={})
     assert list(taken.snapshot().weights) == [
         "same/kernel",
         "same/bias",

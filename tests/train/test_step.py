@@ -15,7 +15,7 @@ from matex.data import Batches
 from matex.exchange import Header, HostExchange
 from matex.partition.spans import parts_of
 from matex.steps import specialization
-from matex.steps.hot_shape import Usual
+from matex.steps.hot_shape import HotShape
 from matex.steps.step import Control, Step
 
 
@@ -140,7 +140,7 @@ def test_a_failed_exchange_leaves_everything_as_it_was(
     batches: Batches, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights, slots, the update counter, statistics, seeds and metrics, in many failed steps."""
-    monkeypatch.setattr(specialization, "Usual", lambda: Usual(after=after, short_s=60.0))
+    monkeypatch.setattr(specialization, "HotShape", lambda: HotShape(after=after, short_s=60.0))
     model = make_model(dropout=0.4)
     step = make_step(model, batches)
     failing = True
@@ -198,7 +198,7 @@ def test_other_batch_sizes_trace_nothing_new(batches: Batches) -> None:
 def test_the_usual_size_gets_a_graph_and_equal_results(
     batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(specialization, "Usual", lambda: Usual(after=3, short_s=60.0))
+    monkeypatch.setattr(specialization, "HotShape", lambda: HotShape(after=3, short_s=60.0))
     ours, theirs = make_model(), make_model()
     step = make_step(ours, batches)
     exchange = InGraph(step, lambda *parts: list(parts))

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.fitting.replica_vector import Replica
+from matex.fitting.replica_vector import ReplicaVector
 from matex.strategies.rules.elastic import nesterov
 from tests import slow
 from tests.train.runs import Outcome, execute, faults, matex_run
@@ -152,7 +152,7 @@ def test_nesterov_sgd_of_keras_is_the_worker_of_eamsgd() -> None:
     variables = model.trainable_variables
     model.optimizer.build(variables)
     momentum = keras_hooks.nesterov_momentum(model.optimizer)
-    replica = Replica(model)
+    replica = ReplicaVector(model)
     count = replica.weights
     worker, velocity = replica.read()[:count], np.zeros(count, np.float32)
     for _ in range(5):

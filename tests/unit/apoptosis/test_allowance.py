@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.apoptosis.allowance import Progress, allowed_loss
+from matex.apoptosis.allowance import LossProgress, allowed_loss
 
 losses = st.floats(0.01, 10.0)
 
@@ -41,26 +41,26 @@ def test_a_network_that_learns_fast_does_not_lose_what_it_will_need() -> None:
     ],
 )
 def test_what_an_epoch_gains(held_out: float, training: float | None, gained: float) -> None:
-    before = Progress(at_start=2.3).looked(4, 2.0, 2.0, rows=512)
+    before = LossProgress(at_start=2.3).looked(4, 2.0, 2.0, rows=512)
     assert before.gained(5, held_out, training) == pytest.approx(gained)
     assert before.gained(6, held_out, training) == 0.0, "of two epochs nothing is known"
-    assert Progress(at_start=2.3).gained(1, held_out, training) == 0.0
+    assert LossProgress(at_start=2.3).gained(1, held_out, training) == 0.0
 
 
 def test_an_event_waits_until_training_has_got_back_what_the_last_one_cost() -> None:
-    spent = Progress(at_start=2.0).spent(1.2, 1.0)
+    spent = LossProgress(at_start=2.0).spent(1.2, 1.0)
     assert not spent.is_even(1.0, 1.02, 0.005)
     assert spent.is_even(1.5, 1.007, 0.005)
     assert not spent.is_even(1.5, float("nan"), 0.005)
-    assert Progress(at_start=2.0).spent(1.2, None).is_even(1.2, None, 0.005)
-    assert Progress().is_even(9.0, 9.0, 0.005)
+    assert LossProgress(at_start=2.0).spent(1.2, None).is_even(1.2, None, 0.005)
+    assert LossProgress().is_even(9.0, 9.0, 0.005)
 
 
 def test_a_fit_that_starts_over_owes_nothing_and_one_that_resumes_does() -> None:
-    spent = Progress(at_start=2.0).looked(4, 1.0, 1.0, rows=512).spent(1.2, 1.0)
-    noted = Progress(**json.loads(json.dumps(spent.notes())))
+    spent = LossProgress(at_start=2.0).looked(4, 1.0, 1.0, rows=512).spent(1.2, 1.0)
+    noted = LossProgress(**json.loads(json.dumps(spent.notes())))
     assert noted == noted.from_epoch(4) == spent
-    assert noted.from_epoch(0) == Progress(at_start=2.0, held_out=1.0, rows=512, training=1.0)
+    assert noted.from_epoch(0) == LossProgress(at_start=2.0, held_out=1.0, rows=512, training=1.0)
 
 
 @given(st.lists(st.tuples(losses, losses, st.floats(0.0, 1.0)), max_size=20))
@@ -68,7 +68,7 @@ def test_events_never_spend_more_than_half_of_what_training_gained(
     course: list[tuple[float, float, float]],
 ) -> None:
     """Whatever the losses do, and however much of what is allowed an event takes."""
-    progress, spent, earned = Progress(at_start=0.0), 0.0, 0.0
+    progress, spent, earned = LossProgress(at_start=0.0), 0.0, 0.0
     for epoch, (held_out, training, share) in enumerate(course, 1):
         gained = progress.gained(epoch, held_out, training)
         if progress.training is not None:

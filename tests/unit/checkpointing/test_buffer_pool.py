@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from matex.checkpointing import buffer_pool
-from matex.checkpointing.buffer_pool import Copies
+from matex.checkpointing.buffer_pool import BufferPool
 
 
 class Borrower:
@@ -24,7 +24,7 @@ def state(value: float) -> dict[str, np.ndarray]:
 
 def test_copies_are_equal_and_apart() -> None:
     given = state(3)
-    made, _ = Copies().of(given)
+    made, _ = BufferPool().of(given)
     for name, array in state(3).items():
         given[name][...] = 9
         assert made[name].dtype == array.dtype
@@ -33,7 +33,7 @@ def test_copies_are_equal_and_apart() -> None:
 
 
 def test_memory_is_used_again_when_its_borrower_is_gone_and_not_before() -> None:
-    pool, first = Copies(), Borrower()
+    pool, first = BufferPool(), Borrower()
     one, memory = pool.of(state(1))
     pool.lend(memory, first)
     two, other = pool.of(state(2))
@@ -47,7 +47,7 @@ def test_memory_is_used_again_when_its_borrower_is_gone_and_not_before() -> None
 
 
 def test_other_sizes_and_large_states_keep_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, borrower = Copies(), Borrower()
+    pool, borrower = BufferPool(), Borrower()
     _, memory = pool.of(state(1))
     pool.lend(memory, borrower)
     del borrower

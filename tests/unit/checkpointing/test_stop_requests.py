@@ -13,19 +13,26 @@ from pathlib import Path
 import pytest
 
 import matex
-from matex.checkpointing.stop_requests import CLOCK, STATUS, Leaving, Notice, described, margin_s
+from matex.checkpointing.stop_requests import (
+    CLOCK,
+    STATUS,
+    PreemptedExit,
+    StopRequest,
+    described,
+    margin_s,
+)
 from matex.errors import ToldToLeave
 from matex.launcher.job import Job
-from matex.launcher.mpiexec import Kind, Mpiexec
-from matex.records.heartbeat_file import FILE, Pulse, Sign, read_sign
+from matex.launcher.mpiexec import Mpiexec, MpiexecKind
+from matex.records.heartbeat_file import FILE, HeartbeatFile, Sign, read_sign
 
 ROOT = Path(matex.__file__).parents[1]
 
 LISTENER = """
 import os, signal, sys
-from matex.checkpointing.stop_requests import Notice
+from matex.checkpointing.stop_requests import StopRequest
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
-notice = Notice()
+notice = StopRequest()
 notice.listen()
 assert notice.code == 0
 for number in map(int, sys.argv[1:]):
@@ -58,7 +65,7 @@ def test_a_signal_that_the_script_answers_itself_is_left_to_it() -> None:
     before = signal.signal(signal.SIGUSR1, lambda number, frame: answered.append(number))
     others = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
-        notice = Notice()
+        notice = StopRequest()
         notice.listen()
         os.kill(os.getpid(), signal.SIGUSR1)
         assert (answered, notice.code) == ([signal.SIGUSR1], 0)
@@ -70,8 +77,8 @@ def test_a_signal_that_the_script_answers_itself_is_left_to_it() -> None:
 
 FORKING = """
 import os, signal, time
-from matex.checkpointing.stop_requests import Notice
-Notice().listen()
+from matex.checkpointing.stop_requests import StopRequest
+StopRequest().listen()
 child = os.fork()
 if child == 0:
     while True:
@@ -92,16 +99,16 @@ def test_a_signal_ends_a_child_that_was_forked() -> None:
 
 def test_only_the_main_thread_can_listen() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=Notice().listen)
+    thread = threading.Thread(target=StopRequest().listen)
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_the_clock_tells_before_the_time_is_over() -> None:
-    assert Notice(0.0).code == 0
-    assert Notice(3600.0).code == 0
-    notice = Notice(60.0)
+    assert StopRequest(0.0).code == 0
+    assert StopRequest(3600.0).code == 0
+    notice = StopRequest(60.0)
     assert notice.code == 0
     notice.save_s = 30.0  # a checkpoint takes so long that there is no time to lose
     assert notice.code == CLOCK
@@ -117,7 +124,7 @@ def test_the_margin_is_in_proportion_and_leaves_time_to_save() -> None:
 def test_where_nobody_asks_a_signal_ends_the_loop_once() -> None:
     before = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGUSR1, signal.SIGTERM)}
     try:
-        notice = Notice()
+        notice = StopRequest()
         notice.listen(interrupts=False)
         notice.at_once = True
         with pytest.raises(ToldToLeave, match=r"only it can continue, with matex.Checkpoint"):
@@ -130,14 +137,14 @@ def test_where_nobody_asks_a_signal_ends_the_loop_once() -> None:
 
 
 def test_leaving_is_no_error_of_the_script() -> None:
-    assert not isinstance(Leaving(resumable=True), Exception)
-    assert Leaving(resumable=True).code == STATUS == 75
-    assert Leaving(resumable=False).code == 1
+    assert not isinstance(PreemptedExit(resumable=True), Exception)
+    assert PreemptedExit(resumable=True).code == STATUS == 75
+    assert PreemptedExit(resumable=False).code == 1
 
 
 def test_a_pulse_says_which_step_is_made(tmp_path: Path) -> None:
     assert read_sign(tmp_path) == Sign(-1, 0)
-    pulse = Pulse(tmp_path)
+    pulse = HeartbeatFile(tmp_path)
     assert read_sign(tmp_path) == Sign(-1, 0)
     pulse.beat(123)
     first = read_sign(tmp_path)
@@ -146,7 +153,7 @@ def test_a_pulse_says_which_step_is_made(tmp_path: Path) -> None:
     assert read_sign(tmp_path) != first
     (tmp_path / FILE).write_text("12")  # seen half-written
     assert read_sign(tmp_path) == Sign()
-    Pulse(None).beat(1)
+    HeartbeatFile(None).beat(1)
 
 
 def test_signs_of_life_cost_a_thousandth_of_the_time_at_most(tmp_path: Path) -> None:
@@ -158,7 +165,7 @@ def test_signs_of_life_cost_a_thousandth_of_the_time_at_most(tmp_path: Path) -> 
         now += 0.002
         return now
 
-    pulse = Pulse(tmp_path, clock)
+    pulse = HeartbeatFile(tmp_path, clock)
     seen = set()
     for step in range(1000):
         now += 0.1
@@ -190,10 +197,10 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("kind", "number"), [(Kind.OPEN_MPI, signal.SIGINT), (Kind.HYDRA, signal.SIGKILL)]
+    ("kind", "number"), [(MpiexecKind.OPEN_MPI, signal.SIGINT), (MpiexecKind.HYDRA, signal.SIGKILL)]
 )
 def test_a_job_is_ended_with_all_that_came_of_it(
-    kind: Kind, number: signal.Signals, tmp_path: Path
+    kind: MpiexecKind, number: signal.Signals, tmp_path: Path
 ) -> None:
     note = tmp_path / "pid"
     job = Job(Mpiexec(sys.executable, kind), [sys.executable, "-c", FAMILY, str(note)], os.environ)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from matex.data.arrays import ClassWeights, Table, as_table
 from matex.data.hdf5 import Hdf5Rows
 from matex.data.mapped import MappedFile
-from matex.data.rows import Memory, Part, Rows, runs
+from matex.data.rows import Memory, RowRange, Rows, runs
 from matex.data.source import Data
 from matex.errors import InputError, Unsupported
 
@@ -41,7 +41,9 @@ KEYS = [
 @pytest.mark.parametrize("kind", ["memory", "mapped", "part"])
 def test_rows_index_like_arrays(kind: str, key: Any, mapped: Rows) -> None:
     around = np.concatenate([VALUES[:2], VALUES, VALUES[:1]])
-    rows = {"memory": Memory(VALUES), "mapped": mapped, "part": Part(Memory(around), 2, 12)}[kind]
+    rows = {"memory": Memory(VALUES), "mapped": mapped, "part": RowRange(Memory(around), 2, 12)}[
+        kind
+    ]
     found = rows[key]
     assert np.array_equal(found, VALUES[key])
     assert found.dtype == np.float32
@@ -73,7 +75,7 @@ def test_a_mapped_file_that_is_too_short_names_the_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("lo", "hi"), [(-1, 3), (3, 3), (0, 11)])
 def test_a_part_is_of_rows_that_exist(lo: int, hi: int) -> None:
     with pytest.raises(InputError, match=rf"Received: \[{lo}, {hi}\)"):
-        Part(Memory(VALUES), lo, hi)
+        RowRange(Memory(VALUES), lo, hi)
 
 
 @given(st.lists(st.integers(0, 30)).map(sorted))
@@ -105,7 +107,7 @@ def test_costs_are_passed_on(mapped: Rows) -> None:
     assert as_table(mapped, "x", floatx="float64").costly
     assert ClassWeights(mapped, {0: 1.0}, np.dtype(np.float32)).costly
     assert not as_table(VALUES, "x").costly
-    assert not Part(Memory(VALUES), 0, 3).costly
+    assert not RowRange(Memory(VALUES), 0, 3).costly
 
 
 def test_arrays_and_data_sets_become_tables(tmp_path: Path) -> None:

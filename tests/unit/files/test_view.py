@@ -17,12 +17,12 @@ from matex.files.changes import hold, to_write
 from matex.files.ledger import Ledger
 from matex.files.publish import publish, publish_open
 from matex.files.scratch import Scratch
-from matex.files.view import View
+from matex.files.view import FileView
 
 Step = tuple[str, ...]
 
 
-def act(view: View | None, root: Path, step: Step) -> Any:
+def act(view: FileView | None, root: Path, step: Step) -> Any:
     """What the script gets from *step*, through *view* or, with None, from Python itself."""
     name, *rest = step
     paths = [str(root / path) for path in rest]
@@ -34,7 +34,7 @@ def act(view: View | None, root: Path, step: Step) -> Any:
         return type(error).__name__
 
 
-def write(view: View | None, path: str, mode: str = "w", text: str = "w") -> None:
+def write(view: FileView | None, path: str, mode: str = "w", text: str = "w") -> None:
     place = path
     if view is not None:
         change = "append" if mode == "a" else "overwrite" if view.leads else "replace"
@@ -43,25 +43,25 @@ def write(view: View | None, path: str, mode: str = "w", text: str = "w") -> Non
         file.write(f"{text} {Path(path).name}\n")
 
 
-def read(view: View | None, path: str) -> str:
+def read(view: FileView | None, path: str) -> str:
     place = path if view is None else view.found(path)
     if place is None:
         raise FileNotFoundError
     return Path(place).read_text()
 
 
-def names(view: View | None, path: str) -> list[str]:
+def names(view: FileView | None, path: str) -> list[str]:
     return (
         sorted(p.name for p in Path(path).iterdir()) if view is None else sorted(view.names(path))
     )
 
 
-def exists(view: View | None, path: str) -> bool:
+def exists(view: FileView | None, path: str) -> bool:
     return os.path.lexists(path) if view is None else view.exists(path)
 
 
 def _plain_or(change: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
-    def call(view: View | None, *paths: str) -> None:
+    def call(view: FileView | None, *paths: str) -> None:
         if view is None:
             plain(*paths)
         else:
@@ -113,14 +113,14 @@ def scratches() -> Iterator[list[Scratch]]:
         scratch.remove()
 
 
-def two_ranks(folder: Path, scratches: list[Scratch]) -> tuple[View, View]:
+def two_ranks(folder: Path, scratches: list[Scratch]) -> tuple[FileView, FileView]:
     """The leader's view, and that of another rank."""
     changed = folder / "changes"
     changed.mkdir()
     views = []
     for leads in (True, False):
         scratches.append(Scratch())
-        views.append(View(scratches[-1], Ledger(str(changed)), leads=leads))
+        views.append(FileView(scratches[-1], Ledger(str(changed)), leads=leads))
     return views[0], views[1]
 
 
@@ -269,7 +269,7 @@ def test_what_another_thread_does_meanwhile_is_published(
         changes.remove(other, str(root / "old"), os.remove)
 
     scratches.append(_Meanwhile(meanwhile))
-    other = View(scratches[-1], Ledger(str(tmp_path / "changes")), leads=False)
+    other = FileView(scratches[-1], Ledger(str(tmp_path / "changes")), leads=False)
     write(other, str(root / "again"))
     for name in ("again", "model"):
         where[name] = to_write(other, str(root / name), "replace")

@@ -9,7 +9,7 @@ import pytest
 
 import ft
 from matex.config import Config
-from matex.fitting.batch_scaling import LargeBatch
+from matex.fitting.batch_scaling import BatchScaling
 from matex.partition.spans import Order
 from matex.strategies import make_strategy
 
@@ -27,7 +27,7 @@ def test_steps_that_shrink_still_cover_the_epoch_once(cut: int) -> None:
     assert [hi - lo for lo, hi in spans[:-1]] == [90] * cut + [60] * (len(spans) - 1 - cut)
 
 
-class Scaled(LargeBatch):
+class Scaled(BatchScaling):
     """A large batch, and the rate that it has with the strategy of its options."""
 
     def __init__(self, config: Config, communicator: Any) -> None:

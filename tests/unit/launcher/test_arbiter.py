@@ -14,7 +14,7 @@ import pytest
 
 import ft
 from matex.launcher.arbiter import Arbiter, Question, Rulings, addresses_of, probe
-from matex.run.launcher_client import Launcher
+from matex.run.launcher_client import LauncherClient
 
 SPACE = Path("/proc/self/ns/pid").stat().st_ino
 
@@ -89,7 +89,7 @@ def test_a_rank_asks_and_the_launcher_asks_the_hosts() -> None:
     over = []
     arbiter = Arbiter(Here(silent=["host9"]), addresses_of({}), lambda: bool(over))
     try:
-        launcher = Launcher(arbiter.setting)
+        launcher = LauncherClient(arbiter.setting)
         alive = parting([0], {1: os.getpid(), 2: ended.pid, 3: os.getpid()})
         assert launcher.decide(alive).startswith("ranks 1, 3 are more")
         assert launcher.decide(parting([0], {8: ended.pid, 9: ended.pid})) == ""

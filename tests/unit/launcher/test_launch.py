@@ -12,12 +12,12 @@ import pytest
 from matex.config import Config
 from matex.errors import InputError
 from matex.launcher.launch import Launch, mpiexec_command
-from matex.launcher.mpiexec import Kind, Mpiexec, kind_of
+from matex.launcher.mpiexec import Mpiexec, MpiexecKind, kind_of
 
 CORES = len(os.sched_getaffinity(0))
 
 
-def command(kind: Kind = Kind.OPEN_MPI, **more: Any) -> list[str]:
+def command(kind: MpiexecKind = MpiexecKind.OPEN_MPI, **more: Any) -> list[str]:
     given: dict[str, Any] = {
         "ranks": CORES, "script": Path("train.py"), "arguments": [], **more,
     }  # fmt: skip
@@ -100,33 +100,36 @@ def test_a_host_is_probed_in_the_way_that_ranks_start() -> None:
     words = Mpiexec("/x/mpiexec").probe("b", ["true"])
     assert words[0] == "/x/mpiexec"
     assert words[-5:] == ["--host", "b:1", "-n", "1", "true"]
-    hydra = Mpiexec("/x/mpiexec", Kind.HYDRA).probe("b", ["true"])
+    hydra = Mpiexec("/x/mpiexec", MpiexecKind.HYDRA).probe("b", ["true"])
     assert hydra == ["/x/mpiexec", "-hosts", "b:1", "-n", "1", "true"]
 
 
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        ("mpiexec (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org", Kind.OPEN_MPI),
-        ("mpirun (Open MPI) 4.1.4", Kind.OPEN_MPI),
-        ("HYDRA build details:\n    Version:    5.0.2", Kind.HYDRA),
-        ("Intel(R) MPI Library for Linux* OS, Version 2021.13", Kind.HYDRA),
-        ("mpiexec: unknown option --version", Kind.OTHER),
+        (
+            "mpiexec (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org",
+            MpiexecKind.OPEN_MPI,
+        ),
+        ("mpirun (Open MPI) 4.1.4", MpiexecKind.OPEN_MPI),
+        ("HYDRA build details:\n    Version:    5.0.2", MpiexecKind.HYDRA),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.13", MpiexecKind.HYDRA),
+        ("mpiexec: unknown option --version", MpiexecKind.OTHER),
     ],
 )
-def test_an_mpiexec_is_known_by_what_it_says(said: str, kind: Kind) -> None:
+def test_an_mpiexec_is_known_by_what_it_says(said: str, kind: MpiexecKind) -> None:
     assert kind_of(said) is kind
 
 
 def test_hydra_gets_options_of_its_own() -> None:
-    assert launcher_s(command(Kind.HYDRA, ranks=CORES)) == ["/x/mpiexec", "-n", str(CORES)]
-    words = launcher_s(command(Kind.HYDRA, hosts="a:2,b:2"))
+    assert launcher_s(command(MpiexecKind.HYDRA, ranks=CORES)) == ["/x/mpiexec", "-n", str(CORES)]
+    words = launcher_s(command(MpiexecKind.HYDRA, hosts="a:2,b:2"))
     assert words == ["/x/mpiexec", "-hosts", "a:2,b:2", "-n", str(CORES)]
-    crowded = launcher_s(command(Kind.HYDRA, ranks=CORES + 1))
+    crowded = launcher_s(command(MpiexecKind.HYDRA, ranks=CORES + 1))
     assert crowded[1:4] == ["-genv", "MPIR_CVAR_ENABLE_HEAVY_YIELD", "1"]
 
 
 def test_an_unknown_mpiexec_gets_what_the_standard_has() -> None:
-    assert launcher_s(command(Kind.OTHER, ranks=3)) == ["/x/mpiexec", "-n", "3"]
+    assert launcher_s(command(MpiexecKind.OTHER, ranks=3)) == ["/x/mpiexec", "-n", "3"]
     with pytest.raises(InputError, match="--hosts wants"):
-        command(Kind.OTHER, hosts="a:2")
+        command(MpiexecKind.OTHER, hosts="a:2")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from matex.launcher.patience import PARTED_S, Patience, has_summary
-from matex.records.heartbeat_file import FILE, Pulse
+from matex.records.heartbeat_file import FILE, HeartbeatFile
 from matex.records.summary import SUMMARY
 
 
@@ -30,7 +30,7 @@ def test_ranks_have_long_to_start_and_then_as_long_as_they_are_given(
     patience = Patience(tmp_path, 50.0, clock)
     clock.now += 590
     assert patience.ends(several=False, parted=False) == ""
-    Pulse(tmp_path).beat(3)
+    HeartbeatFile(tmp_path).beat(3)
     assert patience.ends(several=False, parted=False) == ""
     clock.now += 49
     assert patience.ends(several=False, parted=False) == ""
@@ -40,7 +40,7 @@ def test_ranks_have_long_to_start_and_then_as_long_as_they_are_given(
 
 def test_ranks_that_lost_each_other_have_less(tmp_path: Path, clock: Clock) -> None:
     patience = Patience(tmp_path, None, clock)
-    Pulse(tmp_path).beat(3)
+    HeartbeatFile(tmp_path).beat(3)
     assert patience.ends(several=True, parted=True) == ""
     clock.now += PARTED_S + 1
     assert patience.ends(several=True, parted=True) == "no sign of life for 40 s"
@@ -52,12 +52,12 @@ def test_after_the_summary_only_the_way_out_is_waited_for(
 ) -> None:
     """mpiexec waits for ever for the ranks of a host that it cannot reach."""
     patience = Patience(tmp_path, None, clock)
-    Pulse(tmp_path).beat(3)
+    HeartbeatFile(tmp_path).beat(3)
     assert patience.ends(several=several, parted=False) == ""
     (tmp_path / SUMMARY).write_text("{}")
     assert patience.ends(several=several, parted=False) == ""
     clock.now += PARTED_S + 1
-    Pulse(tmp_path).beat(4)  # of one who was left behind
+    HeartbeatFile(tmp_path).beat(4)  # of one who was left behind
     assert bool(patience.ends(several=several, parted=False)) == several
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from matex.records.progress import Progress
+from matex.records.progress import ProgressThrottle
 from matex.records.step_report import StepReport
 
 
 def test_notes_become_rarer_and_hold_the_means_since_the_last() -> None:
     now = [0.0]
-    progress = Progress(clock=lambda: now[0])
+    progress = ProgressThrottle(clock=lambda: now[0])
     notes = []
     for number in range(40_000):  # of 25 ms: 1000 s
         now[0] += 0.025
@@ -27,6 +27,6 @@ def test_notes_become_rarer_and_hold_the_means_since_the_last() -> None:
 
 
 def test_where_no_loss_is_known_there_is_none() -> None:
-    progress = Progress()
+    progress = ProgressThrottle()
     progress.step(StepReport(samples=0, step_s=0.1, exchange_s=0.1))
     assert progress.take()["loss"] is None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from matex.steps.hot_shape import Usual
+from matex.steps.hot_shape import HotShape
 
 
 def deserving(sizes: list[int], *, step_s: float, after: int = 3) -> list[int]:
     """The steps after which a graph would be made."""
-    usual = Usual(after=after, short_s=0.01)
+    usual = HotShape(after=after, short_s=0.01)
     return [n for n, size in enumerate(sizes) if usual.deserves(size, step_s)]
 
 
