@@ -54,7 +54,7 @@ def storage_dtype(name: str) -> np.dtype[Any]:
 
 
 def to_storage(array: Array) -> Array:
-    """The same shape and bits, C-contiguous, in the type of the file; a view where possible."""
+    """*array* in the type of the file, shape and bits kept, C-contiguous; a view where possible."""
     name = stored_name(array.dtype)
     if name is None:
         raise ValueError(f"a storable array was wanted. Received: dtype={array.dtype}.")

@@ -53,9 +53,9 @@ def mean_time_to_total_loss_s(
     sum of e_0 to e_(p - needed).
 
     Args:
-        failure_rate: of one member, per second (lambda).
+        failure_rate: failures of one member per second (lambda).
         repair_rate: at which one that is gone is replaced, per second (mu).
-        common_rate: of what takes all at once: power, file system, scheduler. By default
+        common_rate: losses of all at once per second (power, file system, scheduler); by default
             once in seven days.
 
     Raises:

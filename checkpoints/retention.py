@@ -23,10 +23,10 @@ def retained(
     Args:
         steps: the steps that have files, in any order.
         keep_last: how many stay, counted from `written` downwards; at least 1.
-        keep_every: of each so many steps the first that has a file, from the first multiple
+        keep_every: steps of which the first that has a file stays, from the first multiple
             on; 0 for none.
         keep_best: how many of the lowest scores stay; of equal ones the later steps.
-        scores: of the steps that have one; not-a-number counts as none.
+        scores: score by step, for steps that have one; not-a-number counts as none.
         written: the step just written, which always stays, as do all newer ones: they may be
             damaged leftovers, so they do not count, but it is not for retention to judge.
             None: the highest step.

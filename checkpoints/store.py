@@ -56,7 +56,7 @@ class Store:
     Args:
         directory: where the files are.
         keep_last: how many snapshots stay, at least 1; see `retention.retained`.
-        keep_every: of each so many steps one stays, too; 0 for none.
+        keep_every: number of steps out of which one more snapshot stays; 0 for none.
         keep_best: so many of the lowest ``extra["score"]`` stay, too, a float64 of shape ().
         fence: asked before anything in the directory is made or removed by a `save`.
         software: names and versions noted in every file beside those of Python, NumPy, h5py.

@@ -151,7 +151,7 @@ def weakness(vendor: str, version: tuple[int, ...]) -> str:
     """What an MPI library does wrong when ranks die, and what to do; empty where nothing is known.
 
     Args:
-        vendor, version: as in ``mpi4py.MPI.get_vendor()``, for example "Open MPI" and (5, 0, 9).
+        vendor, version: result of ``mpi4py.MPI.get_vendor()``, such as "Open MPI" and (5, 0, 9).
     """
     if (vendor, version) in {("Open MPI", known) for known in _CRASHING}:
         release = ".".join(map(str, version))

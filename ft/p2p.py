@@ -99,7 +99,7 @@ class Receiving(_Transfer):
     Args:
         into: contiguous, of the shape and dtype that the peer sends; to be read by :meth:`wait`.
         source: original rank of a living member, other than this one.
-        number, channel: those of the peer's message.
+        number, channel: number and channel that the peer gives its message.
     """
 
     def __init__(

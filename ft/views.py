@@ -105,7 +105,7 @@ def next_view(
     """The view after a repair, from the one before it and who came what for.
 
     Args:
-        before: as the working ranks knew it, after what was missing of the last operation
+        before: view that the working ranks knew, after what was missing of the last operation
             has been handed over.
         came: the living ranks, those in reserve for WAIT.
         together: whether all working ranks had completed the same operations.

@@ -23,8 +23,8 @@ class LARS(keras.optimizers.Optimizer):
 
     Args:
         learning_rate: a number, a schedule or a callable, as elsewhere in Keras.
-        momentum, trust, l2: as above.
-        options: those of ``keras.optimizers.Optimizer``.
+        momentum, trust, l2: numbers of the equations above.
+        options: options of ``keras.optimizers.Optimizer``.
     """
 
     velocities_have_rate = True

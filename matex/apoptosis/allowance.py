@@ -24,11 +24,11 @@ def allowed_loss(before: float, at_start: float, delta: float, gained: float = 0
 
     Args:
         before: the held-out loss when the event begins.
-        at_start: that of the untrained network.
+        at_start: loss of the untrained network.
         delta: a share of the cube root of *before* times the square of the larger of both:
             where training has brought the loss near zero a share of it would be nothing, and
             one of the untrained network's loss the better part of what has been learnt.
-        gained: by how much the last epoch has lowered the loss.
+        gained: decrease of the loss in the last epoch.
     """
     loss = abs(before)
     earned = min(_PART * gained, _MOST * delta * loss)

@@ -17,8 +17,8 @@ def choose(criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0)
     """Who dies of a group of units.
 
     Args:
-        criterion: of :data:`CRITERIA`.
-        seed: of ``random``.
+        criterion: one of :data:`CRITERIA`.
+        seed: seed of the criterion ``random``.
     """
     if criterion == "gram":
         return remove_by_gram(evidence.readers, limits)

@@ -45,7 +45,7 @@ class Compaction(NamedTuple):
         return matrix[: self.left, : self.left]
 
     def rows(self, matrix: np.ndarray) -> np.ndarray:
-        """The same for rows alone."""
+        """Rows that are left of *matrix*, a view of it, whose rest is lost."""
         matrix[self.free] = matrix[self.movers]
         return matrix[: self.left]
 

@@ -132,7 +132,7 @@ class _State:
         return scores
 
     def cost(self, unit: int) -> float:
-        """The same of one."""
+        """What it costs to lose *unit*, as :meth:`scores` has it; 0 for one that is gone."""
         if self._dead[unit]:
             return 0.0
         row = self._row[unit]

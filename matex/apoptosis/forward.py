@@ -54,7 +54,7 @@ class Forward:
 
 
 class Traced(Forward):
-    """The same, traced; local.
+    """Outputs and losses of a model by one traced function; local.
 
     Keras takes milliseconds from layer to layer, a recurrent one at every position. To trace a
     small network anew at each size takes as long as it is judged for, so where its layers allow

@@ -87,7 +87,7 @@ class Masks:
         """Fit gamma and beta of each layer that leaves units out, in the order of the graph.
 
         Args:
-            inputs: those that :meth:`remember` was given.
+            inputs: inputs that :meth:`remember` was given.
 
         Returns:
             The variables that are assigned to, in that order, and what each held before.

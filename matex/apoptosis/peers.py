@@ -86,7 +86,7 @@ class Together:
     """The living ranks of a run.
 
     Args:
-        run: of this process.
+        run: run of this process.
         changed: called when the model has another shape; local.
     """
 

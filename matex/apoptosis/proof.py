@@ -82,7 +82,7 @@ def cut_proven(
     """Cut the dead of *some* from *model*, if it then passes *probe*; collective over *peers*.
 
     Args:
-        net: of the model as it is.
+        net: network of the model as it is.
         probe: made when the work of the dead had been given away.
         others: variables to cut that are not the model's.
 

@@ -103,7 +103,7 @@ class Calendar:
 
         Args:
             gone: the part of the parameters that went.
-            flops: for a row, of what is left; infinite where size itself is the goal.
+            flops: operations a row of what is left; infinite where size itself is the goal.
         """
         wait = self.every
         if not wait and gone >= _MUCH:
@@ -123,8 +123,8 @@ def rows_to_judge(
     and mostly one with each.
 
     Args:
-        widths: of each group.
-        flops: of a forward pass of one row.
+        widths: units of each group.
+        flops: floating-point operations of a forward pass of one row.
     """
     deciding = _DECIDING * sum(float(width) ** 3 for width in widths) / max(flops, 1.0)
     affordable = (0.6 * training - scored - deciding) / (len(widths) + 3)

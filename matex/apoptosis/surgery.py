@@ -26,7 +26,7 @@ def evidence(
     """What the criteria are told of *group*; local.
 
     Args:
-        sums: of :func:`matex.apoptosis.measure.views`, one for each of the group's
+        sums: sums of :func:`matex.apoptosis.measure.views`, one for each of the group's
             readings; None for criteria that look at weights alone.
         incoming: whether the incoming vectors are wanted.
     """
@@ -46,7 +46,7 @@ def take_over(
     """Give the work of the dead to the living; local. No shape changes.
 
     Args:
-        transfers: of :func:`matex.apoptosis.criteria.transfers`.
+        transfers: result of :func:`matex.apoptosis.criteria.transfers`.
 
     Returns:
         The variables that were assigned to, in that order, and what each held before.

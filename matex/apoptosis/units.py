@@ -28,7 +28,7 @@ class Units:
         return np.arange(first, first + count)
 
     def new_fixed(self, count: int) -> np.ndarray:
-        """The same, and they stay."""
+        """*count* new units that stay, shape (count,)."""
         units = self.new(count)
         self.fix(units)
         return units

@@ -24,8 +24,9 @@ class DeferredSnapshot:
 
     Args:
         parts: variables of "weights", "optimizer" and "metrics".
-        cursor, architecture, extra: as of :class:`checkpoints.Snapshot`.
-        copies: in whose memory the copies are as long as the snapshot is there; None for their own.
+        cursor, architecture, extra: fields of :class:`checkpoints.Snapshot`.
+        copies: pool that lends memory for the copies as long as the snapshot is there; by default
+            a pool of its own.
     """
 
     def __init__(

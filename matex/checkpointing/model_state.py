@@ -72,7 +72,7 @@ def broadcast(
 def broadcast_all(
     communicator: ft.Communicator, variables: Iterable[Any], *, sources: Sequence[int] = ()
 ) -> list[str]:
-    """The same for any *variables*; collective."""
+    """Give every rank the leader's values of *variables*; collective. See `broadcast`."""
     changed: list[str] = []
     for variable in variables:
         value = np.asarray(variable.numpy())

@@ -77,7 +77,7 @@ class Saver:
     """The tiers of one run on this rank.
 
     Args:
-        config, communicator, events: of the run.
+        config, communicator, events: configuration, ranks and event log of the run.
         notice: learns how long saving takes.
         warn: tells the user one line.
 

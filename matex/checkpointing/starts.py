@@ -18,7 +18,7 @@ class Starts:
     """The starts of the runs that save in one directory, counted from 1.
 
     Args:
-        directory: that of the checkpoints, which all ranks share.
+        directory: directory of the checkpoints, which all ranks share.
 
     ``number`` is the start that these ranks are of, 0 before it is known. ``fence`` lets those of
     the latest start pass whose communicator is not one that others have left.

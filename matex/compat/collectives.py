@@ -106,7 +106,7 @@ def broadcast(value: Any, root_rank: int | None = None) -> Any:
 
 
 def _communicator(call: str) -> ft.Communicator | None:
-    """That of the run, on which all ranks begin *call*; None in a process that takes part in none.
+    """Communicator of the run, on which all ranks begin *call*; None outside of a run.
 
     Raises:
         Unsupported: in a callback that only one rank runs.

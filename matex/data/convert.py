@@ -40,7 +40,7 @@ def open_to_convert(
 
     Args:
         on_progress: called with the bytes of a CSV file checked so far, and all of them.
-        dtype: that floating point is to be stored as: numbers of text are read as exactly.
+        dtype: type that floating point is to be stored as: numbers of text are read as exactly.
     """
     if format_of(path, format) == "csv" and size is None:
         place = 0 if label is None else label
@@ -65,9 +65,9 @@ def convert(
     The file appears under its name when it is whole, or not at all.
 
     Args:
-        test_rows: that many rows from the end become ``x_test`` and ``y_test``, the others
+        test_rows: number of rows at the end that become ``x_test`` and ``y_test``, the others
             ``x_train`` and ``y_train``; 0 leaves the members as they are.
-        dtype: of what is floating point.
+        dtype: type of what is floating point.
         force: replace *target*.
         on_progress: called with the rows written so far, and all of them.
 

@@ -146,7 +146,7 @@ def open_csv(
 
     Args:
         label: column of ``y``, by number (-1 is the last) or by name.
-        dtype: of all values, ``float32`` or ``float64``.
+        dtype: type of all values, ``float32`` or ``float64``.
         forward: a gzip file is to be read in order and once, and takes no memory.
         on_progress: called with the bytes of the first pass so far, and all of them.
         gzip_bytes: what the values of a gzip file may take.

@@ -41,7 +41,7 @@ class Dialect:
         width: values in a row.
         columns: their names; empty without a header.
         start: where the first row begins, in bytes of the text.
-        dtype: of the values.
+        dtype: type of the values.
         exact: the column whose integers must not be rounded, as the label's.
     """
 

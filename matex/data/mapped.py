@@ -87,7 +87,7 @@ class Mapped(Rows):
     """Rows of a :class:`MappedFile`, in the byte order of this machine.
 
     Args:
-        view: of the mapped bytes; axes after the first may be in any order.
+        view: array over the mapped bytes; axes after the first may be in any order.
         offset, stride: where row 0 begins in *mapping*, and bytes from row to row.
     """
 
@@ -101,7 +101,7 @@ class Mapped(Rows):
         self.dtype = view.dtype.newbyteorder("=")
 
     def moved(self, *axes: int) -> Mapped:
-        """The same rows with their axes in another order; *axes* begins with 0."""
+        """These rows with their axes in another order; *axes* begins with 0."""
         return Mapped(self._view.transpose(axes), self._mapping, self._offset, self._stride)
 
     def rows(self, indices: np.ndarray) -> np.ndarray:

@@ -174,7 +174,7 @@ def _prefilled(dataset: h5py.Dataset) -> bool:
 
 
 def _attributes(dataset: h5py.Dataset) -> dict[str, Any]:
-    """Those that say what values mean: numbers as arrays, all else as text."""
+    """Attributes that say what values mean: numbers as arrays, all else as text."""
     found: dict[str, Any] = {}
     for name in ATTRIBUTES:
         if name not in dataset.attrs:

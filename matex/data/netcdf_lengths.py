@@ -22,8 +22,8 @@ class FilledUp(Rows):
 
     Args:
         stored: at least one axis, the beginning of what is given along each.
-        shape: of what is given, along no axis shorter.
-        fill: of the dtype of *stored*.
+        shape: shape of what is given, along no axis shorter.
+        fill: value in the dtype of *stored*.
     """
 
     def __init__(self, stored: Rows, shape: tuple[int, ...], fill: Any) -> None:

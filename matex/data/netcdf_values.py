@@ -118,7 +118,7 @@ def meaning_of(
     stay, and so do all where only what was never written is marked: the words then say by what.
 
     Args:
-        attributes: those of ATTRIBUTES that the variable has: numbers as arrays, text as str.
+        attributes: attributes of ATTRIBUTES that the variable has: numbers as arrays, text as str.
         prefilled: whether the netCDF library marked what was never written.
 
     Raises:

@@ -28,8 +28,8 @@ class RowStore:
 
     Args:
         samples: row numbers are below it.
-        forms: of the tables.
-        room: for so many rows from the beginning; it grows where they are more.
+        forms: shape and dtype of a row of each table.
+        room: number of rows to make room for at the beginning; it grows where they are more.
 
     ``most`` is how many rows it has held at a time.
     """

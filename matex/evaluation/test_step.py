@@ -39,7 +39,7 @@ class TestStep:
     batches; of what a step returns beside results of metrics, Keras reports the last batch's.
 
     Args:
-        signature: of batches, with a free first axis.
+        signature: signature of batches, with a free first axis.
         as_data: makes of such a batch what ``test_step`` gets.
         alone: there is one rank.
     """

@@ -40,7 +40,7 @@ class Choice:
     Args:
         kind: auto, native or host.
         cache: the user's own.
-        compression: of gradients: none, fp16 or bf16.
+        compression: format in which gradients travel: none, fp16 or bf16.
         impossible: why the native exchange cannot be used here, if so.
     """
 

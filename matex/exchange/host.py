@@ -36,7 +36,7 @@ class HostExchange:
     Args:
         communicator: :meth:`run`, :meth:`__call__` and :meth:`replay` are collective over
             its members.
-        layout: of the vector.
+        layout: layout of the vector.
         faults: may strike before, during and after the exchange.
         check_finite: look for NaN and infinity before they spread.
         large_bytes: from which size of the vector on there is one result.
@@ -137,7 +137,7 @@ class HostExchange:
             raise
 
     def replay(self, vector: np.ndarray) -> list[np.ndarray]:
-        """The same operation with *vector* as this rank's contribution; collective.
+        """Make the interrupted operation with *vector* as this rank's contribution; collective.
 
         Raises:
             ft.PeerFailure, TrainingError: as in a first attempt.

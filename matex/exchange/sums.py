@@ -81,7 +81,7 @@ def over_members(
     all ranks.
 
     Args:
-        vector: of one length on all ranks; its last element is 1, so that the last of the sum
+        vector: array of one length on all ranks; its last element is 1, so that the last of the sum
             says how many vectors it is of. Its dtype can count the ranks.
         prepare: called with *vector* before each attempt, and may change it.
 

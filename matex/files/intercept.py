@@ -90,7 +90,7 @@ def placed(call: Callable[[], Any], *given: Any) -> Any:
     """What *call* gives; its errors name files as the script does.
 
     Args:
-        given: by which names the script called them.
+        given: names by which the script called them.
     """
     try:
         return call()

@@ -31,7 +31,7 @@ class Before:
 
     Args:
         kept: where the file's content is now; None for its own place.
-        size: of that, its content is the first so many bytes; None for all.
+        size: number of bytes there, from the first, that are its content; None for all.
         tree: nothing below it was there either.
         aside: a file under it is not yet whole, and is to take another's place.
     """

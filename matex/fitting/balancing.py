@@ -38,7 +38,7 @@ class Balancer:
         """Between two steps; collective in each tenth. All ranks decide alike.
 
         Args:
-            step: of the run, for the event.
+            step: step of the run, for the event.
         """
         self._steps += 1
         self._batch = max(self._batch, training.samples_taken)

@@ -44,9 +44,9 @@ class Fit:
 
     Args:
         number: which fit of the script, from 0.
-        order_seed: of the order of the samples.
-        arguments: of ``model.fit``, all of them, by name.
-        averaging: of gradients, where the steps cannot be shared.
+        order_seed: seed of the order of the samples.
+        arguments: all arguments of ``model.fit``, by name.
+        averaging: update of steps that cannot be shared.
     """
 
     def __init__(

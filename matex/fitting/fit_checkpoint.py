@@ -36,7 +36,7 @@ class FitCheckpoint:
 
     Args:
         number: which fit of the script, from 0.
-        callbacks: those given to ``fit``.
+        callbacks: callbacks given to ``fit``.
         saved: what the run continues from, where that is of this fit.
     """
 
@@ -159,8 +159,8 @@ class FitCheckpoint:
         """The state now, to be continued at sample *samples* of *epoch*.
 
         Args:
-            mark: of the data up to there.
-            logs: of the epoch that has just ended.
+            mark: digest of the data up to there.
+            logs: logs of the epoch that has just ended.
             more: arrays to put into ``extra``.
         """
         if self._architecture is None:

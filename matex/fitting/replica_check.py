@@ -86,7 +86,7 @@ class ReplicaCheck:
         """Between two steps; compares when it is time. All ranks decide alike.
 
         Args:
-            report: of the step, on this rank.
+            report: report of the step on this rank.
             last: whether it was the epoch's last step.
         """
         if self._every == 0 or self._run.communicator.initial_size == 1:

@@ -174,7 +174,7 @@ class ReplicatedUpdate:
         """Whether all ranks have sent the same; collective where they have not.
 
         Args:
-            total: of what the ranks sent; where they drew other numbers for the same *batch*
+            total: sum of what the ranks sent; where they drew other numbers for the same *batch*
                 it becomes as many times what the leader sent.
         """
         self.error = None

@@ -57,7 +57,7 @@ class Handover:
         """Let *training* begin in the running step, or, if the fit is over, not at all.
 
         Args:
-            arguments: of ``model.fit``.
+            arguments: arguments of ``model.fit``.
         """
         training.be_tried()
         if self.over:

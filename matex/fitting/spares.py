@@ -38,7 +38,7 @@ class FitSpares:
     """The ranks in reserve during one fit.
 
     Args:
-        state, replicas: of the fit.
+        state, replicas: checkpoints and check of replicas of the fit.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ def adds_up(model: Any) -> bool:
 
 
 def evaluates_rows(model: Any) -> bool:
-    """The same of its ``test_step``. Local."""
+    """Whether *model*'s ``test_step`` is made of parts of Keras alone that add up. Local."""
     own = "test_step" in vars(model) or type(model).test_step is not keras.Model.test_step
     return adds_up(model) and not own
 

@@ -64,7 +64,7 @@ class Rulings:
         """Why the part may not go on, in words; "" where it may.
 
         Args:
-            ended: those of its unknown ranks that are proved dead.
+            ended: unknown ranks of the question that are proved dead.
         """
         present = frozenset(question.present)
         if self.chosen is not None and not present <= self.chosen:
@@ -167,7 +167,7 @@ def addresses_of(hosts: Mapping[str, int]) -> Callable[[int, str], str]:
     """The launcher's name for the host of a rank: ranks fill the hosts in their order. Pure.
 
     Args:
-        hosts: those that were given, with their slots; none with a batch system, which calls
+        hosts: hosts that were given, with their slots; none with a batch system, which calls
             them as they call themselves.
     """
     names = [name for name, slots in hosts.items() for _ in range(slots)]

@@ -29,7 +29,7 @@ class Job:
 
     Args:
         mpiexec: the program that *command* calls.
-        environment: of all processes, beside the token.
+        environment: variables of all processes, beside the token.
         quiet: what they write is thrown away.
     """
 

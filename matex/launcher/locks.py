@@ -26,7 +26,7 @@ def owned(directory: Path, option: str) -> Iterator[None]:
     cannot be made or its file system has no locks, nothing is held: who uses it will say so.
 
     Args:
-        option: that named it.
+        option: name of the option that gave it.
 
     Raises:
         InputError: another run holds it.

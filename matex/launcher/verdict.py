@@ -50,7 +50,7 @@ def root_cause(events: Iterable[Event], logs: Mapping[int, str]) -> End | None:
     """What ended the run: the first error that no other rank survived; None where none is known.
 
     Args:
-        events: of all ranks, in order of time.
+        events: events of all ranks, in order of time.
         logs: the end of each rank's log.
     """
     events = list(events)

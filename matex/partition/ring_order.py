@@ -28,7 +28,7 @@ class RingOrder(Order):
     """The order of one epoch.
 
     Args:
-        places: of the ring.
+        places: number of places of the ring.
         width: samples of the steps for which the parts are laid out; others may be made.
     """
 

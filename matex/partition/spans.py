@@ -75,7 +75,7 @@ def assigned(
     Args:
         span: the step's interval [lo, hi) in the epoch's order.
         expected: ranks among which the interval is shared out, in order.
-        lost: those of them that died since; their parts are divided among the rest.
+        lost: ranks of *expected* that died since; their parts are divided among the rest.
         rank: whose spans are wanted; in *expected*, not in *lost*.
         speeds: see :func:`parts_of`.
     """

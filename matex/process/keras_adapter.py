@@ -359,7 +359,7 @@ class KerasAdapter:
             )
 
     def _remember(self, model: Any) -> None:
-        """Its weights are part of what the ranks compare at the end."""
+        """Note *model*, whose weights are part of what the ranks compare at the end."""
 
         def variables() -> list[Any]:
             optimizer = getattr(model, "optimizer", None)  # none where fit was refused, uncompiled

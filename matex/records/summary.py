@@ -182,7 +182,7 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
     Args:
         events: in order of time.
         ranks: how many there were at first.
-        step: that the ranks had come to.
+        step: step that the ranks had come to.
     """
     told = max((e["time_s"] for e in events if e["event"] == "told"), default=math.inf)
     files = [

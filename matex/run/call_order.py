@@ -43,7 +43,7 @@ class CallOrder:
         """Wait until all ranks have come to the call *name*; collective.
 
         Args:
-            name: of at most 48 bytes.
+            name: name of the call, of at most 48 bytes.
 
         Raises:
             InputError: the ranks have come to different calls; on every rank.

@@ -360,7 +360,7 @@ class RunContext:
             print(f"matex: {line}", flush=True)
 
     def say_once(self, line: str) -> None:
-        """The same, however often it is called with this *line*."""
+        """Print *line* for the user once, however often it is given; the leader prints it."""
         if line not in self._said:
             self._said.add(line)
             self.say(line)

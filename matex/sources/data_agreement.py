@@ -30,7 +30,7 @@ def check_same_data(
     """Whether *what* is given the same data on all ranks; collective.
 
     Args:
-        x: as it was given.
+        x: data as the script gave them.
         batches: the same as rows by number, where they can be had; a few are read.
 
     Raises:
@@ -49,7 +49,7 @@ def check_same_data(
 
 
 def check_same_validation(communicator: ft.Communicator, validation_data: Any) -> None:
-    """The same of the ``validation_data`` of fit, before its first epoch; collective."""
+    """Check the ``validation_data`` of fit likewise, before its first epoch; collective."""
     if validation_data is not None:
         given = validation_data if isinstance(validation_data, tuple | list) else [validation_data]
         check_same_data(communicator, given[0], rows_of(*given[:3]), "validation_data")

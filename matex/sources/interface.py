@@ -133,7 +133,7 @@ class RowSource:
     """Rows known by number: each rank reads its own only, in the seeded order of the epoch.
 
     Args:
-        batch_size: of a step, or of each of *parts* of it; all samples where they are fewer.
+        batch_size: rows of a step, or of each of *parts* of it; all samples where they are fewer.
         parts: how many a step has; asked anew for each, and never more than at an
             epoch's beginning.
     """

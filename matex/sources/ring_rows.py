@@ -52,7 +52,7 @@ class RingRows(RowSource):
     talking, what to send and what to expect. ``mark`` says which order it is.
 
     Args:
-        epochs: of the fit; after the last one nothing is handed on.
+        epochs: number of epochs of the fit; after the last one nothing is handed on.
         batch_size, shuffle, seed, parts: see :class:`RowSource`.
 
     Raises:

@@ -38,8 +38,8 @@ class RowExchange:
         Args:
             giving: row numbers by the member (original rank) that gets them; all are held, and
                 may be dropped at once.
-            getting: by the member whose *giving* they are, in the order that it has them in.
-            number: that of the step.
+            getting: row numbers by the member that gives them, in the order of its *giving*.
+            number: step of the run.
         """
         row_bytes = sum(form.nbytes for form in self._store.forms)
         for rank, rows in getting.items():

@@ -45,7 +45,7 @@ class StreamBatch:
     Args:
         tensors: the leaves, all with the same number of rows.
         span: its interval in the epoch.
-        mark: of everything up to and with this batch.
+        mark: digest of everything up to and with this batch.
         last: nothing follows it.
     """
 
@@ -75,9 +75,8 @@ class Stream:
 
     Args:
         feed: Keras's epoch iterator over the user's data.
-        specification: of its batches.
-        most_rows: of a batch, where it is known beforehand.
-        steps: ``steps_per_epoch``.
+        specification: structure, shapes and dtypes of its batches.
+        most_rows: largest number of rows of a batch, where it is known beforehand.
 
     Raises:
         NotShareable: batches of something else than dense tensors.
@@ -249,7 +248,7 @@ def digest(before: int, tensors: Sequence[Any], last: bool) -> int:
 
 
 def digest_of(before: int, arrays: Sequence[np.ndarray]) -> int:
-    """The same of arrays, where TensorFlow must not be called."""
+    """63 bits as :func:`digest` has them, of arrays, where TensorFlow must not be called."""
     spread = []
     for array in arrays:
         flat = array.reshape(-1)

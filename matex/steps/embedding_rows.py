@@ -68,7 +68,7 @@ class EmbeddingRows:
     because their slices take more, or cannot be told by rows.
 
     Args:
-        rows: of the largest global batch; None where it is not known, or slices must not be
+        rows: rows of the largest global batch; None where it is not known, or slices must not be
             used, and all gradients are dense.
     """
 

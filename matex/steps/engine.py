@@ -33,15 +33,15 @@ class Training:
     """What ``fit`` iterates over in place of Keras's own iterator, and makes its steps.
 
     Args:
-        communicator, faults: of the run.
+        communicator, faults: ranks and fault injector of the run.
         make_exchange: called with the layout, and whether to look for what is not finite.
         model: built, with equal weights on all ranks.
-        source: of the global batches; every rank has the whole of it and takes its rows.
+        source: source of the global batches; every rank has the whole of it and takes its rows.
         first_epoch, cursor: where training starts, ``cursor`` in samples of that epoch.
         after_step: called with this object after each step, between steps; ``report`` is then
             that step's.
         wishes: what this rank asks for with the step that comes next.
-        rate_factor: by what the learning rate is multiplied, after so many epochs.
+        rate_factor: factor of the learning rate, after so many epochs.
         strategy: how ranks share the work; synchronous averaging without it.
         traced: :attr:`traced` of an earlier fit of the same compiled model, to use again.
         nonfinite: what becomes of a step with numbers that are not finite; stops by default.

@@ -66,7 +66,7 @@ class Nonfinite:
         Args:
             guilty: whether this rank's contribution is not finite.
             samples, fingerprint: what it was made of.
-            header: of the step's sum.
+            header: header of the step's sum.
         """
         if self._policy == "stop" or self._tried or not header.nonfinite:
             return None

@@ -39,7 +39,7 @@ class SpecializedFunction:
     seventh of the operations of a small step.
 
     Args:
-        signature: of the batch, with a free first axis.
+        signature: signature of the batch, with a free first axis.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class Step:
         sums_gradients: whether gradients are exchanged; else an update is made by the mean
             gradient over this rank's own rows, by 0 where it has none.
         scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
-        most_rows: of a global batch, where gradients of embeddings may travel as slices.
+        most_rows: rows of the largest global batch, where gradients of embeddings may be slices.
         as_data: makes of a batch of that signature what ``train_step`` gets.
 
     Raises:

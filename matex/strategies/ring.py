@@ -23,8 +23,8 @@ def ring_mean(
 
     Args:
         ranks: original ranks of living members, this one among them, in the same order.
-        vector: of one shape (n,) and dtype everywhere.
-        number: that of the step; see :class:`ft.Swap`.
+        vector: array of one shape (n,) and dtype everywhere.
+        number: step of the run; see :class:`ft.Swap`.
     """
     count = len(ranks)
     if count == 1:

@@ -23,7 +23,7 @@ _EQUATION = re.compile(r"(\.\.\.)?([a-zA-Z]+),([a-zA-Z]+)->(\.\.\.)?([a-zA-Z]+)"
 
 
 class _Letters(NamedTuple):
-    """Of what is given, of the kernel, and of what is made: those at the end, in their order."""
+    """Letters at the end, in their order, of what is given, of the kernel and of what is made."""
 
     given: str
     kernel: str
