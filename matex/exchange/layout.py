@@ -33,7 +33,7 @@ class Header(NamedTuple):
     samples: float = 0.0
     """How many: must come to those of the step."""
     fingerprint: float = 0.0
-    """Which samples: must come to the step's, see `matex.partition.spans.Order.fingerprint`."""
+    """Which samples: must come to the step's, see `matex.partition.order.Order.fingerprint`."""
     stop: float = 0.0
     """How many ranks want training to stop."""
     leave: float = 0.0

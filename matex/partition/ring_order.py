@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from matex.partition.spans import Order, size, split
+from matex.partition.order import Order
+from matex.partition.spans import size, split
 
 __all__ = ["RingOrder", "marked", "sharers", "unmarked"]
 

@@ -18,7 +18,8 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.data.prefetch import Prefetch
 from matex.errors import InputError
-from matex.partition.spans import Order, Span
+from matex.partition.order import Order
+from matex.partition.spans import Span
 
 __all__ = ["GlobalBatch", "RowSource", "Source"]
 

@@ -17,8 +17,9 @@ from matex.data import Batches
 from matex.data.prefetch import Prefetch
 from matex.data.row_store import Form, RowStore
 from matex.errors import InputError
+from matex.partition.order import Order
 from matex.partition.ring_order import RingOrder, marked, sharers, unmarked
-from matex.partition.spans import Order, Span
+from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch, RowSource
 from matex.sources.row_exchange import RowExchange
 

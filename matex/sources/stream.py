@@ -23,7 +23,8 @@ import tensorflow as tf
 from keras import tree
 
 from matex.errors import DataError, InputError, NotShareable
-from matex.partition.spans import Span, marks
+from matex.partition.order import marks
+from matex.partition.spans import Span
 
 __all__ = [
     "Stream",

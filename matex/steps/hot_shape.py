@@ -26,7 +26,7 @@ class HotShape:
         self._steps: Counter[int] = Counter()
         self._seconds: defaultdict[int, float] = defaultdict(float)
 
-    def deserves(self, size: int, seconds: float) -> bool:
+    def is_hot(self, size: int, seconds: float) -> bool:
         """Count a step of *size* that took *seconds*; whether to make the graph now, once a size.
 
         The last batch of an epoch, and shares after a death, have sizes of their own.

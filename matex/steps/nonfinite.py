@@ -17,9 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 import ft
-from matex.exchange import Header
+from matex.errors import NonFiniteGradients
+from matex.exchange import Header, Layout
 
-__all__ = ["Nonfinite", "StepRedo"]
+__all__ = ["Nonfinite", "StepRedo", "nonfinite_error"]
+
+_BYTES = 512  # of names, from each rank
 
 
 class StepRedo(NamedTuple):
@@ -85,3 +88,28 @@ class Nonfinite:
         if self._policy == "recompute":
             return StepRedo(0, 0, False)
         return StepRedo(int(rows[bad, 1].sum()), int(rows[bad, 2].sum()), False)
+
+
+def nonfinite_error(
+    communicator: ft.Communicator, layout: Layout, spoiled: np.ndarray | None, *, step: int
+) -> NonFiniteGradients:
+    """The error that names ranks and tensors; collective.
+
+    Args:
+        spoiled: this rank's contribution where it is not finite, else None.
+    """
+    mine = "" if spoiled is None else ", ".join(layout.blame(spoiled))
+    row = np.zeros(_BYTES, np.uint8)
+    text = mine.encode()[:_BYTES]
+    row[: len(text)] = np.frombuffer(text, np.uint8)
+    gathered = communicator.allgather(row)
+    guilty = {
+        rank: bytes(line).rstrip(b"\0").decode(errors="replace")
+        for rank, line in zip(gathered.ranks, gathered.rows, strict=True)
+        if line.any()
+    }
+    names = "; ".join(f"rank {rank}: {what}" for rank, what in guilty.items())
+    return NonFiniteGradients(
+        f"step {step} has gradients that are not finite: {names}. "
+        "No weight was changed by this step; look at the learning rate and at those samples"
+    )

@@ -13,9 +13,8 @@ from matex.exchange import HostExchange, header_of
 from matex.partition.spans import Span, difference, size
 from matex.records.step_report import Replay, share_of
 from matex.sources.interface import Source
-from matex.steps.blame import blame
 from matex.steps.local_contribution import LocalContribution
-from matex.steps.nonfinite import Nonfinite
+from matex.steps.nonfinite import Nonfinite, nonfinite_error
 
 __all__ = ["AllStop", "StepRecovery"]
 
@@ -220,7 +219,7 @@ class StepRecovery:
         if spoiled is None and _is_guilty(exchange):  # by gradients, which were not sent
             layout = self._share.layout
             spoiled = layout.packed(self._share.contribution(self.have))
-        return blame(self._communicator, layout, spoiled, step=step)
+        return nonfinite_error(self._communicator, layout, spoiled, step=step)
 
     def _misfit(self, error: TrainingError) -> TrainingError:
         """The sum is not of the step's samples; on every rank that had some alike."""

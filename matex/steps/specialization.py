@@ -64,7 +64,7 @@ class SpecializedFunction:
             return self._sized(batch, tf.constant(control))
         started = time.perf_counter()
         result = self.trace()(batch, tf.constant(control))
-        if self._usual.deserves(size, time.perf_counter() - started):
+        if self._usual.is_hot(size, time.perf_counter() - started):
             self._size, self._sized = size, self._traced(self._of_size(size))
         return result
 

@@ -10,7 +10,7 @@ import pytest
 import ft
 from matex.config import Config
 from matex.fitting.batch_scaling import BatchScaling
-from matex.partition.spans import Order
+from matex.partition.order import Order
 from matex.strategies import make_strategy
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.partition.spans import Order, Span
+from matex.partition.order import Order
+from matex.partition.spans import Span
 
 
 def order(samples: int = 100, batch_size: int = 10, **more: object) -> Order:

@@ -8,7 +8,7 @@ from matex.steps.hot_shape import HotShape
 def deserving(sizes: list[int], *, step_s: float, after: int = 3) -> list[int]:
     """The steps after which a graph would be made."""
     usual = HotShape(after=after, short_s=0.01)
-    return [n for n, size in enumerate(sizes) if usual.deserves(size, step_s)]
+    return [n for n, size in enumerate(sizes) if usual.is_hot(size, step_s)]
 
 
 def test_after_so_many_steps_and_once() -> None:
