@@ -19,10 +19,11 @@ export PYTHON
 export PYTHONNOUSERSITE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format bench coverage docs pictures clean
+.PHONY: help install demo check test test-all lint format bench coverage docs pictures clean
 
 help:
 	@echo "make demo      train on 4 ranks, kill one, finish, compare        ARGS='...'"
+	@echo "make check     lint, types, layering, counts, unit tests: for daily work"
 	@echo "make test      lint, types, layering, tests                       PARTS='unit mpi ...'"
 	@echo "make test-all  the same with the slow tests, more than an hour    PARTS='fault ...'"
 	@echo "make lint      lint, types, layering, counts"
@@ -41,6 +42,9 @@ install: $(STAMP)
 
 demo: $(STAMP)
 	@$(PY) examples/demo.py $(ARGS)
+
+check: $(STAMP)
+	@$(PY) -m ci.testing.run_tests lint types layering house unit
 
 test: $(STAMP)
 	@$(PY) -m ci.testing.run_tests $(PARTS)
