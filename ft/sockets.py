@@ -8,7 +8,9 @@ Before a repair, those to a host that is silent are shut. Open MPI's detector fi
 at a time, each some 20 s after the one before it, and the network may return meanwhile; where a
 connection ends, the rank at its other end is lost at once.
 
-Nor may such a host connect anew: ranks make connections when they first need them.
+Nor may such a host connect anew: ranks make connections when they first need them. Those that this
+process has begun, and that wait for an answer, are given up: else they are made when the network
+returns.
 """
 
 from __future__ import annotations
@@ -28,6 +30,11 @@ __all__ = ["own_addresses", "shut", "silent"]
 
 _SIOCGIFADDR = 0x8915  # linux/sockios.h: the IPv4 address of an interface
 _DESCRIPTORS = Path("/proc/self/fd")
+# Where the kernel lists TCP sockets, and how it writes the state of one that waits for the answer
+# to its first packet (linux/tcp_states.h: TCP_SYN_SENT).
+_TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
+_SYN_SENT = "02"
+_MAPPED = "0000000000000000FFFF0000"  # an IPv4 address in the form of IPv6, four bytes at a time
 
 _left_behind: set[str] = set()  # a property of the process, as its sockets are
 
@@ -102,11 +109,13 @@ def shut(addresses: Collection[str]) -> int:
         return 0
     _left_behind.update(addresses)
     count = 0
+    begun = _begun()
     for connection in _connections():
         with connection, contextlib.suppress(OSError):  # not connected, or no longer
+            inode = os.fstat(connection.fileno()).st_ino
             if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 _ignore(connection, sorted(_left_behind))
-            elif _plain(connection.getpeername()[0]) in addresses:
+            elif (begun.get(inode) or _plain(connection.getpeername()[0])) in addresses:
                 connection.shutdown(socket.SHUT_RDWR)
                 count += 1
     return count
@@ -158,6 +167,22 @@ def _connections() -> Iterator[socket.socket]:
             yield copy
         else:
             copy.close()
+
+
+def _begun() -> dict[int, str]:
+    """To which IPv4 address each TCP socket (its inode) connects that has no answer yet."""
+    found = {}
+    for table in _TABLES:
+        try:
+            _, *lines = table.read_text().splitlines()
+        except OSError:  # a system without /proc, or without IPv6
+            continue
+        for line in lines:
+            _, _, remote, state, *rest = line.split()
+            word = remote.partition(":")[0].removeprefix(_MAPPED)
+            if state == _SYN_SENT and len(word) == 8:
+                found[int(rest[5])] = socket.inet_ntoa(struct.pack("=I", int(word, 16)))
+    return found
 
 
 def _plain(address: str) -> str:

@@ -167,6 +167,9 @@ def _open_mpi(*, several: bool, survive: bool, crowded: bool) -> list[str]:
     return [*(("--with-ft", "ulfm") if survive else ()), *beyond, *_as_root(), "--output", ":raw"]
 
 
+_NO_CUTOFF = 2**20  # ranks; more than there are
+
+
 def _settings(*, crowded: bool = False, detector: bool = False) -> list[str]:
     """The settings of Open MPI, as options of mpiexec. Pure.
 
@@ -191,5 +194,9 @@ def _settings(*, crowded: bool = False, detector: bool = False) -> list[str]:
             # A star: in the default binary tree the agreement inside Shrink never ended where
             # two ranks of one silent host were found one after the other (Open MPI 5.0.9).
             "coll_ftagree_era_topology": "2",
+            # Each rank asks for the addresses of all others when it starts. By default it asks when
+            # a first message is due, and news of a death go to ranks that have never met: the
+            # question waits for the daemon of a silent host, and all of the rank's MPI with it.
+            "mpi_add_procs_cutoff": str(_NO_CUTOFF),
         }
     return [word for name, value in values.items() for word in ("--mca", name, value)]

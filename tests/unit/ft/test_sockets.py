@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -34,6 +35,32 @@ def test_only_connections_with_the_given_addresses_are_shut() -> None:
             for _ in range(100):
                 left[1].sendall(b"x")
         assert sockets.shut(set()) == 0
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_connection_that_is_being_made_is_given_up(family: int) -> None:
+    with contextlib.ExitStack() as stack:
+        # It accepts nothing: with a full queue, the kernel answers no further attempt.
+        server = stack.enter_context(socket.create_server(("127.0.0.8", 0), backlog=0))
+        host, port = server.getsockname()
+        to = (f"::ffff:{host}", port) if family == socket.AF_INET6 else (host, port)
+
+        def begun() -> socket.socket:
+            connection = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            connection.setblocking(False)
+            connection.connect_ex(to)
+            return connection
+
+        waiting = [begun() for _ in range(8)]
+        readable = select.poll()
+        readable.register(waiting[-1], select.POLLOUT)
+        assert readable.poll(200) == []  # there is no answer
+        assert sockets.shut({"127.0.0.9"}) == 0
+        assert readable.poll(0) == []
+        assert sockets.shut({"127.0.0.8"}) == len(waiting)
+        assert readable.poll(0) != []
+        with pytest.raises(OSError):
+            waiting[-1].send(b"x")
 
 
 def test_an_address_of_version_4_is_known_behind_version_6() -> None:
