@@ -75,6 +75,7 @@ def test_several_hosts_have_the_detector() -> None:
         "mpi_ft_detector_timeout": "10",
         "mpi_ft_propagator_with_rbcast": "1",
         "coll_ftagree_era_topology": "2",
+        "mpi_add_procs_cutoff": "1048576",
     }
     assert "--host" not in command()
     # With --oversubscribe all ranks would be on the first.
