@@ -118,7 +118,7 @@ class Checkpoint:
             {"weights": self._weights, "optimizer": self._slots},
             cursor,
             architecture=texts[0] if len(texts) == 1 else "",
-            extra={},
+            extra={} if self._run is None else self._run.job_counts.extra(),
             copies=self._copies,
         )
 

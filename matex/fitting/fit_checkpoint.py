@@ -177,6 +177,7 @@ class FitCheckpoint:
         extra = {
             **rebuild.history_of(self._model, model_state.weights_of(self._model)),
             **{f"{_CALLBACKS}{name}": value for name, value in memory.items()},
+            **self._run.job_counts.extra(),
             **(more or {}),
         }
         mode, _, name = self._run.config.monitor.rpartition(":")

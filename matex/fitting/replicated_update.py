@@ -135,7 +135,10 @@ class ReplicatedUpdate:
         elapsed = time.perf_counter() - started
         sent = Traffic(1, send.nbytes)
         samples, self.samples = self.samples, 0
-        run.step_done(StepReport(samples=samples, step_s=elapsed, exchange_s=elapsed, sent=sent))
+        report = StepReport(
+            samples=samples, planned=samples, step_s=elapsed, exchange_s=elapsed, sent=sent
+        )
+        run.step_done(report)
         cuts = np.cumsum([part.size for part in gradients])
         pieces = np.split(total[: cuts[-1]] / total[-1], cuts[:-1])
         shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]

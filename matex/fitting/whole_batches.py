@@ -79,7 +79,9 @@ class WholeBatches:
             if self._averaging.samples:  # one rank averages nothing, which counts steps elsewhere
                 self._averaging.samples = 0
                 taken = time.perf_counter() - started
-                self._run.step_done(StepReport(samples=rows, step_s=taken, exchange_s=0.0))
+                self._run.step_done(
+                    StepReport(samples=rows, planned=rows, step_s=taken, exchange_s=0.0)
+                )
             training.stop_agreed = self._averaging.stop_agreed
             return logs
 

@@ -13,9 +13,9 @@ from matex.launcher.verdict import End, crash_in, root_cause, survived
 from matex.records import summary as summaries
 from matex.records.console import log_name
 from matex.records.events import EVENTS, Event, read_events
-from matex.records.fault_records import AGAIN
 from matex.records.heartbeat_file import read_sign
 from matex.records.losses import LOST_STRICTLY, advice
+from matex.records.starts import starts_of
 
 __all__ = ["NOT_STARTED", "Logs", "all_events", "judge", "last_start", "reason_of", "this_job"]
 
@@ -56,8 +56,7 @@ def all_events(report: Path) -> list[Event]:
 
 def last_start(events: Sequence[Event]) -> list[Event]:
     """The events since the ranks were started for the last time. Pure."""
-    begun = [n for n, event in enumerate(events) if event["event"] in AGAIN]
-    return list(events[begun[-1] + 1 :] if begun else events)
+    return starts_of(events)[-1].events
 
 
 def this_job(events: Sequence[Event]) -> list[Event]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import ft
 from matex.records.events import Event, EventLog
-from matex.records.fault_records import AGAIN
+from matex.records.starts import AGAIN
 from matex.records.step_report import Replay
 
 __all__ = [

@@ -8,12 +8,9 @@ from typing import Any
 
 import ft
 from matex.records.events import Event
+from matex.records.starts import starts_of
 
-__all__ = ["AGAIN", "FIELDS", "fault_records", "restarts_in", "unfired"]
-
-#: The events with which all ranks are started again: after a loss, for the sake of those that
-#: are missing, or in another job that continues the run.
-AGAIN = ("restart", "grow", "continued")
+__all__ = ["FIELDS", "fault_records", "restarts_in", "unfired"]
 
 
 def unfired(
@@ -76,7 +73,7 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
     training steps, is None.
     """
     records: list[dict[str, Any]] = []
-    starts = _split(events)
+    starts = starts_of(events)
     for number, (begun, mine) in enumerate(starts):
         if begun is not None and begun["event"] == "restart":
             records.append(_shaped(_restarted(begun, starts[number - 1][1], mine)))
@@ -85,17 +82,6 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
         with_all = _lethal(mine)[-1:] if was_lost else []
         records += _records_of_one_start(mine, told=with_all)
     return sorted(records, key=lambda record: float(record["time_s"]))
-
-
-def _split(events: Iterable[Event]) -> list[tuple[Event | None, list[Event]]]:
-    """The events of each start of the ranks, with what began it."""
-    starts: list[tuple[Event | None, list[Event]]] = [(None, [])]
-    for event in events:
-        if event["event"] in AGAIN:
-            starts.append((event, []))
-        else:
-            starts[-1][1].append(event)
-    return starts
 
 
 def _lethal(events: Iterable[Event]) -> list[Event]:

@@ -7,14 +7,14 @@ a signal ends says nothing.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import ft
 from matex.errors import DataError, MatexError
 from matex.records.events import Event
-from matex.records.fault_records import AGAIN
+from matex.records.starts import starts_of
 
 __all__ = ["LOST_STRICTLY", "OWN_ERRORS", "advice", "lost_to_own_errors", "ranks_lost", "told_of"]
 
@@ -88,7 +88,7 @@ def ranks_lost(events: Iterable[Event]) -> list[dict[str, Any]]:
     nothing; and ``error``, the line that it gave for its end, or None.
     """
     records: list[dict[str, Any]] = []
-    for start in _starts(events):
+    for _, start in starts_of(events):
         said = {e["rank"]: e for e in start if e["event"] == "death"}
         struck = {e["rank"]: e for e in start if e["event"] == "fault" and e["lethal"]}
         known: set[int] = set()
@@ -118,14 +118,3 @@ def _record(rank: int, lost: Event, said: Event | None, struck: Event | None) ->
         cause, error = "signal", None
     step = next((e["step"] for e in (said, struck) if e is not None), lost.get("step"))
     return {"rank": rank, "step": step, "cause": cause, "error": error}
-
-
-def _starts(events: Iterable[Event]) -> Sequence[list[Event]]:
-    """The events of each start of the ranks."""
-    starts: list[list[Event]] = [[]]
-    for event in events:
-        if event["event"] in AGAIN:
-            starts.append([])
-        else:
-            starts[-1].append(event)
-    return starts

@@ -36,13 +36,14 @@ class Replay:
 
 @dataclass(frozen=True, kw_only=True)
 class StepReport:
-    """``samples`` are those that the step was made of, by the ranks together.
+    """``samples`` are those that the step was made of, by the ranks together, of ``planned`` ones.
 
     ``logs`` are what Keras shows; ``replay`` is None in a step without a death; ``sent`` is
     what this rank handed to MPI.
     """
 
     samples: int
+    planned: int
     step_s: float
     exchange_s: float
     logs: Mapping[str, Any] = field(default_factory=dict)

@@ -7,14 +7,16 @@ import io
 import math
 import statistics
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from matex.records.events import Event, give_room, write_json
-from matex.records.fault_records import AGAIN, FIELDS, fault_records, restarts_in
+from matex.records.fault_records import FIELDS, fault_records, restarts_in
 from matex.records.losses import ranks_lost
+from matex.records.starts import starts_of
+from matex.records.step_report import StepReport
 
 __all__ = [
     "COUNTS",
@@ -30,9 +32,9 @@ __all__ = [
 SUMMARY = "summary.json"
 FAULTS = "faults.csv"
 
-#: What of :class:`Totals` is equal on all ranks and counted from the start of the run.
+#: What of :class:`Totals` is equal on all ranks and counted from the first start of the job.
 COUNTS = (
-    *("epochs", "steps", "samples_expected", "samples_used"),
+    *("epochs", "steps", "samples_expected", "samples_planned", "samples_used"),
     *("parameters_start", "parameters_end", "metrics"),
 )
 
@@ -50,7 +52,14 @@ class Stopped:
 
 @dataclass
 class Totals:
-    """What one rank counts while it trains; equal on all ranks but for the times."""
+    """What one rank counts while it trains.
+
+    ``COUNTS`` are equal on all ranks, and of the whole job. ``own_steps`` are those that this rank
+    has made since it was started, over which it counts messages, bytes and times.
+
+    ``samples_expected`` are those of the epochs that have begun or are to come, ``samples_planned``
+    those of the steps that are done.
+    """
 
     world_size_start: int
     spares: int = 0
@@ -58,15 +67,37 @@ class Totals:
     epochs: int = 0
     steps: int = 0
     samples_expected: int = 0
+    samples_planned: int = 0
     samples_used: int = 0
     parameters_start: int = 0
     parameters_end: int = 0
+    own_steps: int = 0
     messages: int = 0
     bytes: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
     staleness: Counter[int] = field(default_factory=Counter)
     step_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     exchange_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    def count(self, report: StepReport) -> None:
+        """Count one more finished step."""
+        self.steps += 1
+        self.own_steps += 1
+        self.samples_planned += report.planned
+        self.samples_used += report.samples
+        self.step_s.append(report.step_s)
+        self.exchange_s.append(report.exchange_s)
+        self.messages += report.sent.messages
+        self.bytes += report.sent.bytes
+
+    def counts(self) -> dict[str, Any]:
+        """What another rank, or a later start of the job, must count from."""
+        return {name: getattr(self, name) for name in COUNTS}
+
+    def go_on_from(self, counts: Mapping[str, Any]) -> None:
+        """The inverse of :meth:`counts`."""
+        for name in COUNTS:
+            setattr(self, name, counts[name])
 
 
 def summarize(
@@ -82,23 +113,25 @@ def summarize(
 ) -> dict[str, Any]:
     """The content of ``summary.json``. Pure.
 
-    Steps and samples are those of the last start; ``faults`` and ``restarts`` of all.
+    All but medians and means over steps is of the whole job, from its first start to now: what was
+    lost with a start and trained again counts once.
 
     Every step's sum of sample counts and fingerprints was checked before its
     update, so no sample counted in ``samples_used`` was used twice; what was
     expected and is not used was lost. ``ranks_lost``: see :func:`matex.records.losses.ranks_lost`.
     """
     events = list(events)
+    starts = starts_of(events)
     return {
         "status": status,
         "reason": reason,
         "resumable": resumable,
         "strategy": totals.strategy,
-        "messages_per_step": _a_step(totals.messages, totals.steps),
-        "bytes_per_step": _a_step(totals.bytes, totals.steps),
+        "messages_per_step": _a_step(totals.messages, totals.own_steps),
+        "bytes_per_step": _a_step(totals.bytes, totals.own_steps),
         "rows": _rows(events),
         "staleness": {str(n): count for n, count in sorted(totals.staleness.items())},
-        "world_size_start": totals.world_size_start,
+        "world_size_start": _first_size(events, totals.world_size_start),
         "world_size_end": world_size_end,
         "spares": totals.spares,
         "spares_used": len(_joined(events)),
@@ -106,6 +139,7 @@ def summarize(
             {rank for e in events if e["event"] == "spare-lost" for rank in e["lost"]}
         ),
         "ranks_lost": ranks_lost(events),
+        "starts": len(starts),
         "restarts": len(restarts_in(events)),
         "epochs": totals.epochs,
         "steps": totals.steps,
@@ -117,7 +151,7 @@ def summarize(
         "parameters_start": totals.parameters_start,
         "parameters_end": totals.parameters_end,
         "metrics": totals.metrics,
-        "wall_s": wall_s,
+        "wall_s": sum(start.seconds for start in starts[:-1]) + wall_s,
         "step_s": _median(totals.step_s),
         "exchange_s": _median(totals.exchange_s),
         "checkpoints": _checkpoints(events),
@@ -127,28 +161,35 @@ def summarize(
 
 def _joined(events: list[Event]) -> set[tuple[int, int]]:
     """(Start of the ranks, spare) for each spare that took another's place."""
-    found: set[tuple[int, int]] = set()
-    start = 0
-    for event in events:
-        start += event["event"] in AGAIN
-        found |= {(start, spare) for spare in event.get("joined", {}).values()}
-    return found
+    return {
+        (number, spare)
+        for number, start in enumerate(starts_of(events))
+        for event in start.events
+        for spare in event.get("joined", {}).values()
+    }
 
 
 def _rows(events: list[Event]) -> dict[str, int] | None:
-    """The sources of the ranks' rows in the epochs since the last start, all ranks together.
+    """The sources of the ranks' rows in all epochs, all ranks together.
 
-    None where none of them tells.
+    None where none of them tells. Of an epoch that came to its end twice, because what followed was
+    lost, the second time counts.
     """
-    found: list[dict[str, int]] = []
-    for event in events:
-        if event["event"] in AGAIN:
-            found = []
-        elif event["event"] == "epoch" and "rows" in event:
-            found.append(event["rows"])
+    found: dict[int, list[dict[str, int]]] = {}
+    for start in starts_of(events):
+        told = [event for event in start.events if event["event"] == "epoch" and "rows" in event]
+        for step in {event["step"] for event in told}:
+            found[step] = [event["rows"] for event in told if event["step"] == step]
     if not found:
         return None
-    return {name: sum(told[name] for told in found) for name in ("read", "came")}
+    every = [rows for of_epoch in found.values() for rows in of_epoch]
+    return {name: sum(rows[name] for rows in every) for name in ("read", "came")}
+
+
+def _first_size(events: list[Event], otherwise: int) -> int:
+    """How many ranks worked when the job was started first."""
+    sizes = (event["world_size"] for event in events if event["event"] == "start")
+    return next(sizes, otherwise)
 
 
 def faults_csv(faults: Sequence[dict[str, Any]]) -> str:
@@ -180,7 +221,7 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
     resumable where there is a checkpoint of any step, for that is all that is left.
 
     Args:
-        events: in order of time.
+        events: of the whole job, in order of time.
         ranks: how many there were at first.
         step: step that the ranks had come to.
     """
@@ -194,14 +235,18 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
     ]
     status = "stopped" if any(event["time_s"] >= told for event in files) else "failed"
     summary = summarize(
-        Totals(world_size_start=ranks, steps=max(0, step)),
+        Totals(
+            world_size_start=ranks,
+            steps=max(0, step),
+            epochs=len({event["step"] for event in events if event["event"] == "epoch"}),
+        ),
         events,
         status=status,
         reason=reason,
         resumable=bool(files),
         world_size_end=0,
         weights_hash={},
-        wall_s=events[-1]["time_s"] - events[0]["time_s"] if events else 0.0,
+        wall_s=starts_of(events)[-1].seconds,
     )
     give_room(report)
     write_json(report / SUMMARY, summary)

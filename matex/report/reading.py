@@ -72,7 +72,11 @@ class Run:
     def throughput(self) -> Curve:
         """Samples a second between one progress note and the next."""
         notes = [e for e in self.events if e["event"] == "progress"]
-        pairs = [(a, b) for a, b in itertools.pairwise(notes) if b["time_s"] > a["time_s"]]
+        pairs = [
+            (a, b)
+            for a, b in itertools.pairwise(notes)
+            if b["time_s"] > a["time_s"] and b["samples"] >= a["samples"]  # else a later start
+        ]
         return Curve(
             [b["time_s"] - self.started for _, b in pairs],
             [(b["samples"] - a["samples"]) / (b["time_s"] - a["time_s"]) for a, b in pairs],

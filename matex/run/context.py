@@ -36,8 +36,9 @@ from matex.records.heartbeat_file import HeartbeatFile
 from matex.records.losses import LOST_STRICTLY, lost_to_own_errors
 from matex.records.progress import ProgressThrottle
 from matex.records.step_report import StepReport
-from matex.records.summary import COUNTS, FAULTS, SUMMARY, Stopped, Totals, faults_csv, summarize
+from matex.records.summary import FAULTS, SUMMARY, Stopped, Totals, faults_csv, summarize
 from matex.run.call_order import CallOrder
+from matex.run.job_counts import JobCounts
 from matex.run.launcher_client import LauncherClient
 from matex.run.timeouts import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
 from matex.steps.local_contribution import StepRequests
@@ -71,6 +72,7 @@ class RunContext:
         self.totals = Totals(
             world_size_start=self.working, spares=config.spares, strategy=config.strategy
         )
+        self.job_counts = JobCounts(self.totals)
         me = communicator.world.me
         self.faults = ft.Injector(
             config.faults,
@@ -152,6 +154,7 @@ class RunContext:
         self._tell_exchange()
         self.watchdog.start()
         self.saved = self.saver.start()
+        self.job_counts.begin(self.communicator, self.events, self.saved)
         if self.saved is not None:
             step = self.faults.step = self.saved.step
             self.events.write("resumed", **self.saved.cursor)
@@ -279,12 +282,7 @@ class RunContext:
             model: whose state is hashed after a recovery.
         """
         totals = self.totals
-        totals.steps += 1
-        totals.samples_used += report.samples
-        totals.step_s.append(report.step_s)
-        totals.exchange_s.append(report.exchange_s)
-        totals.messages += report.sent.messages
-        totals.bytes += report.sent.bytes
+        totals.count(report)
         if self._awaiting_step:
             self._awaiting_step = False
             self.events.write("first-step", step=self.step, generation=self._generation)
@@ -303,7 +301,7 @@ class RunContext:
         self.watchdog.progress()
         self.watchdog.together()
         self._beat()
-        if totals.steps == MEASURED_STEPS and self.config.hang_timeout is None:
+        if totals.own_steps == MEASURED_STEPS and self.config.hang_timeout is None:
             self._step_limit_s = step_limit(totals.step_s)
             self.events.write(
                 "time-outs", step_s=self._step_limit_s, work_s=WORK_S, stopped_s=STOPPED_S
@@ -334,15 +332,13 @@ class RunContext:
 
     def counts(self) -> dict[str, Any]:
         """What a rank that goes on in the place of another must count from; equal on all ranks."""
-        kept = {name: getattr(self.totals, name) for name in COUNTS}
-        return {"step": self.step, **kept}
+        return {"step": self.step, **self.totals.counts()}
 
     def go_on_from(self, counts: dict[str, Any]) -> None:
         """What :meth:`counts` of another rank said is where this one stands, too."""
         self._generation = self.communicator.world.generation
         self.faults.step = counts["step"]
-        for name in COUNTS:
-            setattr(self.totals, name, counts[name])
+        self.totals.go_on_from(counts)
 
     def idle(self) -> None:
         """Now and then on a spare that waits: strike it where that is planned."""

@@ -102,7 +102,7 @@ class Training:
         self._made: dict[str, Any] | None = None
         self.stop_agreed = False
         self.agreed = StepRequests()
-        self.report = StepReport(samples=0, step_s=0.0, exchange_s=0.0)
+        self.report = StepReport(samples=0, planned=0, step_s=0.0, exchange_s=0.0)
 
     @staticmethod
     def new_step(model: Any, source: Source, **options: Any) -> Step:
@@ -353,6 +353,7 @@ class Training:
         self.cursor = batch.span[1]
         self.report = StepReport(
             samples=round(header.samples),
+            planned=self.samples_taken,
             step_s=time.perf_counter() - started,
             exchange_s=exchange.seconds,
             logs=logs,

@@ -69,7 +69,8 @@ def test_a_stream_resumes_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
     assert died.status == 1
     outcome = matex_run(tmp_path, "classify.py", *arguments, ranks=3, options=options)
     assert_whole(outcome, world_size_end=3, losses=losses[1:])
-    assert outcome.summary["samples_used"] == 3 * 600 - 600 - 5 * 64
+    assert outcome.summary["samples_used"] == 3 * 600
+    assert (outcome.summary["starts"], outcome.summary["epochs"]) == (2, 3)
 
 
 @pytest.mark.slow
@@ -79,9 +80,11 @@ def test_a_finished_run_is_not_made_again(tmp_path: Path) -> None:
     assert first.summary["steps"] == 16
     again = matex_run(tmp_path, "classify.py", "--epochs", "1", ranks=2, options=options)
     assert again.status == 0
-    assert again.summary["steps"] == again.summary["samples_expected"] == 0
+    assert "epoch" not in {e["event"] for e in again.events[len(first.events) :]}
+    for name in ("steps", "epochs", "samples_expected", "samples_used", "metrics"):
+        assert again.summary[name] == first.summary[name], name
     longer = matex_run(tmp_path, "classify.py", "--epochs", "2", ranks=1, options=options)
-    assert longer.summary["steps"] == 16
+    assert (longer.summary["starts"], longer.summary["steps"]) == (3, 32)
     losses = longer.losses
     once = matex_run(tmp_path, "classify.py", "--epochs", "2", ranks=2)
     assert max(relative_differences(losses, once.losses[1:])) < 1e-4
@@ -99,7 +102,9 @@ def test_resumes_in_the_second_of_two_fits(tmp_path: Path) -> None:
         path.unlink()
     options = ["--checkpoint", saved]
     rest = matex_run(tmp_path, "classify.py", *arguments, ranks=2, options=options)
-    assert 0 < rest.summary["steps"] < 16
+    begun = [e["step"] for e in rest.events if e["event"] == "resumed"]
+    assert 48 < begun[0] < 64 and rest.summary["steps"] == 64
+    assert rest.summary["samples_used"] == whole.summary["samples_used"]
     assert_whole(rest, world_size_end=2, losses=losses[3:])
     assert "passed over" in rest.stdout
 

@@ -13,7 +13,13 @@ def test_notes_become_rarer_and_hold_the_means_since_the_last() -> None:
     for number in range(40_000):  # of 25 ms: 1000 s
         now[0] += 0.025
         progress.step(
-            StepReport(samples=8, step_s=0.02, exchange_s=0.005, logs={"loss": 1 / (number + 1)})
+            StepReport(
+                samples=8,
+                planned=8,
+                step_s=0.02,
+                exchange_s=0.005,
+                logs={"loss": 1 / (number + 1)},
+            )  # fmt: skip
         )
         if progress.is_due():
             notes.append((number, progress.take()))
@@ -28,5 +34,5 @@ def test_notes_become_rarer_and_hold_the_means_since_the_last() -> None:
 
 def test_where_no_loss_is_known_there_is_none() -> None:
     progress = ProgressThrottle()
-    progress.step(StepReport(samples=0, step_s=0.1, exchange_s=0.1))
+    progress.step(StepReport(samples=0, planned=0, step_s=0.1, exchange_s=0.1))
     assert progress.take()["loss"] is None

@@ -16,7 +16,7 @@ FIELDS = {
     "steps", "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
     "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s",
     "checkpoints", "staleness", "faults", "spares", "spares_used", "spares_lost",
-    "rows", "ranks_lost",
+    "rows", "ranks_lost", "starts",
 }  # fmt: skip
 
 EVENTS = [
@@ -35,12 +35,13 @@ def test_the_fields_are_those_of_the_design() -> None:
         Totals(
             world_size_start=4, epochs=2, steps=20, samples_expected=640, samples_used=640,
             parameters_start=50, parameters_end=40, metrics={"loss": 0.5},
-            messages=20, bytes=1000, staleness=Counter({3: 2, 0: 5}),
+            own_steps=10, messages=10, bytes=500, staleness=Counter({3: 2, 0: 5}),
             step_s=deque([0.3, 0.1, 0.2]), exchange_s=deque([0.01, 0.03]),
         )
     )  # fmt: skip
     assert set(one) == FIELDS
     assert (one["status"], one["reason"], one["restarts"]) == ("finished", None, 0)
+    assert one["starts"] == 1
     assert (one["world_size_start"], one["world_size_end"]) == (4, 3)
     assert (one["epochs"], one["steps"], one["wall_s"]) == (2, 20, 9.5)
     assert (one["parameters_start"], one["parameters_end"]) == (50, 40)
@@ -72,19 +73,37 @@ def test_spares_are_told_beside_the_ranks_that_work() -> None:
     assert (afterwards["rank"], afterwards["replaced_by"]) == (0, 4)
 
 
-def test_where_rows_came_from_is_told_of_all_ranks_since_the_last_start() -> None:
+def test_where_rows_came_from_is_told_of_all_ranks_and_of_each_epoch_once() -> None:
     assert summary(Totals(world_size_start=1))["rows"] is None
-    epoch = {"time_s": 1.0, "event": "epoch"}
+    epoch, again = {"time_s": 1.0, "event": "epoch", "step": 8}, {"step": 16}
     events = [
-        {**epoch, "rank": 0, "rows": {"read": 90, "came": 0, "held": 30}},
-        {"time_s": 1.5, "rank": 0, "event": "restart", "step": 9, "ranks": 2},
-        {**epoch, "rank": 0, "rows": {"read": 10, "came": 7, "held": 30}},
-        {**epoch, "rank": 1, "rows": {"read": 4, "came": 20, "held": 24}},
-        {**epoch, "rank": 0},
+        {**epoch, "rank": 0, "rows": {"read": 90, "came": 3, "held": 30}},
+        {**epoch, **again, "rank": 0, "rows": {"read": 80, "came": 0, "held": 30}},
+        {"time_s": 1.5, "rank": 0, "event": "restart", "step": 18, "ranks": 2},
+        {**epoch, **again, "rank": 0, "rows": {"read": 10, "came": 7, "held": 30}},
+        {**epoch, **again, "rank": 1, "rows": {"read": 4, "came": 20, "held": 24}},
+        {**epoch, "step": 24, "rank": 0},
     ]
     given = {"status": "finished", "reason": None, "world_size_end": 2, "wall_s": 9.5}
     one = summarize(Totals(world_size_start=2), events, **given, weights_hash={})  # type: ignore[arg-type]
-    assert one["rows"] == {"read": 14, "came": 27}
+    assert one["rows"] == {"read": 104, "came": 30}
+
+
+def test_starts_and_seconds_are_those_of_the_whole_job() -> None:
+    events = [
+        {"time_s": 10.0, "rank": 1, "event": "start", "world_size": 3},
+        {"time_s": 14.0, "rank": 0, "event": "epoch", "step": 8},
+        {"time_s": 15.0, "rank": -1, "event": "restart", "step": 9, "ranks": 2, "reason": "lost"},
+        {"time_s": 25.0, "rank": 0, "event": "start", "world_size": 2},
+        {"time_s": 26.5, "rank": 0, "event": "stopped", "reason": "told"},
+        {"time_s": 900.0, "rank": -1, "event": "continued"},
+        {"time_s": 901.0, "rank": 0, "event": "start", "world_size": 2},
+    ]
+    given = {"status": "finished", "reason": None, "world_size_end": 2, "wall_s": 9.5}
+    one = summarize(Totals(world_size_start=2), events, **given, weights_hash={})  # type: ignore[arg-type]
+    assert (one["starts"], one["restarts"]) == (3, 1)
+    assert one["wall_s"] == 4.0 + 1.5 + 9.5
+    assert (one["world_size_start"], one["world_size_end"]) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +126,13 @@ def test_a_run_that_could_not_say_so_itself_failed(tmp_path: Path) -> None:
     saved.mkdir()
     events = [
         *EVENTS,
+        *({"time_s": 3.0, "rank": rank, "event": "epoch", "step": 2} for rank in (0, 1)),
         {"time_s": 3.5, "rank": 0, "event": "checkpoint", "tier": "files", "step": 3,
          "seconds": 0.1, "busy_s": 0.1, "path": str(saved)},
     ]  # fmt: skip
     assert unwritten(tmp_path, events, ranks=4, step=7, reason="all ranks died") == "failed"
     one = json.loads((tmp_path / SUMMARY).read_text())
-    assert (one["steps"], one["resumable"], one["wall_s"]) == (7, True, 2.5)
+    assert (one["steps"], one["epochs"], one["resumable"], one["wall_s"]) == (7, 1, True, 2.5)
     saved.rmdir()
     assert unwritten(tmp_path, events, ranks=4, step=-1, reason="all ranks died") == "failed"
     one = json.loads((tmp_path / SUMMARY).read_text())

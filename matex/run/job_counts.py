@@ -1,0 +1,55 @@
+"""What a job has counted, kept in its checkpoints: a later start of it counts on from there."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+import checkpoints
+import ft
+from matex.records.events import EventLog
+from matex.records.starts import job_of
+from matex.records.summary import Totals
+
+__all__ = ["JobCounts"]
+
+_NAME = "job"
+
+
+class JobCounts:
+    """The counts of the job that *totals* are of.
+
+    A job is told by its report: one that continues a checkpoint with another report directory is
+    another job, and counts from 0.
+    """
+
+    def __init__(self, totals: Totals) -> None:
+        self._totals = totals
+        self._job = 0.0
+
+    def begin(
+        self,
+        communicator: ft.Communicator,
+        events: EventLog,
+        saved: checkpoints.Snapshot | None,
+    ) -> None:
+        """Count on from where *saved* was made, where that was in this job; collective."""
+        job = np.array([job_of(events.all()) if communicator.world.is_leader else 0.0])
+        communicator.broadcast(job)
+        self._job = float(job[0])
+        if saved is None or _NAME not in saved.extra:
+            return
+        counts = json.loads(saved.extra[_NAME].tobytes())
+        if counts["job"] == self._job:
+            self._totals.go_on_from(counts)
+
+    def extra(self) -> dict[str, np.ndarray]:
+        """What a checkpoint of now keeps beside its other arrays; equal on all ranks.
+
+        Only samples of the steps that are done are expected in it: the fit that goes on knows what
+        is still to come.
+        """
+        totals = self._totals
+        counts = {**totals.counts(), "samples_expected": totals.samples_planned, "job": self._job}
+        return {_NAME: np.frombuffer(json.dumps(counts).encode(), np.uint8)}
