@@ -37,13 +37,22 @@ class Job:
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.output}\n{self.cluster.logs}") from None
 
+    def end_in(self, seconds: int) -> None:
+        """Have Slurm itself end it then, at its time limit; it looks each half minute.
+
+        A limit of its own is at least a minute.
+        """
+        end = f"EndTime=now+{seconds}seconds"
+        self.cluster.run("scontrol", "update", f"JobId={self.number}", end)
+
     def start_soon(self, *, nodes: int = NODES) -> None:
         """Before the two minutes are over that Slurm lets a job wait that was queued again.
 
         Not in the second in which it was ended: a node would take it for the one that was.
         """
         self.cluster.wait_until_idle(_IDLE_S, nodes=nodes)
-        self.cluster.run("scontrol", "update", f"JobId={self.number}", "StartTime=now+5seconds")
+        words = (f"JobId={self.number}", "StartTime=now+5seconds", "TimeLimit=10")
+        self.cluster.run("scontrol", "update", *words)
 
     def wait_for_steps(self, count: int, timeout_s: float = 90) -> None:
         """Until its ranks have made that many steps, each counted."""

@@ -14,18 +14,19 @@ pytestmark = pytest.mark.timeout(300)
 
 Submit = Callable[..., Job]
 TWO = ("--nodes=1", "--ntasks=2")
-ROWS, BATCH, EPOCHS, STEPS = 480, 24, 10, 200
+ROWS, BATCH, STEPS = 480, 24, 200
+LONG = 1000  # more than Slurm lets a job make that is to end soon
 
 
-def assert_continued(job: Job) -> None:
+def assert_continued(job: Job, steps: int) -> None:
     """It came to its end in more than one job, and its report tells of all of it."""
     summary, events = job.summary, job.events
     assert summary["status"] == "finished"
     assert any(event["event"] == "resumed" for event in events)
-    assert (summary["starts"], summary["epochs"], summary["steps"]) == (2, EPOCHS, STEPS)
-    assert summary["samples_used"] == summary["samples_expected"] == BATCH * STEPS
+    assert (summary["starts"], summary["epochs"], summary["steps"]) == (2, steps * BATCH // ROWS, steps)
+    assert summary["samples_used"] == summary["samples_expected"] == BATCH * steps
     told = [event["epoch"] for event in events if event["event"] == "epoch" and event["rank"] == 0]
-    assert sorted(set(told)) == list(range(EPOCHS))
+    assert sorted(set(told)) == list(range(summary["epochs"]))
     assert sum(event["event"] == "continued" for event in events) == 1
 
 
@@ -41,24 +42,41 @@ def test_a_cancelled_job_has_saved_and_the_next_one_continues_its_history(submit
     assert summary["checkpoints"]["newest_step"] == summary["steps"] < STEPS
     second = submit(*TWO, lines=lines)
     second.wait("COMPLETED")
-    assert_continued(second)
+    assert_continued(second, STEPS)
+
+
+def test_at_its_time_limit_a_job_has_saved_and_the_next_one_continues_it(submit: Submit) -> None:
+    lines = f"exec {{run}} {training(LONG)}"
+    first = submit(*TWO, "--time=5", lines=lines)
+    first.wait_for_steps(60)
+    first.end_in(1)
+    first.wait("TIMEOUT")
+    summary = first.summary
+    assert (summary["status"], summary["resumable"]) == ("stopped", True), first.output
+    assert summary["reason"] == f"told to leave after step {summary['steps']} (SIGTERM)"
+    assert summary["checkpoints"]["newest_step"] == summary["steps"] < LONG
+    second = submit(*TWO, lines=lines)
+    second.wait("COMPLETED")
+    assert_continued(second, LONG)
 
 
 def test_the_sample_script_puts_itself_back_into_the_queue(submit: Submit) -> None:
     text = (ROOT / "examples" / "slurm" / "resume.sh").read_text()
     begin, end = text.index("examples/04_text_lstm.py"), text.index(" &\nrun=$!")
-    text = text[:begin] + training(STEPS) + text[end:]
+    text = text[:begin] + training(LONG) + text[end:]
     for name in ("report", "saved"):
         text = text.replace(f'"{name}-$SLURM_JOB_ID"', name)
-    job = submit(*TWO, "--requeue", lines=f"export VENV={sys.prefix}\n{text}")
+    options = ("--requeue", "--open-mode=append", "--time=5", "--signal=B:USR1@60")
+    job = submit(*TWO, *options, lines=f"export VENV={sys.prefix}\n{text}")
     job.wait_for_steps(60)
-    # What --signal=B:USR1@120 does before the time limit.
-    job.cluster.run("scancel", "--batch", "--signal=USR1", job.number)
+    job.end_in(60)
     job.wait("PENDING")
     assert job.summary["status"] == "stopped"
+    assert "matex: SIGTERM: leaving after the next step" in job.output
+    assert 0 < job.summary["steps"] < LONG
     job.start_soon()
     job.wait("COMPLETED")
-    assert_continued(job)
+    assert_continued(job, LONG)
 
 
 def test_srun_must_not_start_several_of_the_command(submit: Submit) -> None:
