@@ -221,7 +221,7 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
     resumable where there is a checkpoint of any step, for that is all that is left.
 
     Args:
-        events: of the whole job, in order of time.
+        events: events of the whole job, in order of time.
         ranks: how many there were at first.
         step: step that the ranks had come to.
     """

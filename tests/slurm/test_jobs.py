@@ -23,7 +23,11 @@ def assert_continued(job: Job, steps: int) -> None:
     summary, events = job.summary, job.events
     assert summary["status"] == "finished"
     assert any(event["event"] == "resumed" for event in events)
-    assert (summary["starts"], summary["epochs"], summary["steps"]) == (2, steps * BATCH // ROWS, steps)
+    assert (summary["starts"], summary["epochs"], summary["steps"]) == (
+        2,
+        steps * BATCH // ROWS,
+        steps,
+    )
     assert summary["samples_used"] == summary["samples_expected"] == BATCH * steps
     told = [event["epoch"] for event in events if event["event"] == "epoch" and event["rank"] == 0]
     assert sorted(set(told)) == list(range(summary["epochs"]))

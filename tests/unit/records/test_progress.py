@@ -19,7 +19,7 @@ def test_notes_become_rarer_and_hold_the_means_since_the_last() -> None:
                 step_s=0.02,
                 exchange_s=0.005,
                 logs={"loss": 1 / (number + 1)},
-            )  # fmt: skip
+            )
         )
         if progress.is_due():
             notes.append((number, progress.take()))
