@@ -15,7 +15,8 @@
 Nothing happens at import; MPI starts with :meth:`Communicator.start`.
 """
 
-from ft.communicator import Communicator, chunk_elements
+from ft.collectives import chunk_elements
+from ft.communicator import Communicator
 from ft.errors import (
     ClosedError,
     FaultSyntaxError,
@@ -25,11 +26,13 @@ from ft.errors import (
     Unrecoverable,
     UsageError,
 )
+from ft.exit_guard import fail_stop, on_fail_stop, program_error, shield, shielded
 from ft.failure_models import FailureModel, in_steps, sample
 from ft.faults import EVENTS, KINDS, PHASES, Fault, check_faults, parse_fault
+from ft.hooks import Hooks
 from ft.injector import Injector
 from ft.launcher import Started, started_by
-from ft.mpi import fail_stop, has_mpi, has_ulfm, on_fail_stop, program_error, shield, shielded
+from ft.mpi import has_mpi, has_ulfm
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
 from ft.quorum import Arbiter, Parting
@@ -50,6 +53,7 @@ __all__ = [
     "FaultSyntaxError",
     "FtError",
     "Gathered",
+    "Hooks",
     "InjectedFault",
     "Injector",
     "Member",

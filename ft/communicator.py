@@ -2,52 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ft import mpi
-from ft.errors import Unrecoverable, UsageError
-from ft.operations import Operation
-from ft.records import Gathered
+from ft import collectives, mpi
+from ft.errors import PeerFailure
+from ft.hooks import Hooks
+from ft.membership import Membership
+from ft.operation_log import OperationLog
+from ft.operations import Operation, Operations
+from ft.records import Gathered, Pending, Recovery
 from ft.standby import Standby
-from ft.wire import decode_member, encode_member, rank_tag
+from ft.wire import decode_member, encode_member
 from ft.world import Member, World
 
-__all__ = ["Communicator", "chunk_elements"]
-
-# Of one call: half of what a core's cache holds, and enough for a ring to be busy sending.
-_CHUNK_BYTES = 512 << 10
-_RING_BYTES = 64 << 10
+__all__ = ["Communicator"]
 
 
-def chunk_elements(itemsize: int, ranks: int) -> int:
-    """How many elements of a long vector to reduce in one call of MPI. Pure.
-
-    Reducing 100 MB over two ranks of one host took 44 ms in one call and 13 ms in
-    calls of 512 KB, which stay in the cache (Open MPI 5.0.11); 16 ms in calls of
-    128 KB. With many ranks each still gets 64 KB of a call. Counts stay far below 2^31.
-    """
-    return max(_CHUNK_BYTES, _RING_BYTES * ranks) // itemsize
-
-
-class Communicator(Standby):
-    """Collectives over the living ranks.
+class Communicator:
+    """Collectives over the living ranks, which survive the death of others.
 
     Unless said otherwise a method is *collective*: every member must call it, in
     the same order, from one thread at a time. :meth:`allreduce`, whose input is
     work that the dead no longer do, raises :class:`PeerFailure`: the caller then
     calls :meth:`recover`, adds the missing work and makes it again under the same
-    number. The others recover by themselves; ``listeners`` hear of every recovery.
+    number. The others recover by themselves.
+
+    Its parts: :mod:`ft.membership` (who takes part), :mod:`ft.operations` (numbered attempts and
+    their replay) and :mod:`ft.standby` (ranks that wait to replace the dead).
+
+    Args:
+        comm: an ``mpi4py.MPI.Comm`` that this object owns from now on; :meth:`start` takes
+            MPI_COMM_WORLD.
+        world: the members of *comm*, in its order.
+        hooks: functions called at each repair; none by default.
+
+    Example:
+        >>> comm = ft.Communicator.start()
+        >>> mine, total, finished = np.ones(3), np.empty(3), False
+        >>> while not finished:
+        ...     try:
+        ...         comm.allreduce(mine, total)
+        ...         finished = True
+        ...     except ft.PeerFailure:
+        ...         finished = comm.recover().finished  # where a survivor had completed it
+        >>> bool((total == comm.world.size).all())
+        True
     """
 
+    def __init__(self, comm: Any, world: World, hooks: Hooks | None = None) -> None:
+        self._log = OperationLog(world)
+        self._membership = Membership(comm, world, self._log, hooks or Hooks())
+        self._operations = Operations(self._membership, self._log)
+        self._standby = Standby(self._membership, self._log)
+
     @classmethod
-    def start(cls) -> Communicator:
+    def start(cls, hooks: Hooks | None = None) -> Communicator:
         """Initialise MPI and exchange who is there; collective over MPI_COMM_WORLD.
 
         A rank that dies before everybody has met is simply not a member.
+
+        Args:
+            hooks: functions called at each repair; none by default. See also :meth:`attach`.
+
+        Returns:
+            The communicator of all ranks that have met.
 
         Raises:
             Unrecoverable: no MPI, or a rank died during the start without ULFM.
@@ -55,17 +76,71 @@ class Communicator(Standby):
         # COMM_WORLD itself, not a copy: when a rank dies while a communicator is made,
         # Open MPI 5.0.11 may crash the others, and so early nobody has a checkpoint.
         comm = mpi.load().COMM_WORLD
-        rank = comm.Get_rank()
-        strangers = tuple(Member(rank=r, host="", pid=0) for r in range(comm.Get_size()))
-        self = cls(comm, World(members=strangers, rank=rank))
-        self._done = -1  # the allgather that follows is operation 0
-        cards = self.allgather(encode_member(Member.here(rank)))
-        self._world = replace(
-            self._world,
-            members=tuple(decode_member(m.rank, cards[m.rank]) for m in self._world.members),
-        )
-        self.hosts = {rank: decode_member(rank, cards[rank]).host for rank in cards.ranks}
+        self = cls(comm, World.of_strangers(comm.Get_size(), comm.Get_rank()), hooks)
+        self._log.done = -1  # the allgather that follows is operation 0
+        rows = self.allgather(encode_member(Member.here(self.world.rank)))
+        self._membership.introduce([decode_member(rank, rows[rank]) for rank in rows.ranks])
         return self
+
+    @property
+    def world(self) -> World:
+        """The living members as of the last repair. Local."""
+        return self._membership.world
+
+    @property
+    def done(self) -> int:
+        """How many operations completed here. Local."""
+        return self._log.done
+
+    @property
+    def ulfm(self) -> bool:
+        """Whether the death of a peer can be survived in place. Local."""
+        return self._membership.ulfm
+
+    @property
+    def failure(self) -> PeerFailure | None:
+        """The failure that :meth:`recover` has not yet dealt with, if any. Local."""
+        return self._log.failure
+
+    @property
+    def pending(self) -> Pending:
+        """Whose work the next operation is made of. Local, and equal on all ranks."""
+        return self._log.pending
+
+    @property
+    def handle(self) -> Any:
+        """The MPI communicator in use; replaced by every repair. Local."""
+        return self._membership.handle
+
+    @property
+    def hosts(self) -> Mapping[int, str]:
+        """Host of each original rank that has met, the dead too. Local, equal everywhere."""
+        return self._membership.hosts
+
+    @property
+    def initial_size(self) -> int:
+        """Number of ranks at the start. Local, and equal on all ranks."""
+        return self._membership.initial_size
+
+    @property
+    def vacancies(self) -> int:
+        """How many places of the dead :meth:`fill` would try to fill. Local, equal everywhere."""
+        return self._standby.vacancies
+
+    @property
+    def hooks(self) -> Hooks:
+        """Functions called at each repair, and around each stretch of waiting. Local."""
+        return self._membership.hooks
+
+    def attach(self, hooks: Hooks) -> None:
+        """Call other hooks from now on. Local.
+
+        Args:
+            hooks: functions called at each repair, in place of those before.
+        """
+        self._membership.hooks = hooks
+
+    # Collectives.
 
     def allreduce(
         self,
@@ -77,130 +152,148 @@ class Communicator(Standby):
         barrier_first: bool = False,
         chunk: int | None = None,
     ) -> None:
-        """Sum *send* over the members into *recv*, out of place.
+        """Sum *send* over the members into *recv*, out of place; collective.
 
-        Both are contiguous, of one shape and dtype, and do not overlap; *send* is only read.
-        When it returns, *recv* holds the sum, and the caller may do with it as it likes.
+        When it returns, *recv* holds the sum, and the caller may do with it as it likes. After a
+        failure the content of *recv* is undefined, and *send* is as it was.
 
         Args:
-            valid: whether *recv* can be right, for example from a 1 that every rank
-                adds; a sum that is not counts as one that failed. Without it the members
-                count themselves in a further, small collective.
-            untouched: the caller promises not to write into *recv* before the next operation is
-                complete, because a peer may still need the result from here. Saves the copy
-                that is kept for the peer otherwise.
-            barrier_first: the same promise until the next operation begins, which may write into
-                this same *recv*: that one waits until all are there, for then nobody needs the
-                result any more. Costs a barrier, saves a buffer.
-            chunk: elements in one call of MPI, the same on all ranks; by default
-                :func:`chunk_elements`.
+            send: contiguous array of any shape and numeric dtype, equal on all ranks; only read.
+            recv: contiguous array of the same shape and dtype, which does not overlap *send*.
+            valid: local function that says whether *recv* can be right, for example from a 1
+                that every rank adds; a sum that is not counts as one that failed. By default
+                the members count themselves in a further, small collective.
+            untouched: promise not to write into *recv* before the next operation is complete,
+                because a peer may still need the result from here. It saves the copy that is
+                kept for the peer otherwise. False by default.
+            barrier_first: promise until the next operation begins, which may write into this same
+                *recv*: that one waits until all are there, for then nobody needs the result any
+                more. It costs a barrier, and saves a buffer. False by default.
+            chunk: elements in one call of MPI, equal on all ranks; :func:`chunk_elements` by
+                default.
+
+        Raises:
+            PeerFailure: a peer died, or the sum is not valid; :meth:`recover` comes next.
+            UsageError: the buffers do not fit; nothing was communicated.
+            ClosedError: after :meth:`leave`.
+            Unrecoverable: a peer died and there is no ULFM.
         """
-        if send.shape != recv.shape or send.dtype != recv.dtype:
-            raise UsageError(
-                "allreduce wants a send and a receive buffer of one shape and dtype. "
-                f"Received: {send.dtype}{send.shape} and {recv.dtype}{recv.shape}"
-            )
-        flat_send, flat_recv = send.reshape(-1), recv.reshape(-1)
-        most = chunk or chunk_elements(send.itemsize, self._world.size)
-        one, here = np.ones(1, np.int64), np.zeros(1, np.int64)
-
-        def call(comm: Any) -> None:
-            # MPI returns at once from an empty reduction, and ranks would drift apart.
-            if barrier_first or not recv.size:
-                comm.Barrier()
-                self.result_overwritten()
-            for at in range(0, recv.size, most):
-                comm.Allreduce(flat_send[at : at + most], flat_recv[at : at + most])
-            if valid is None:
-                here[0] = 0
-                comm.Allreduce(one, here)
-
-        def all_were_here() -> bool:
-            return int(here[0]) == self._world.size
-
-        self.attempt(recv, call, valid or all_were_here, untouched or barrier_first)
+        # MPI returns at once from an empty reduction, and ranks would drift apart.
+        overwrites = self.result_overwritten if barrier_first or not recv.size else None
+        operation = collectives.allreduce(
+            self.world, send, recv, valid=valid, untouched=untouched or barrier_first,
+            overwritten=overwrites, chunk=chunk,
+        )  # fmt: skip
+        self._operations.attempt(operation)
 
     def broadcast(self, buffer: np.ndarray, *, sources: Sequence[int] = ()) -> None:
-        """Copy the leader's contiguous *buffer* into everybody's.
+        """Copy the leader's *buffer* into everybody's; collective.
 
         When the leader dies on the way, the next leader's content counts.
-        Recovers by itself; never raises :class:`PeerFailure`.
+        It recovers by itself, and never raises :class:`PeerFailure`.
 
         Args:
-            sources: original ranks, the same on all; the first of them that lives is copied
-                in place of the leader.
+            buffer: contiguous array of one shape and dtype everywhere.
+            sources: original ranks, equal on all; the first of them that lives is copied
+                in place of the leader. None by default.
 
         Raises:
             Unrecoverable: none of the sources is alive; on every rank.
         """
-        own = buffer.copy() if self._world.size > 1 else buffer
-
-        def root() -> int:
-            alive = [rank for rank in sources if rank in self._world.ranks]
-            if sources and not alive:
-                raise Unrecoverable(
-                    f"one of ranks {', '.join(map(str, sources))} must live to be copied. "
-                    "Received: none; start again from the newest checkpoint"
-                )
-            return self._world.ranks.index(alive[0] if sources else self._world.leader)
-
-        def call(comm: Any) -> None:
-            np.copyto(buffer, own)  # a source that died may have written a part of it
-            comm.Bcast(buffer, root=root())
-            comm.Barrier()  # nobody may run ahead by more than one operation
-
-        self.insist(lambda: Operation(buffer, call))
+        own = buffer.copy() if self.world.size > 1 else buffer
+        self.insist(lambda: collectives.broadcast(self.world, buffer, own, sources=sources))
 
     def allgather(self, send: np.ndarray) -> Gathered:
-        """Everybody's *send* (one shape and dtype everywhere), one row a member.
+        """Gather everybody's *send*, one row a member; collective.
 
         Members that die on the way may or may not have a row, alike on all ranks.
-        Recovers by itself; never raises :class:`PeerFailure`.
+        It recovers by itself, and never raises :class:`PeerFailure`.
+
+        Args:
+            send: array of one shape and dtype everywhere.
+
+        Returns:
+            Rows and the original ranks that they are from, equal on all ranks.
         """
-        body = np.frombuffer(np.asarray(send).tobytes(), np.uint8)
-        ranks = self._world.ranks
-        rows = np.empty(0, np.uint8)
-
-        def make() -> Operation:
-            # Each row carries its rank: with a death on the way, MPI may report success and
-            # leave zeros where rows should be.
-            nonlocal ranks, rows
-            ranks = self._world.ranks
-            mine = np.concatenate([rank_tag(self._world.rank), body])
-            rows = np.empty((len(ranks), mine.size), np.uint8)
-            labels = np.stack([rank_tag(rank) for rank in ranks])
-            return Operation(
-                rows,
-                lambda comm: comm.Allgather(mine, rows),
-                lambda: bool((rows[:, : labels.shape[1]] == labels).all()),
-                untouched=True,
-            )
-
-        self.insist(make)
-        start = rank_tag(0).size
-        content = rows[:, start:].copy().reshape(-1).view(np.asarray(send).dtype)
-        return Gathered(ranks=ranks, rows=content.reshape(len(ranks), *np.shape(send)))
+        rows = self.insist(lambda: collectives.allgather(self.world, send))
+        return collectives.gathered(rows, np.asarray(send))
 
     def barrier(self) -> None:
-        """Return when every living member has entered. Recovers by itself."""
-        self.insist(lambda: Operation(np.empty(0, np.uint8), lambda comm: comm.Barrier()))
+        """Return when every living member has entered; collective. It recovers by itself."""
+        self.insist(collectives.barrier)
 
     def agree(self, flag: bool) -> bool:
-        """Whether *flag* is true on every living member; equal everywhere. Recovers by itself."""
+        """Find out whether *flag* is true on every living member; collective.
 
-        mine = np.array([bool(flag), 1], np.int64)
+        It recovers by itself, and never raises :class:`PeerFailure`.
 
-        def make() -> Operation:
-            # Not MPI's own Agree: a revoke does not end it, and it would pair with
-            # the agreement inside the Shrink of a rank that is one operation behind.
-            result = np.zeros(2, np.int64)
-            size = self._world.size
-            return Operation(
-                result,
-                lambda comm: comm.Allreduce(mine, result),
-                lambda: int(result[1]) == size,
-                untouched=True,
-            )
+        Args:
+            flag: this rank's.
 
-        true, all_of = self.insist(make)
-        return bool(true == all_of)
+        Returns:
+            Whether all are true, equal on all ranks.
+        """
+        true, of_all = self.insist(lambda: collectives.count_flags(self.world, flag))
+        return bool(true == of_all)
+
+    def attempt(
+        self,
+        result: np.ndarray,
+        call: Callable[[Any], object],
+        valid: Callable[[], bool] = lambda: True,
+        untouched: bool = False,
+        *,
+        computes: bool = False,
+    ) -> None:
+        """Run *call(comm)* as the next numbered operation: see :meth:`Operations.attempt`.
+
+        Args:
+            result, call, valid, untouched: fields of :class:`ft.operations.Operation`.
+            computes: whether *call* also computes, and is no stretch of waiting for others.
+                False by default.
+        """
+        self._operations.attempt(Operation(result, call, valid, untouched), computes=computes)
+
+    def result_overwritten(self) -> None:
+        """Say, inside the call of an attempt, that it writes over the result before it. Local.
+
+        All members must be here by then: nobody needs that result. Should MPI have
+        been wrong about this, as it can be when a rank dies, somebody else hands it over.
+        """
+        self._log.is_intact = False
+
+    def insist(self, make: Callable[[], Operation]) -> np.ndarray:
+        """Attempt what *make()* gives until it completes: see :meth:`Operations.insist`."""
+        return self._operations.insist(make)
+
+    def recover(self, *, joinable: bool = False) -> Recovery:
+        """Repair the communicator after a failure: see :meth:`Membership.recover`."""
+        return self._membership.recover(joinable=joinable)
+
+    def regroup(self, why: str) -> bool:
+        """Meet after this rank left a common computation: see :meth:`Operations.regroup`."""
+        return self._operations.regroup(why)
+
+    def leave(self) -> None:
+        """Wait for all living members, then finalise MPI: see :meth:`Operations.leave`."""
+        self._operations.leave()
+
+    def set_aside(self, working: int) -> bool:
+        """Let all but the first *working* members wait: see :meth:`Standby.set_aside`."""
+        return self._standby.set_aside(working)
+
+    def wait(self, idle: Callable[[], None] = lambda: None) -> Recovery:
+        """Wait until this rank is a member again: see :meth:`Standby.wait`."""
+        return self._standby.wait(idle)
+
+    def fill(self) -> tuple[tuple[int, int], ...]:
+        """Let spares take the places of those who died: see :meth:`Standby.fill`."""
+        return self._standby.fill()
+
+    def call_back(self, *, closing: bool = False) -> None:
+        """Make members of all who wait: see :meth:`Standby.call_back`."""
+        self._standby.call_back(closing=closing)
+
+    def lost_in_reserve(self) -> tuple[int, ...]:
+        """Ranks in reserve that are known to be dead: see :meth:`Standby.lost_in_reserve`."""
+        return self._standby.lost_in_reserve()

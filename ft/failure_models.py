@@ -30,21 +30,26 @@ __all__ = ["FailureModel", "in_steps", "sample"]
 
 @dataclass(frozen=True, kw_only=True)
 class FailureModel:
-    """What fails how often.
+    """Rates and kinds of the failures of one machine (Schroeder and Gibson, DSN 2006).
 
     Args:
         mtbf_s: mean time between failures of the whole machine, seconds.
-        ranks: how many there are, placed on the nodes in blocks.
-        nodes: how many hosts they are on.
-        shape: Weibull's k; 1 is exponential.
-        node_share: the part of failures that take a whole node.
-        cascade: the probability that a failure is followed by another one inside its
-            recovery; that one may be followed by a further one.
-        kinds, phases: what a single rank's failure is, and where it strikes, each drawn
-            with equal chances.
+        ranks: number of ranks, placed on the nodes in blocks; at least 2.
+        nodes: number of hosts that they are on, 1 by default.
+        shape: Weibull's k, from 0.1 to 10; 1, the default, is exponential.
+        node_share: fraction of the failures that take a whole node, 0 by default.
+        cascade: probability that a failure is followed by another one inside its
+            recovery, which may be followed by a further one; 0 by default.
+        kinds, phases: kinds of a single rank's failure, and where it strikes, each drawn
+            with equal chances; "kill" and "compute" by default.
 
     Raises:
         UsageError: a value is out of its range.
+
+    Example:
+        >>> model = ft.FailureModel(mtbf_s=3600.0, ranks=8, nodes=2, node_share=0.2)
+        >>> model.on_node(1)
+        (4, 5, 6, 7)
     """
 
     mtbf_s: float
@@ -73,15 +78,38 @@ class FailureModel:
                 raise UsageError(f"{name} must be {wanted}. Received: {name}={value}")
 
     def on_node(self, node: int) -> tuple[int, ...]:
-        """The ranks of *node*."""
+        """Ranks on one node.
+
+        Args:
+            node: number of the node, from 0.
+
+        Returns:
+            Original ranks, in order.
+        """
         return tuple(r for r in range(self.ranks) if r * self.nodes // self.ranks == node)
 
 
 def sample(model: FailureModel, *, duration_s: float, seed: int) -> tuple[Fault, ...]:
-    """The faults of *duration_s* seconds, in order; the same for the same *seed*.
+    """Draw the faults of a run from a failure model. Pure.
 
     Nobody is repaired: the dead stay dead, so failures become rarer, and the last rank
     is spared.
+
+    Args:
+        model: rates and kinds of failures.
+        duration_s: length of the run, seconds.
+        seed: seed of the random numbers; equal seeds give equal faults.
+
+    Returns:
+        Faults that are due by time, in order.
+
+    Example:
+        >>> model = ft.FailureModel(mtbf_s=10.0, ranks=4)
+        >>> faults = ft.sample(model, duration_s=1000.0, seed=1)
+        >>> len(faults)  # one of four ranks is spared
+        3
+        >>> faults == ft.sample(model, duration_s=1000.0, seed=1)
+        True
     """
     dice = np.random.Generator(np.random.PCG64(seed))
     units: list[tuple[tuple[int, ...], float]] = [
@@ -117,7 +145,20 @@ def sample(model: FailureModel, *, duration_s: float, seed: int) -> tuple[Fault,
 
 
 def in_steps(faults: Sequence[Fault], *, step_s: float) -> tuple[Fault, ...]:
-    """*faults* that are due by time, due in the step that then runs when one takes *step_s*."""
+    """Turn faults that are due by time into faults that are due in a step. Pure.
+
+    Args:
+        faults: any faults; those that are not due by time stay as they are.
+        step_s: time of one step, seconds.
+
+    Returns:
+        The faults, each due in the step that runs at its time.
+
+    Example:
+        >>> (fault,) = ft.in_steps([ft.parse_fault("kill:rank=1,time=12.5")], step_s=0.5)
+        >>> fault.step
+        25
+    """
     return tuple(
         _named(replace(fault, time_s=None, step=int(fault.time_s / step_s)))
         if fault.time_s is not None

@@ -69,11 +69,28 @@ _WANTED = "wanted KIND:key=value,... such as kill:rank=2,step=40"
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One planned fault. ``ranks`` are original ranks; empty for kind ``node``.
+    """One planned fault; exactly one of ``step``, ``time_s`` and ``event`` says when it is due.
 
-    Exactly one of ``step``, ``time_s`` and ``event`` says when it is due. ``at`` is ""
-    where it strikes with the event. ``text`` is how it was written, ``where`` the place
-    in a file that it was read from.
+    Attributes:
+        kind: key of :data:`KINDS`.
+        ranks: original ranks that it hits; empty for kind ``node``.
+        step: training step of the script, counted from 0.
+        time_s: seconds since the ranks have met.
+        event: one of :data:`EVENTS`.
+        count: number of the event on that rank, 1 for the first.
+        at: one of :data:`PHASES`; "" where the fault strikes with the event.
+        host: name of the host, for kind ``node``.
+        factor: ratio of times, for kind ``slow``; at least 1.
+        steps: number of steps that ``slow`` lasts.
+        target: "weights" or "optimizer", for kind ``bitflip``.
+        bit: place of the bit that flips, from 0 to 31.
+        text: written form.
+        where: file and line that it was read from, "" for none.
+
+    Example:
+        >>> fault = ft.parse_fault("kill:rank=2,step=40")
+        >>> fault.kind, fault.ranks, fault.step, fault.lethal
+        ('kill', (2,), 40, True)
     """
 
     kind: str
@@ -102,10 +119,23 @@ class Fault:
         return f"{self.where}: fault {self.text!r}" if self.where else f"fault {self.text!r}"
 
     def hits(self, rank: int, host: str) -> bool:
+        """Whether the fault is for this rank.
+
+        Args:
+            rank: original rank.
+            host: name of the host that it runs on.
+
+        Returns:
+            True where the rank, or for kind ``node`` the host, is named.
+        """
         return self.host == host if self.kind == "node" else rank in self.ranks
 
     def values(self) -> dict[str, str]:
-        """The fault's keys as written, without those that have their default."""
+        """Keys of the written form, without those that have their default.
+
+        Returns:
+            Text of each value, by its key.
+        """
         default = Fault(kind="", ranks=(), at="" if self.event else "compute")
         values = {
             "rank": "+".join(map(str, self.ranks)),
@@ -121,15 +151,32 @@ class Fault:
         return {key: value for key, value in values.items() if value}
 
     def written(self) -> str:
-        """The text that :func:`parse_fault` makes this fault of."""
+        """Written form of the fault.
+
+        Returns:
+            Text that :func:`parse_fault` makes this fault of.
+        """
         return f"{self.kind}:" + ",".join(f"{key}={value}" for key, value in self.values().items())
 
 
 def parse_fault(text: str) -> Fault:
-    """Read one fault from its written form.
+    """Read one fault from its written form. Pure.
+
+    Args:
+        text: written form, ``KIND:key=value,...``.
+
+    Returns:
+        The fault; ``text`` of it is *text*.
 
     Raises:
-        FaultSyntaxError: one line that names the part that is wrong.
+        FaultSyntaxError: a part is wrong; the message, of one line, names it.
+
+    Example:
+        >>> ft.parse_fault("slow:rank=0,step=5,factor=3,steps=50").factor
+        3.0
+        >>> ft.parse_fault("kill:rank=2")
+        Traceback (most recent call last):
+        ft.errors.FaultSyntaxError: fault 'kill:rank=2': step is missing; ...
     """
     kind, separator, rest = text.partition(":")
     if kind not in KINDS:
@@ -186,13 +233,18 @@ def parse_fault(text: str) -> Fault:
 
 
 def check_faults(faults: Iterable[Fault], *, ranks: int, replaced: bool = False) -> None:
-    """Refuse a plan that names ranks that do not exist or leaves nobody alive.
+    """Refuse a plan that names ranks that do not exist or leaves nobody alive. Pure.
 
     Args:
-        replaced: ranks that die are started again, so all may.
+        faults: the whole plan.
+        ranks: number of ranks at the start.
+        replaced: whether ranks that die are started again, so that all may. False by default.
 
     Raises:
-        FaultSyntaxError: one line that names the fault or the excess.
+        FaultSyntaxError: the message, of one line, names the fault or the excess.
+
+    Example:
+        >>> ft.check_faults([ft.parse_fault("kill:rank=2,step=40")], ranks=4)
     """
     dead: set[int] = set()
     for fault in faults:

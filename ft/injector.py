@@ -26,10 +26,18 @@ class Injector:
 
     Args:
         faults: the whole plan.
-        rank: my original rank.
-        host: my host's name.
-        before: called with the fault just before it takes effect, to record it.
-        clock: seconds.
+        rank: original rank of this process.
+        host: name of its host, for faults of kind ``node``; "" by default.
+        before: function called with the fault just before it takes effect, to record it.
+        clock: function that gives seconds; ``time.monotonic`` by default.
+
+    Example:
+        >>> injector = ft.Injector([ft.parse_fault("nan:rank=1,step=7")], rank=1)
+        >>> injector.step = 7
+        >>> [fault.kind for fault in injector.take("nan")]
+        ['nan']
+        >>> injector.strikes
+        False
     """
 
     def __init__(
@@ -51,18 +59,34 @@ class Injector:
         self.step = 0
 
     def at(self, phase: str) -> None:
-        """The run has reached *phase* of the current ``step``: fire what was planned for here."""
+        """Fire what was planned for *phase* of the current ``step``, which the run has reached.
+
+        Args:
+            phase: one of :data:`ft.PHASES`.
+        """
         if self._waiting:
             self._set_off(self._due(phase))
 
     def heard(self, event: str) -> None:
-        """This rank has recorded *event*: fire what was planned to go with it."""
+        """Fire what was planned to go with *event*, which this rank has recorded.
+
+        Args:
+            event: any name; those of :data:`ft.EVENTS` can be in a plan.
+        """
         if self._waiting:
             self._heard[event] += 1
             self._set_off(self._due(""))
 
     def take(self, kind: str, target: str = "") -> list[Fault]:
-        """What is due of *kind* (``nan``, or ``bitflip`` of *target*): for the caller to do."""
+        """Take the faults that change numbers and are due, for the caller to do.
+
+        Args:
+            kind: ``nan`` or ``bitflip``.
+            target: "weights" or "optimizer" for ``bitflip``; "" for any, the default.
+
+        Returns:
+            Faults, each of which is given once.
+        """
         if not self._waiting:
             return []
         due = [
@@ -76,7 +100,14 @@ class Injector:
         return due
 
     def during(self, phase: str) -> bool:
-        """Arm a fault that must strike while the next call runs; whether one was armed."""
+        """Arm a fault that must strike, from a thread, while the next call runs.
+
+        Args:
+            phase: one of :data:`ft.PHASES`.
+
+        Returns:
+            Whether one was armed.
+        """
         due = self._due(phase) if self._waiting else []
         for fault in due:
             self._waiting.remove(fault)
@@ -88,7 +119,11 @@ class Injector:
         return bool(due)
 
     def drag(self, busy_s: float) -> None:
-        """After *busy_s* seconds of computation: stretch it while a ``slow`` fault lasts."""
+        """Stretch a computation while a ``slow`` fault lasts.
+
+        Args:
+            busy_s: seconds that it took.
+        """
         if self._slow is None:
             return
         if self.step >= self._slow_until:

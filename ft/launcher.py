@@ -9,7 +9,16 @@ __all__ = ["Started", "started_by", "transports"]
 
 
 class Started(NamedTuple):
-    """A launcher's *name*, and of how many processes this is one; 0 where it does not say."""
+    """The launcher that started a process, and the number of processes.
+
+    Attributes:
+        launcher: name of the launcher, in words.
+        processes: number of processes that it started; 0 where it does not say.
+
+    Example:
+        >>> ft.Started("srun", 8).processes
+        8
+    """
 
     launcher: str
     processes: int
@@ -26,13 +35,25 @@ _LAUNCHERS = (
 
 
 def started_by(environment: Mapping[str, str]) -> Started | None:
-    """The launcher of the process with this *environment*; None where a user started it.
+    """Find out which launcher started a process. Pure.
 
     The script of a Slurm batch job is not a step of it: it runs once, whatever the
     number of tasks that the job was given.
+
+    Args:
+        environment: environment variables of the process.
+
+    Returns:
+        The launcher; None where a user started the process.
+
+    Example:
+        >>> ft.started_by({"PMI_RANK": "0", "PMI_SIZE": "4"})
+        Started(launcher="MPICH's mpiexec", processes=4)
+        >>> ft.started_by({}) is None
+        True
     """
-    for name, mark, size in _LAUNCHERS:
-        if mark in environment:
+    for name, variable, size in _LAUNCHERS:
+        if variable in environment:
             text = environment.get(size, "")
             return Started(name, int(text) if text.isdecimal() else 0)
     return None

@@ -53,7 +53,7 @@ class _Transfer:
     def _ended(self) -> bool:
         if self._request is None:
             return False
-        with self._communicator.waiting():
+        with self._communicator.hooks.waiting():
             try:
                 self._request.Wait()
             except self._mpi.Exception:
@@ -65,13 +65,27 @@ class _Transfer:
 
 
 class Sending(_Transfer):
-    """A vector on its way to a peer, which makes a :class:`Receiving`.
+    """A vector on its way to a peer, which makes a :class:`Receiving`; local.
 
     Args:
+        communicator: communicator of both.
         vector: contiguous; not to be written before :meth:`wait` has returned.
         to: original rank of a living member, other than this one.
-        number: tells one message from the next.
-        channel: 0 or 1; numbers of one mean nothing in the other.
+        number: number that tells one message from the next.
+        channel: 0 or 1, 0 by default; numbers of one mean nothing in the other.
+
+    Raises:
+        UsageError: *to* is this rank or no living member, or there is no such channel.
+
+    Example:
+        >>> comm = ft.Communicator.start()
+        >>> peer = comm.world.ranks[-1 - comm.world.place]
+        >>> if peer != comm.world.rank:
+        ...     sending = ft.Sending(comm, np.full(2, comm.world.rank), to=peer, number=5)
+        ...     receiving = ft.Receiving(comm, np.empty(2, int), source=peer, number=5)
+        ...     received, sent = receiving.wait(), sending.wait()
+        ...     assert sent and received.tolist() == [peer, peer]
+        >>> comm.barrier()  # the members' next numbered operation
     """
 
     def __init__(
@@ -89,17 +103,37 @@ class Sending(_Transfer):
         )
 
     def wait(self) -> bool:
-        """Whether it is on its way or there, and *vector* free again."""
+        """Wait until *vector* is free again; local.
+
+        Returns:
+            Whether it is on its way or there; False where the peer is gone.
+        """
         return self._ended()
 
 
 class Receiving(_Transfer):
-    """A vector on its way from a peer, which makes a :class:`Sending`.
+    """A vector on its way from a peer, which makes a :class:`Sending`; local.
 
     Args:
+        communicator: communicator of both.
         into: contiguous, of the shape and dtype that the peer sends; to be read by :meth:`wait`.
         source: original rank of a living member, other than this one.
         number, channel: number and channel that the peer gives its message.
+
+    Raises:
+        UsageError: *source* is this rank or no living member, or there is no such channel.
+
+    Example:
+        >>> comm = ft.Communicator.start()
+        >>> leader = comm.world.leader
+        >>> if comm.world.is_leader:
+        ...     sent = [ft.Sending(comm, np.arange(3.0), to=rank, number=6)
+        ...             for rank in comm.world.ranks if rank != leader]
+        ...     assert all(sending.wait() for sending in sent)
+        ... else:
+        ...     receiving = ft.Receiving(comm, np.empty(3), source=leader, number=6)
+        ...     assert receiving.wait().tolist() == [0.0, 1.0, 2.0]
+        >>> comm.barrier()  # the members' next numbered operation
     """
 
     def __init__(
@@ -117,7 +151,11 @@ class Receiving(_Transfer):
         )
 
     def wait(self) -> np.ndarray | None:
-        """What the peer sent, or None where it or this communicator is gone."""
+        """Wait for the peer's message; local.
+
+        Returns:
+            The vector that the peer sent, or None where it or this communicator is gone.
+        """
         return self._vector if self._ended() else None
 
 
@@ -133,9 +171,22 @@ class Swap:
     further operations. A repair in between ends it without a result.
 
     Args:
+        communicator: communicator of all three.
         send: contiguous; not to be written before :meth:`wait` has returned.
         to, source: original ranks of living members, other than this one.
-        number: tells one swap from the next.
+        number: number that tells one swap from the next.
+
+    Raises:
+        UsageError: *to* or *source* is this rank or no living member.
+
+    Example:
+        >>> comm = ft.Communicator.start()
+        >>> ranks, place = comm.world.ranks, comm.world.place
+        >>> if comm.world.size > 1:  # a ring
+        ...     right, left = ranks[(place + 1) % len(ranks)], ranks[place - 1]
+        ...     swap = ft.Swap(comm, np.array([place]), to=right, source=left, number=7)
+        ...     assert swap.wait().tolist() == [(place - 1) % len(ranks)]
+        >>> comm.barrier()  # the members' next numbered operation
     """
 
     def __init__(
@@ -145,7 +196,12 @@ class Swap:
         self._sending = Sending(communicator, send, to=to, number=number)
 
     def wait(self) -> np.ndarray | None:
-        """What the peer sent, or None where it or this communicator is gone."""
+        """Wait for both messages; local.
+
+        Returns:
+            The vector that the peer sent, or None where one of the peers or this communicator is
+            gone.
+        """
         got, sent = self._receiving.wait(), self._sending.wait()
         return got if sent else None
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ft import mpi, sockets
+from ft.exit_guard import fail_stop
 from ft.quorum import Arbiter, Parting, has_ended
 from ft.views import SEAL
 from ft.world import Member, World
@@ -46,7 +47,7 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
     if not parting.is_decided:
         refusal = _answer(new, parting, arbiter, asks=present[0] == world.rank)
         if refusal:
-            mpi.fail_stop(f"{parting.text}, and may not go on without them: {refusal}")
+            fail_stop(f"{parting.text}, and may not go on without them: {refusal}")
     sockets.shut(_addresses(missing) - _addresses(came))
 
 

@@ -23,10 +23,21 @@ _COLUMNS = (
 
 
 def read_plan(lines: Iterable[str], *, name: str) -> tuple[Fault, ...]:
-    """The faults of a plan; *name* is what messages call it.
+    """Read a fault plan from its lines. Pure.
+
+    Args:
+        lines: lines of CSV, of which the first names the columns.
+        name: name of the plan in messages, such as its file's.
+
+    Returns:
+        The faults, in the order in which they are due.
 
     Raises:
-        FaultSyntaxError: one line that says which line is wrong, and why.
+        FaultSyntaxError: the message, of one line, says which line is wrong, and why.
+
+    Example:
+        >>> ft.read_plan(["step,kind,rank", "40,kill,2"], name="plan.csv")[0].written()
+        'kill:rank=2,step=40'
     """
     header: list[str] = []
     faults: list[Fault] = []
@@ -63,7 +74,22 @@ def read_plan(lines: Iterable[str], *, name: str) -> tuple[Fault, ...]:
 
 
 def write_plan(faults: Sequence[Fault], *, comment: str = "") -> str:
-    """The text that :func:`read_plan` reads *faults* from, below *comment*."""
+    """Write a fault plan as text. Pure.
+
+    Args:
+        faults: faults in the order in which they are due.
+        comment: text of one or more lines that comes first; none by default.
+
+    Returns:
+        CSV that :func:`read_plan` reads the faults from, with the columns that are needed.
+
+    Example:
+        >>> print(ft.write_plan([ft.parse_fault("kill:rank=2,step=40")], comment="one death"))
+        # one death
+        step,kind,rank
+        40,kill,2
+        <BLANKLINE>
+    """
     rows = [{"kind": fault.kind, **fault.values()} for fault in faults]
     used = [c for c in _COLUMNS if c == "kind" or any(c in row for row in rows)]
     text = io.StringIO(newline="")

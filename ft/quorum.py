@@ -32,8 +32,18 @@ _LOOK_S = 0.02
 class Parting:
     """The ranks of the last world that all of them knew, as those see it who came to a repair.
 
-    ``present`` came; ``dead`` did not, and their processes have ended, as a rank on the same host
-    saw; of ``unknown`` nothing is known. ``spread`` is whether the run ever had several hosts.
+    Attributes:
+        present: ranks that came.
+        spread: whether the run ever had several hosts.
+        dead: ranks that did not, and whose processes have ended, as a rank on the same host saw.
+        unknown: ranks of which nothing is known.
+
+    Example:
+        >>> one, two, three = (ft.Member(rank=r, host=h, pid=1) for r, h in enumerate("aab"))
+        >>> ft.Parting(present=(one, two), spread=True, unknown=(three,)).is_decided
+        True
+        >>> ft.Parting(present=(three,), spread=True, unknown=(one, two)).is_decided
+        False
     """
 
     present: tuple[Member, ...]

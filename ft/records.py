@@ -1,4 +1,4 @@
-"""What the communicator tells: immutable values."""
+"""Records that the communicator gives: immutable values."""
 
 from __future__ import annotations
 
@@ -14,15 +14,29 @@ __all__ = ["Gathered", "Pending", "Recovery"]
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """What one call of :meth:`Communicator.recover` found and did.
+    """A view change: what one call of :meth:`ft.Communicator.recover` found and did.
 
-    ``finished`` says whether the operation that failed *here* is complete now,
-    its result taken over from a peer; otherwise it must be made again.
-    ``detect_time_s`` and ``repaired_time_s`` are ``time.time()`` stamps.
+    Attributes:
+        operation: number of the operation that failed here.
+        finished: whether that operation is complete now, its result taken over from a peer;
+            otherwise it must be made again.
+        lost: members that are gone.
+        before, after: members and spares, before and from now on.
+        detect_time_s, repaired_time_s: times of detection and of the end, as ``time.time()``
+            gives them, seconds.
+        replaced: pairs of original ranks: one that is gone, now or since an earlier recovery,
+            and the spare that is a member in its place from now on.
+        met: purpose for which all members came.
+        together: whether all had completed the same operations by then.
 
-    ``replaced`` are pairs of a rank that is gone, now or since an earlier recovery, and the
-    spare that is a member in its place from now on. ``met`` is what all members came for,
-    ``together`` whether all had completed the same operations by then.
+    Example:
+        >>> before = ft.World(members=(ft.Member(rank=0, host="a", pid=1),
+        ...                            ft.Member(rank=1, host="a", pid=2)), rank=0)
+        >>> recovery = ft.Recovery(
+        ...     operation=7, finished=False, lost=before.members[1:], before=before,
+        ...     after=before.of([0]), detect_time_s=10.0, repaired_time_s=10.25)
+        >>> [member.rank for member in recovery.lost], recovery.repair_s
+        ([1], 0.25)
     """
 
     operation: int
@@ -38,27 +52,35 @@ class Recovery:
 
     @property
     def repair_s(self) -> float:
+        """Seconds from detection to the end of the repair."""
         return self.repaired_time_s - self.detect_time_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """Whose work the next operation is made of.
+    """Participants of the next operation, and which of them died since; equal on all survivors.
 
-    All survivors hold equal values here, whether or not they noticed a failure
-    in the same operation: ``expected`` are the ranks (original) that were alive
-    when the operation could first have been started, ``lost`` those of them that
-    died since. Work is shared among ``expected``; what fell to ``lost`` is
-    divided among the others. A spare stands in ``expected`` where the rank did whose
-    place it took, so that nobody else's work is another than before.
+    Survivors hold equal values whether or not they noticed a failure in the same operation. Work
+    is divided among ``expected``; the work of ``lost`` is divided among the others.
 
-    ``out_of_step``: at the last repair, which nobody need have died for, some members were one
-    operation behind and were given its result. Until the next operation completes, members
-    disagree about which messages between single peers were already sent, so none may be started:
-    see :attr:`p2p_unsafe`.
+    Attributes:
+        operation: number of the next operation.
+        expected: original ranks that were alive when it could first have been started. A spare
+            stands where the rank did whose place it took, so that nobody else's work changes.
+        lost: expected ranks that died since.
+        out_of_step: whether at the last repair, which nobody need have died for, some members
+            were one operation behind and were given its result. Until the next operation
+            completes, members disagree about which point-to-point messages were already sent, so
+            none may be started: see :attr:`p2p_unsafe`.
+        repairs: number of repairs when it could first have been started. Messages that were
+            under way at a repair are lost.
 
-    ``repairs``: how many there were when the operation could first have been started. Messages
-    that were under way at a repair are lost.
+    Example:
+        >>> pending = ft.Pending(operation=4, expected=(0, 1, 2), lost=(1,))
+        >>> [rank for rank in pending.expected if rank not in pending.lost]
+        [0, 2]
+        >>> pending.p2p_unsafe
+        True
     """
 
     operation: int
@@ -75,7 +97,17 @@ class Pending:
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """Rows of an allgather, ``rows[i]`` from original rank ``ranks[i]``."""
+    """Rows of an allgather, equal on all ranks.
+
+    Attributes:
+        ranks: original rank of each row.
+        rows: array of shape (ranks, ...), ``rows[i]`` from ``ranks[i]``.
+
+    Example:
+        >>> gathered = ft.Gathered(ranks=(0, 2), rows=np.array([[1, 2], [3, 4]]))
+        >>> gathered[2].tolist()
+        [3, 4]
+    """
 
     ranks: tuple[int, ...]
     rows: np.ndarray

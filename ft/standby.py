@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
+from ft import mpi
 from ft.errors import UsageError
-from ft.operations import OperationLog
+from ft.membership import Membership
+from ft.operation_log import OperationLog
 from ft.records import Recovery
 from ft.views import Purpose
 
@@ -18,8 +19,8 @@ _LOOK_S = 0.005
 _LOOKS = 40  # between two looks for whether anybody works at all
 
 
-class Standby(OperationLog):
-    """Members may step aside, and come back in the place of one that died.
+class Standby:
+    """Members that step aside, and come back in the place of one that died.
 
     ::
 
@@ -32,71 +33,89 @@ class Standby(OperationLog):
 
     A rank in reserve takes part in repairs, and in nothing else. While members are in
     operations its death disturbs nobody.
+
+    Args:
+        membership: members and spares.
+        log: operations of this rank.
     """
+
+    def __init__(self, membership: Membership, log: OperationLog) -> None:
+        self._mpi = mpi.load()
+        self._membership = membership
+        self._log = log
 
     @property
     def vacancies(self) -> int:
         """How many places of the dead :meth:`fill` would try to fill. Local, equal everywhere."""
-        return min(len(self._vacant), len(self._world.reserve))
+        return min(len(self._membership.vacant), len(self._membership.world.reserve))
 
     def set_aside(self, working: int) -> bool:
-        """Let all but the first *working* members wait; collective. Whether this rank works on.
+        """Let all but the first *working* members wait in reserve; collective.
 
         Args:
-            working: the same on all; so no number of living members, of which some learn
-                later than others.
+            working: number of members that go on working, at least 1. It must be equal on all
+                ranks; the number of living members is not, for some learn later than others of
+                a death.
+
+        Returns:
+            Whether this rank works on; a rank that does not calls :meth:`wait` next.
 
         Raises:
             UsageError: without ULFM; or some are in reserve already.
         """
-        if working < 1 or not self._ulfm or self._world.reserve:
+        membership = self._membership
+        if working < 1 or not membership.ulfm or membership.world.reserve:
             raise UsageError(
                 "set_aside() wants ULFM, nobody in reserve, and at least one member that works. "
-                f"Received: ulfm={self._ulfm}, {len(self._world.reserve)} in reserve, "
+                f"Received: ulfm={membership.ulfm}, {len(membership.world.reserve)} in reserve, "
                 f"working={working}"
             )
-        self._keep = working
-        self._agree_on(
+        membership.keep(working)
+        membership.agree_on(
             Purpose.ASIDE,
             "members are set aside",
-            until=lambda: self._world.size <= working,
+            until=lambda: membership.world.size <= working,
         )
-        return not self._world.waits
+        return not membership.world.waits
 
     def wait(self, idle: Callable[[], None] = lambda: None) -> Recovery:
-        """Wait until this rank is a member again; to be called by each one set aside.
-
-        ``met`` of what is returned says why: FILL, a rank died and this one has its place;
-        RETURN, or CLOSE, the others called all back.
+        """Wait until this rank is a member again; called by each rank that was set aside.
 
         Args:
-            idle: called some hundred times a second meanwhile.
+            idle: local function called some hundred times a second meanwhile; none by default.
+
+        Returns:
+            The view change by which it became one. ``met`` says why: FILL, a rank died and this
+            one has its place; RETURN, or CLOSE, the others called all back.
 
         Raises:
             Unrecoverable: all members died; on all in reserve.
+            UsageError: this rank is a member.
         """
-        if not self._world.waits:
+        membership = self._membership
+        if not membership.world.waits:
             raise UsageError("wait() is for ranks in reserve. Received: a member")
         while True:
             self._await_repair(idle)
-            self._detect_time_s = time.time()
-            recovery = self._change_view(Purpose.WAIT)
-            if not self._world.waits:
+            self._log.detect_time_s = time.time()
+            recovery = membership.change_view(Purpose.WAIT)
+            if not membership.world.waits:
                 return recovery
 
     def fill(self) -> tuple[tuple[int, int], ...]:
         """Let spares take the places of those who died; collective over the members.
 
-        To be called where a newcomer can begin; what it needs to know the caller sends. Local
-        where no place is vacant or nobody waits. Where others did not know of the death when
-        they were here, and are in the next operation, places stay vacant until the next call.
+        It is called where a newcomer can begin; the caller sends what the newcomer needs to know.
+        It is local where no place is vacant or nobody waits. Where others did not know of the
+        death when they were here, and are in the next operation, places stay vacant until the
+        next call.
 
         Returns:
             Pairs of the rank that is gone and the one that took its place; none, and the caller
             goes on, where none was taken.
         """
         found: list[tuple[int, int]] = []
-        self._agree_on(
+        self._membership.agree_on(
             Purpose.FILL,
             "places are filled",
             until=lambda: not self.vacancies,
@@ -109,30 +128,33 @@ class Standby(OperationLog):
         """Make members of all who wait; collective over the members. Local where nobody waits.
 
         Args:
-            closing: to leave together.
+            closing: whether all leave together next; False by default.
         """
-        purpose = Purpose.CLOSE if closing else Purpose.RETURN
-        self._agree_on(
-            purpose, "those in reserve are called back", until=lambda: not self._world.reserve
+        membership = self._membership
+        membership.agree_on(
+            Purpose.CLOSE if closing else Purpose.RETURN,
+            "those in reserve are called back",
+            until=lambda: not membership.world.reserve,
         )
 
     def lost_in_reserve(self) -> tuple[int, ...]:
-        """The ranks in reserve that MPI knows to be dead, before any repair. Local."""
-        waiting = {member.rank for member in self._world.reserve}
-        return tuple(rank for rank in self._known_dead() if rank in waiting) if waiting else ()
+        """Ranks in reserve that MPI knows to be dead, before any repair. Local.
 
-    def _known_dead(self) -> list[int]:
-        failed, whole = self._whole.Get_failed(), self._whole.Get_group()
-        places: Any = self._mpi.Group.Translate_ranks(failed, range(failed.Get_size()), whole)
-        return [self._present[place] for place in places]
+        Returns:
+            Original ranks, in no order.
+        """
+        membership = self._membership
+        waiting = {member.rank for member in membership.world.reserve}
+        return tuple(rank for rank in membership.known_dead() if rank in waiting) if waiting else ()
 
     def _await_repair(self, idle: Callable[[], None]) -> None:
-        looks = 0
-        while not self._whole.Is_revoked():
+        membership, looks = self._membership, 0
+        while not membership.whole.Is_revoked():
             self._mpi.COMM_SELF.Iprobe()  # any call that makes the library look at its events
             idle()
             looks += 1
-            if looks % _LOOKS == 0 and set(self._world.ranks) <= set(self._known_dead()):
-                self._whole.Revoke()  # so that all in reserve come to it, and find nobody who works
+            if looks % _LOOKS == 0 and set(membership.world.ranks) <= set(membership.known_dead()):
+                # so that all in reserve come to it, and find nobody who works
+                membership.whole.Revoke()
                 break
             time.sleep(_LOOK_S)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ft.errors import UsageError
 
-__all__ = ["SEAL", "Purpose", "View", "next_view"]
+__all__ = ["ELSEWHERE", "NEWCOMERS", "SEAL", "Purpose", "View", "next_view"]
 
 #: What a message must end with, so that zeros in its place are not taken for one.
 SEAL = 0x6D61746578
@@ -39,6 +39,13 @@ class Purpose(IntEnum):
     """This rank is in reserve."""
     REGROUP = 7
     """This rank left a common computation before its end, as all others may have done."""
+
+
+#: After these some members have no part in what was done before.
+NEWCOMERS = (Purpose.FILL, Purpose.RETURN, Purpose.CLOSE)
+
+#: Ranks that come for these do not make the operation that others may be in.
+ELSEWHERE = (Purpose.CLOSE, Purpose.LEAVE, Purpose.REGROUP)
 
 
 @dataclass(frozen=True, kw_only=True)

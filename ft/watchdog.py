@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from ft import mpi
 from ft.errors import UsageError
+from ft.exit_guard import fail_stop
 from ft.world import Member
 
 __all__ = ["Watchdog", "is_stopped"]
@@ -42,14 +42,26 @@ class Watchdog:
     """A thread that ends this process when it makes no progress. Local.
 
     Args:
-        timeout_s: longest stretch of :meth:`working` without :meth:`progress`.
-        stopped_after_s: how long a neighbour may be stopped while this rank waits for it.
-        neighbours: who else runs on this host, now.
-        patience: how many times as long as for work of its own this rank waits for others.
-            Where all wait and nobody knows for whom, it should differ from rank to rank:
-            the first to give up lets the others repair.
-        say: called with one line before anything is ended.
-        beat: called about once a second from the thread, as long as this process lives.
+        timeout_s: longest stretch of :meth:`working` without :meth:`progress`, seconds above 0.
+        neighbours: function that gives the other ranks of this host, now; none by default.
+        stopped_after_s: time that a neighbour may be stopped while this rank waits for it,
+            seconds; 10 by default.
+        patience: function that gives how many times as long as for work of its own this rank
+            waits for others; 3 by default. Where all wait and nobody knows for whom, it should
+            differ from rank to rank: the first to give up lets the others repair.
+        say: function called with one line before anything is ended; it prints by default.
+        beat: function called about once a second from the thread, as long as this process lives.
+
+    Raises:
+        UsageError: *timeout_s* is not above 0.
+
+    Example:
+        >>> dog = ft.Watchdog(timeout_s=60.0)
+        >>> dog.start()
+        >>> with dog.working():
+        ...     for batch in range(3):
+        ...         dog.progress()  # each within 60 s of the one before
+        >>> dog.stop()
 
     ``waiting_since`` may be set to a function that says since when (``time.monotonic()``)
     a collective made outside Python waits, 0 when none does.
@@ -103,10 +115,11 @@ class Watchdog:
 
     @contextlib.contextmanager
     def working(self, on: bool = True, *, timeout_s: float | None = None) -> Iterator[None]:
-        """Around work that others wait for: only here is a lack of progress a hang.
+        """Context of work that others wait for: only here is a lack of progress a hang.
 
-        ``on=False`` is for a stretch inside it that may last as long as it likes,
-        ``timeout_s`` for one that may last no longer than this.
+        Args:
+            on: False for a stretch inside it that may last as long as it likes.
+            timeout_s: limit of this stretch, seconds; that of the watchdog by default.
         """
         before = self._working, self._limit_s
         self._working, self._limit_s = on, timeout_s or self._limit_s
@@ -158,7 +171,7 @@ class Watchdog:
                 f"was stopped for {slept_s:.0f} s, and the others have gone on: ending this rank"
             )
             self._say(reason)
-            mpi.fail_stop(reason)
+            fail_stop(reason)
 
     def _watch(self) -> None:
         stopped_since: dict[int, float] = {}
@@ -181,7 +194,7 @@ class Watchdog:
                 limit = f"limit {limit_s:.0f} s{self._place()}"
                 reason = f"{doing} for {idle_s:.0f} s ({limit}): ending this rank"
                 self._say(reason)
-                mpi.fail_stop(reason)
+                fail_stop(reason)
 
     def _place(self) -> str:
         """The place in the code where the main thread is, for the one who has to mend it."""

@@ -1,4 +1,4 @@
-"""Encodings of fixed size by which ranks introduce themselves and mark what they send.
+"""Encodings of fixed size by which ranks introduce themselves and label what they send.
 
 No pickle: when a rank dies in the middle of an exchange, bytes may be missing,
 and must be looked at before they are believed.
@@ -12,17 +12,23 @@ import numpy as np
 
 from ft.world import Member
 
-__all__ = ["decode_member", "encode_member", "rank_tag"]
+__all__ = ["decode_member", "encode_member", "rank_tag", "tagged_ranks"]
 
 _HOST_BYTES = 256
 _ADDRESS_BYTES = 4
 _ADDRESSES = 16  # of a host; more of them are left out
-_MARK = 0x66745F726F770000
+_MAGIC = 0x66745F726F770000
 
 
 def rank_tag(rank: int) -> np.ndarray:
     """uint8, shape (8,): says that what follows is from original rank *rank*."""
-    return np.array([_MARK + rank], np.uint64).view(np.uint8)
+    return np.array([_MAGIC + rank], np.uint64).view(np.uint8)
+
+
+def tagged_ranks(rows: np.ndarray) -> tuple[int, ...]:
+    """Original ranks that the tags name with which *rows* (uint8, 2-D) begin."""
+    tags = np.ascontiguousarray(rows[:, : rank_tag(0).size]).view(np.uint64)
+    return tuple(int(tag) - _MAGIC for tag in tags.ravel())
 
 
 def encode_member(member: Member) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +20,19 @@ __all__ = ["Member", "World"]
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One process: its original rank, its host's name and its process id there.
+    """One process of the run.
 
-    ``space`` names the space of process ids on that host, of which containers have their own;
-    0 where the system has no such thing. ``addresses`` are the host's IPv4 addresses, without
-    that of the loopback interface.
+    Attributes:
+        rank: original rank, which never changes.
+        host: name of its host.
+        pid: process id there.
+        space: number of the space of process ids on that host, of which containers have their
+            own; 0 where the system has no such thing.
+        addresses: IPv4 addresses of the host, without that of the loopback interface.
+
+    Example:
+        >>> ft.Member.here(3).rank
+        3
     """
 
     rank: int
@@ -35,7 +43,14 @@ class Member:
 
     @staticmethod
     def here(rank: int) -> Member:
-        """This process."""
+        """This process. Local.
+
+        Args:
+            rank: original rank of it.
+
+        Returns:
+            The member, with the host and the process id of this process.
+        """
         try:
             space = Path("/proc/self/ns/pid").stat().st_ino
         except OSError:
@@ -51,11 +66,23 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """The living members, in communicator order, and those who wait to replace them.
+    """The living members, in communicator order, and the spares that wait to replace them.
 
-    ``generation`` counts the repairs: 0 at the start, one more after each. ``reserve`` are
-    living ranks that are no members for now. ``spread`` is whether there are or ever were ranks
-    on several hosts.
+    Attributes:
+        members: members, in the order of the communicator.
+        rank: original rank of this process.
+        generation: number of repairs so far.
+        reserve: living ranks that are no members for now.
+        spread: whether there are or ever were ranks on several hosts; found out from the members.
+
+    Example:
+        >>> members = tuple(ft.Member(rank=r, host="a", pid=100 + r) for r in range(3))
+        >>> world = ft.World(members=members, rank=1)
+        >>> world.size, world.leader, world.is_leader
+        (3, 0, False)
+        >>> after = world.of([1, 2])  # rank 0 is gone
+        >>> after.ranks, after.leader, after.generation
+        ((1, 2), 1, 1)
     """
 
     members: tuple[Member, ...]
@@ -68,6 +95,19 @@ class World:
         if len({member.host for member in self.everyone}) > 1:
             object.__setattr__(self, "spread", True)
 
+    @staticmethod
+    def of_strangers(size: int, rank: int) -> World:
+        """World of members that have not met, as one of them knows it.
+
+        Args:
+            size: number of members.
+            rank: original rank of this process.
+
+        Returns:
+            A world whose members have no hosts.
+        """
+        return World(members=tuple(Member(rank=r, host="", pid=0) for r in range(size)), rank=rank)
+
     @cached_property
     def ranks(self) -> tuple[int, ...]:
         """Original ranks of the members, in communicator order."""
@@ -75,6 +115,7 @@ class World:
 
     @property
     def size(self) -> int:
+        """Number of members."""
         return len(self.members)
 
     @property
@@ -100,10 +141,12 @@ class World:
 
     @property
     def is_leader(self) -> bool:
+        """Whether this process is the leader."""
         return self.rank == self.leader
 
     @property
     def me(self) -> Member:
+        """This process."""
         return self.everyone[self.place]
 
     @property
@@ -116,16 +159,16 @@ class World:
         """The members, and those in reserve."""
         return (*self.members, *self.reserve)
 
-    def keeping(self, ranks: Iterable[int]) -> World:
-        """The world after a repair that only *ranks* (original) survived."""
-        kept = frozenset(ranks)
-        return self.of(
-            [member.rank for member in self.members if member.rank in kept],
-            [member.rank for member in self.reserve if member.rank in kept],
-        )
-
     def of(self, ranks: Sequence[int], reserve: Sequence[int] = ()) -> World:
-        """The world after a repair with *ranks* (original) as members, in this order."""
+        """World after a repair.
+
+        Args:
+            ranks: original ranks of the members, in order.
+            reserve: original ranks of those that wait; none by default.
+
+        Returns:
+            The world of the next generation.
+        """
         known = {member.rank: member for member in self.everyone}
         return World(
             members=tuple(known[rank] for rank in ranks),

@@ -54,10 +54,12 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             Stage("may this part go on?", ("ft/quorum.py", "ft/parting.py"), "all"),
             Stage(
                 "who is a member now, who completed which operation",
-                ("ft/membership.py", "ft/views.py"),
+                ("ft/view_change.py", "ft/views.py"),
                 "all",
             ),
-            Stage("somebody has the result: it is handed over, done", ("ft/membership.py",), "all"),
+            Stage(
+                "somebody has the result: it is handed over, done", ("ft/operation_log.py",), "all"
+            ),
             Stage(
                 "else: the dead rank's rows are divided among the living",
                 ("matex/steps/recovery.py", "matex/partition/spans.py"),

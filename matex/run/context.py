@@ -38,6 +38,7 @@ from matex.records.progress import ProgressThrottle
 from matex.records.step_report import StepReport
 from matex.records.summary import FAULTS, SUMMARY, Stopped, Totals, faults_csv, summarize
 from matex.run.call_order import CallOrder
+from matex.run.hooks import RunHooks
 from matex.run.job_counts import JobCounts
 from matex.run.launcher_client import LauncherClient
 from matex.run.timeouts import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
@@ -114,14 +115,11 @@ class RunContext:
         self._generation = 0  # of the last recovery that changed who works, 0 before the first
         self.progress = ProgressThrottle()
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._tell_nonfinite)
-        if setting := arbiter_setting():
-            launcher = LauncherClient(setting)
-            communicator.arbiter = launcher.decide
-            communicator.listeners.append(launcher.heard)
-        communicator.waiting = self.watchdog.waiting
-        communicator.listeners.append(self._record_recovery)
-        communicator.before_recovery = self.watchdog.end_if_woken
-        communicator.recovery_point = self._at_recovery
+        setting = arbiter_setting()
+        launcher = LauncherClient(setting) if setting else None
+        communicator.attach(
+            RunHooks(self.watchdog, self.faults, launcher, record=self._record_recovery)
+        )
         events.listener = self.faults.heard
 
     @property
@@ -373,10 +371,6 @@ class RunContext:
         names = ", ".join(map(str, ranks))
         what = "made again" if policy == "recompute" else "made without its samples"
         self.say(f"rank {names} computed what is not finite: step {self.step} is {what}")
-
-    def _at_recovery(self) -> None:
-        with self.watchdog.busy():
-            self.faults.at("recovery")
 
     def _record_recovery(self, recovery: ft.Recovery) -> None:
         before, after = recovery.before, recovery.after

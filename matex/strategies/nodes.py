@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import ft
@@ -19,5 +19,5 @@ def nodes_by(communicator: ft.Communicator, ranks_per_node: int = 0) -> Nodes:
     return partial(_nodes, communicator.hosts, ranks_per_node)
 
 
-def _nodes(hosts: dict[int, str], ranks_per_node: int, ranks: Sequence[int]) -> list[list[int]]:
+def _nodes(hosts: Mapping[int, str], ranks_per_node: int, ranks: Sequence[int]) -> list[list[int]]:
     return nodes_of([(rank, hosts.get(rank, "")) for rank in ranks], ranks_per_node)

@@ -289,7 +289,7 @@ def end_on_entering(function: str) -> None:
 def once_in_call(
     strike: Callable[[], None],
     *,
-    where: tuple[str, ...] = ("ft/communicator.py", "ft/operations.py", "ft/repair.py"),
+    where: tuple[str, ...] = ("ft/collectives.py", "ft/operations.py", "ft/repair.py"),
 ) -> None:
     """Call *strike()* from a thread when the main thread is inside an MPI call made in *where*.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ft
 from tests.fault.ranks import (
     Job,
     add,
@@ -52,19 +53,20 @@ def lose(kinds: list[str], plan: dict[int, dict], holds: dict[int, tuple[int, in
     def strike() -> None:
         end_by(fault["how"])
 
-    def in_recovery() -> None:
-        if fault["phase"] == "recovery" and communicator.done >= fault["at"]:
-            passes.append(None)
-            if len(passes) == fault["pass"]:
-                strike()
+    class Observed(ft.Hooks):
+        def recovery_point(self) -> None:
+            if fault["phase"] == "recovery" and communicator.done >= fault["at"]:
+                passes.append(None)
+                if len(passes) == fault["pass"]:
+                    strike()
+
+        def recovered(self, r: ft.Recovery) -> None:
+            recoveries.append([sorted(m.rank for m in r.lost), r.repair_s])
 
     if fault["phase"] == "start":
         once_in_call(strike)
     communicator = begin()
-    communicator.recovery_point = in_recovery
-    communicator.listeners.append(
-        lambda r: recoveries.append([sorted(m.rank for m in r.lost), r.repair_s])
-    )
+    communicator.attach(Observed())
     mark("members", communicator.world.ranks)
     for operation, kind in enumerate([*kinds, "leave"]):
         if reached("before", operation):
@@ -74,7 +76,7 @@ def lose(kinds: list[str], plan: dict[int, dict], holds: dict[int, tuple[int, in
         if reached("in-call", operation):
             # A strike that comes late must not fall into the leaving, which is tested by itself.
             inside = (
-                ("ft/repair.py", "ft/operations.py") if kind == "leave" else ("ft/communicator.py",)
+                ("ft/repair.py", "ft/operations.py") if kind == "leave" else ("ft/collectives.py",)
             )
             once_in_call(strike, where=inside)
         if reached("finalize", operation):

@@ -44,9 +44,13 @@ def work(working: int, steps: int, plan: dict[int, dict], rounds: int) -> None:
     def strike() -> None:
         end_by("SIGKILL")
 
-    def in_recovery() -> None:
-        if reached("recovery") or (fault["phase"] == "recovery" and communicator.world.waits):
-            strike()
+    class Observed(ft.Hooks):
+        def recovery_point(self) -> None:
+            if reached("recovery") or (fault["phase"] == "recovery" and communicator.world.waits):
+                strike()
+
+        def recovered(self, r: ft.Recovery) -> None:
+            recoveries.append([sorted(m.rank for m in r.lost), r.replaced])
 
     clocks, waits = [], []
 
@@ -62,7 +66,7 @@ def work(working: int, steps: int, plan: dict[int, dict], rounds: int) -> None:
         known = [r for r in communicator.world.ranks if r not in joined]
         state = np.array([len(sums), *sums, *[0] * (rounds * steps - len(sums))])
         if reached("telling") and rank not in joined:
-            once_in_call(strike, where=("ft/communicator.py",))
+            once_in_call(strike, where=("ft/collectives.py",))
         if reached("pause-telling"):
             wait_for(lambda: seen("dying", fault["for"]))
         communicator.broadcast(state, sources=known)
@@ -74,10 +78,7 @@ def work(working: int, steps: int, plan: dict[int, dict], rounds: int) -> None:
             replaced = ()
 
     communicator = begin()
-    communicator.recovery_point = in_recovery
-    communicator.listeners.append(
-        lambda r: recoveries.append([sorted(m.rank for m in r.lost), r.replaced])
-    )
+    communicator.attach(Observed())
     for this_round in range(rounds):
         end = (this_round + 1) * steps
         joined = True
@@ -95,7 +96,7 @@ def work(working: int, steps: int, plan: dict[int, dict], rounds: int) -> None:
                 wait_for(lambda: seen(f"step-{len(sums)}", min(communicator.world.ranks)))
                 strike()
             if reached("in-call"):
-                once_in_call(strike, where=("ft/communicator.py",))
+                once_in_call(strike, where=("ft/collectives.py",))
             if reached("until-looked"):
                 wait_for(lambda: seen("looked", fault["for"]))
             if fault["phase"] == "pause" and reached("pause"):

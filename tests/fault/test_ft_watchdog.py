@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -13,6 +14,19 @@ import ft
 from tests.fault.ranks import add, begin, mark, run, seen, total, wait_for
 
 STEPS = 4
+
+
+class Watched(ft.Hooks):
+    """A communicator's waiting and repairs, under the watchdog."""
+
+    def __init__(self, dog: ft.Watchdog) -> None:
+        self._dog = dog
+
+    def waiting(self) -> AbstractContextManager[object]:
+        return self._dog.waiting()
+
+    def before_recovery(self) -> None:
+        self._dog.end_if_woken()
 
 
 def watched(what: str, victim: int, steps: int) -> None:
@@ -25,7 +39,7 @@ def watched(what: str, victim: int, steps: int) -> None:
         neighbours=lambda: communicator.world.neighbours,
         say=lambda line: mark("said", line),
     )
-    communicator.waiting = dog.waiting
+    communicator.attach(Watched(dog))
     dog.start()
     sums = []
     for step in range(steps):
@@ -39,15 +53,16 @@ def watched(what: str, victim: int, steps: int) -> None:
             sums.append(add(communicator, step))
     mark("sums", sums)
 
-    @contextlib.contextmanager
-    def last_meeting():
-        with dog.waiting():
-            yield
-        mark("dying", what)
-        os.kill(os.getpid(), signal.SIGSTOP)
+    class Stopping(Watched):
+        @contextlib.contextmanager
+        def waiting(self):
+            with dog.waiting():
+                yield
+            mark("dying", what)
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     if rank == victim and what == "stopped after the last meeting":
-        communicator.waiting = last_meeting
+        communicator.attach(Stopping(dog))
     communicator.leave()
     dog.stop()
 
@@ -83,7 +98,7 @@ def unrequited() -> None:
     communicator = begin()
     ft.on_fail_stop(lambda reason: mark("death", reason))
     dog = ft.Watchdog(timeout_s=0.5, say=lambda line: mark("said", line))
-    communicator.waiting = dog.waiting
+    communicator.attach(Watched(dog))
     dog.start()
     if communicator.world.rank == 0:
 
@@ -114,8 +129,7 @@ def woken(victim: int, steps: int) -> None:
     pid = communicator.world.members[victim].pid
     ft.on_fail_stop(lambda reason: mark("death", reason))
     dog = ft.Watchdog(timeout_s=20.0, stopped_after_s=0.5)
-    communicator.waiting = dog.waiting
-    communicator.before_recovery = dog.end_if_woken
+    communicator.attach(Watched(dog))
     dog.start()
     sums = []
     for step in range(steps):

@@ -38,6 +38,16 @@ FOLLOWING: dict[str, Callable[[ft.Communicator], Any]] = {
 }
 
 
+class Heard(ft.Hooks):
+    """The recoveries that a rank hears of."""
+
+    def __init__(self) -> None:
+        self.recoveries: list[ft.Recovery] = []
+
+    def recovered(self, recovery: ft.Recovery) -> None:
+        self.recoveries.append(recovery)
+
+
 def test_the_result_is_what_the_call_left_in_it(comm: ft.Communicator) -> None:
     result = np.zeros(2)
 
@@ -86,8 +96,7 @@ def test_a_rank_that_is_one_behind_is_handed_the_result(
 ) -> None:
     victim = comm.world.ranks[victim]
     before = comm.world
-    heard: list[ft.Recovery] = []
-    comm.listeners.append(heard.append)
+    comm.attach(hooks := Heard())
     result = np.empty(3)
     behind = False
     try:
@@ -106,7 +115,7 @@ def test_a_rank_that_is_one_behind_is_handed_the_result(
     outcome = FOLLOWING[following](comm)
     assert comm.done == 2
     assert comm.failure is None
-    (recovery,) = heard
+    (recovery,) = hooks.recoveries
     assert recovery.finished is behind
     assert recovery.operation == (1 if behind else 2)
     assert recovery.lost == ()
@@ -172,13 +181,12 @@ def test_where_nobody_has_the_result_all_make_the_operation_again(
 def test_collectives_of_known_input_recover_by_themselves(
     comm: ft.Communicator, following: str
 ) -> None:
-    heard: list[ft.Recovery] = []
-    comm.listeners.append(heard.append)
+    comm.attach(hooks := Heard())
     if comm.world.rank == 0:
         comm.handle.Revoke()
     FOLLOWING[following](comm)
     assert comm.done == 1
-    assert len(heard) == 1
+    assert len(hooks.recoveries) == 1
     assert sum_of_ones(comm) == comm.world.size
 
 

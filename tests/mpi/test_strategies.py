@@ -354,7 +354,7 @@ def test_gossip_sends_one_model_and_receives_one_in_each_step(
         def __getattr__(self, name: str) -> Any:
             return getattr(self._handle, name)
 
-    monkeypatch.setattr(comm, "_comm", Counted(comm.handle))
+    monkeypatch.setattr(comm._membership, "handle", Counted(comm.handle))
     vector, size = Vector(), comm.world.size
     vector.value += comm.world.rank
     strategy = Gossip(comm, vector, seed=7)

@@ -154,7 +154,7 @@ def test_between_nodes_go_few_messages(
         def __getattr__(self, name: str) -> Any:
             return getattr(self._handle, name)
 
-    monkeypatch.setattr(comm, "_comm", Counted(comm.handle))
+    monkeypatch.setattr(comm._membership, "handle", Counted(comm.handle))
     rule, topology = KINDS[name]
     between = {}
     for levels in (1, 2):

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,21 +74,24 @@ def begin(in_recovery: Callable[[ft.Injector], None]) -> Begun:
         timeout_s=timeout_s, stopped_after_s=0.5, neighbours=lambda: communicator.world.neighbours
     )
 
-    def recovered(recovery: ft.Recovery) -> None:
-        if recovery.lost:
-            log(
-                "recovered", lost=[member.rank for member in recovery.lost], step=injector.step,
-                repair_s=recovery.repair_s, generation=recovery.after.generation,
-            )  # fmt: skip
-            injector.heard("recovered")
+    class Chaos(ft.Hooks):
+        def waiting(self) -> AbstractContextManager[object]:
+            return dog.waiting()
 
-    def recovery_point() -> None:
-        with dog.busy():
-            in_recovery(injector)
+        def recovery_point(self) -> None:
+            with dog.busy():
+                in_recovery(injector)
 
-    communicator.waiting = dog.waiting
-    communicator.recovery_point = recovery_point
-    communicator.listeners.append(recovered)
+        def recovered(self, recovery: ft.Recovery) -> None:
+            if recovery.lost:
+                log(
+                    "recovered", lost=[member.rank for member in recovery.lost],
+                    step=injector.step, repair_s=recovery.repair_s,
+                    generation=recovery.after.generation,
+                )  # fmt: skip
+                injector.heard("recovered")
+
+    communicator.attach(Chaos())
     ft.shield(communicator.leave)
     dog.start()
     return Begun(plan=plan, communicator=communicator, injector=injector, dog=dog, log=log)

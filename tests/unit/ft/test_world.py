@@ -34,27 +34,27 @@ def test_neighbours_are_the_others_on_my_host() -> None:
 
 
 def test_after_the_leader_died_the_next_one_leads() -> None:
-    one = world(rank=3).keeping([1, 3, 4])
+    one = world(rank=3).of([1, 3, 4])
     assert one.ranks == (1, 3, 4)
     assert (one.rank, one.place, one.leader, one.size, one.generation) == (3, 1, 1, 3, 1)
     assert one.neighbours == ()
-    assert world(rank=1).keeping([1, 3]).is_leader
+    assert world(rank=1).of([1, 3]).is_leader
 
 
 @given(st.permutations(range(5)), st.integers(1, 4))
 def test_the_order_of_members_is_kept_and_the_old_world_too(kept: list[int], n: int) -> None:
     old = world(rank=kept[0])
-    new = old.keeping(iter(kept[:n]))
+    new = old.of(sorted(kept[:n]))
     assert new.ranks == tuple(sorted(kept[:n]))
     assert new.members[new.place] == old.me == new.me
     assert old.ranks == (0, 1, 2, 3, 4)
-    again = new.keeping([kept[0]])
+    again = new.of([kept[0]])
     assert (again.size, again.generation, again.is_leader) == (1, 2, True)
 
 
-def test_keeping_all_counts_as_a_repair() -> None:
+def test_the_same_members_count_as_a_repair() -> None:
     old = world()
-    assert old.keeping(old.ranks) == dataclasses.replace(old, generation=1)
+    assert old.of(old.ranks) == dataclasses.replace(old, generation=1)
 
 
 @pytest.mark.parametrize("value", [world(), world().me], ids=["World", "Member"])
@@ -66,5 +66,5 @@ def test_membership_cannot_be_changed(value: object) -> None:
 
 def test_a_world_that_was_on_several_hosts_remembers_it() -> None:
     one, several = world(0, "aaa"), world(0, "aab")
-    assert (one.spread, one.keeping([0]).spread) == (False, False)
-    assert several.spread and several.keeping([0, 1]).keeping([0]).spread
+    assert (one.spread, one.of([0]).spread) == (False, False)
+    assert several.spread and several.of([0, 1]).of([0]).spread

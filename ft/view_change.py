@@ -1,0 +1,138 @@
+"""One view change: what every survivor does on the repaired communicator until all have settled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ft import mpi
+from ft.errors import Unrecoverable
+from ft.operation_log import OperationLog
+from ft.parting import must_be_sealed, stay_one
+from ft.quorum import Arbiter
+from ft.views import NEWCOMERS, SEAL, Purpose, View, next_view
+from ft.world import World
+
+__all__ = ["ViewChange"]
+
+_NOBODY_WORKS = (
+    "all ranks that worked are gone, and those in reserve have nothing to go on from. "
+    "Start again from the newest checkpoint"
+)
+
+
+class ViewChange:
+    """Reports in, the next view and its communicator out; repeatable when a further rank dies.
+
+    After :meth:`settle` has returned on all, ``active`` is the communicator of the members
+    (COMM_NULL on the others), ``present`` are the original ranks in the repaired one, in its
+    order, ``view`` is the next view and ``finished`` whether the operation that failed here is
+    complete now, its result in the buffer of its attempt.
+
+    Args:
+        purpose: what this rank comes for.
+        vacant: ranks that were lost and not replaced.
+        world: the members and spares that this rank knows.
+        log: operations of this rank.
+        keep: with ``Purpose.ASIDE``, how many members go on working.
+        size: ranks at the start of the run.
+        arbiter: answers where those who came cannot know whether they may go on.
+    """
+
+    def __init__(
+        self,
+        purpose: Purpose,
+        *,
+        vacant: tuple[int, ...],
+        world: World,
+        log: OperationLog,
+        keep: int,
+        size: int,
+        arbiter: Arbiter,
+    ) -> None:
+        self._mpi = mpi.load()
+        self._purpose = purpose
+        self._vacant = vacant
+        self._world = world
+        self._log = log
+        self._keep = keep
+        self._size = size
+        self._arbiter = arbiter
+        self.active: Any = None
+        self.present: tuple[int, ...] = ()
+        self.view: View | None = None
+        self.finished = False
+
+    def settle(self, new: Any) -> None:
+        """Agree on the next view, and hand over the result that some miss.
+
+        Collective over *new*. It changes nothing but the attempted buffer of a rank that is
+        behind, so it can be repeated after a failure.
+
+        Args:
+            new: the repaired communicator of all, an ``mpi4py.MPI.Comm``.
+
+        Raises:
+            Unrecoverable: on all ranks, where no rank that worked is left or a result is gone.
+        """
+        world, log = self._world, self._log
+        reports = np.zeros((new.Get_size(), 5), np.int64)
+        mine = [world.rank, log.done, self._purpose, log.is_intact, SEAL]
+        new.Allgather(np.array(mine, np.int64), reports)
+        must_be_sealed(reports[:, -1])
+        came = {int(row[0]): row for row in reports}
+        self.present = tuple(came)
+        working = [came[rank] for rank in world.ranks if rank in came]
+        if not working:
+            raise Unrecoverable(_NOBODY_WORKS)
+        stay_one(new, world, self.present, self._arbiter)
+        newest = int(max(row[1] for row in working))
+        self.finished = not world.waits and newest == log.done + 1
+        view = None if world.waits else self._next_view(reports, newest)
+        if world.reserve:
+            view = self._received_view(new, view, source=self.present.index(int(working[0][0])))
+        assert view is not None
+        self.view = view
+        self.active = self._communicator_of(new, view.members)
+        if view.met not in NEWCOMERS and world.rank in view.members:
+            rows = np.array([came[rank] for rank in view.members])
+            log.hand_over(self.active, done=rows[:, 1], intact=rows[:, 3])
+
+    def _next_view(self, reports: np.ndarray, newest: int) -> View:
+        """Next view, from the *reports* of those who came, on a rank that works."""
+        world, log = self._world, self._log
+        behind = log.done < newest  # the result will be handed over
+        before = View(
+            met=Purpose.GO_ON,
+            done=newest,
+            members=world.ranks,
+            waiting=tuple(member.rank for member in world.reserve),
+            expected=world.ranks if behind else log.participants,
+            lost=() if behind else log.lost,
+            vacant=self._vacant,
+        )
+        came = {int(row[0]): Purpose(int(row[2])) for row in reports}
+        done = {int(row[1]) for row in reports if int(row[0]) in world.ranks}
+        return next_view(before, came, together=len(done) == 1, keep=self._keep)
+
+    def _received_view(self, new: Any, view: View | None, *, source: int) -> View:
+        """View of the working rank at *source*, which those who wait receive, too."""
+        blank = View(met=Purpose.WAIT, done=0, members=(), expected=())
+        packed = (view or blank).pack(self._size)
+        if view is None:
+            packed[:] = 0
+        new.Bcast(packed, root=source)
+        try:
+            return View.unpack(packed)
+        except ValueError:  # the death of a rank, reported as success
+            raise self._mpi.Exception(self._mpi.ERR_OTHER) from None
+
+    def _communicator_of(self, new: Any, members: tuple[int, ...]) -> Any:
+        """Communicator of *members*, in their order, among those present in *new*."""
+        if self.present == members:
+            return new
+        if self._world.rank not in members:
+            return self._mpi.COMM_NULL
+        group = new.Get_group().Incl([self.present.index(rank) for rank in members])
+        return new.Create_group(group)

@@ -1,0 +1,58 @@
+"""Hooks of a run into the repairs of its communicator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import ft
+from matex.run.launcher_client import LauncherClient
+
+__all__ = ["RunHooks"]
+
+
+class RunHooks(ft.Hooks):
+    """The watchdog, the injector, the launcher and the record of a run, at each repair. Local.
+
+    Args:
+        watchdog: told when this rank waits for others; ends it if they have gone on without it.
+        faults: injector that may strike inside a repair.
+        launcher: arbiter of cut networks, which hears who goes on; None without one.
+        record: called with each recovery, after the launcher has heard of it.
+    """
+
+    def __init__(
+        self,
+        watchdog: ft.Watchdog,
+        faults: ft.Injector,
+        launcher: LauncherClient | None,
+        *,
+        record: Callable[[ft.Recovery], None],
+    ) -> None:
+        self._watchdog = watchdog
+        self._faults = faults
+        self._launcher = launcher
+        self._record = record
+
+    def waiting(self) -> AbstractContextManager[object]:
+        """Context in which this rank waits for others, and the watchdog for them."""
+        return self._watchdog.waiting()
+
+    def before_recovery(self) -> None:
+        """End this rank if it was stopped so long that the others gave it up."""
+        self._watchdog.end_if_woken()
+
+    def recovery_point(self) -> None:
+        """Strike where a fault says ``at=recovery``; the others wait for this rank meanwhile."""
+        with self._watchdog.busy():
+            self._faults.at("recovery")
+
+    def recovered(self, recovery: ft.Recovery) -> None:
+        """Tell the launcher, then record the recovery."""
+        if self._launcher is not None:
+            self._launcher.heard(recovery)
+        self._record(recovery)
+
+    def decide(self, parting: ft.Parting) -> str:
+        """Answer of the launcher whether those present may go on; see :meth:`ft.Hooks.decide`."""
+        return super().decide(parting) if self._launcher is None else self._launcher.decide(parting)
