@@ -25,8 +25,9 @@ from checkpoints.files import tag_of
 from checkpoints.interval import daly_s, mean_time_to_total_loss_s, young_s
 from checkpoints.reader import read_snapshot
 from checkpoints.retention import retained
+from checkpoints.single_file import write_snapshot
 from checkpoints.snapshot import Snapshot
-from checkpoints.store import Store, write_snapshot
+from checkpoints.store import Store
 from checkpoints.tiers import discard, private_directory
 from checkpoints.together import Team
 from checkpoints.transport import from_bytes, to_bytes

@@ -25,12 +25,22 @@ Given = Snapshot | Callable[[], Snapshot]
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """What became of one attempt to save the snapshot of *step*.
+    """The outcome of one attempt to save a snapshot.
 
-    ``seconds`` is how long it took, ``busy_s`` how much of that a processor worked for it.
-    ``path`` is None where it failed, and ``error`` says why; without an error the file is
-    another process's to publish, of which this one wrote the part at ``place``. The file is of so
-    many ``parts``, each written by a process of its own.
+    Attributes:
+        step: training steps done in the snapshot.
+        seconds: time that the attempt took.
+        busy_s: seconds of it that a processor worked.
+        path: file on the disk; None where the attempt failed, or where another process publishes
+            the file, of which this one wrote a part.
+        error: reason of a failure; None where there was none.
+        place: number of the part that this process wrote, from 0.
+        parts: number of parts of the file, each written by a process of its own.
+
+    Example:
+        >>> saved = checkpoints.Saved(step=120, seconds=0.8, busy_s=0.1)
+        >>> saved.error is None
+        True
     """
 
     step: int
@@ -49,13 +59,23 @@ class BackgroundWriter:
     it can be or a newer one takes its place: a full disk ends nothing, and a mount that comes
     back is used again.
 
-    Args:
-        store: where to; nobody else saves to this object.
-        on_saved: called from the thread after each attempt.
-        retry_s: how long to wait after a first failure.
-
     The arrays of a snapshot must not change after it was given. One that is given with a team is
     saved by all of its processes together; where they fail, the one that publishes writes all.
+
+    Args:
+        store: store that receives the snapshots; nobody else saves to this object.
+        on_saved: function of the outcome, called from the thread after each attempt.
+        retry_s: seconds to wait after a first failure, 1 by default.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     writer = checkpoints.BackgroundWriter(
+        ...         checkpoints.Store(directory), on_saved=lambda saved: print(saved.step)
+        ...     )
+        ...     writer.save(checkpoints.Snapshot(weights={}, cursor={"step": 120}))
+        ...     writer.close()
+        120
+        True
     """
 
     def __init__(
@@ -82,8 +102,9 @@ class BackgroundWriter:
         """Hand over a snapshot; it takes the place of one that still waits.
 
         Args:
-            snapshot: or what makes it, once, when its turn comes, in the thread. What that raises
-                ends the thread.
+            snapshot: snapshot, or function that makes it, once, when its turn comes, in the
+                thread. An exception of that function ends the thread.
+            team: processes that save it together; None, the default, for this one alone.
 
         Raises:
             ValueError: after `close`.
@@ -104,6 +125,13 @@ class BackgroundWriter:
 
         What waits is left out: this one is newer. Neither is tried again, and ``on_saved``
         hears of this one as of any other.
+
+        Args:
+            snapshot: snapshot to save.
+            team: processes that save it together; None, the default, for this one alone.
+
+        Returns:
+            The outcome; a failure is in its ``error``.
         """
         with self._changed:
             self._waiting = None
@@ -112,7 +140,14 @@ class BackgroundWriter:
         return self._attempt(snapshot, team)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Try what still waits once more, and end the thread. Whether it ended in time."""
+        """Try what still waits once more, and end the thread.
+
+        Args:
+            timeout_s: seconds to wait for the thread; None, the default, for no limit.
+
+        Returns:
+            Whether the thread ended in time.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify_all()

@@ -26,12 +26,23 @@ class Fence:
     """The fence of a directory, for one of the processes that write into it. Local.
 
     Args:
-        directory: which all writers share.
-        world: the world that this process belongs to, asked at each `check`: which start of the
-            run, and how many times its members have changed since. Later worlds are larger.
+        directory: path of the directory, which all writers share.
+        world: function that gives the world of this process, asked at each `check`: number of
+            the start of the run, and how many times its members have changed since. Later worlds
+            are larger.
 
     It takes no lock, which a host that stands still would hold: between a look at the fence and
     the renaming that follows, another world can still come, for as long as both take.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     checkpoints.Fence(directory, lambda: (1, 2)).check()  # a world of the first start
+        ...     old = checkpoints.Fence(directory, lambda: (1, 1))
+        ...     try:
+        ...         old.check()
+        ...     except checkpoints.StaleWriter:
+        ...         print("a later world writes here:", old.newest())
+        a later world writes here: (1, 2)
     """
 
     def __init__(self, directory: str | os.PathLike[str], world: Callable[[], World]) -> None:
@@ -39,9 +50,12 @@ class Fence:
         self._world = world
 
     def newest(self) -> World:
-        """The latest world that has written here, or was about to; (0, 0) where none has.
+        """Read the latest world that has written here, or was about to.
 
-        What is there and is no world, such as the rest of a damaged file, counts as none.
+        The rest of a damaged file counts as none.
+
+        Returns:
+            The world; (0, 0) where none has.
 
         Raises:
             StorageError: the file cannot be read.

@@ -44,7 +44,19 @@ def temporary_name(name: str, tag: str) -> str:
 
 
 def tag_of(host: str, process: int) -> str:
-    """The tag by which temporaries of a process on a host are known."""
+    """Name a process in the names of its temporary files. Pure.
+
+    Args:
+        host: name of the host.
+        process: process id there.
+
+    Returns:
+        Text of letters that a file's name may have.
+
+    Example:
+        >>> checkpoints.tag_of("node-7", 4711)
+        'node-7.4711'
+    """
     return f"{_plain(host)}.{process}"
 
 

@@ -16,20 +16,44 @@ __all__ = ["daly_s", "mean_time_to_total_loss_s", "young_s"]
 
 
 def young_s(cost_s: float, mean_time_s: float) -> float:
-    """sqrt(2 C M)."""
+    """Young's interval between checkpoints, sqrt(2 C M) (CACM 17, 1974). Pure.
+
+    Args:
+        cost_s: seconds of training that one checkpoint takes (C); at least 0.
+        mean_time_s: mean seconds to a failure that needs one (M); above 0.
+
+    Returns:
+        Seconds of training between two checkpoints.
+
+    Raises:
+        ValueError: an argument is out of its range.
+
+    Example:
+        >>> checkpoints.young_s(cost_s=2.0, mean_time_s=3600.0)
+        120.0
+    """
     _check(cost_s, mean_time_s)
     return math.sqrt(2 * cost_s * mean_time_s)
 
 
 def daly_s(cost_s: float, mean_time_s: float) -> float:
-    """sqrt(2 C M) [1 + x/3 + x^2/9] - C with x = sqrt(C / 2 M) where C < 2 M, else M.
+    """Daly's interval between checkpoints (Future Generation Computer Systems 22, 2006). Pure.
+
+    It is sqrt(2 C M) [1 + x/3 + x^2/9] - C with x = sqrt(C / 2 M) where C < 2 M, else M.
 
     Args:
-        cost_s: seconds of training that one checkpoint takes; at least 0.
-        mean_time_s: mean seconds to a failure that needs one; above 0.
+        cost_s: seconds of training that one checkpoint takes (C); at least 0.
+        mean_time_s: mean seconds to a failure that needs one (M); above 0.
+
+    Returns:
+        Seconds of training between two checkpoints.
 
     Raises:
-        ValueError: not so.
+        ValueError: an argument is out of its range.
+
+    Example:
+        >>> round(checkpoints.daly_s(cost_s=2.0, mean_time_s=3600.0), 1)
+        118.7
     """
     _check(cost_s, mean_time_s)
     if cost_s >= 2 * mean_time_s:
@@ -46,20 +70,33 @@ def mean_time_to_total_loss_s(
     repair_rate: float = 0.0,
     common_rate: float = 1 / (7 * 86_400),
 ) -> float:
-    """Mean seconds until fewer than *needed* of *members* are left, or all are lost at once.
+    """Mean time until fewer members than needed are left, or all are lost at once. Pure.
 
     With f_k = (p - k) lambda and r_k = k mu for k of p members gone, the mean time from k to
     k + 1 gone is e_k = 1/f_k + (r_k / f_k) e_(k-1), and that to the loss of the quorum is the
     sum of e_0 to e_(p - needed).
 
     Args:
+        members: number of members (p).
+        needed: number of members without which there is no quorum, 1 by default.
         failure_rate: failures of one member per second (lambda).
-        repair_rate: at which one that is gone is replaced, per second (mu).
+        repair_rate: replacements of one that is gone per second (mu), 0 by default.
         common_rate: losses of all at once per second (power, file system, scheduler); by default
             once in seven days.
 
+    Returns:
+        Seconds.
+
     Raises:
         ValueError: no member, more needed than there are, or a rate below 0.
+
+    Example:
+        >>> day_s = 86_400.0
+        >>> lost_s = checkpoints.mean_time_to_total_loss_s(
+        ...     2, failure_rate=1 / day_s, common_rate=0.0
+        ... )
+        >>> round(lost_s / day_s, 6)  # one of two in half a day, the other in a day
+        1.5
     """
     if not 1 <= needed <= members:
         raise ValueError(

@@ -34,13 +34,26 @@ Result = TypeVar("Result")
 
 
 def read_snapshot(path: PathLike) -> Snapshot:
-    """Read a file and check every byte of it. A read-only file system suffices.
+    """Read a snapshot and check every byte of its file. A read-only file system suffices. Local.
+
+    Args:
+        path: path of the file.
+
+    Returns:
+        The snapshot, with arrays of its own.
 
     Raises:
         SnapshotNotFound: there is no such file.
         DamagedSnapshot: the bytes are not those that were written.
         IncompatibleSnapshot: undamaged, but of a newer format, or not a snapshot at all.
         StorageError: the file cannot be opened or read.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     store = checkpoints.Store(directory)
+        ...     path = store.save(checkpoints.Snapshot(weights={}, cursor={"step": 3, "epoch": 1}))
+        ...     dict(checkpoints.read_snapshot(path).cursor)
+        {'step': 3, 'epoch': 1}
     """
     return _opened(path, lambda file: _read(path, file))
 

@@ -18,24 +18,29 @@ def retained(
     scores: Mapping[int, float] | None = None,
     written: int | None = None,
 ) -> set[int]:
-    """The steps whose files stay: the union of what each rule keeps.
+    """Choose the steps whose files stay: the union of what each rule keeps. Pure.
 
     Args:
-        steps: the steps that have files, in any order.
-        keep_last: how many stay, counted from `written` downwards; at least 1.
-        keep_every: steps of which the first that has a file stays, from the first multiple
-            on; 0 for none.
-        keep_best: how many of the lowest scores stay; of equal ones the later steps.
+        steps: steps that have files, in any order.
+        keep_last: number of steps that stay, counted from `written` downwards; at least 1.
+        keep_every: number of steps of which the first that has a file stays, from the first
+            multiple on; 0, the default, for none.
+        keep_best: number of the lowest scores that stay; of equal ones the later steps. 0 by
+            default.
         scores: score by step, for steps that have one; not-a-number counts as none.
-        written: the step just written, which always stays, as do all newer ones: they may be
+        written: step just written, which always stays, as do all newer ones: they may be
             damaged leftovers, so they do not count, but it is not for retention to judge.
-            None: the highest step.
+            By default the highest step.
 
     Returns:
         A subset of `steps`.
 
     Raises:
         ValueError: keep_last is less than 1, or another number less than 0.
+
+    Example:
+        >>> sorted(checkpoints.retained(range(0, 1000, 100), 2, keep_every=500))
+        [500, 800, 900]
     """
     if keep_last < 1:
         raise ValueError(

@@ -34,6 +34,11 @@ class Snapshot:
 
     Raises:
         InvalidSnapshot: a name, type, shape or number that no file can hold.
+
+    Example:
+        >>> kernel = np.zeros((4, 2), np.float32)
+        >>> checkpoints.Snapshot(weights={"dense/kernel": kernel}, cursor={"step": 120})
+        Snapshot(cursor={'step': 120}, weights=1 arrays, ..., 32 bytes)
     """
 
     weights: Mapping[str, Array]

@@ -32,18 +32,6 @@ _log = logging.getLogger("checkpoints")
 Paths = list[Path]
 
 
-def write_snapshot(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
-    """Write a snapshot to a file of any name, atomically, as a `Store` does.
-
-    Raises:
-        StorageError: disk full, directory read-only or vanished, and the like.
-    """
-    try:
-        files.publish(Path(path), encode(snapshot).pieces)
-    except OSError as error:
-        raise storage_error("a snapshot on the disk was wanted", path, error) from error
-
-
 class Store:
     """The snapshots of one run in one directory, named ``step-000000123.h5``.
 
@@ -54,15 +42,27 @@ class Store:
     One process at a time should save; any number may read at the same time.
 
     Args:
-        directory: where the files are.
-        keep_last: how many snapshots stay, at least 1; see `retention.retained`.
-        keep_every: number of steps out of which one more snapshot stays; 0 for none.
-        keep_best: so many of the lowest ``extra["score"]`` stay, too, a float64 of shape ().
-        fence: asked before anything in the directory is made or removed by a `save`.
-        software: names and versions noted in every file beside those of Python, NumPy, h5py.
+        directory: path of the directory of the files.
+        keep_last: number of newest snapshots that stay, at least 1, by default 3; see `retained`.
+        keep_every: number of steps out of which one more snapshot stays; 0, the default, for none.
+        keep_best: number of snapshots of the lowest ``extra["score"]`` (float64, shape ()) that
+            stay, too; 0 by default.
+        fence: fence asked before a `save` makes or removes anything; none by default.
+        software: versions by name, noted in every file beside those of Python, NumPy, h5py.
 
     Raises:
         ValueError: keep_last is less than 1.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     store = checkpoints.Store(directory, keep_last=2)
+        ...     for step in (100, 200, 300):
+        ...         cursor = {"step": step, "epoch": 0}
+        ...         state = checkpoints.Snapshot(weights={"w": np.ones(3)}, cursor=cursor)
+        ...         path = store.save(state)
+        ...     path, snapshot = store.newest_valid()
+        ...     [path.name for path in store.list()], snapshot.step
+        (['step-000000200.h5', 'step-000000300.h5'], 300)
     """
 
     def __init__(
@@ -115,6 +115,12 @@ class Store:
         When this returns, the file is on the disk under its name. When it raises, every older
         file is as it was and no temporary is left. A snapshot of the same step is replaced.
 
+        Args:
+            snapshot: snapshot to save.
+
+        Returns:
+            Path of the file.
+
         Raises:
             StaleWriter: the fence keeps this process out.
             StorageError: disk full, directory read-only or vanished, and the like.
@@ -133,9 +139,16 @@ class Store:
     def save_together(self, snapshot: Snapshot, team: Team) -> Path | None:
         """Save with other processes that hold an equal snapshot, each a range of the file's bytes.
 
-        All of *team* call it; the one at place 0 publishes, and the path is returned to it. It is
-        None for the others, and where not all came to write their part of the same: then nothing
-        was changed, and the publisher can `save` alone.
+        All of *team* call it; the one at place 0 publishes.
+
+        Args:
+            snapshot: snapshot to save, equal on all.
+            team: the processes, as this one is among them.
+
+        Returns:
+            Path of the file, for the publisher. None for the others, and where not all came to
+            write their part of the same: then nothing was changed, and the publisher can `save`
+            alone.
 
         Raises:
             StorageError: as `save`, by the one that met it.
@@ -170,19 +183,29 @@ class Store:
         self._retire(written=snapshot.step)
 
     def load(self, path: str | os.PathLike[str]) -> Snapshot:
-        """Read a snapshot and check every byte. Raises as `reader.read_snapshot` does."""
+        """Read a snapshot and check every byte. It raises as `read_snapshot` does.
+
+        Args:
+            path: path of the file.
+
+        Returns:
+            The snapshot.
+        """
         return read_snapshot(path)
 
     def newest_valid(
         self, *, on_skip: Callable[[Path, CheckpointError], None] | None = None
     ) -> tuple[Path, Snapshot] | None:
-        """The undamaged snapshot of the highest step; None if there is none.
+        """Find the undamaged snapshot of the highest step.
 
         Damaged files on the way are left where they are.
 
         Args:
-            on_skip: told of each file passed over and why; otherwise one line of warning goes
-                to the logger "checkpoints".
+            on_skip: function of each file passed over and of the reason; by default one line of
+                warning goes to the logger "checkpoints".
+
+        Returns:
+            Path and snapshot; None if there is none.
 
         Raises:
             IncompatibleSnapshot: the newest undamaged file is of a newer format or refused: to
@@ -200,9 +223,12 @@ class Store:
         return None
 
     def list(self) -> Paths:
-        """The paths of all snapshots, undamaged or not, by rising step.
+        """List the files of all snapshots, undamaged or not.
 
         A directory that does not exist yet has none; one that has vanished is an error.
+
+        Returns:
+            Paths by rising step.
 
         Raises:
             StorageError: the directory cannot be listed.

@@ -18,13 +18,23 @@ __all__ = ["discard", "private_directory"]
 
 
 def private_directory(path: str | os.PathLike[str]) -> Path:
-    """Make *path* a directory that this user alone may use; it may be there already.
+    """Make a directory that this user alone may use; it may be there already. Local.
 
-    The directories above it must exist: in a place where anybody may write, the name could
-    otherwise be taken before.
+    Args:
+        path: path of the directory. Those above it must exist: in a place where anybody may
+            write, the name could otherwise be taken before.
+
+    Returns:
+        The path.
 
     Raises:
         StorageError: it cannot be made, or belongs to somebody else.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as above:
+        ...     path = checkpoints.private_directory(Path(above) / "run")
+        ...     oct(path.stat().st_mode & 0o777)
+        '0o700'
     """
     path = Path(path)
     wanted = "a directory of this user's own was wanted"
@@ -44,5 +54,16 @@ def private_directory(path: str | os.PathLike[str]) -> Path:
 
 
 def discard(path: str | os.PathLike[str]) -> None:
-    """Remove a directory made by `private_directory` and all in it; nothing if there is none."""
+    """Remove a directory made by `private_directory` and all in it. Local.
+
+    Args:
+        path: path of the directory; it need not be there.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as above:
+        ...     path = checkpoints.private_directory(Path(above) / "run")
+        ...     checkpoints.discard(path)
+        ...     path.exists()
+        False
+    """
     shutil.rmtree(path, ignore_errors=True)

@@ -42,10 +42,26 @@ class Team:
     """This process among those that write one file.
 
     Args:
-        place: 0 publishes, others contribute.
-        size: how many they are.
-        tag: ``HOST.PID.NUMBER`` of the publisher, the same for all of them and used once.
-        over: whether one of them is known to be gone; asked again and again.
+        place: number of this process among them; 0 publishes, others contribute.
+        size: number of processes.
+        tag: ``HOST.PID.NUMBER`` of the publisher, equal for all of them and used once.
+        over: function that says whether one of them is known to be gone, asked again and again;
+            none is by default.
+
+    Example:
+        >>> import os, threading
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     store = checkpoints.Store(directory)
+        ...     store.prepare()
+        ...     snapshot = checkpoints.Snapshot(weights={"w": np.ones(1000)}, cursor={"step": 5})
+        ...     tag = f"{checkpoints.tag_of('host', os.getpid())}.1"
+        ...     first, second = (checkpoints.Team(place=p, size=2, tag=tag) for p in (0, 1))
+        ...     other = threading.Thread(target=store.save_together, args=(snapshot, second))
+        ...     other.start()  # in practice another process
+        ...     path = store.save_together(snapshot, first)
+        ...     other.join()
+        ...     path.name
+        'step-000000005.h5'
     """
 
     place: int

@@ -15,15 +15,38 @@ __all__ = ["from_bytes", "to_bytes"]
 
 
 def to_bytes(snapshot: Snapshot) -> Array:
-    """The file of *snapshot*, uint8, of shape (bytes,)."""
+    """Encode a snapshot as the bytes of its file. Local.
+
+    Args:
+        snapshot: snapshot to encode.
+
+    Returns:
+        Array of uint8, of shape (bytes,).
+
+    Example:
+        >>> content = checkpoints.to_bytes(checkpoints.Snapshot(weights={}, cursor={"step": 3}))
+        >>> checkpoints.from_bytes(content).step
+        3
+    """
     return np.concatenate([np.frombuffer(piece, np.uint8) for piece in encode(snapshot).pieces])
 
 
 def from_bytes(content: Array) -> Snapshot:
-    """The snapshot whose file has *content*, uint8, contiguous.
+    """Decode a snapshot, and check every byte. Local.
+
+    Args:
+        content: contiguous array of uint8, of shape (bytes,), as `to_bytes` gives it.
+
+    Returns:
+        The snapshot.
 
     Raises:
         DamagedSnapshot, IncompatibleSnapshot: as from a file.
+
+    Example:
+        >>> snapshot = checkpoints.Snapshot(weights={"w": np.arange(3)}, cursor={"step": 3})
+        >>> checkpoints.from_bytes(checkpoints.to_bytes(snapshot)).weights["w"].tolist()
+        [0, 1, 2]
     """
     file = os.memfd_create("snapshot", os.MFD_CLOEXEC)
     try:

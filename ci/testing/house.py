@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ci.jobs import ROOT
-from ci.testing import import_graph
+from ci.testing import import_graph, public_names
 
 PACKAGES = ("ft", "checkpoints", "matex")
 LONGEST_MODULE = 300
@@ -112,7 +112,7 @@ def _fragments_of(text: str) -> Iterator[str]:
     for line in text.splitlines():
         stripped = line.strip()
         if _SECTION.match(stripped):
-            in_arguments = stripped == "Args:"
+            in_arguments = stripped in ("Args:", "Attributes:")
         elif in_arguments and _ARGUMENT.match(stripped):
             yield stripped
 
@@ -156,10 +156,11 @@ def long_subjects(root: Path) -> list[str]:
 
 LIMITS = {
     "loose modules": Limit(loose_modules, 8, 8),
-    "long modules": Limit(long_modules, 16, 0),
+    "long modules": Limit(long_modules, 15, 0),
     "import circles": Limit(import_circles, 0, 0),
     "doubled classes": Limit(doubled_classes, 0, 0),
     "fragments": Limit(fragments, 0, 0),
+    "public docstrings": Limit(public_names.lacking, 77, 0),
     "backend modules": Limit(backend_modules, 71, 71),
     "stray backend rooms": Limit(stray_backend_rooms, 0, 0),
     "idle backend rooms": Limit(idle_backend_rooms, 0, 0),

@@ -56,7 +56,7 @@ class Inverse:
     ``G^-1 -= g g^T / g_j`` with ``g = (G^-1)_:j``, noted as ``G^-1 - V V^T``.
 
     Attributes:
-        diagonal: of all rows, as it now is; 0 or less where nothing is left.
+        diagonal: diagonal elements of all rows, as they now are; 0 or less where nothing is left.
     """
 
     def __init__(self, matrix: np.ndarray) -> None:

@@ -60,7 +60,7 @@ class Meaning(NamedTuple):
 
     Attributes:
         taken: the type that stored values are taken for.
-        dtype: of the values that are given.
+        dtype: type of the values that are given.
         scale, offset: None where nothing is packed.
         marks: what becomes NaN, where *dtype* is floating point.
         words: what of this a user should know, "" if nothing.

@@ -20,7 +20,7 @@ class Data(Mapping[str, Rows]):
     ``y_train``, ``x_test``, ``y_test``; others the names they were stored with.
 
     Attributes:
-        path, format: of the file.
+        path, format: path and format of the file.
         notes: what there is to know, by member or by topic, in words.
         facts: names that belong to the data: ``columns``, ``classes``.
     """
