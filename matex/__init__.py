@@ -81,6 +81,11 @@ def init(**options: Any) -> None:
         InputError: an option is wrong, or TensorFlow is missing.
         HooksError: Keras could not be attached to.
         ft.Unrecoverable: MPI is missing.
+
+    Example:
+        >>> matex.init(seed=3)  # a second call does nothing
+        >>> matex.is_initialized()
+        True
     """
     from matex import session
     from matex.config import Config
@@ -99,16 +104,60 @@ def __getattr__(name: str) -> Any:
 
 
 def load(path: Any, **options: Any) -> Any:
-    """The Keras model in the checkpoint *path*: see `matex.checkpointing.export`. Local."""
+    """Load the Keras model of a checkpoint, not compiled. Local.
+
+    Args:
+        path: path of a checkpoint, or of a directory, whose newest valid one is taken.
+        options: ``custom_objects``, classes of the model that are not Keras's own, by name; and
+            ``allow_lambda``, names of Lambda layers whose code may be loaded.
+
+    Returns:
+        A ``keras.Model``.
+
+    Raises:
+        InputError: no model can be made of it; the message says why.
+        checkpoints.CheckpointError: the file is damaged, or cannot be read.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        >>> weights = {weight.path: weight.numpy() for weight in model.weights}
+        >>> with tempfile.TemporaryDirectory() as directory:  # as matex run --checkpoint writes it
+        ...     path = checkpoints.Store(directory).save(
+        ...         checkpoints.Snapshot(
+        ...             weights=weights, cursor={"step": 120}, architecture=model.to_json()
+        ...         )
+        ...     )
+        ...     matex.load(directory).count_params()
+        5
+    """
     from matex.checkpointing import export
 
     return export.load(path, **options)
 
 
 def load_weights(model: Any, path: Any) -> None:
-    """Put the weights of the checkpoint *path* into *model*. Local.
+    """Put the weights of a checkpoint into a model, matched by their order. Local.
 
-    See :func:`matex.checkpointing.export.load_weights`.
+    Nothing is changed unless all fit.
+
+    Args:
+        model: ``keras.Model`` with the same weights.
+        path: path of a checkpoint, or of a directory, whose newest valid one is taken.
+
+    Raises:
+        InputError: the weights are of another model.
+        checkpoints.CheckpointError: the file is damaged, or cannot be read.
+
+    Example:
+        >>> kernel, bias = np.ones((4, 1), np.float32), np.zeros(1, np.float32)
+        >>> weights = {"dense/kernel": kernel, "dense/bias": bias}
+        >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     store = checkpoints.Store(directory)
+        ...     path = store.save(checkpoints.Snapshot(weights=weights, cursor={"step": 120}))
+        ...     matex.load_weights(model, directory)
+        >>> model(np.ones((1, 4))).numpy().tolist()
+        [[4.0]]
     """
     from matex.checkpointing import export
 
@@ -116,14 +165,30 @@ def load_weights(model: Any, path: Any) -> None:
 
 
 def is_initialized() -> bool:
-    """Whether this process takes part in a run. Local."""
+    """Find out whether this process takes part in a run. Local.
+
+    Returns:
+        True after :func:`init`, and in a script that ``matex run`` started.
+
+    Example:
+        >>> matex.is_initialized()
+        True
+    """
     from matex import session
 
     return session.current is not None
 
 
 def rank() -> int:
-    """This process's original rank, which never changes. Local; 0 outside a run."""
+    """Number of this process in the run, which never changes. Local.
+
+    Returns:
+        The original rank, from 0; 0 outside a run.
+
+    Example:
+        >>> matex.rank() < world_size_at_start
+        True
+    """
     from matex import session
 
     if session.current is None:
@@ -133,21 +198,45 @@ def rank() -> int:
 
 
 def size() -> int:
-    """How many ranks are alive. Local; 1 outside a run."""
+    """Number of ranks that are alive. Local.
+
+    Returns:
+        The number as of the last repair; 1 outside a run.
+
+    Example:
+        >>> matex.size()
+        2
+    """
     from matex import session
 
     return 1 if session.current is None else session.current.run.communicator.world.size
 
 
 def strategy() -> str:
-    """How the ranks share the work of ``fit``: ``--strategy``. Local; "sync" outside a run."""
+    """Name of the strategy by which the ranks share the work of ``fit``. Local.
+
+    Returns:
+        Value of ``--strategy``; "sync" outside a run.
+
+    Example:
+        >>> matex.strategy()
+        'sync'
+    """
     from matex import session
 
     return "sync" if session.current is None else session.current.run.config.strategy
 
 
 def local_rank() -> int:
-    """This process's place among the living ranks of its host. Local; 0 outside a run."""
+    """Place of this process among the living ranks of its host. Local.
+
+    Returns:
+        The place, from 0; 0 outside a run.
+
+    Example:
+        >>> matex.local_rank() < matex.local_size()
+        True
+    """
     from matex import session
 
     if session.current is None:
@@ -158,7 +247,15 @@ def local_rank() -> int:
 
 
 def local_size() -> int:
-    """How many ranks are alive on this host. Local; 1 outside a run."""
+    """Number of ranks that are alive on this host. Local.
+
+    Returns:
+        The number, this process among them; 1 outside a run.
+
+    Example:
+        >>> matex.local_size()
+        2
+    """
     from matex import session
 
     return (

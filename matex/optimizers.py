@@ -17,14 +17,25 @@ __all__ = ["LARS"]
 class LARS(keras.optimizers.Optimizer):
     """SGD with momentum, where each layer's rate follows the ratio of weights to gradients.
 
+    You, Gitman and Ginsburg, arXiv:1708.03888.
+
     ``v = momentum * v - learning_rate * ratio * (g + l2 * w)``, ``w = w + v``, with
     ``ratio = trust * norm(w) / (norm(g) + l2 * norm(w))``, and 1 where a norm is 0.
     Vectors and scalars (biases, BatchNorm) have ratio 1 and no decay.
 
     Args:
-        learning_rate: a number, a schedule or a callable, as elsewhere in Keras.
-        momentum, trust, l2: numbers of the equations above.
+        learning_rate: number, schedule or callable, as elsewhere in Keras; 1 by default.
+        momentum, trust, l2: numbers of the equations above; 0.9, 0.001 and 0.0001 by default.
+        name: name of the optimizer, "lars" by default.
         options: options of ``keras.optimizers.Optimizer``.
+
+    Example:
+        >>> optimizer = matex.optimizers.LARS(0.5, momentum=0.0, trust=0.01, l2=0.0)
+        >>> kernel = keras.Variable(np.ones((2, 2)))  # norm 2
+        >>> optimizer.build([kernel])
+        >>> optimizer.apply([np.full((2, 2), 4.0)])  # norm 8: the ratio is 0.01 * 2 / 8
+        >>> float(kernel.numpy()[0, 0])
+        0.995...
     """
 
     velocities_have_rate = True
@@ -45,7 +56,11 @@ class LARS(keras.optimizers.Optimizer):
         self.l2 = l2
 
     def build(self, variables: Any) -> None:
-        """One velocity a variable."""
+        """Make one velocity for each variable.
+
+        Args:
+            variables: list of ``keras.Variable``.
+        """
         if self.built:
             return
         super().build(variables)
@@ -54,7 +69,13 @@ class LARS(keras.optimizers.Optimizer):
         ]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Apply one layer's *gradient*."""
+        """Apply the gradient of one variable.
+
+        Args:
+            gradient: tensor of the variable's shape.
+            variable: ``keras.Variable`` to change.
+            learning_rate: scalar tensor.
+        """
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = ops.cast(gradient, variable.dtype)
         velocity = self.momentums[self._get_variable_index(variable)]
@@ -71,6 +92,10 @@ class LARS(keras.optimizers.Optimizer):
         self.assign_add(variable, velocity)
 
     def get_config(self) -> dict[str, Any]:
-        """What :meth:`from_config` makes it of."""
+        """Describe the optimizer for :meth:`from_config`.
+
+        Returns:
+            Arguments of the constructor, by name.
+        """
         own = {"momentum": self.momentum, "trust": self.trust, "l2": self.l2}
         return {**super().get_config(), **own}

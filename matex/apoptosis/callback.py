@@ -38,32 +38,47 @@ class Apoptosis(keras.callbacks.Callback):
     Works in one process and under ``matex run`` on any number of ranks.
 
     Args:
-        mode: ``conservative``, ``natural``, ``aggressive``, or ``adaptive``, which raises and
-            lowers its threshold by the held-out loss.
-        criterion: ``gram``, ``projection``, ``similarity``, ``angle``; ``magnitude`` and
-            ``random`` are baselines.
+        mode: ``conservative``, ``natural``, ``aggressive``, or ``adaptive``, the default, which
+            raises and lowers its threshold by the held-out loss.
+        criterion: ``gram``, the default, ``projection``, ``similarity``, ``angle``; ``magnitude``
+            and ``random`` are baselines.
         first_epoch, last_epoch: epochs, counted from 1, at whose ends events may come;
             by default the second, and two before the last.
-        every: epochs from one event to the next; 0: one while events take 30 % or more of the
-            parameters, and then two; of a model so small that its steps would be no faster
-            none after the first that takes less, unless there is a *pruning_ratio*.
-        pruning_ratio: stop when this share of *target* is gone, between 0 and 1.
-        target: ``parameters`` or ``flops``.
-        exclude: names of layers whose units stay.
-        delta: an event after which the held-out loss has risen by more than this share (of a
-            scale between it and the untrained network's), and by more than a part of what
-            the last epoch gained, is tried with less or rolled back; None: none is.
+        every: epochs from one event to the next. 0, the default, for one while events take 30 %
+            or more of the parameters, and then two; of a model so small that its steps would be
+            no faster no event follows the first that takes less, unless there is a
+            *pruning_ratio*.
+        pruning_ratio: fraction of *target* after whose removal events end, between 0 and 1; no
+            limit by default.
+        target: ``parameters``, the default, or ``flops``.
+        exclude: names of layers whose units stay; none by default.
+        delta: rise of the held-out loss, as a fraction of a scale between it and the untrained
+            network's, that an event may cost, 0.005 by default. An event that costs more, and
+            more than a part of what the last epoch gained, is tried with less or rolled back.
+            None for no limit.
         data: ``(x, y)``, rows to measure activations on; by default some of fit's.
-        validation_data: ``(x, y)``, rows to judge by; by default some of fit's
+        validation_data: ``(x, y)``, rows for the held-out loss; by default some of fit's
             validation data, else of its training data.
-        samples: how many rows to measure activations on, and to judge by, at most.
-        verbose: 0 for no lines.
+        samples: largest number of rows for either, 2048 by default.
+        seed: seed of the ``random`` criterion, 0 by default.
+        verbose: 0 for no lines, 1 by default.
 
     Raises:
         InputError: an argument is wrong.
 
     Attributes:
-        events: what each event did: a dict for the report.
+        events: record of each event, a dict for the report.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(256, 4)), rng.normal(size=(256, 1))
+        >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(16, "relu"),
+        ...                           keras.layers.Dense(1)])
+        >>> model.compile("adam", "mse")
+        >>> apoptosis = matex.Apoptosis("aggressive", verbose=0)
+        >>> history = model.fit(x, y, batch_size=64, epochs=4, verbose=0, callbacks=[apoptosis])
+        >>> model.count_params() <= 97
+        True
     """
 
     on_every_rank = True
@@ -114,6 +129,7 @@ class Apoptosis(keras.callbacks.Callback):
         keras_hooks.watch_feeds()
 
     def on_train_begin(self, logs: Any = None) -> None:
+        """Begin a fit; called by Keras, see :class:`keras.callbacks.Callback`."""
         first, last, every = self._epochs
         if last is None:
             last = self.params["epochs"] - 2
@@ -168,6 +184,7 @@ class Apoptosis(keras.callbacks.Callback):
         return trace(self.model, exclude=self._options.exclude)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin an epoch; called by Keras, see :class:`keras.callbacks.Callback`."""
         self._began = time.perf_counter()
         if self._fresh:
             self._fresh = False
@@ -175,6 +192,7 @@ class Apoptosis(keras.callbacks.Callback):
             self._progress = self._progress.from_epoch(epoch)
 
     def on_test_begin(self, logs: Any = None) -> None:
+        """Begin a validation; called by Keras, see :class:`keras.callbacks.Callback`."""
         self._note_epoch_time()
 
     def _note_epoch_time(self) -> None:
@@ -183,6 +201,7 @@ class Apoptosis(keras.callbacks.Callback):
             self._began = 0.0
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Hold an event if one is due; called by Keras, see :class:`keras.callbacks.Callback`."""
         self._note_epoch_time()
         if self._calendar.is_due(epoch + 1):
             self._come_to(epoch + 1, self._training_loss(logs))
@@ -297,6 +316,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._peers.say(f"apoptosis after epoch {epoch}: {line_of(outcome)}; {seconds:.1f} s")
 
     def on_train_end(self, logs: Any = None) -> None:
+        """End a fit; called by Keras, see :class:`keras.callbacks.Callback`."""
         keras_hooks.forget_feeds()
 
 

@@ -22,14 +22,25 @@ _OPERATIONS = ("average", "sum")
 
 
 def allreduce(value: Any, op: str = "average") -> Any:
-    """The mean or sum of *value* over the living ranks, as a tensor of its shape and dtype.
+    """Compute the mean or sum of a value over the living ranks. Collective.
 
-    Collective. In a ``tf.function`` it runs whenever the function does.
+    In a ``tf.function`` it runs whenever the function does.
 
     Args:
-        value: a tensor or array-like of numbers, of one shape and dtype on all ranks;
+        value: tensor or array-like of numbers, of one shape and dtype on all ranks;
             float16 and bfloat16 are summed as float32.
-        op: "average" or "sum"; averages of whole numbers are rounded to them.
+        op: "average", the default, or "sum"; averages of whole numbers are rounded to them.
+
+    Returns:
+        Tensor of the same shape and dtype, equal on all ranks; *value* outside a run.
+
+    Raises:
+        InputError: another *op*, or no numbers.
+        Unsupported: in a callback that only one rank runs.
+
+    Example:
+        >>> matex.allreduce(np.array([1.0, 2.0]), op="sum").numpy().tolist()  # on two ranks
+        [2.0, 4.0]
     """
     if op not in _OPERATIONS:
         raise InputError(f"op must be one of {', '.join(_OPERATIONS)}. Received: op={op!r}")
@@ -47,16 +58,22 @@ def allreduce(value: Any, op: str = "average") -> Any:
 
 
 def allgather(value: Any) -> Any:
-    """The *value* of every living rank, joined along the first axis in order of ranks.
-
-    Collective.
+    """Join the values of all living ranks along the first axis, in order of ranks. Collective.
 
     Args:
-        value: a tensor or array-like of numbers, with at least one axis; the first may
+        value: tensor or array-like of numbers, with at least one axis; the first may
             have another length on each rank.
+
+    Returns:
+        Tensor of the same dtype, equal on all ranks; *value* outside a run.
 
     Raises:
         InputError: a scalar.
+        Unsupported: in a callback that only one rank runs.
+
+    Example:
+        >>> matex.allgather(np.full(matex.rank() + 1, matex.rank())).numpy().tolist()
+        [0, 1, 1]
     """
 
     def gather(array: np.ndarray) -> np.ndarray:
@@ -81,14 +98,22 @@ def allgather(value: Any) -> Any:
 
 
 def broadcast(value: Any, root_rank: int | None = None) -> Any:
-    """The *value* of one rank, on all of them. Collective.
+    """Copy the value of one rank to all of them. Collective.
 
     Args:
-        value: a tensor or array-like of numbers, of one shape and dtype on all ranks.
-        root_rank: whose (original rank); the first living one by default.
+        value: tensor or array-like of numbers, of one shape and dtype on all ranks.
+        root_rank: original rank whose value counts; the first living one by default.
+
+    Returns:
+        Tensor of the same shape and dtype, equal on all ranks; *value* outside a run.
 
     Raises:
         InputError: on all ranks, where that rank is not alive.
+        Unsupported: in a callback that only one rank runs.
+
+    Example:
+        >>> matex.broadcast(np.array([matex.rank()]), root_rank=1).numpy().tolist()
+        [1]
     """
 
     def copy(array: np.ndarray) -> np.ndarray:

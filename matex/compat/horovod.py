@@ -48,17 +48,27 @@ def advice(module: str, name: str) -> str:
 
 
 def DistributedOptimizer(optimizer: Any, **options: Any) -> Any:
-    """*optimizer* itself: in a run every Keras optimizer takes gradients of all ranks. Local.
+    """Return the optimizer itself: in a run every Keras optimizer takes gradients of all ranks.
+
+    Local.
 
     The batch size of ``fit`` is that of all ranks together, so neither the learning rate
     nor the number of steps wants a factor of :func:`matex.size`.
 
     Args:
-        optimizer: one of Keras 3.
-        options: Horovod's. Those about how gradients travel are ignored.
+        optimizer: optimizer of Keras 3.
+        options: options of Horovod's. Those about how gradients travel are ignored.
+
+    Returns:
+        *optimizer*.
 
     Raises:
         InputError: another kind of optimizer, or an option that would change the result.
+
+    Example:
+        >>> sgd = keras.optimizers.SGD(0.1)
+        >>> matex.DistributedOptimizer(sgd) is sgd
+        True
     """
     import keras
 
@@ -92,11 +102,18 @@ class DistributedGradientTape:
     changes weights through a Keras optimizer gets the same result.
 
     Args:
-        tape: recorded already, or to be entered through this object.
-        options: Horovod's. Those about how gradients travel are ignored.
+        tape: ``tf.GradientTape``, recorded already, or to be entered through this object.
+        options: options of Horovod's. Those about how gradients travel are ignored.
 
     Raises:
         InputError: no tape, or an option that would change the result.
+
+    Example:
+        >>> weight = tf.Variable(3.0)
+        >>> with matex.DistributedGradientTape(tf.GradientTape()) as tape:
+        ...     loss = weight * weight
+        >>> tape.gradient(loss, [weight])[0].numpy().item()
+        6.0
     """
 
     def __init__(self, tape: Any, **options: Any) -> None:
@@ -121,9 +138,13 @@ class DistributedGradientTape:
         return getattr(self._tape, name)
 
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        """The tape's gradients, averaged over the ranks; collective in a run, when it is executed.
+        """Average the tape's gradients over the ranks; collective in a run, when it is executed.
 
-        Slices stay slices.
+        Args:
+            target, sources, args, kwargs: arguments of ``tf.GradientTape.gradient``.
+
+        Returns:
+            Gradients in the structure of *sources*; slices stay slices.
 
         Raises:
             TrainingError: the ranks did not compute the same; on all of them.

@@ -18,20 +18,34 @@ __all__ = ["ClassWeights", "Table", "as_table"]
 
 @runtime_checkable
 class Table(Protocol):
-    """Equal rows along the first axis."""
+    """Equal rows along the first axis: what ``fit`` takes by row numbers.
+
+    Example:
+        >>> isinstance(data.as_table(np.zeros((3, 2)), "x"), data.Table)
+        True
+    """
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all rows together."""
 
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> np.dtype[Any]:
+        """Type of a value."""
 
     @property
     def costly(self) -> bool:
         """Whether reading may wait for a disk or decode something."""
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
-        """Rows *indices* (int64, any order, none twice) in that order; a fresh array. Local."""
+        """Read rows. Local.
+
+        Args:
+            indices: row numbers, int64, in any order, none twice.
+
+        Returns:
+            Fresh array of the rows in that order.
+        """
 
 
 class _Cast:
@@ -73,17 +87,26 @@ class ClassWeights:
 
 
 def as_table(source: Any, name: str, *, floatx: str = "float32") -> Table:
-    """Rows of what a script may give to fit; floating point is read as *floatx*.
+    """Make a table of what a script may give to fit. Local.
 
     Args:
-        source: a table already (all that :func:`matex.data.open` gives), an
-            ``h5py.Dataset``, or an array-like; it has at least one axis.
-        name: what the user calls it, for messages.
+        source: table (all that :func:`matex.data.open` gives), ``h5py.Dataset``, or array-like,
+            with at least one axis.
+        name: name that the user gives it, for messages.
+        floatx: dtype as which floating point is read, "float32" by default.
+
+    Returns:
+        The table; the source itself where it is one of that dtype.
 
     Raises:
         Unsupported: not an array, or of a dtype that cannot be exchanged.
         InputError: no rows at all.
         DataError: an ``h5py.Dataset`` some of whose values cannot be read.
+
+    Example:
+        >>> table = data.as_table(np.arange(6.0).reshape(3, 2), "x")
+        >>> table.rows(np.array([2, 0])).tolist(), table.dtype.name
+        ([[4.0, 5.0], [0.0, 1.0]], 'float32')
     """
     table = _table_of(source, name)
     dtype = np.dtype(table.dtype)

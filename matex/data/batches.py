@@ -19,13 +19,19 @@ class Batches:
     """Structures of rows, of the form that ``train_step`` gets. Local.
 
     Args:
-        x: an array-like, or a list, tuple or dict of them, all with the same number of rows.
-        y, sample_weight: the same, or None.
-        class_weight: class number -> weight, in place of sample_weight.
+        x: array-like, or a list, tuple or dict of them, all with the same number of rows.
+        y, sample_weight: arrays of as many rows, in such a structure; none by default.
+        class_weight: weight by class number, in place of sample_weight; none by default.
 
     Raises:
         Unsupported: something else than arrays.
         InputError: numbers of rows differ.
+
+    Example:
+        >>> batches = data.Batches(np.arange(10.0), np.arange(10))
+        >>> x, y = batches.rows(np.array([7, 2]))
+        >>> x.numpy().tolist(), y.numpy().tolist()
+        ([7.0, 2.0], [7, 2])
     """
 
     def __init__(
@@ -87,8 +93,14 @@ class Batches:
         return tuple(tree.map_structure(spec, part) for part in self._parts)
 
     def rows(self, indices: np.ndarray) -> tuple[Any, ...]:
-        """The batch ``(x[, y[, sample_weight]])`` of rows *indices*, as tensors."""
+        """Read a batch.
 
+        Args:
+            indices: row numbers, int64, in any order.
+
+        Returns:
+            ``(x[, y[, sample_weight]])`` as tensors.
+        """
         return self.tensors(self.arrays(indices))
 
     @property
@@ -97,11 +109,25 @@ class Batches:
         return list(tree.flatten(self._parts))
 
     def arrays(self, indices: np.ndarray) -> list[np.ndarray]:
-        """Rows *indices* of each of :attr:`tables`."""
+        """Read rows of each of :attr:`tables`.
+
+        Args:
+            indices: row numbers, int64, in any order.
+
+        Returns:
+            Fresh arrays, in the order of the tables.
+        """
         return [table.rows(indices) for table in self.tables]
 
     def tensors(self, arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
-        """*arrays* of equally many rows, one for each of :attr:`tables`, as a batch."""
+        """Make a batch of arrays.
+
+        Args:
+            arrays: arrays of equally many rows, one for each of :attr:`tables`.
+
+        Returns:
+            ``(x[, y[, sample_weight]])`` as tensors.
+        """
         return tuple(tree.pack_sequence_as(self._parts, [tf.constant(array) for array in arrays]))
 
 

@@ -42,7 +42,8 @@ def open(
     of TFRecord files so named has ``x_train``, ``y_train``, ``x_test``, ``y_test``.
 
     Args:
-        format: a key of the table, in place of what the name says.
+        path: path of the file or folder.
+        format: key of the table, in place of what the name says.
         label: csv: the label's column, by number from 0 (0 without it) or by name; -1 is the
             last. tfrecord: the feature that is ``y``.
         header: csv: whether the first line names the columns; without it, it does when a
@@ -55,6 +56,17 @@ def open(
         DataError: the file is not what its name says, is cut short, or has rows of the
             wrong width. File and row are named.
         InputError: an option is wrong, or does not belong to the format.
+
+    Returns:
+        Rows by name, of which none is read yet, but of csv and idx.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     path = Path(directory) / "two.csv"
+        ...     written = path.write_text("a,b\\n1,0\\n2,1\\n")
+        ...     with data.open(path, label="b") as two:
+        ...         two.x[:].tolist(), two.y[:].tolist()
+        ([[1.0], [2.0]], [0.0, 1.0])
     """
     path = Path(path)
     kind = format_of(path, format)

@@ -26,6 +26,16 @@ class Rows(abc.ABC):
     Attributes:
         costly: whether reading may wait for a disk or decode something, so that reading
             ahead is worth a thread.
+
+    Example:
+        >>> class Squares(data.Rows):
+        ...     shape, dtype = (1000,), np.dtype("int64")
+        ...
+        ...     def rows(self, indices):
+        ...         return indices**2
+        >>> squares = Squares()
+        >>> squares[-2:].tolist(), len(squares)
+        ([996004, 998001], 1000)
     """
 
     shape: tuple[int, ...]
@@ -34,7 +44,13 @@ class Rows(abc.ABC):
 
     @abc.abstractmethod
     def rows(self, indices: np.ndarray) -> np.ndarray:
-        """Rows *indices* (int64, any order) in that order; a fresh, contiguous array. Local.
+        """Read rows. Local.
+
+        Args:
+            indices: row numbers, int64, in any order.
+
+        Returns:
+            Fresh, contiguous array of the rows in that order.
 
         Raises:
             DataError: the file is damaged there; file and row are named.
@@ -42,10 +58,12 @@ class Rows(abc.ABC):
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """Number of values."""
         return math.prod(self.shape)
 
     def __len__(self) -> int:

@@ -21,8 +21,19 @@ class Data(Mapping[str, Rows]):
 
     Attributes:
         path, format: path and format of the file.
-        notes: what there is to know, by member or by topic, in words.
-        facts: names that belong to the data: ``columns``, ``classes``.
+        members: rows by name.
+        notes: remarks by member or by topic, in words; none by default.
+        facts: names that belong to the data: ``columns``, ``classes``; none by default.
+        close: function that closes the file; none by default.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     path = Path(directory) / "three.csv"
+        ...     written = path.write_text("a,b,label\\n1,2,0\\n3,4,1\\n5,6,0\\n")
+        ...     with data.open(path, label="label") as three:
+        ...         train, test = three.split(1)
+        ...         list(three), train.x.shape, test["x"][0].tolist()
+        (['x', 'y'], (2, 2), [5.0, 6.0])
     """
 
     def __init__(
@@ -65,7 +76,13 @@ class Data(Mapping[str, Rows]):
         return len(self._members)
 
     def split(self, test_rows: int) -> tuple[Data, Data]:
-        """All but the last *test_rows* rows of each member, and those; nothing is read.
+        """Divide the rows of each member into two parts; nothing is read.
+
+        Args:
+            test_rows: number of rows of the second part, at least 1.
+
+        Returns:
+            All but the last *test_rows* rows, and those.
 
         Raises:
             InputError: members differ in rows, or one of the parts would be empty.

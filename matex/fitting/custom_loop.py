@@ -20,20 +20,14 @@ __all__ = ["Checkpoint"]
 
 
 class Checkpoint:
-    """Saves a loop, and continues it; collective to make, when its parts are built::
-
-        checkpoint = matex.Checkpoint(model, optimizer)
-        for step in range(checkpoint.done, 10_000):
-            train_on(batch_number(step))
-            checkpoint.step()
-        checkpoint.save()
+    """Checkpoints of a loop of the script's own; collective to make, when its parts are built.
 
     Where the run continues from a checkpoint of this loop, the parts get its values, and ``done``
     is the number of its steps. What comes of random generators, and the order of the data,
     must follow from the step, or be among the parts.
 
     Args:
-        parts: models, optimizers, metrics and whatever else has ``variables``, always in the same
+        parts: models, optimizers, metrics and other objects with ``variables``, always in the same
             order. A compiled model brings its optimizer.
 
     Without a run nothing is saved, and ``done`` counts.
@@ -41,6 +35,20 @@ class Checkpoint:
     Raises:
         InputError: on every rank; a part is not built or has no variables, the checkpoint is of
             other ones, or there was such an object before.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        >>> optimizer = keras.optimizers.SGD(0.1)
+        >>> optimizer.build(model.trainable_variables)
+        >>> checkpoint = matex.Checkpoint(model, optimizer)
+        >>> for step in range(checkpoint.done, 10):
+        ...     with tf.GradientTape() as tape:
+        ...         loss = tf.reduce_mean(model(np.ones((8, 4))) ** 2)
+        ...     gradients = tape.gradient(loss, model.trainable_variables)
+        ...     optimizer.apply(gradients, model.trainable_variables)
+        ...     checkpoint.step()
+        >>> checkpoint.done
+        10
     """
 
     def __init__(self, *parts: Any) -> None:
@@ -93,7 +101,11 @@ class Checkpoint:
             run.saver.save(bits, self._taken, patient=counted)
 
     def save(self) -> bool:
-        """Save into a file now, and return when it is there; collective. Whether it is."""
+        """Save into a file now, and return when it is there; collective.
+
+        Returns:
+            Whether the file is there, equal on all ranks; False outside a run.
+        """
         return self._run is not None and self._run.save_for_all(self._taken)
 
     def _begin(self) -> None:

@@ -24,6 +24,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -44,7 +45,7 @@ import contextlib, os, signal, sys, threading
 import numpy as np
 import ft
 from tests.fault.ranks import (
-    add, begin, end_by, end_on_entering, mark, once_in_call, seen, share, wait_for
+    Watched, add, begin, end_by, end_on_entering, mark, once_in_call, seen, share, wait_for
 )
 """
 
@@ -199,6 +200,19 @@ def _processes(directory: Path) -> dict[int, str]:
 
 
 # ---------------------------------------------------------------- on the ranks
+
+
+class Watched(ft.Hooks):
+    """A communicator's waiting and repairs, under the watchdog."""
+
+    def __init__(self, dog: ft.Watchdog) -> None:
+        self._dog = dog
+
+    def waiting(self) -> AbstractContextManager[object]:
+        return self._dog.waiting()
+
+    def before_recovery(self) -> None:
+        self._dog.end_if_woken()
 
 
 def begin() -> ft.Communicator:

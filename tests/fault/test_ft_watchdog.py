@@ -6,27 +6,13 @@ import contextlib
 import os
 import signal
 import threading
-from contextlib import AbstractContextManager
 
 import pytest
 
 import ft
-from tests.fault.ranks import add, begin, mark, run, seen, total, wait_for
+from tests.fault.ranks import Watched, add, begin, mark, run, seen, total, wait_for
 
 STEPS = 4
-
-
-class Watched(ft.Hooks):
-    """A communicator's waiting and repairs, under the watchdog."""
-
-    def __init__(self, dog: ft.Watchdog) -> None:
-        self._dog = dog
-
-    def waiting(self) -> AbstractContextManager[object]:
-        return self._dog.waiting()
-
-    def before_recovery(self) -> None:
-        self._dog.end_if_woken()
 
 
 def watched(what: str, victim: int, steps: int) -> None:

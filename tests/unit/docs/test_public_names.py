@@ -1,7 +1,7 @@
 """Public names have complete docstrings, and the examples of `checkpoints` give what they say.
 
 Those of `ft` run on ranks (tests/mpi/test_examples.py), those of `matex` on ranks with Keras
-(tests/train/test_examples.py).
+(tests/train/test_public_examples.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def test_all_public_functions_and_classes_are_looked_at() -> None:
     assert looked_at == set(checkpoints.__all__)
 
 
-@pytest.mark.parametrize("public", [p for p in NAMES if p.package == "checkpoints"], ids=str)
+@pytest.mark.parametrize(
+    "public", [p for p in NAMES if p.package == "checkpoints"], ids=lambda public: public.name
+)
 def test_the_example_gives_what_it_says(public: Public) -> None:
     text = ast.get_docstring(public.node) or ""
     given = {"checkpoints": checkpoints, "np": np, "tempfile": tempfile, "Path": Path}
