@@ -1,4 +1,4 @@
-"""Which element types a snapshot holds, and how each lies in the file.
+"""Element types that a snapshot holds, and how each lies in the file.
 
 NumPy's own numbers and booleans are stored as they are, little-endian. The short types of
 machine learning (bfloat16 and its kin), which neither NumPy nor HDF5 knows, are stored as

@@ -1,4 +1,4 @@
-"""What can go wrong with a checkpoint.
+"""Errors about checkpoints.
 
 ::
 
@@ -36,7 +36,7 @@ class CheckpointError(Exception):
 
 
 class InvalidSnapshot(CheckpointError, ValueError):
-    """What was given to be saved has a name, type or shape that no file can hold."""
+    """A snapshot to be saved has a name, type or shape that no file can hold."""
 
 
 class DamagedSnapshot(CheckpointError):

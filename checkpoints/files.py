@@ -75,7 +75,7 @@ def publish(
         OSError: from the operating system.
     """
     temporary = path.with_name(temporary_name(path.name, tag_of(_host(), os.getpid())))
-    with marked(temporary.name), contextlib.ExitStack() as undo:
+    with in_use(temporary.name), contextlib.ExitStack() as undo:
         # Our own, of an earlier attempt after which even the removal failed.
         remove_quietly(temporary)
         with temporary.open("xb", buffering=0) as file:
@@ -147,8 +147,8 @@ def _plain(host: str) -> str:
 
 
 @contextlib.contextmanager
-def marked(*names: str) -> Iterator[None]:
-    """Inside, this process writes temporaries of these names, and nobody else in it may.
+def in_use(*names: str) -> Iterator[None]:
+    """Context in which this thread alone of the process writes temporaries of these names.
 
     Raises:
         OSError: EBUSY, somebody else does.

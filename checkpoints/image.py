@@ -14,7 +14,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class MetadataImage(io.RawIOBase):
-    """What h5py asks of a file-like object: bytes below `limit` are held, others dropped.
+    """File-like object for h5py, which holds bytes below `limit` and drops others.
 
     Attributes:
         data: the bytes held, from 0 on; those behind them read as zeros.

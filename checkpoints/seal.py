@@ -52,7 +52,7 @@ class Seal:
         return text.encode("ascii").ljust(SIZE - 1) + b"\n"
 
     def digest_of(self, *index: Buffer) -> str:
-        """What `digest` must be when these are the bytes from 512 to `manifest_end`."""
+        """Digest over the bytes from 512 to `manifest_end`, which `digest` must equal."""
         numbers = f"{self.file_bytes} {self.manifest_start} {self.manifest_end}\n"
         digest = hashlib.blake2b(numbers.encode("ascii"), digest_size=32)
         for piece in index:

@@ -1,4 +1,4 @@
-"""What is saved of a training run, and nothing about the ranks that ran it."""
+"""The state of a training run that is saved, with nothing about the ranks that ran it."""
 
 from __future__ import annotations
 

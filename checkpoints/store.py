@@ -256,7 +256,7 @@ class Store:
         return self._scores[step]
 
     def _retire(self, *, written: int) -> None:
-        """Remove what retention lets go. The new file is safe, so trouble is only told."""
+        """Remove what retention lets go. The new file is safe, so trouble is only logged."""
         try:
             paths = {files.step_of(path.name) or 0: path for path in self.list()}
             stay = retained(

@@ -81,7 +81,7 @@ def ranges(head: int, end: int, parts: int) -> list[Span]:
 
 
 def slices(pieces: Iterable[memoryview], span: Span) -> Iterator[tuple[int, memoryview]]:
-    """What of *pieces*, which follow one another, lies in *span*, each with its place. Pure."""
+    """Slices of *pieces*, which follow one another, in *span*, each with its place. Pure."""
     first, end = span
     start = 0
     for piece in pieces:
@@ -108,7 +108,7 @@ def publish(
     """
     temporary, marks = _paths(path, team)
     made = [temporary, *marks]
-    with files.marked(*(file.name for file in made)), contextlib.ExitStack() as undo:
+    with files.in_use(*(file.name for file in made)), contextlib.ExitStack() as undo:
         for file in made:
             file.open("xb").close()
             undo.callback(files.remove_quietly, file)
@@ -169,7 +169,7 @@ def _mark(encoded: Encoded, span: Span) -> bytes:
 
 
 def _patience_s(own_s: float) -> float:
-    """How long the others may take after the publisher's own range. Pure."""
+    """Seconds that the others may take after the publisher's own range. Pure."""
     return max(_LEAST_S, _TIMES * own_s)
 
 

@@ -89,7 +89,7 @@ class Communicator:
 
     @property
     def done(self) -> int:
-        """How many operations completed here. Local."""
+        """Number of operations that completed here. Local."""
         return self._log.done
 
     @property
@@ -104,7 +104,7 @@ class Communicator:
 
     @property
     def pending(self) -> Pending:
-        """Whose work the next operation is made of. Local, and equal on all ranks."""
+        """Participants of the next operation, and those lost since. Local, equal on all ranks."""
         return self._log.pending
 
     @property
@@ -124,7 +124,7 @@ class Communicator:
 
     @property
     def vacancies(self) -> int:
-        """How many places of the dead :meth:`fill` would try to fill. Local, equal everywhere."""
+        """Number of vacant places that :meth:`fill` would try to fill. Local, equal everywhere."""
         return self._standby.vacancies
 
     @property

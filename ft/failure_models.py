@@ -1,4 +1,4 @@
-"""When machines fail: seeded random fault plans. Pure.
+"""Models of when machines fail, and seeded random fault plans. Pure.
 
 Every rank and every node is a renewal process with Weibull intervals, shape *k*, and the
 whole machine fails once in ``mtbf_s`` on average. *k* = 1 is the exponential model; failure

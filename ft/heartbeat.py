@@ -29,7 +29,7 @@ _SIGEV_THREAD = 2
 
 
 def interval(environment: Mapping[str, str]) -> float | None:
-    """In how many seconds to call the progress engine again; None where nothing needs it. Pure.
+    """Seconds between two calls of the progress engine; None where nothing needs it. Pure.
 
     A heartbeat is sent by the first call after its time, so several are made in a period.
     """

@@ -1,4 +1,4 @@
-"""Who started this process, and with how many others: pure functions of its environment."""
+"""The launcher of this process: pure functions of its environment."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def started_by(environment: Mapping[str, str]) -> Started | None:
 
 
 def transports(environment: Mapping[str, str]) -> str:
-    """Which of Open MPI's transports (``btl``) to use; "" where that is left to it.
+    """Transports of Open MPI (``btl``) to use; "" where that is left to it.
 
     A process that no launcher started needs none: Open MPI 5.0 would give it a segment in
     /dev/shm, and leave it there. On one host the one for libfabric finds nobody to talk to,

@@ -55,7 +55,7 @@ class Membership:
         self.hosts = {member.rank: member.host for member in world.members}
         self.vacant: tuple[int, ...] = ()
         self._present = world.ranks  # in the order of the communicator of all
-        self._keep = 0
+        self._working = 0
         self._log = log
 
     def introduce(self, members: Sequence[Member]) -> None:
@@ -70,13 +70,13 @@ class Membership:
         )
         self.hosts = {rank: member.host for rank, member in known.items()}
 
-    def keep(self, working: int) -> None:
+    def set_working(self, working: int) -> None:
         """Say how many members go on working when some are set aside; local.
 
         Args:
             working: number of members, equal on all ranks.
         """
-        self._keep = working
+        self._working = working
 
     def known_dead(self) -> list[int]:
         """Original ranks, members or in reserve, that MPI knows to be dead; local."""
@@ -175,7 +175,7 @@ class Membership:
             vacant=self.vacant,
             world=before,
             log=log,
-            keep=self._keep,
+            working=self._working,
             size=self.initial_size,
             arbiter=self.hooks.decide,
         )

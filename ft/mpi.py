@@ -138,7 +138,7 @@ def has_ulfm() -> bool:
 
 
 def weakness(vendor: str, version: tuple[int, ...]) -> str:
-    """What an MPI library does wrong when ranks die, and what to do; empty where nothing is known.
+    """Known bug of an MPI library when ranks die, and what to do; empty where none is known.
 
     Args:
         vendor, version: result of ``mpi4py.MPI.get_vendor()``, such as "Open MPI" and (5, 0, 9).

@@ -52,7 +52,7 @@ class OperationLog:
 
     @property
     def pending(self) -> Pending:
-        """Whose work the next operation is made of; equal on all ranks."""
+        """Participants of the next operation, and those lost since; equal on all ranks."""
         return Pending(
             operation=self.done + 1,
             expected=self.participants,

@@ -1,4 +1,4 @@
-"""Which part of a world that fell apart may go on: at most one.
+"""Rules by which at most one part of a world that fell apart may go on.
 
 A rank that does not come to a repair is dead, or it is alive behind a network that is cut. Only
 where nobody else can go on, too, may those who came do so. They may

@@ -1,4 +1,4 @@
-"""From a broken communicator to a whole one that all survivors agree on.
+"""Repair of a broken communicator, until all survivors agree on a whole one.
 
 The order of calls was found by trial: without the first agreement a fast
 survivor revokes the new communicator while a slow one is still inside shrink

@@ -1,4 +1,4 @@
-"""What ft needs of mpi4py, for a process that has neither an MPI nor peers."""
+"""Stand-in for mpi4py, for a process that has neither an MPI nor peers."""
 
 from __future__ import annotations
 

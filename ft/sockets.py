@@ -142,8 +142,8 @@ def _ignore(listener: socket.socket, addresses: Sequence[str]) -> None:
 def _kind_of(
     connection: socket.socket, heard: set[str], unheard: set[str], unknown: set[str]
 ) -> set[str]:
-    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-    resent, asked, data_ms, answer_ms = _TCP_INFO.unpack(told)
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+    resent, asked, data_ms, answer_ms = _TCP_INFO.unpack(info)
     if min(data_ms, answer_ms) < _HEARD_MS:
         return heard
     return unheard if max(resent, asked) >= _RESENT and answer_ms >= _SILENT_MS else unknown
@@ -170,7 +170,7 @@ def _connections() -> Iterator[socket.socket]:
 
 
 def _begun() -> dict[int, str]:
-    """To which IPv4 address each TCP socket (its inode) connects that has no answer yet."""
+    """IPv4 addresses to which TCP sockets connect that have no answer yet, by inode."""
     found = {}
     for table in _TABLES:
         try:

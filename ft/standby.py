@@ -46,7 +46,7 @@ class Standby:
 
     @property
     def vacancies(self) -> int:
-        """How many places of the dead :meth:`fill` would try to fill. Local, equal everywhere."""
+        """Number of vacant places that :meth:`fill` would try to fill. Local, equal everywhere."""
         return min(len(self._membership.vacant), len(self._membership.world.reserve))
 
     def set_aside(self, working: int) -> bool:
@@ -70,7 +70,7 @@ class Standby:
                 f"Received: ulfm={membership.ulfm}, {len(membership.world.reserve)} in reserve, "
                 f"working={working}"
             )
-        membership.keep(working)
+        membership.set_working(working)
         membership.agree_on(
             Purpose.ASIDE,
             "members are set aside",

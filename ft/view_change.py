@@ -35,7 +35,7 @@ class ViewChange:
         vacant: ranks that were lost and not replaced.
         world: the members and spares that this rank knows.
         log: operations of this rank.
-        keep: with ``Purpose.ASIDE``, how many members go on working.
+        working: number of members that go on working, with ``Purpose.ASIDE``.
         size: ranks at the start of the run.
         arbiter: answers where those who came cannot know whether they may go on.
     """
@@ -47,7 +47,7 @@ class ViewChange:
         vacant: tuple[int, ...],
         world: World,
         log: OperationLog,
-        keep: int,
+        working: int,
         size: int,
         arbiter: Arbiter,
     ) -> None:
@@ -56,7 +56,7 @@ class ViewChange:
         self._vacant = vacant
         self._world = world
         self._log = log
-        self._keep = keep
+        self._working = working
         self._size = size
         self._arbiter = arbiter
         self.active: Any = None
@@ -114,7 +114,7 @@ class ViewChange:
         )
         came = {int(row[0]): Purpose(int(row[2])) for row in reports}
         done = {int(row[1]) for row in reports if int(row[0]) in world.ranks}
-        return next_view(before, came, together=len(done) == 1, keep=self._keep)
+        return next_view(before, came, together=len(done) == 1, working=self._working)
 
     def _received_view(self, new: Any, view: View | None, *, source: int) -> View:
         """View of the working rank at *source*, which those who wait receive, too."""

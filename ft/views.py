@@ -107,7 +107,7 @@ def next_view(
     came: Mapping[int, Purpose],
     *,
     together: bool,
-    keep: int = 0,
+    working: int = 0,
 ) -> View:
     """The view after a repair, from the one before it and who came what for.
 
@@ -116,7 +116,7 @@ def next_view(
             has been handed over.
         came: the living ranks, those in reserve for WAIT.
         together: whether all working ranks had completed the same operations.
-        keep: with ASIDE, how many members go on working.
+        working: number of members that go on working, with ASIDE.
 
     Raises:
         UsageError: no working rank came.
@@ -143,12 +143,12 @@ def next_view(
     if met in (Purpose.RETURN, Purpose.CLOSE):
         return _anew(now, (*members, *now.waiting), ())
     if met == Purpose.ASIDE:
-        return _anew(now, members[:keep], members[keep:])
+        return _anew(now, members[:working], members[working:])
     return now
 
 
 def _anew(now: View, members: Sequence[int], waiting: Sequence[int]) -> View:
-    """With other members from the next operation on."""
+    """View with other members from the next operation on."""
     members, waiting = tuple(members), tuple(waiting)
     return replace(now, members=members, waiting=waiting, expected=members, lost=(), vacant=())
 

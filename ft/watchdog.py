@@ -132,7 +132,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around a collective: from here on it is others that are waited for."""
+        """Context of a collective: from here on it is others that are waited for."""
         self._waiting = True
         self._since = time.monotonic()
         try:
@@ -159,7 +159,7 @@ class Watchdog:
             self.progress()
 
     def end_if_woken(self) -> None:
-        """Before a repair: end this rank if it was stopped so long that the others gave it up.
+        """End this rank, before a repair, if it was stopped so long that the others gave it up.
 
         A process that SIGSTOP or its host held, and that is then woken, must not repair
         a communicator that the others have repaired without it. Where all were stopped

@@ -1,4 +1,4 @@
-"""Who is taking part: an immutable value, replaced as a whole when ranks die.
+"""The ranks that take part: an immutable value, replaced as a whole when ranks die.
 
 Ranks are named by their *original* rank, the one in MPI_COMM_WORLD, which
 never changes: logs, data ownership and reports stay readable after a shrink.

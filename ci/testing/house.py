@@ -50,6 +50,9 @@ BACKEND_ROOMS = frozenset(
 
 _FRAGMENT = re.compile(r"(Of|Those|That|As|Its|The same)\b")
 _ARGUMENT = re.compile(r"\*{0,2}\w+(, \*{0,2}\w+)*: (of|that|those|as|by|for)\b")
+_NO_NOUN = re.compile(
+    r"(What|Who|Whose|Which|How|Where|When|Around|By|In|For|With|From|To|After|Before|On|At)\b"
+)
 _SECTION = re.compile(r"[A-Z]\w+:$")
 
 
@@ -94,15 +97,23 @@ def doubled_classes(root: Path) -> list[str]:
 
 def fragments(root: Path) -> list[str]:
     """First sentences and lines of arguments whose noun is elsewhere."""
-    found = []
+    return [f"{at}: {line}" for at, text in _docstrings(root) for line in _fragments_of(text)]
+
+
+def openings_without_noun(root: Path) -> list[str]:
+    """First sentences that begin with a question or a preposition, not with a subject or a verb."""
+    return [
+        f"{at}: {text.splitlines()[0]}" for at, text in _docstrings(root) if _NO_NOUN.match(text)
+    ]
+
+
+def _docstrings(root: Path) -> Iterator[tuple[str, str]]:
+    """Place and text of each docstring of the packages."""
     for path in _modules(root, *PACKAGES):
         for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                continue
-            text = ast.get_docstring(node) or ""
-            place = f"{path.relative_to(root)}:{getattr(node, 'lineno', 1)}"
-            found += [f"{place}: {line}" for line in _fragments_of(text)]
-    return found
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                place = f"{path.relative_to(root)}:{getattr(node, 'lineno', 1)}"
+                yield place, ast.get_docstring(node) or ""
 
 
 def _fragments_of(text: str) -> Iterator[str]:
@@ -156,10 +167,11 @@ def long_subjects(root: Path) -> list[str]:
 
 LIMITS = {
     "loose modules": Limit(loose_modules, 8, 8),
-    "long modules": Limit(long_modules, 15, 0),
+    "long modules": Limit(long_modules, 14, 0),
     "import circles": Limit(import_circles, 0, 0),
     "doubled classes": Limit(doubled_classes, 0, 0),
     "fragments": Limit(fragments, 0, 0),
+    "openings without noun": Limit(openings_without_noun, 292, 0),
     "public docstrings": Limit(public_names.lacking, 0, 0),
     "backend modules": Limit(backend_modules, 71, 71),
     "stray backend rooms": Limit(stray_backend_rooms, 0, 0),

@@ -70,6 +70,8 @@ def _parsed(path: Path) -> ast.Module:
 
 def _names_of(root: Path, package: str) -> Iterator[Public]:
     path = _file_of(root, package)
+    if not path.exists():
+        return
     tree = _parsed(path)
     sources = {name: package for name in _all_of(tree)}
     for node in ast.walk(tree):

@@ -26,7 +26,7 @@ __all__ = ["Predicted", "SharedPrediction", "joined"]
 
 Predict = Callable[[list[Any]], Any]
 
-_SLOT = 8  # bytes of a rank's mark
+_SLOT = 8  # bytes of a rank's digest
 _CLOSE = 1e-2  # how much outputs of half a batch may differ from those of the whole
 
 
@@ -45,7 +45,7 @@ def joined(batches: list[Predicted]) -> Any:
 
 
 class SharedPrediction:
-    """What ``predict`` iterates over in place of Keras's own iterator.
+    """Iterator of ``predict`` in place of Keras's own.
 
     Whether outputs belong to rows is tried out on the first batch, unless there is one rank
     only; where they do not, every rank computes all of every batch.
@@ -79,7 +79,7 @@ class SharedPrediction:
 
     @property
     def num_batches(self) -> int | None:
-        """How many batches a pass has, where known."""
+        """Number of batches of a pass, where known."""
         return self._source.num_batches
 
     def reset(self) -> None:
@@ -87,7 +87,7 @@ class SharedPrediction:
         self._source.reset()
 
     def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
-        """Around the pass."""
+        """Context of the pass."""
         return self._source.catch_stop_iteration()
 
     def __iter__(self) -> Iterator[tuple[int, int, SharedPrediction]]:
@@ -165,7 +165,7 @@ class SharedPrediction:
 class _RowsOfABatch:
     """The outputs of the rows of one batch that fall to this rank: work of sums.RowWork.
 
-    They are packed as bytes, each row's in its place, with a mark of the data in this rank's.
+    They are packed as bytes, each row's in its place, with a digest of the data in this rank's.
     """
 
     def __init__(
@@ -188,15 +188,15 @@ class _RowsOfABatch:
         self._pieces = []
 
     def packed_rows(self) -> np.ndarray:
-        marks = np.zeros((self._communicator.initial_size, _SLOT), np.uint8)
-        mark = (self._batch.fingerprint([self._batch.span]) + 1).to_bytes(_SLOT, "little")
-        marks[self._communicator.world.rank] = np.frombuffer(mark, np.uint8)
+        digests = np.zeros((self._communicator.initial_size, _SLOT), np.uint8)
+        digest = (self._batch.fingerprint([self._batch.span]) + 1).to_bytes(_SLOT, "little")
+        digests[self._communicator.world.rank] = np.frombuffer(digest, np.uint8)
         leaves = self._blank()
         for (start, end), outputs in self._pieces:
             at = slice(start - self._batch.span[0], end - self._batch.span[0])
             for leaf, output in zip(leaves, tree.flatten(outputs), strict=True):
                 leaf[at] = output.numpy()
-        return np.concatenate([*(_bytes(leaf) for leaf in leaves), marks.reshape(-1)])
+        return np.concatenate([*(_bytes(leaf) for leaf in leaves), digests.reshape(-1)])
 
     def _blank(self) -> list[np.ndarray]:
         """Zeros for the outputs of all rows of the batch."""

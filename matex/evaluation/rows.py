@@ -36,7 +36,7 @@ def without_effect(model: Any, call: Callable[[], object]) -> None:
 
 
 class RowEvaluation:
-    """What ``evaluate`` iterates over in place of Keras's own iterator.
+    """Iterator of ``evaluate`` in place of Keras's own, for rows by number.
 
     Each rank goes through its part alone; the last step adds the metric states of
     all, so every rank then holds the metrics of the whole set. The part of a rank
@@ -91,12 +91,12 @@ class RowEvaluation:
 
     @property
     def passed(self) -> tuple[int, int, int]:
-        """What a rank that joins has to know, as of :class:`StreamEvaluation`."""
+        """State for a rank that joins, as of :class:`StreamEvaluation`."""
         return 0, 0, -1 if self._step.sharing is None else int(self._step.sharing)
 
     @property
     def num_batches(self) -> int:
-        """How many batches the whole set has, as in one process."""
+        """Number of batches of the whole set, as in one process."""
         return -(-self._samples // self._batch_size)
 
     def reset(self) -> None:
@@ -104,7 +104,7 @@ class RowEvaluation:
 
     @contextlib.contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:
-        """Around a pass; nothing here runs out early."""
+        """Context of a pass; nothing here runs out early."""
         yield
 
     def __iter__(self) -> Iterator[tuple[int, int, RowEvaluation]]:
@@ -122,7 +122,7 @@ class RowEvaluation:
             yield before, end - 1, self
 
     def _find_out(self) -> None:
-        """What the ranks may share; collective."""
+        """Find out what the ranks may divide among themselves; collective."""
         first = self._batches.rows(np.arange(min(self._batch_size, self._samples)))
         if reason := self._step.agree(first, self._communicator):
             self._say(f"every rank evaluates all of the data: {reason}")

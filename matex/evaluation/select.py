@@ -1,4 +1,4 @@
-"""What evaluate and predict iterate over: one choice by the kind of data."""
+"""Choice of the iterator of evaluate and predict by the kind of data."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SharedIterators:
                 evaluation.go_on_after(*passed)
             return evaluation
         steps = given.get("steps_per_epoch")
-        # Keras spreads all rows over the steps where it is told no size.
+        # Keras spreads all rows over the steps where no size is given.
         size = -(-batches.samples // steps) if steps else BATCH_SIZE
         return RowEvaluation(
             run.communicator,

@@ -28,7 +28,7 @@ _MARK_BITS = 20  # squares of marks must add up exactly in float64
 
 
 class StreamEvaluation:
-    """What ``evaluate`` iterates over in place of Keras's own iterator.
+    """Iterator of ``evaluate`` in place of Keras's own, for a stream of batches.
 
     Args:
         stream: the same on every rank.
@@ -65,7 +65,7 @@ class StreamEvaluation:
 
     @property
     def passed(self) -> tuple[int, int, int]:
-        """How many passes were begun, the mark of their data, what is shared (-1: not known)."""
+        """Number of passes begun, digest of their data, and the sharing (-1: not known)."""
         sharing = self._step.sharing
         return self._passes, self._stream.mark, -1 if sharing is None else int(sharing)
 
@@ -82,7 +82,7 @@ class StreamEvaluation:
 
     @property
     def num_batches(self) -> int | None:
-        """How many batches a pass has, where known."""
+        """Number of batches of a pass, where known."""
         return self._stream.num_batches
 
     def reset(self) -> None:
@@ -91,7 +91,7 @@ class StreamEvaluation:
 
     @contextlib.contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:
-        """Around a pass; collective at its end, where the metrics become those of all."""
+        """Context of a pass; collective at its end, where the metrics become those of all."""
         with self._stream.catch_stop_iteration():
             yield
         if self._window or self._sum is not None:
@@ -131,12 +131,12 @@ class StreamEvaluation:
         return self._logs
 
     def _find_out(self, batch: StreamBatch) -> None:
-        """What the ranks may share; collective."""
+        """Find out what the ranks may divide among themselves; collective."""
         if reason := self._step.agree(batch.rows([batch.span]), self._communicator):
             self._say(f"every rank evaluates all of the data: {reason}")
 
     def _assigned(self, place: int) -> list[Span]:
-        """What falls to this rank of the window's batch at *place*."""
+        """Spans of the window's batch at *place* that fall to this rank."""
         pending, world = self._communicator.pending, self._communicator.world
         span = self._window[place].span
         if self._step.sharing == Sharing.WHOLE:

@@ -25,7 +25,7 @@ Logs = dict[str, Any]
 
 
 class Sharing(IntEnum):
-    """What a rank may take of a set: any rows, whole batches only, or nothing less than all."""
+    """Parts of a set that a rank may take: any rows, whole batches only, or nothing but all."""
 
     WHOLE = 0
     BATCHES = 1
@@ -75,9 +75,9 @@ class TestStep:
         reason = self._find(batch)
         assert self.sharing is not None
         if not self._alone:
-            told = communicator.allgather(np.array([self.sharing], np.int64)).rows.min()
-            if told != self.sharing:
-                self.settle(Sharing(told))
+            agreed = communicator.allgather(np.array([self.sharing], np.int64)).rows.min()
+            if agreed != self.sharing:
+                self.settle(Sharing(agreed))
                 reason = "another rank found that it cannot be shared"
         shares = communicator.initial_size > 1
         return reason if shares and self.sharing == Sharing.WHOLE else ""
@@ -100,7 +100,7 @@ class TestStep:
 
     @property
     def logs(self) -> Logs:
-        """What the step would return now."""
+        """Logs that the step would return now."""
         if self.sharing == Sharing.WHOLE:
             return self._extra
         if self.sharing == Sharing.ROWS:
@@ -110,7 +110,7 @@ class TestStep:
 
     @property
     def extra(self) -> np.ndarray:
-        """What the newest batch came to beside metrics, float64, flat."""
+        """Sums of the newest batch beside metrics, float64, flat."""
         values = [np.asarray(self._extra[name], np.float64) for name in self._extra_names]
         return np.concatenate([np.empty(0), *(value.reshape(-1) for value in values)])
 
@@ -199,7 +199,7 @@ class TestStep:
 
     @contextlib.contextmanager
     def _checked(self) -> Iterator[None]:
-        """Around a step whose batches are cut into rows."""
+        """Context of a step whose batches are cut into rows."""
         if self.sharing != Sharing.ROWS:
             yield
             return

@@ -1,4 +1,4 @@
-"""Which exchange a rank uses: the native one where it can be had."""
+"""Choice of the exchange that a rank uses: the native one where it can be had."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def library(own: Path) -> Library:
 
 
 class Choice:
-    """What was chosen on this rank, and why. Local.
+    """Description of the choice on this rank, and of its reason. Local.
 
     Ranks may choose differently: both exchanges make the same calls of MPI.
 

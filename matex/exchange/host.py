@@ -87,7 +87,7 @@ class HostExchange:
 
     @property
     def bytes(self) -> int:
-        """What this rank hands to MPI in one exchange."""
+        """Bytes that this rank hands to MPI in one exchange."""
         return self._send.nbytes
 
     def begin(self, *, samples: int, fingerprint: int) -> None:

@@ -37,7 +37,7 @@ class Header(NamedTuple):
     stop: float = 0.0
     """How many ranks want training to stop."""
     leave: float = 0.0
-    """How many ranks were told to save and to leave."""
+    """Number of ranks with a stop request."""
     save: float = 0.0
     """Which tiers the leader wants saved after the step, bits; everybody else adds 0."""
     nonfinite: float = 0.0
@@ -119,7 +119,7 @@ class Layout:
         return vector
 
     def blame(self, vector: np.ndarray) -> list[str]:
-        """What in *vector* holds a NaN or an infinity, and how many."""
+        """Parts of *vector* that hold a NaN or an infinity, and the number of these."""
         *gradients, tail = self.views(vector)
         cuts = np.cumsum(self.tail_sizes)[:-1]
         parts = [*gradients, *np.split(tail, cuts)]

@@ -39,7 +39,7 @@ class NotBuilt(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What a library is made from, and so what its name in the cache depends on.
+    """Sources of a library, on which its name in the cache depends.
 
     Args:
         tensorflow: its version, with that of its C interface.

@@ -29,7 +29,7 @@ class RowWork(Protocol):
     have: Spans
 
     def assigned_rows(self) -> Spans:
-        """Which rows fall to this rank, by the members and the dead of the operation to come."""
+        """Rows of this rank, by the members and the dead of the operation to come."""
 
     def compute_rows(self, missing: Spans) -> None:
         """Add the results of these rows to those that are there."""

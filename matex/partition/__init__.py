@@ -1,1 +1,1 @@
-"""Who computes which rows: pure, and the same on every rank."""
+"""Division of rows among ranks: pure, and equal on every rank."""

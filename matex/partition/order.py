@@ -9,13 +9,13 @@ import numpy as np
 
 from matex.partition.spans import Span
 
-__all__ = ["Order", "marks"]
+__all__ = ["Order", "hashes"]
 
 # Sums of fingerprints travel as float32, which counts exactly up to here.
 _EXACT = 1 << 24
 
 
-def marks(numbers: np.ndarray, batch_size: int) -> np.ndarray:
+def hashes(numbers: np.ndarray, batch_size: int) -> np.ndarray:
     """A uint16 hash of each of *numbers*; those of one batch sum to less than 2^24.
 
     Not linear, or neighbours that slipped by one would cancel out.
@@ -51,7 +51,7 @@ class Order:
     def __post_init__(self) -> None:
         order = self._visits()
         object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_marks", marks(order, self.batch_size))
+        object.__setattr__(self, "_hashes", hashes(order, self.batch_size))
 
     def _visits(self) -> np.ndarray:
         """All row numbers (int64), as the epoch visits them."""
@@ -81,7 +81,7 @@ class Order:
         Summed over the ranks with the gradients, it shows that a step was made of
         exactly the samples it should be made of, none twice.
         """
-        return int(self._of(self._marks, spans).sum())  # type: ignore[attr-defined]
+        return int(self._of(self._hashes, spans).sum())  # type: ignore[attr-defined]
 
     @staticmethod
     def _of(array: np.ndarray, spans: Sequence[Span]) -> np.ndarray:

@@ -19,7 +19,7 @@ import numpy as np
 from matex.partition.order import Order
 from matex.partition.spans import size, split
 
-__all__ = ["RingOrder", "marked", "sharers", "unmarked"]
+__all__ = ["RingOrder", "pack_geometry", "sharers", "unpack_geometry"]
 
 _PLACES_BITS = 20
 
@@ -58,7 +58,7 @@ class RingOrder(Order):
 
 
 def sharers(samples: int, batch_size: int, ranks: int) -> np.ndarray:
-    """Which of *ranks*, by its place among them, computes each sample of an epoch: int32.
+    """Place among *ranks* of the one that computes each sample of an epoch: int32.
 
     In visiting order, in steps of *batch_size* that :func:`matex.partition.spans.assigned` shares
     out.
@@ -73,11 +73,11 @@ def sharers(samples: int, batch_size: int, ranks: int) -> np.ndarray:
     return found
 
 
-def marked(places: int, width: int) -> int:
+def pack_geometry(places: int, width: int) -> int:
     """Both in a number above 0, of 63 bits, as a checkpoint holds it."""
     return width << _PLACES_BITS | places
 
 
-def unmarked(mark: int) -> tuple[int, int]:
-    """The places and the width of :func:`marked`."""
-    return mark & ((1 << _PLACES_BITS) - 1), mark >> _PLACES_BITS
+def unpack_geometry(packed: int) -> tuple[int, int]:
+    """The places and the width of :func:`pack_geometry`."""
+    return packed & ((1 << _PLACES_BITS) - 1), packed >> _PLACES_BITS

@@ -1,4 +1,4 @@
-"""Who computes which samples: pure functions, no communication, no state.
+"""Division of samples among ranks: pure functions, no communication, no state.
 
 The order of samples is a function of (seed, epoch), see :mod:`matex.partition.order`; a step
 is the interval [lo, hi) of that order; a rank's part of it is a function of the interval, the
@@ -31,7 +31,7 @@ def split(span: Span, parts: int) -> list[Span]:
 
 
 def size(spans: Sequence[Span]) -> int:
-    """How many samples are in *spans*."""
+    """Number of samples in *spans*."""
     return sum(hi - lo for lo, hi in spans)
 
 
@@ -61,7 +61,7 @@ def assigned(
     rank: int,
     speeds: Mapping[int, float] = MappingProxyType({}),
 ) -> list[Span]:
-    """What *rank* computes of [lo, hi): its own part, then its piece of each lost rank's part.
+    """Spans of [lo, hi) for *rank*: its own part, then its piece of each lost rank's part.
 
     Over all ranks in *expected* but not in *lost* the results are disjoint and
     cover [lo, hi). Empty pieces are left out, and adjacent ones joined.

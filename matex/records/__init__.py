@@ -1,1 +1,1 @@
-"""What a run did: events while it happens, and what is made of them at its end."""
+"""Records of a run: events while it happens, and the summary made of them at its end."""

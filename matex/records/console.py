@@ -59,7 +59,7 @@ class _Split(io.TextIOBase):
 
 
 def redirect(report: Path | None, rank: int, leads: Callable[[], bool]) -> None:
-    """From now on this process writes to its log in *report*; the leader also to the terminal.
+    """Let this process write to its log in *report* from now on; the leader also to the terminal.
 
     What native libraries write goes to the log only. Without *report* only the
     leader's output is kept, and native output stays where it was.

@@ -1,4 +1,4 @@
-"""What happened, as JSON lines: every rank appends to one file, and any program can follow it.
+"""Events as JSON lines: every rank appends to one file, and any program can follow it.
 
 A line holds ``time_s`` (Unix time, seconds), ``rank`` (original), ``event`` and
 that event's own fields. Each line is one ``write`` to a file opened for

@@ -1,4 +1,4 @@
-"""What a rank writes about faults while they happen; `fault_records` makes records of it."""
+"""Events about faults, written while they happen; `fault_records` makes records of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = [
     "record_joining",
     "record_recovery",
     "record_replay",
-    "told",
+    "recovery_line",
 ]
 
 
@@ -83,7 +83,7 @@ def lost_spares(events: Iterable[Event]) -> set[int]:
     return found
 
 
-def told(recovery: ft.Recovery, *, step: int, size: int, of: int) -> str:
+def recovery_line(recovery: ft.Recovery, *, step: int, size: int, of: int) -> str:
     """One line about *recovery* for the user. Pure."""
     parts = []
     if recovery.lost:

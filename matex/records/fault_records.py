@@ -1,4 +1,4 @@
-"""What each fault was and did, put together from the events of all ranks. Pure."""
+"""Records of faults and their effects, put together from the events of all ranks. Pure."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
         following = starts[number + 1][0] if number + 1 < len(starts) else None
         was_lost = following is not None and following["event"] == "restart"
         with_all = _lethal(mine)[-1:] if was_lost else []
-        records += _records_of_one_start(mine, told=with_all)
+        records += _records_of_one_start(mine, recorded=with_all)
     return sorted(records, key=lambda record: float(record["time_s"]))
 
 
@@ -107,7 +107,7 @@ def _restarted(restart: Event, before: list[Event], after: list[Event]) -> dict[
     }
 
 
-def _records_of_one_start(events: list[Event], *, told: list[Event]) -> list[dict[str, Any]]:
+def _records_of_one_start(events: list[Event], *, recorded: list[Event]) -> list[dict[str, Any]]:
     fired = [e for e in events if e["event"] == "fault"]
     recoveries = [e for e in events if e["event"] == "recovered"]
     later = _replacements(e for e in events if e["event"] == "joined")
@@ -142,13 +142,13 @@ def _records_of_one_start(events: list[Event], *, told: list[Event]) -> list[dic
             records.append(_shaped(record))
     known = {record["rank"] for record in records}
     for event in fired:
-        if event not in told and not (event["lethal"] and event["rank"] in known):
+        if event not in recorded and not (event["lethal"] and event["rank"] in known):
             records.append(_shaped(event))
     return records
 
 
 def _replacements(events: Iterable[Event]) -> dict[int, int]:
-    """Which spare took the place of which rank."""
+    """Spare that took the place of each dead rank, by that rank."""
     return {int(dead): spare for e in events for dead, spare in e.get("joined", {}).items()}
 
 

@@ -1,4 +1,4 @@
-"""Which ranks a run lost, and to what: an error of the script's own, a signal, an injected fault.
+"""Ranks that a run lost, and the cause: an error of the script's own, a signal, an injected fault.
 
 A rank that ends in error writes the event ``death`` with what :func:`told_of` says. One that
 a signal ends says nothing.
@@ -49,9 +49,9 @@ def told_of(
         return {"cause": "data", "error": reason}
     if isinstance(error, MatexError | ft.FtError):
         return {"cause": "ended", "error": reason}
-    told = {"cause": "script", "error": reason}
+    cause = {"cause": "script", "error": reason}
     where = _where(error, script)
-    return {**told, "where": where} if where else told
+    return {**cause, "where": where} if where else cause
 
 
 def _where(error: BaseException, script: Path | None) -> str:
@@ -68,7 +68,7 @@ def _where(error: BaseException, script: Path | None) -> str:
 
 
 def advice(error: str) -> str:
-    """What to write instead, after the line of a file error; "" after any other. Pure."""
+    """Advice after the line of a file error, what to write instead; "" after any other. Pure."""
     name = error.partition(":")[0].rpartition(".")[2]
     if name not in _FILE_ERRORS and "File not found" not in error:  # Keras's ValueError
         return ""

@@ -1,4 +1,4 @@
-"""When to note how far training has come: often at first, and never a burden."""
+"""Limit on how often progress is noted: often at first, and never a burden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The starts of one job, told apart in its events. Pure."""
+"""The starts of one job, separated in its events. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Start(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """From its first event to its last, 0 without one."""
+        """Seconds from its first event to its last, 0 without one."""
         return self.events[-1]["time_s"] - self.events[0]["time_s"] if self.events else 0.0
 
 
@@ -38,5 +38,5 @@ def starts_of(events: Iterable[Event]) -> list[Start]:
 
 
 def job_of(events: Iterable[Event]) -> float:
-    """What tells the job of *events* from any other: when its ranks first met, 0.0 before that."""
+    """Time by which the job of *events* is known: when its ranks first met, 0.0 before that."""
     return min((event["time_s"] for event in events if event["event"] == "start"), default=0.0)

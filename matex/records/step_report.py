@@ -1,4 +1,4 @@
-"""What a finished step says of itself: values, made by the step and read by the run."""
+"""Reports of finished steps: values, made by the step and read by the run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import ft
 from matex.partition.spans import Span, assigned, size
 from matex.strategies import Traffic
 
-__all__ = ["Replay", "StepReport", "share_of"]
+__all__ = ["Replay", "StepReport", "samples_of"]
 
 
 @dataclass
 class Replay:
-    """What deaths cost one step, as seen from this rank.
+    """Cost of deaths in one step, as seen from this rank.
 
     ``at_risk`` are the samples of the step that each lost rank (original) had to compute
     and had not handed over; ``recomputed`` is how many of them this rank computed in
@@ -51,10 +51,10 @@ class StepReport:
     sent: Traffic = field(default_factory=Traffic)
 
 
-def share_of(
+def samples_of(
     rank: int, span: Span, pending: ft.Pending, speeds: Mapping[int, float] = MappingProxyType({})
 ) -> int:
-    """How many samples of *span* fall to *rank*, one of those expected, dead by now or not.
+    """Number of samples of *span* that fall to *rank*, one of those expected, dead by now or not.
 
     By *speeds*, see :func:`matex.partition.spans.parts_of`.
     """

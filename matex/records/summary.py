@@ -52,7 +52,7 @@ class Stopped:
 
 @dataclass
 class Totals:
-    """What one rank counts while it trains.
+    """Counts of one rank while it trains.
 
     ``COUNTS`` are equal on all ranks, and of the whole job. ``own_steps`` are those that this rank
     has made since it was started, over which it counts messages, bytes and times.
@@ -91,7 +91,7 @@ class Totals:
         self.bytes += report.sent.bytes
 
     def counts(self) -> dict[str, Any]:
-        """What another rank, or a later start of the job, must count from."""
+        """Counts from which another rank, or a later start of the job, must go on."""
         return {name: getattr(self, name) for name in COUNTS}
 
     def go_on_from(self, counts: Mapping[str, Any]) -> None:
@@ -177,9 +177,9 @@ def _rows(events: list[Event]) -> dict[str, int] | None:
     """
     found: dict[int, list[dict[str, int]]] = {}
     for start in starts_of(events):
-        told = [event for event in start.events if event["event"] == "epoch" and "rows" in event]
-        for step in {event["step"] for event in told}:
-            found[step] = [event["rows"] for event in told if event["step"] == step]
+        epochs = [event for event in start.events if event["event"] == "epoch" and "rows" in event]
+        for step in {event["step"] for event in epochs}:
+            found[step] = [event["rows"] for event in epochs if event["step"] == step]
     if not found:
         return None
     every = [rows for of_epoch in found.values() for rows in of_epoch]
@@ -187,7 +187,7 @@ def _rows(events: list[Event]) -> dict[str, int] | None:
 
 
 def _first_size(events: list[Event], otherwise: int) -> int:
-    """How many ranks worked when the job was started first."""
+    """Number of ranks that worked when the job was started first."""
     sizes = (event["world_size"] for event in events if event["event"] == "start")
     return next(sizes, otherwise)
 
@@ -202,7 +202,7 @@ def faults_csv(faults: Sequence[dict[str, Any]]) -> str:
 
 
 def _checkpoints(events: list[Event]) -> dict[str, Any]:
-    """How many were written in each tier, the newest step, how many attempts failed and why."""
+    """Checkpoints written in each tier, the newest step, and failed attempts with their reason."""
     written = [event for event in events if event["event"] == "checkpoint"]
     failures = [event for event in events if event["event"] == "checkpoint-failed"]
     return {
@@ -217,7 +217,7 @@ def _checkpoints(events: list[Event]) -> dict[str, Any]:
 def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, reason: str) -> str:
     """Write a summary for a run that could not write its own; its status.
 
-    Where the ranks saved after they were told to leave, it was stopped. Else it failed, and is
+    Where the ranks saved after a stop request, it was stopped. Else it failed, and is
     resumable where there is a checkpoint of any step, for that is all that is left.
 
     Args:
@@ -225,7 +225,7 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
         ranks: how many there were at first.
         step: step that the ranks had come to.
     """
-    told = max((e["time_s"] for e in events if e["event"] == "told"), default=math.inf)
+    requested_s = max((e["time_s"] for e in events if e["event"] == "told"), default=math.inf)
     files = [
         event
         for event in events
@@ -233,7 +233,7 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
         and event["tier"] == "files"
         and Path(event["path"]).exists()
     ]
-    status = "stopped" if any(event["time_s"] >= told for event in files) else "failed"
+    status = "stopped" if any(event["time_s"] >= requested_s for event in files) else "failed"
     summary = summarize(
         Totals(
             world_size_start=ranks,

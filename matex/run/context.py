@@ -29,7 +29,7 @@ from matex.records.fault_events import (
     record_joining,
     record_recovery,
     record_replay,
-    told,
+    recovery_line,
 )
 from matex.records.fault_records import unfired
 from matex.records.heartbeat_file import HeartbeatFile
@@ -385,7 +385,9 @@ class RunContext:
             record_recovery(self.events, recovery, step=self.step, sizes=sizes)
         else:
             record_joining(self.events, recovery, step=self.step, sizes=sizes)
-        self.say(told(recovery, step=self.step, size=sizes[1], of=self.totals.world_size_start))
+        self.say(
+            recovery_line(recovery, step=self.step, size=sizes[1], of=self.totals.world_size_start)
+        )
 
     def _tell_lost_spares(self, ranks: Iterable[int]) -> None:
         """A spare died while it waited, which disturbs nobody."""

@@ -18,7 +18,7 @@ from matex.data.prefetch import Prefetch
 from matex.data.row_store import Form, RowStore
 from matex.errors import InputError
 from matex.partition.order import Order
-from matex.partition.ring_order import RingOrder, marked, sharers, unmarked
+from matex.partition.ring_order import RingOrder, pack_geometry, sharers, unpack_geometry
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch, RowSource
 from matex.sources.row_exchange import RowExchange
@@ -93,10 +93,10 @@ class RingRows(RowSource):
         self._expected: tuple[int, ...] = ()
         self._span: Span = (0, 0)
         self._read_from_source = self._came = 0
-        self.mark = marked(self._places, self._batch_size)
+        self.mark = pack_geometry(self._places, self._batch_size)
 
     def resume(self, cursor: int, mark: int) -> None:
-        places, width = unmarked(mark)
+        places, width = unpack_geometry(mark)
         if (cursor and not mark) or width > self._batches.samples:
             other = "of other data" if mark else "without --shuffle ring"
             raise InputError(
@@ -110,7 +110,7 @@ class RingRows(RowSource):
 
     def _begin(self, epoch: int) -> Order:
         width, self._resumed_width = self._resumed_width or self._batch_size, 0
-        self.mark = marked(self._places, width)
+        self.mark = pack_geometry(self._places, width)
         self._settle()
         plan = self._plan(epoch, width)
         held = self._store.numbers

@@ -6,7 +6,7 @@ its rows of each batch.
 
 That the ranks do get the same batches is proven, not hoped for: the mark of a row is
 its number mixed with a hash of everything that came before and of whether more
-follows. The marks travel with the gradients, so if one rank's data differ in
+follows. The hashes travel with the gradients, so if one rank's data differ in
 anything, the sum is wrong for every rank alike, and no update is made.
 """
 
@@ -23,7 +23,7 @@ import tensorflow as tf
 from keras import tree
 
 from matex.errors import DataError, InputError, NotShareable
-from matex.partition.order import marks
+from matex.partition.order import hashes
 from matex.partition.spans import Span
 
 __all__ = [
@@ -52,7 +52,7 @@ class StreamBatch:
 
     def __init__(self, tensors: Sequence[Any], span: Span, mark: int, last: bool) -> None:
         self._tensors = tensors
-        self._marks = marks(np.arange(span[1] - span[0]) + np.uint64(mark), span[1] - span[0] + 1)
+        self._hashes = hashes(np.arange(span[1] - span[0]) + np.uint64(mark), span[1] - span[0] + 1)
         self.span = span
         self.last = last
 
@@ -65,7 +65,7 @@ class StreamBatch:
 
     def fingerprint(self, spans: Sequence[Span]) -> int:
         start = self.span[0]
-        return sum(int(self._marks[lo - start : hi - start].sum()) for lo, hi in spans)
+        return sum(int(self._hashes[lo - start : hi - start].sum()) for lo, hi in spans)
 
 
 class Stream:

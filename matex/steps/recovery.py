@@ -11,7 +11,7 @@ import ft
 from matex.errors import TrainingError
 from matex.exchange import HostExchange, header_of
 from matex.partition.spans import Span, difference, size
-from matex.records.step_report import Replay, share_of
+from matex.records.step_report import Replay, samples_of
 from matex.sources.interface import Source
 from matex.steps.local_contribution import LocalContribution
 from matex.steps.nonfinite import Nonfinite, nonfinite_error
@@ -73,9 +73,9 @@ class StepRecovery:
             speeds = self._share.speeds
             fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
             self.replay.at_risk = {
-                rank: share_of(rank, span, fresh, speeds) for rank in pending.lost
+                rank: samples_of(rank, span, fresh, speeds) for rank in pending.lost
             }
-            own = share_of(self._communicator.world.rank, span, fresh, speeds)
+            own = samples_of(self._communicator.world.rank, span, fresh, speeds)
             self.replay.recomputed = size(self.have) - own
         return self.have
 
@@ -176,7 +176,9 @@ class StepRecovery:
         for member in recovery.lost:
             # What a rank handed over before it died is in the sum that another one has.
             undone = (
-                0 if recovery.finished else share_of(member.rank, span, pending, self._share.speeds)
+                0
+                if recovery.finished
+                else samples_of(member.rank, span, pending, self._share.speeds)
             )
             self.replay.at_risk[member.rank] = undone
         if self._refill is not None and joinable and not recovery.finished:

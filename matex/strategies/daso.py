@@ -174,8 +174,12 @@ class Daso(Strategy):
             self._plateau.epoch_ended(loss)
 
     def report(self) -> dict[str, Any]:
-        """How far this replica was from the mean at the last consensus, and the steps between
-        averages over nodes in the next epoch that does not average everything."""
+        """Distance of this replica from the mean at the last consensus, and the next pace.
+
+        Returns:
+            ``disagreement``, that distance; ``skip``, steps between averages over nodes in the
+            next epoch that does not average everything.
+        """
         return {"disagreement": self._distance, "skip": self._plateau.pace.skip}
 
     def _nodes(self) -> list[list[int]]:

@@ -68,7 +68,7 @@ class DownpourRule(CentreRule):
         return [self._updated(centre, weighed, groups)] * len(pushes)
 
     def apply(self, answer: np.ndarray, memory: WorkerMemory) -> tuple[np.ndarray, WorkerMemory]:
-        """What the worker has moved since the push stays on top; its memory moves along."""
+        """Put the answer below what the worker has moved since the push; its memory moves along."""
         oldest, *rest = memory.sent
         shift = answer[: oldest.weights.size] - oldest.weights
         sent = tuple(push._replace(weights=push.weights + shift) for push in rest)
@@ -81,7 +81,7 @@ class DownpourRule(CentreRule):
     def reset(
         self, centre: np.ndarray, memory: WorkerMemory
     ) -> tuple[np.ndarray | None, WorkerMemory]:
-        """What the worker has not pushed stays on top."""
+        """Put the centre below what the worker has not pushed."""
         weights = centre[: memory.tracked.size].copy()
         return weights - memory.tracked, WorkerMemory(weights)
 

@@ -47,6 +47,6 @@ def ring_mean(
 
 
 def ring_traffic(count: int, vector: np.ndarray) -> Traffic:
-    """What one of *count* ranks sends for the mean of their vectors."""
+    """Traffic of one of *count* ranks for the mean of their vectors."""
     messages = 2 * (count - 1)
     return Traffic(messages, messages * vector.itemsize * -(-vector.size // count))

@@ -14,7 +14,7 @@ from ci.testing import house, import_graph
 def root(tmp_path: Path) -> Path:
     """A small tree of packages with one offence of each kind."""
     files = {
-        "ft/__init__.py": "",
+        "ft/__init__.py": '__all__ = ["bare"]\ndef bare(): ...\n',
         "checkpoints/__init__.py": "",
         "matex/__init__.py": "",
         "matex/loose.py": "import matex\n",
@@ -25,6 +25,8 @@ def root(tmp_path: Path) -> Path:
             "    from matex.steps.two import Name\n"
             "class _Name:\n"
             '    """Of what?"""\n'
+            "def where():\n"
+            '    """Where it is."""\n'
         ),
         "matex/steps/two.py": (
             "class Name:\n"
@@ -61,6 +63,8 @@ def test_each_count_finds_its_offence_and_no_other(root: Path) -> None:
         "matex/steps/one.py:4: Of what?",
         "matex/steps/two.py:1: first: that of the second,",
     ]
+    assert found["openings without noun"] == ["matex/steps/one.py:6: Where it is."]
+    assert found["public docstrings"] == ["ft.bare (ft/__init__.py:2): a docstring"]
     assert found["backend modules"] == ["matex.steps.two"]
     assert found["stray backend rooms"] == []
     assert set(found["idle backend rooms"]) == house.BACKEND_ROOMS - {"steps"}

@@ -11,7 +11,7 @@ import ft
 from matex.data import Batches
 from matex.data.rows import Memory
 from matex.errors import InputError
-from matex.partition.ring_order import RingOrder, marked
+from matex.partition.ring_order import RingOrder, pack_geometry
 from matex.partition.spans import assigned
 from matex.sources.ring_rows import RingRows
 from tests.mpi.operations import add_up
@@ -86,7 +86,7 @@ def test_each_row_is_read_once_by_one_rank(
     ("cursor", "mark", "said"),
     [
         (10, 0, "one without --shuffle ring, at sample 10"),
-        (0, marked(3, 1 << 40), "one of other data, at sample 0"),
+        (0, pack_geometry(3, 1 << 40), "one of other data, at sample 0"),
     ],
 )
 def test_a_checkpoint_of_another_order_is_refused(
@@ -101,7 +101,7 @@ def test_a_checkpoint_of_another_order_is_refused(
 def test_an_epoch_is_continued_as_it_was_laid_out(comm: ft.Communicator) -> None:
     """By a checkpoint of five ranks in steps of eight, after the second; the next by own steps."""
     rows, _, _ = ring(comm, 48, 12)
-    rows.resume(16, marked(5, 8))
+    rows.resume(16, pack_geometry(5, 8))
     for epoch, cursor, width in ((2, 16, 8), (3, 0, 12)):
         order = RingOrder(
             samples=48, batch_size=12, shuffle=True, seed=3, epoch=epoch, places=5, width=width
@@ -113,7 +113,7 @@ def test_an_epoch_is_continued_as_it_was_laid_out(comm: ft.Communicator) -> None
             assert batch.fingerprint([batch.span]) == order.fingerprint([batch.span])
             spans.append(batch.span)
         assert spans == [(lo, min(lo + 12, 48)) for lo in range(cursor, 48, 12)]
-        assert rows.mark == marked(5, width)
+        assert rows.mark == pack_geometry(5, width)
     rows.close()
 
 

@@ -89,7 +89,7 @@ class CentreStrategy(Strategy):
 
 
 def _staleness_of_all(communicator: ft.Communicator, own: Counter[int]) -> Counter[int]:
-    """How many pushes had which staleness, of all living workers; collective."""
+    """Number of pushes of all living workers by staleness; collective."""
     row = np.zeros(_LONGEST + 1, np.int64)
     for staleness, count in own.items():
         row[min(staleness, _LONGEST)] += count

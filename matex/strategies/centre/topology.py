@@ -36,7 +36,7 @@ class CentreExchange(Protocol):
 
     @property
     def staleness(self) -> Counter[int]:
-        """How many pushes of this rank had which staleness."""
+        """Number of pushes of this rank by staleness."""
 
     @property
     def traffic(self) -> Traffic:

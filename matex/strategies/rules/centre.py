@@ -24,7 +24,7 @@ class Push(NamedTuple):
     share: float
     """Share of this worker among all that push to the centre, from 0 to 1."""
     staleness: int
-    """Updates of the centre since it last told the worker of itself."""
+    """Updates of the centre since the worker last received it."""
 
 
 class Sent(NamedTuple):
@@ -54,7 +54,7 @@ class Consensus(NamedTuple):
 
 
 class CentreRule(ABC):
-    """What workers and a centre become when they exchange vectors. Pure.
+    """Rules by which workers and a centre exchange vectors. Pure.
 
     Weights and pushes are vectors of shape (n,); the centre's is of shape (m,), and its first n
     elements are weights. All have one dtype, which results keep, and no argument is written.

@@ -1,4 +1,4 @@
-"""When DASO averages what (arXiv:2104.05588), and how a late average is merged.
+"""The schedule of DASO's averages (arXiv:2104.05588), and how a late average is merged.
 
 Ranks of a node average gradients every ``local`` steps. Between nodes, parameters
 are averaged every ``skip`` steps by one rank of each node in turn, and merged
@@ -29,14 +29,14 @@ _THRESHOLD = 0.05
 
 
 class Pace(NamedTuple):
-    """In steps: between averages over nodes, inside a node, and from an average to its merge."""
+    """Steps between averages over nodes, inside a node, and from an average to its merge."""
 
     skip: int
     local: int
     wait: int
 
     def faster(self) -> Pace:
-        """After a plateau: average more often; from the most often back to the least."""
+        """Pace after a plateau: averages come more often; after the most often the least."""
         if self.skip == 1:
             return _LEAST
         return Pace(max(1, self.skip // 2), max(1, self.local // 2), max(1, self.wait - 1))

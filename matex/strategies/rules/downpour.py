@@ -22,7 +22,7 @@ __all__ = ["explicit_momentum", "rate_for", "updated", "updated_state"]
 
 
 def explicit_momentum(wanted: float, workers: int) -> float:
-    """What is left to add for a *wanted* momentum in all, with so many living workers."""
+    """Momentum to add for a *wanted* momentum in all, with so many living workers."""
     return max(0.0, wanted - (1 - 1 / workers))
 
 

@@ -34,7 +34,7 @@ def force(share: float, beta: float = BETA) -> float:
 
 
 def pace(workers: int, centres: int = 1) -> float:
-    """How far all move in a step, of what each would alone.
+    """Ratio of the movement of all in a step to that of each alone.
 
     Pulls keep the sum of workers and centres, and a centre brings no step of its own.
     """
@@ -48,7 +48,7 @@ def pull(worker: np.ndarray, centre: np.ndarray, alpha: float) -> tuple[np.ndarr
 
 
 def pulled_by(worker: np.ndarray, after: np.ndarray, alpha: float) -> np.ndarray:
-    """The move of a *worker* that met the centre, told from the centre *after* it.
+    """The move of a *worker* that met the centre, computed from the centre *after* it.
 
     ``after - worker`` is ``(1 - alpha)`` of their distance before, so this is :func:`pull`'s.
     """

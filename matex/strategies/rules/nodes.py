@@ -1,4 +1,4 @@
-"""Which ranks make a node, and how much each of those that push to a centre counts."""
+"""Ranks that make a node, and the share of each rank that pushes to a centre."""
 
 from __future__ import annotations
 

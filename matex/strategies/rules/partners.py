@@ -1,4 +1,4 @@
-"""Who gossips with whom, and what comes of it (GossipGraD, arXiv:1803.05880).
+"""Partners of a gossip, and the mean of their models (GossipGraD, arXiv:1803.05880).
 
 Partners are a function of the members, the step and a seed, so every member knows
 all pairs without talking. With dissemination each member sends to the place 2^k
@@ -34,7 +34,7 @@ def rounds(size: int) -> int:
 def partners(
     ranks: Sequence[int], rank: int, step: int, *, seed: int, pattern: str = "dissemination"
 ) -> Partners | None:
-    """With whom *rank* exchanges models in *step*; None where it pauses.
+    """Partners with whom *rank* exchanges models in *step*; None where it pauses.
 
     The pairs of a step are a permutation: each member sends to one and receives
     from one. In an incomplete hypercube those without a partner pause.
@@ -60,14 +60,14 @@ def partners(
 
 
 def _places(size: int, number: int, seed: int) -> np.ndarray:
-    """Who stands at each place; number 0 is the order of the members."""
+    """Member at each place; number 0 is the order of the members."""
     if number == 0:
         return np.arange(size)
     return np.random.Generator(np.random.PCG64([seed, size, number])).permutation(size)
 
 
 def mix(now: np.ndarray, sent: np.ndarray, got: np.ndarray) -> np.ndarray:
-    """What a replica becomes, which was *sent* before its step and has moved to *now*.
+    """Merge of a replica, *sent* before its step and moved to *now*, with its partner's.
 
     ``w = (sent + got) / 2 + (now - sent)``: the models are averaged as they were
     before the step, and the step's own change is kept whole. Averaging after it

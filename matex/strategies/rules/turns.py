@@ -1,4 +1,4 @@
-"""When each worker pushes to the centre: a function of its place and the step, known to all."""
+"""Turns of the workers that push to a centre: a function of place and step, known to all."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_place_of_an_earlier_operation_comes_last() -> None:
 def test_members_step_aside_and_come_back() -> None:
     all_work = before(waiting=(), members=(*WORKING, 4), expected=(*WORKING, 4))
     aside = came(*WORKING, 4, waiting=(), purpose=Purpose.ASIDE)
-    now = next_view(all_work, aside, together=True, keep=3)
+    now = next_view(all_work, aside, together=True, working=3)
     assert (now.members, now.waiting) == ((0, 1, 2), (3, 4))
     back = came(0, 1, 2, waiting=(3, 4), purpose=Purpose.RETURN)
     again = next_view(now, back, together=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.partition.ring_order import RingOrder, marked, sharers, unmarked
+from matex.partition.ring_order import RingOrder, pack_geometry, sharers, unpack_geometry
 from matex.partition.spans import assigned
 
 sizes = st.tuples(st.integers(1, 400), st.integers(1, 60), st.integers(1, 9))
@@ -112,5 +112,5 @@ def test_the_order_never_changes_between_versions() -> None:
 
 @given(st.integers(1, (1 << 20) - 1), st.integers(1, (1 << 43) - 1))
 def test_a_mark_is_of_63_bits_and_says_both(places: int, width: int) -> None:
-    assert 0 < marked(places, width) < 1 << 63
-    assert unmarked(marked(places, width)) == (places, width)
+    assert 0 < pack_geometry(places, width) < 1 << 63
+    assert unpack_geometry(pack_geometry(places, width)) == (places, width)
