@@ -6,46 +6,28 @@
 Without --data it simulates events. --mode none trains the twin that stays as wide as it is.
 """
 
-import apoptosis_options
-import higgs_data
-import higgs_simulation
-import options
+from course import apoptosis, higgs, options
 
+parser = apoptosis.parser(
+    "Train 28-1024-1024-1024-1 on HIGGS with apoptosis.",
+    data="HIGGS.csv.gz or an HDF5 file",
+    epochs=20,
+    batch_size=512,
+    learning_rate=3e-4,
+)
+add = parser.add_argument
+add("--width", type=options.count, default=1024, help="units of each hidden layer")
+add("--events", type=options.count, default=50_000, help="to simulate without --data")
+args, data = parser.parse(higgs.load)
 
-def main() -> None:
-    parser = apoptosis_options.parser(
-        "Train 28-1024-1024-1024-1 on HIGGS with apoptosis.",
-        data="HIGGS.csv.gz or an HDF5 file",
-        epochs=20,
-        batch_size=512,
-        learning_rate=3e-4,
-    )
-    add = parser.add_argument
-    add("--width", type=options.count, default=1024, help="units of each hidden layer")
-    add("--events", type=options.count, default=50_000, help="to simulate without --data")
-    args = parser.parse_args()
-    try:
-        if args.data is None:
-            split = higgs_data.hold_out(*higgs_simulation.simulate(args.events, seed=args.seed))
-        else:
-            split = higgs_data.read(args.data)
-        data = higgs_data.standardise(split)
-    except higgs_data.DataError as error:
-        parser.error(str(error))
-    import keras
+import keras  # slow and talkative: by now bad input has had its one line
 
-    keras.utils.set_random_seed(args.seed)
-    hidden = [keras.layers.Dense(args.width, "relu", name=f"hidden_{i}") for i in (1, 2, 3)]
-    model = keras.Sequential([keras.Input((28,)), *hidden, keras.layers.Dense(1, "sigmoid")])
-    model.compile(
-        keras.optimizers.Adam(args.learning_rate),
-        "binary_crossentropy",
-        metrics=[keras.metrics.AUC(name="auc")],
-    )
-    apoptosis_options.fit(
-        model, args, data.x_train, data.y_train, validation=(data.x_test, data.y_test), metric="auc"
-    )
-
-
-if __name__ == "__main__":
-    main()
+keras.utils.set_random_seed(args.seed)
+hidden = [keras.layers.Dense(args.width, "relu", name=f"hidden_{i}") for i in (1, 2, 3)]
+model = keras.Sequential([keras.Input((28,)), *hidden, keras.layers.Dense(1, "sigmoid")])
+model.compile(
+    keras.optimizers.Adam(args.learning_rate),
+    "binary_crossentropy",
+    metrics=[keras.metrics.AUC(name="auc")],
+)
+apoptosis.fit(model, args, data, metric="auc")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from higgs_data import held_out_rows
+from course.higgs import held_out_rows
 from rich.console import Console
 from rich.table import Table
 

@@ -36,7 +36,7 @@ def work(data: Path | None, images: int, epochs: int, batch_size: int) -> None:
     sys.path.insert(0, str(ROOT / "examples"))
     import keras
 
-    digits: Any = importlib.import_module("digits")
+    digits: Any = importlib.import_module("course.digits")
     found = digits.draw(images + 2000, seed=1) if data is None else digits.read(data)
     keras.utils.set_random_seed(1)
     layers = keras.layers

@@ -24,12 +24,12 @@ def neighbours() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def simulation(neighbours: None) -> ModuleType:
-    return importlib.import_module("higgs_simulation")
+    return importlib.import_module("course.higgs_simulation")
 
 
 @pytest.fixture(scope="module")
 def features(neighbours: None) -> ModuleType:
-    return importlib.import_module("higgs_features")
+    return importlib.import_module("course.higgs_features")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def neighbours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def data(neighbours: None) -> ModuleType:
-    return importlib.import_module("higgs_data")
+    return importlib.import_module("course.higgs")
 
 
 def sample(rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -256,7 +256,7 @@ def test_bad_files_are_named_in_one_line(data: ModuleType, tmp_path: Path, name:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--data", "nowhere.csv.gz"], "existing file. Received: nowhere.csv.gz"),
+        (["--data", "nowhere.csv.gz"], "existing file or folder. Received: nowhere.csv.gz"),
         (["--epochs", "0"], "--epochs: wants a whole number of at least 1. Received: 0"),
         (["--events", "many"], "--events: wants a whole number of at least 1. Received: many"),
         (["--events", "1"], "2 rows or more. Received: rows=1"),
@@ -290,7 +290,7 @@ def test_run_by_another_program_it_still_ends_with_status_2(
         runpy.run_path(str(SCRIPT), run_name="__main__")
     assert caught.value.code == 2
     assert capsys.readouterr().err == (
-        "01_higgs.py: --data wants an existing file. Received: nowhere.h5.\n"
+        "01_higgs.py: --data wants an existing file or folder. Received: nowhere.h5.\n"
     )
 
 

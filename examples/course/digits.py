@@ -1,5 +1,6 @@
 """Images of digits: those of a file, or drawn from a font for want of one."""
 
+import argparse
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,21 @@ class Digits(NamedTuple):
     y_train: Any
     x_test: Any
     y_test: Any
+
+
+def load(args: argparse.Namespace) -> Digits:
+    """Those of --data, or --images drawn ones."""
+    if args.data is not None:
+        return read(args.data)
+    print(f"No --data: drawing {args.images:,} digits from a font ...", flush=True)
+    return draw(args.images, seed=args.seed)
+
+
+def load_vectors(args: argparse.Namespace) -> np.ndarray:
+    """The training images alone, (n, 784) float32 in 0..1."""
+    pixels = load(args).x_train[:]
+    print(f"{len(pixels):,} images", flush=True)
+    return np.reshape(pixels, (len(pixels), -1)).astype(np.float32) / 255
 
 
 def read(path: Path) -> Digits:

@@ -5,18 +5,18 @@ import json
 import time
 from pathlib import Path
 
-import options
+from course import options
 
 MODES = ("conservative", "natural", "aggressive", "adaptive", "none")
 
 
-def parser(
-    description: str, *, data: str, epochs: int, batch_size: int, learning_rate: float
-) -> options.Parser:
-    """What the experiments take; --mode none trains the twin that keeps its size."""
-    made = options.course_parser(
-        description, data=data, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate
-    )
+def parser(description: str, **defaults) -> options.Parser:
+    """What the experiments take; --mode none trains the twin that keeps its size.
+
+    Args:
+        defaults: what options.Parser takes beside the description.
+    """
+    made = options.Parser(description, **defaults)
     add = made.add_argument
     add("--mode", choices=MODES, default="adaptive", help="of apoptosis")
     add("--criterion", default="gram", help="what the units that die are chosen by")
@@ -31,8 +31,13 @@ def parser(
     return made
 
 
-def fit(model, args: argparse.Namespace, *data, validation, metric: str) -> None:
-    """Train *model*, with apoptosis unless the mode is none, and tell what came of it."""
+def fit(model, args: argparse.Namespace, data, *, metric: str) -> None:
+    """Train *model*, with apoptosis unless the mode is none, and tell what came of it.
+
+    Args:
+        data: has x_train, y_train, x_test and y_test.
+        metric: one of the compiled metrics.
+    """
     import keras
 
     import matex
@@ -64,8 +69,9 @@ def fit(model, args: argparse.Namespace, *data, validation, metric: str) -> None
         callbacks.append(apoptosis)
     started = time.perf_counter()
     history = model.fit(
-        *data,
-        validation_data=validation,
+        data.x_train,
+        data.y_train,
+        validation_data=(data.x_test, data.y_test),
         epochs=args.epochs,
         batch_size=args.batch_size,
         callbacks=[*callbacks, Clock()],

@@ -1,11 +1,13 @@
 """Reading the HIGGS data: the UCI file HIGGS.csv.gz, or four arrays in an HDF5 file."""
 
+import argparse
 from pathlib import Path
 from typing import NamedTuple
 
 import h5py
 import numpy as np
-from higgs_features import FEATURES
+from course import higgs_simulation
+from course.higgs_features import FEATURES
 
 import matex
 import matex.data
@@ -25,6 +27,18 @@ class Split(NamedTuple):
     y_train: np.ndarray
     x_test: np.ndarray
     y_test: np.ndarray
+
+
+def load(args: argparse.Namespace) -> Split:
+    """Standardised events of --data, or --events simulated ones."""
+    if args.data is None:
+        print(f"No --data: simulating {args.events:,} events ...", flush=True)
+        split = hold_out(*higgs_simulation.simulate(args.events, seed=args.seed))
+    else:
+        split = read(args.data)
+    counts = f"{len(split.x_train):,} events to train on, {len(split.x_test):,} to test on"
+    print(counts, flush=True)
+    return standardise(split)
 
 
 def held_out_rows(rows: int) -> int:

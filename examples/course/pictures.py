@@ -1,11 +1,13 @@
 """Encoded images by class: of folders, of an HDF5 file, or drawn for want of either."""
 
+import argparse
 import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
+from course import digits
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
 SHAPES = ("circle", "cross", "ring", "square")
@@ -25,6 +27,20 @@ class Pictures(NamedTuple):
     test: Part
     classes: list[str]
     in_files: bool
+
+
+def load(args: argparse.Namespace) -> Pictures:
+    """Those of --data, or --images drawn ones of --size pixels."""
+    if args.data is not None:
+        found = read(args.data)
+    else:
+        print(f"No --data: drawing {args.images:,} shapes ...", flush=True)
+        found = draw(args.images, args.size, seed=args.seed)
+    counts = (
+        f"{len(found.train.labels):,} images to train on, {len(found.test.labels):,} to test on"
+    )
+    print(f"{counts}, {len(found.classes)} classes", flush=True)
+    return found
 
 
 def read(path: Path) -> Pictures:
@@ -113,3 +129,59 @@ def _held_out(part: Part, classes: list[str], *, in_files: bool) -> Pictures:
         for chosen in (rows[rows % 10 != 9], rows[rows % 10 == 9])
     )
     return Pictures(train, test, classes, in_files)
+
+
+class Pixels(NamedTuple):
+    """Images (n, side, side, channels) uint8 and their classes (n,)."""
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+
+
+def load_pixels(args: argparse.Namespace) -> Pixels:
+    """Digits, or pictures in memory: the first --images of --data, or drawn shapes."""
+    rows = slice(args.images)
+    if args.data is None:
+        print(f"No --data: drawing {args.images or 2000:,} shapes ...", flush=True)
+        found = draw(args.images or 2000, args.side, seed=args.seed)
+    elif args.data.is_dir() or _has_jpegs(args.data):
+        found = read(args.data)
+    else:
+        own = digits.read(args.data)
+        train, test = own.x_train[rows, ..., None], own.x_test[..., None]
+        return Pixels(train, own.y_train[rows], test, own.y_test)
+    parts = [Part(part.images[rows], part.labels[rows]) for part in (found.train, found.test)]
+    train, test = (_decoded(part.images, args.side, found.in_files) for part in parts)
+    return Pixels(train, parts[0].labels, test, parts[1].labels)
+
+
+def _has_jpegs(path: Path) -> bool:
+    if not h5py.is_hdf5(path):
+        return False
+    with h5py.File(path, locking=False) as file:
+        return "jpeg_train" in file
+
+
+def decode(image: Any, in_files: bool, side: int) -> Any:
+    """A tensor (side, side, 3) of an image, in 0..255: float32."""
+    import tensorflow as tf  # slow: not before bad input has had its one line
+
+    content = tf.io.read_file(image) if in_files else image
+    pixels = tf.io.decode_image(content, channels=3, expand_animations=False)
+    pixels.set_shape((None, None, 3))
+    return tf.image.resize(pixels, (side, side))
+
+
+def _decoded(images: list[str] | list[bytes], side: int, in_files: bool) -> np.ndarray:
+    import tensorflow as tf
+
+    def pixels(image: str | bytes) -> np.ndarray:
+        content = tf.io.read_file(image) if in_files else image
+        tensor = tf.io.decode_image(content, channels=3, expand_animations=False)
+        if tensor.shape[:2] != (side, side):
+            tensor = tf.image.resize(tensor, (side, side), antialias=True)
+        return tf.cast(tensor, tf.uint8).numpy()
+
+    return np.stack([pixels(image) for image in images])

@@ -17,7 +17,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from higgs_features import (
+from course.higgs_features import (
     TOP_MASS,
     W_MASS,
     cylindrical,

@@ -1,0 +1,1 @@
+"""What the numbered examples share: their command line, and their data, read or made up."""
