@@ -95,6 +95,9 @@ def meet(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     devices.take_gpu(gpu, tensorflow.config)
     events.write("devices", gpu=gpu.number, threads=cores.threads, cores=cores.kept_on)
     keras.utils.set_random_seed(config.seed)
+    if config.seed == 0:
+        # What operations with a seed of their own take where a script set none for all.
+        tensorflow.random.set_seed(_SEED_OF_TENSORFLOW)
 
     from matex.process.keras_adapter import KerasAdapter
     from matex.run.context import RunContext
@@ -105,6 +108,9 @@ def meet(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     if gpu.note:
         runtime.run.say(gpu.note)
     return runtime
+
+
+_SEED_OF_TENSORFLOW = 87654321  # DEFAULT_GRAPH_SEED of tensorflow/python/framework/random_seed.py
 
 
 @contextlib.contextmanager
