@@ -76,14 +76,15 @@ def own_addresses() -> tuple[str, ...]:
 
 
 def silent(addresses: Collection[str]) -> set[str]:
-    """Addresses among *addresses* that have answered nothing for 3 s, of those with a connection.
+    """Addresses among *addresses* that have left something unanswered for 3 s.
 
-    A host of which nothing came for a second is asked for a sign by the kernel. That takes no
-    time where it answers, and up to 5 s where it does not.
+    So did a host whose network has just returned, though it answers on other connections: what was
+    sent to it meanwhile comes, by TCP's rule, only after as long a time again. A host of which
+    nothing came for a second is asked for a sign by the kernel. That takes no time where it
+    answers, and up to 5 s where it does not.
     """
     limit = time.monotonic() + _ASKING_S
     while True:
-        heard: set[str] = set()
         unheard: set[str] = set()
         unknown: set[str] = set()
         for connection in _connections():
@@ -92,9 +93,10 @@ def silent(addresses: Collection[str]) -> set[str]:
                 if peer in addresses:
                     for option in _ASK:
                         connection.setsockopt(*option)
-                    _kind_of(connection, heard, unheard, unknown).add(peer)
-        if unknown <= heard | unheard or time.monotonic() > limit:
-            return unheard - heard
+                    if (is_silent := _is_silent(connection)) is not False:
+                        (unheard if is_silent else unknown).add(peer)
+        if unknown <= unheard or time.monotonic() > limit:
+            return unheard
         time.sleep(_LOOK_S)
 
 
@@ -139,14 +141,13 @@ def _ignore(listener: socket.socket, addresses: Sequence[str]) -> None:
     listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
 
-def _kind_of(
-    connection: socket.socket, heard: set[str], unheard: set[str], unknown: set[str]
-) -> set[str]:
+def _is_silent(connection: socket.socket) -> bool | None:
+    """Whether the other end has left something unanswered for 3 s; None where that is not known."""
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
     resent, asked, data_ms, answer_ms = _TCP_INFO.unpack(info)
     if min(data_ms, answer_ms) < _HEARD_MS:
-        return heard
-    return unheard if max(resent, asked) >= _RESENT and answer_ms >= _SILENT_MS else unknown
+        return False
+    return True if max(resent, asked) >= _RESENT and answer_ms >= _SILENT_MS else None
 
 
 def _connections() -> Iterator[socket.socket]:

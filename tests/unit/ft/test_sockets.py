@@ -158,3 +158,6 @@ def test_a_host_that_acknowledges_nothing_is_silent_and_a_process_that_stands_st
         assert seen(1, 0) == ""
         found.switch.cut = frozenset({(1, 2), (2, 1)})
         assert seen(1, 30, anew=False) == target
+        # Its network is whole again, and it answers; what was sent meanwhile has yet to come.
+        found.switch.cut = frozenset()
+        assert seen(1, 0) == target
