@@ -70,6 +70,14 @@ class Fence:
             return 0, 0
         return int(words[0]), int(words[1])
 
+    def passes(self) -> bool:
+        """Whether no later world than this one has written here.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        return self._world() >= self.newest()
+
     def check(self) -> None:
         """Keep out all earlier worlds than this one; to be called right before publishing.
 

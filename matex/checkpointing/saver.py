@@ -170,6 +170,13 @@ class Saver:
         if self.files is not None:
             self._starts.number = start
 
+    def is_stale(self) -> bool:
+        """Whether another start of the run writes checkpoints by now; local."""
+        try:
+            return self.files is not None and not self._starts.fence.passes()
+        except checkpoints.StorageError:
+            return False
+
     # Between steps.
 
     def due(self) -> int:

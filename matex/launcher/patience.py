@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import checkpoints
 from matex.records.heartbeat_file import Sign, read_sign
 from matex.records.summary import SUMMARY
 from matex.run.timeouts import WORK_S
 
-__all__ = ["PARTED_S", "Patience", "has_summary"]
+__all__ = ["PARTED_S", "Patience", "Quiet", "has_summary", "signs_in"]
 
 #: Ranks on several hosts have lost each other, and those who go on give a sign of life each second;
 #: or they have come to the end of the script, and only leave.
@@ -62,6 +63,45 @@ class Patience:
         if self._clock() - self._since <= self._limit_s:
             return ""
         return f"no sign of life for {self._limit_s:.0f} s"
+
+
+class Quiet:
+    """Files that have shown no sign of life for *for_s* seconds, counted from now.
+
+    Args:
+        look: what of them changes while somebody writes.
+        clock: seconds, of which only differences count.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], object],
+        for_s: float = PARTED_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look = look
+        self._for_s = for_s
+        self._clock = clock
+        self._seen, self._since = look(), clock()
+
+    def reached(self) -> bool:
+        """Whether they have; to be asked now and then."""
+        seen = self._look()
+        if seen != self._seen:
+            self._seen, self._since = seen, self._clock()
+        return self._clock() - self._since >= self._for_s
+
+
+def signs_in(report: Path, directory: Path) -> tuple[Sign, tuple[int, int] | None]:
+    """The signs of life of ranks that write into both: the heartbeat, and the world at the fence.
+
+    The latter is None where the fence cannot be read.
+    """
+    try:
+        world = checkpoints.Fence(directory, lambda: (0, 0)).newest()
+    except checkpoints.StorageError:
+        world = None
+    return read_sign(report), world
 
 
 def has_summary(report: Path) -> bool:

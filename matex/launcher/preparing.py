@@ -1,16 +1,22 @@
-"""The report directory before the ranks are started: empty, or with the history of the run."""
+"""The directories of a run before its ranks are started."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from matex.config import Config
 from matex.errors import InputError
+from matex.launcher.locks import owned
 from matex.records.events import EVENTS, EventLog, keep_room, read_events
 from matex.records.heartbeat_file import FILE
 from matex.records.summary import SUMMARY
 
-__all__ = ["prepare"]
+__all__ = ["all_owned", "prepare", "scratch_directory"]
 
 
 def prepare(report: Path, checkpoint: Path | None) -> None:
@@ -55,3 +61,24 @@ def _end_with_a_whole_line(path: Path) -> None:
     with path.open("rb+") as file:
         content = file.read()
         os.ftruncate(file.fileno(), content.rfind(b"\n") + 1)
+
+
+@contextlib.contextmanager
+def all_owned(config: Config) -> Iterator[None]:
+    """Inside, this run alone uses its directories."""
+    given = {"--report": config.report, "--checkpoint": config.checkpoint}
+    options = {path.absolute(): option for option, path in given.items() if path is not None}
+    with contextlib.ExitStack() as stack:
+        for directory, option in options.items():
+            stack.enter_context(owned(directory, option))
+        yield
+
+
+@contextlib.contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """A directory of its own for this run, gone afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="matex-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import ft
 from matex.errors import InputError
+from matex.records.events import Event
 
-__all__ = ["Attempt", "GiveUp", "StartAgain", "decide", "faults_left", "hosts_text", "read_hosts"]
+__all__ = [
+    "Attempt",
+    "GiveUp",
+    "StartAgain",
+    "decide",
+    "faults_left",
+    "hosts_text",
+    "members_of",
+    "read_hosts",
+    "silent_part_is_larger",
+]
 
 #: How often the same step may fail before it is given up.
 SAME_STEP = 3
@@ -71,6 +82,33 @@ def _without_progress(steps: Sequence[int]) -> int:
         stuck = 0 if step > furthest else stuck + 1
         furthest = max(furthest, step)
     return stuck
+
+
+def members_of(events: Iterable[Event], address_of: Callable[[int, str], str]) -> dict[int, str]:
+    """The host of each member of the last world that the files tell of.
+
+    Args:
+        events: events of one start, in order of time.
+        address_of: see :func:`matex.launcher.arbiter.addresses_of`.
+    """
+    members: dict[int, str] = {}
+    lost: set[int] = set()
+    for event in events:
+        if event["event"] == "start":
+            members[event["rank"]] = address_of(event["rank"], event["host"])
+        elif event["event"] in ("recovered", "spare-lost"):
+            lost.update(event["lost"])
+    return {rank: host for rank, host in members.items() if rank not in lost}
+
+
+def silent_part_is_larger(members: Mapping[int, str], silent: Collection[str]) -> bool:
+    """Whether the members on *silent* hosts are more than the others.
+
+    By the rule of :mod:`ft.quorum` these may then go on without asking anybody. A half or less goes
+    on only with leave of the launcher that started it, and ends itself where it cannot ask.
+    """
+    there = sum(host in silent for host in members.values())
+    return 2 * there > len(members)
 
 
 def faults_left(

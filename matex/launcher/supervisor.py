@@ -8,45 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import checkpoints
 from matex.checkpointing.host_memory import Places, reserved
-from matex.config import ARBITER, Config
+from matex.config import ARBITER
 from matex.config.batch_systems import launcher_settings
 from matex.errors import InputError
 from matex.launcher.arbiter import Arbiter, addresses_of
-from matex.launcher.ending import (
-    NOT_STARTED,
-    Logs,
-    all_events,
-    judge,
-    last_start,
-    reason_of,
-    this_job,
-)
+from matex.launcher.ending import NOT_STARTED, Logs, all_events, judge, last_start, reason_of
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
 from matex.launcher.launch import Launch, mpiexec_command
-from matex.launcher.locks import owned
 from matex.launcher.mpiexec import Mpiexec, find_mpiexec
-from matex.launcher.patience import Patience, has_summary
-from matex.launcher.preparing import prepare
-from matex.launcher.restarts import (
-    Attempt,
-    GiveUp,
-    decide,
-    faults_left,
-    hosts_text,
-    read_hosts,
-)
+from matex.launcher.patience import Patience, Quiet, has_summary, signs_in
+from matex.launcher.preparing import all_owned, prepare, scratch_directory
+from matex.launcher.relaunch import Relaunch, Survey, take_fence
+from matex.launcher.restarts import Attempt, GiveUp, decide, read_hosts
 from matex.records import summary as summaries
 from matex.records.events import EVENTS, EventLog
 from matex.records.heartbeat_file import FILE, read_sign
@@ -71,10 +54,10 @@ def supervise(wanted: Launch) -> int:
     mpiexec = find_mpiexec()
     wanted = replace(wanted, ulfm=wanted.ulfm and mpiexec.survives)
     _check(wanted, mpiexec)
-    with _scratch_directory() as scratch:
+    with scratch_directory() as scratch:
         kept = wanted.config.report
         report = scratch / "report" if kept is None else kept
-        with _owned(wanted.config), reserved() as places:
+        with all_owned(wanted.config), reserved() as places:
             prepare(report, wanted.config.checkpoint)
             # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
             environment = {**os.environ, "TMPDIR": str(scratch), **launcher_settings(os.environ)}
@@ -89,7 +72,7 @@ def supervise(wanted: Launch) -> int:
             supervisor = _Supervisor(started, report, environment, mpiexec, places)
             with supervisor.listening():
                 reason = supervisor.run()
-                supervisor.tidy(reason)
+                supervisor.relaunch.tidy(reason)
         kept_here = kept is not None
         return judge(report, reason, supervisor.logs, ranks=wanted.ranks, kept=kept_here)
 
@@ -117,16 +100,15 @@ class _Supervisor:
         places: Places | None,
     ) -> None:
         self._wanted = wanted
-        self._places = places
         self._report = report
         self._log = EventLog(report / EVENTS, -1)
         self.logs = Logs(report)
         self._mpiexec = mpiexec
         self._environment = environment
         self._hosts = Hosts(mpiexec=mpiexec, environment=environment)
+        self.relaunch = Relaunch(wanted, report, self._hosts, places)
         self._job: Job | None = None
         self._told: list[int] = []
-        self._started = time.monotonic()
         self._attempts: list[Attempt] = []
 
     @contextlib.contextmanager
@@ -173,23 +155,49 @@ class _Supervisor:
                 continue
             if self._told:
                 return self._left(reason)
+            survey = Survey(self.relaunch)
             if reason is None:
-                lost = self._lost_hosts()
+                lost = ", ".join(survey.lost)
                 reason = f"{lost}: no answer any more" if lost else _KILLED
-            elif reason == NOT_STARTED and (lost := self._lost_hosts()):
-                reason = f"{reason}: no program can be started on {lost}"
+            elif reason == NOT_STARTED and survey.lost:
+                reason = f"{reason}: no program can be started on {', '.join(survey.lost)}"
             self._attempts.append(self._lost(reason))
             decision = decide(self._attempts, limit=wanted.max_restarts)
             if isinstance(decision, GiveUp):
                 return f"{reason}; {decision.reason}" if decision.reason else reason
-            hosts = self._hosts_left()
-            again = self._again(hosts)
+            again = self.relaunch.on(survey.left)
             if again is None:
                 return f"{reason}; no host answers any more"
-            self._tell(reason, again.ranks, hosts)
+            if self.relaunch.larger_part_is_silent(wanted, survey) and (why := self._shut_out()):
+                return f"{reason}; {why}"
+            if has_summary(self._report):
+                return ""
+            if not self._told:
+                self._tell(reason, again.ranks, survey.left)
             if not self._rest(decision.delay_s):
                 return self._left(reason)
             wanted = again
+
+    def _shut_out(self) -> str:
+        """Make sure that nobody writes any more for the ranks that cannot be reached.
+
+        Returns:
+            Why that is not sure, in words; "" where it is, or a summary has come meanwhile.
+        """
+        directory = self._wanted.config.checkpoint
+        part = "the hosts that do not answer hold the larger part of the ranks, which may go on"
+        if directory is None:
+            return f"{part}, and without --checkpoint there is no fence to keep them out"
+        quiet = Quiet(lambda: signs_in(self._report, directory))
+        while not quiet.reached():
+            if self._told or has_summary(self._report):
+                return ""
+            time.sleep(_LOOK_S)
+        try:
+            take_fence(directory)
+        except checkpoints.StorageError as error:
+            return f"{part}, and they cannot be kept out: {error}"
+        return ""
 
     def _left(self, reason: str | None) -> str:
         """Why there is no summary where the ranks were told to leave."""
@@ -197,12 +205,6 @@ class _Supervisor:
         if reason is not None:
             return f"{reason}, {told}"
         return f"{told}, and ended by another signal before all ranks had said so"
-
-    def _lost_hosts(self) -> str:
-        """Names of the hosts that do not answer, in a list with commas; "" where all do."""
-        left = self._hosts_left()
-        lost = [] if left is None else [host for host in self._all_hosts() if host not in left]
-        return ", ".join(lost)
 
     def _attempt(self, wanted: Launch) -> str | None:
         """Start the ranks and wait for their end; why there was no more, None if nobody knows."""
@@ -253,37 +255,12 @@ class _Supervisor:
     def _has_started(self) -> bool:
         return any(event["event"] == "start" for event in last_start(all_events(self._report)))
 
-    def _hosts_left(self) -> dict[str, int] | None:
-        """The hosts that still answer, and their slots; None where this one is the only one.
-
-        What the ranks of the lost start left of MPI's in their memory is removed.
-        """
-        hosts = self._all_hosts()
-        if self._places is None:
-            clear = ["true"]
-        else:
-            shutil.rmtree(self._places.segments, ignore_errors=True)
-            clear = ["rm", "-rf", str(self._places.segments)]
-        return {host: hosts[host] for host in self._hosts.run(hosts, clear)} if hosts else None
-
-    def _all_hosts(self) -> dict[str, int]:
-        """All hosts and their slots; empty where this one is the only one."""
-        wanted = self._wanted
-        if not wanted.several:
-            return {}
-        if wanted.hosts is not None:
-            return read_hosts(wanted.hosts)
-        # The batch system's: those that ranks have met on in this job.
-        starts = [e for e in this_job(all_events(self._report)) if e["event"] == "start"]
-        return dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
-
     def _whole_again(self) -> Launch | None:
         """The next start where the ranks left because some are missing; else None."""
         short = [e for e in last_start(all_events(self._report)) if e["event"] == "short"]
         if not short or self._told:
             return None
-        hosts = self._hosts_left()
-        again = self._again(hosts)
+        again = self.relaunch.on(Survey(self.relaunch).left)
         if again is not None:
             size, ranks = short[-1]["world_size"], again.ranks
             self._log.write("grow", step=short[-1]["step"], world_size=size, ranks=ranks)
@@ -291,40 +268,6 @@ class _Supervisor:
             print(f"matex: {left}: starting {_ranks(ranks)} again", flush=True)
             (self._report / summaries.SUMMARY).unlink()
         return again
-
-    def tidy(self, reason: str) -> None:
-        """Remove what is left in the memory of other hosts, where a rank died or all left early.
-
-        Ranks that all came to the end have done so themselves.
-
-        Args:
-            reason: what `run` gave.
-        """
-        if self._places is None or not self._wanted.several:
-            return
-        untidy = {"recovered", "restart", "stopped", "failed"}
-        if reason or any(event["event"] in untidy for event in all_events(self._report)):
-            self._hosts.run(self._all_hosts(), ["rm", "-rf", *map(str, self._places)])
-
-    def _again(self, hosts: dict[str, int] | None) -> Launch | None:
-        """The next start, on *hosts*; None where none is left."""
-        wanted, config = self._wanted, self._wanted.config
-        if hosts is not None:
-            slots = sum(hosts.values())
-            if not slots:
-                return None
-            ranks = min(wanted.ranks, slots)
-            config = replace(config, spares=min(config.spares, slots - ranks))
-            wanted = replace(wanted, ranks=ranks, hosts=hosts_text(hosts))
-            if wanted.grow:  # to what there is room for
-                config = replace(config, grow_to=ranks)
-        fired = {event["fault"] for event in all_events(self._report) if event["event"] == "fault"}
-        left = faults_left(config.faults, fired, ranks=wanted.ranks + config.spares)
-        config = replace(config, inject=left, inject_file=None)
-        if config.wall_time:
-            left_s = config.wall_time - (time.monotonic() - self._started)
-            config = replace(config, wall_time=max(left_s, 1.0))
-        return replace(wanted, config=config)
 
     def _tell(self, reason: str, ranks: int, hosts: dict[str, int] | None) -> None:
         step = self._attempts[-1].step
@@ -349,23 +292,3 @@ class _Supervisor:
 
 def _ranks(number: int) -> str:
     return "1 rank" if number == 1 else f"{number} ranks"
-
-
-@contextlib.contextmanager
-def _owned(config: Config) -> Iterator[None]:
-    """Inside, this run alone uses its directories."""
-    given = {"--report": config.report, "--checkpoint": config.checkpoint}
-    options = {path.absolute(): option for option, path in given.items() if path is not None}
-    with contextlib.ExitStack() as stack:
-        for directory, option in options.items():
-            stack.enter_context(owned(directory, option))
-        yield
-
-
-@contextlib.contextmanager
-def _scratch_directory() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="matex-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)

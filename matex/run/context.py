@@ -224,7 +224,9 @@ class RunContext:
             self.saver.discard_memory()  # nobody will want it any more
             if self.config.strict and lost_to_own_errors(self.events.all()):
                 self.failed_strictly, reason = True, LOST_STRICTLY
-        if self.leads and self.config.report is not None:
+        if self.leads and self.saver.is_stale():
+            self.warn("others have gone on without these ranks: no summary is written")
+        elif self.leads and self.config.report is not None:
             self._tell_unfired()
             hashes = {
                 str(rank): bytes(digest[1:]).hex()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from matex.launcher.patience import PARTED_S, Patience, has_summary
+import checkpoints
+from matex.launcher.patience import PARTED_S, Patience, Quiet, has_summary, signs_in
 from matex.records.heartbeat_file import FILE, HeartbeatFile
 from matex.records.summary import SUMMARY
 
@@ -67,3 +68,21 @@ def test_a_directory_out_of_reach_is_silence(tmp_path: Path, clock: Clock) -> No
     clock.now += 601
     assert patience.ends(several=True, parted=False) == "no sign of life for 600 s"
     assert not has_summary(tmp_path / ("x" * 300))  # so is this
+
+
+def test_files_are_quiet_when_neither_steps_nor_writers_were_seen_for_so_long(
+    tmp_path: Path, clock: Clock
+) -> None:
+    beat = HeartbeatFile(tmp_path)
+    quiet = Quiet(lambda: signs_in(tmp_path, tmp_path), 40.0, clock)
+    clock.now += 39
+    assert not quiet.reached()
+    beat.beat(3)
+    assert not quiet.reached()
+    clock.now += 39
+    checkpoints.Fence(tmp_path, lambda: (1, 2)).check()  # another world writes
+    assert not quiet.reached()
+    clock.now += 39
+    assert not quiet.reached()
+    clock.now += 1
+    assert quiet.reached()

@@ -15,7 +15,9 @@ from matex.launcher.restarts import (
     decide,
     faults_left,
     hosts_text,
+    members_of,
     read_hosts,
+    silent_part_is_larger,
 )
 
 
@@ -71,3 +73,35 @@ def test_a_fault_strikes_once_in_a_run_and_only_ranks_that_are() -> None:
 def test_hosts_and_their_slots() -> None:
     assert read_hosts("a:2,b,c:3,a:1") == {"a": 3, "b": 1, "c": 3}
     assert read_hosts(hosts_text({"a": 3, "b": 1})) == {"a": 3, "b": 1}
+
+
+def started(rank: int, host: str) -> dict[str, object]:
+    return {"event": "start", "rank": rank, "host": host}
+
+
+def test_members_are_those_of_the_last_world_by_the_launcher_s_names() -> None:
+    events = [
+        *(started(rank, f"node{rank // 2}") for rank in range(6)),
+        {"event": "recovered", "rank": 0, "lost": [1]},
+        {"event": "recovered", "rank": 2, "lost": [1]},
+        {"event": "spare-lost", "rank": 0, "lost": [5]},
+    ]
+    assert members_of(events, lambda rank, host: f"{host}.site") == {
+        0: "node0.site", 2: "node1.site", 3: "node1.site", 4: "node2.site",
+    }  # fmt: skip
+    assert members_of([], lambda rank, host: host) == {}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "silent", "larger"),
+    [
+        pytest.param("aabbcc", "c", False, id="a third"),
+        pytest.param("aabb", "b", False, id="a half, which must ask"),
+        pytest.param("aabbb", "b", True, id="one more than the others"),
+        pytest.param("aabbcc", "bc", True, id="two hosts of three"),
+        pytest.param("aabb", "", False, id="all answer"),
+        pytest.param("", "b", False, id="none has ever met"),
+    ],
+)
+def test_whether_silent_hosts_may_hold_a_world(hosts: str, silent: str, larger: bool) -> None:
+    assert silent_part_is_larger(dict(enumerate(hosts)), silent) is larger

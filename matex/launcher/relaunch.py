@@ -1,0 +1,136 @@
+"""The next start of a run that was lost: on which hosts, and with how many ranks."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import checkpoints
+from matex.checkpointing.host_memory import Places
+from matex.launcher.arbiter import addresses_of
+from matex.launcher.ending import all_events, last_start, this_job
+from matex.launcher.hosts import Hosts
+from matex.launcher.launch import Launch
+from matex.launcher.restarts import (
+    faults_left,
+    hosts_text,
+    members_of,
+    read_hosts,
+    silent_part_is_larger,
+)
+
+__all__ = ["Relaunch", "Survey", "take_fence"]
+
+
+class Survey:
+    """Which hosts of a run still answer, asked once, when it is first wanted."""
+
+    def __init__(self, relaunch: Relaunch) -> None:
+        self._relaunch = relaunch
+
+    @cached_property
+    def left(self) -> dict[str, int] | None:
+        """The hosts that answer, and their slots; None where this one is the only one."""
+        return self._relaunch.ask()
+
+    @cached_property
+    def lost(self) -> list[str]:
+        """Names of the hosts that do not."""
+        left = self.left
+        return [] if left is None else [h for h in self._relaunch.all_hosts() if h not in left]
+
+
+class Relaunch:
+    """The starts that may follow the first one of a run.
+
+    Args:
+        wanted: the first start.
+        report: directory with what the ranks have written.
+        hosts: reaches them.
+        places: directories in the memory of each host.
+    """
+
+    def __init__(self, wanted: Launch, report: Path, hosts: Hosts, places: Places | None) -> None:
+        self._wanted = wanted
+        self._report = report
+        self._hosts = hosts
+        self._places = places
+        self._begun = time.monotonic()
+
+    def all_hosts(self) -> dict[str, int]:
+        """All hosts and their slots; empty where this one is the only one."""
+        wanted = self._wanted
+        if not wanted.several:
+            return {}
+        if wanted.hosts is not None:
+            return read_hosts(wanted.hosts)
+        # The batch system's: those that ranks have met on in this job.
+        starts = [e for e in this_job(all_events(self._report)) if e["event"] == "start"]
+        return dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
+
+    def ask(self) -> dict[str, int] | None:
+        """What :attr:`Survey.left` says.
+
+        What the ranks of the lost start left of MPI's in their memory is removed.
+        """
+        hosts = self.all_hosts()
+        if self._places is None:
+            clear = ["true"]
+        else:
+            shutil.rmtree(self._places.segments, ignore_errors=True)
+            clear = ["rm", "-rf", str(self._places.segments)]
+        return {host: hosts[host] for host in self._hosts.run(hosts, clear)} if hosts else None
+
+    def larger_part_is_silent(self, lost: Launch, survey: Survey) -> bool:
+        """Whether ranks of the start *lost* may go on by themselves, unseen, as the larger part."""
+        hosts = {} if lost.hosts is None else read_hosts(lost.hosts)
+        members = members_of(last_start(all_events(self._report)), addresses_of(hosts))
+        return silent_part_is_larger(members, survey.lost)
+
+    def on(self, hosts: dict[str, int] | None) -> Launch | None:
+        """The next start, on *hosts*; None where none is left."""
+        wanted, config = self._wanted, self._wanted.config
+        if hosts is not None:
+            slots = sum(hosts.values())
+            if not slots:
+                return None
+            ranks = min(wanted.ranks, slots)
+            config = replace(config, spares=min(config.spares, slots - ranks))
+            wanted = replace(wanted, ranks=ranks, hosts=hosts_text(hosts))
+            if wanted.grow:  # to what there is room for
+                config = replace(config, grow_to=ranks)
+        fired = {event["fault"] for event in all_events(self._report) if event["event"] == "fault"}
+        left = faults_left(config.faults, fired, ranks=wanted.ranks + config.spares)
+        config = replace(config, inject=left, inject_file=None)
+        if config.wall_time:
+            left_s = config.wall_time - (time.monotonic() - self._begun)
+            config = replace(config, wall_time=max(left_s, 1.0))
+        return replace(wanted, config=config)
+
+    def tidy(self, reason: str) -> None:
+        """Remove what is left in the memory of other hosts, where a rank died or all left early.
+
+        Ranks that all came to the end have done so themselves.
+
+        Args:
+            reason: why there is no summary, "" where there is one.
+        """
+        if self._places is None or not self._wanted.several:
+            return
+        untidy = {"recovered", "restart", "stopped", "failed"}
+        if reason or any(event["event"] in untidy for event in all_events(self._report)):
+            self._hosts.run(self.all_hosts(), ["rm", "-rf", *map(str, self._places)])
+
+
+def take_fence(directory: Path) -> None:
+    """Keep out whoever still writes into *directory* for a start that was given up.
+
+    Raises:
+        checkpoints.StorageError: the fence cannot be read or written.
+    """
+    start, _ = checkpoints.Fence(directory, lambda: (0, 0)).newest()
+    checkpoints.Fence(directory, lambda: (start + 1, 0)).check()
