@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from ci.jobs import ROOT, environment
-from ci.network.emulated import Link, emulated, end_tidily
+from ci.network.emulated import emulated, end_tidily
+from ci.network.switch import Link
 
 HOSTS, SLOTS = 2, 2
 

@@ -22,13 +22,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ci.jobs import ROOT, environment
-from ci.network.emulated import Emulated, Link, emulated, end_tidily
+from ci.network.emulated import Emulated, emulated, end_tidily
 from ci.network.partition_observer import problems, times
+from ci.network.switch import Link
 from matex.records.events import read_events
+
+T = TypeVar("T")
 
 LIMIT_S = 180.0
 _SCRIPT = ROOT / "tests" / "train" / "scripts" / "noted_steps.py"
@@ -119,13 +123,34 @@ def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
             run.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.wait(_LEAVE_S)
-    made = notes(steps)
+    return wrong + judge(folder, status=status, cut_at=cut_at, ended_at=ended_at)
+
+
+def judge(folder: Path, *, status: int | None, cut_at: float, ended_at: float) -> list[str]:
+    """What is wrong with the run that left its files in *folder*, and a line about how it went.
+
+    A file that cannot be read is wrong, too, and the others are judged without it.
+
+    Args:
+        status: exit status of the launcher; None where it had to be ended.
+        cut_at, ended_at: Unix times, seconds.
+    """
+    wrong: list[str] = []
+
+    def read(what: Callable[[], T], otherwise: T) -> T:
+        try:
+            return what()
+        except (OSError, ValueError) as error:
+            wrong.append(f"cannot be read: {error}")
+            return otherwise
+
+    path = folder / "report" / "summary.json"
+    made = read(lambda: notes(folder / "steps"), [])
+    summary = read(lambda: json.loads(path.read_text()) if path.exists() else None, None)
+    events = read(lambda: read_events(folder / "report" / "events.jsonl"), [])
+    said = read(lambda: (folder / "log").read_text().strip().splitlines(), [])
     taken = times(made, cut_at=cut_at, ended_at=ended_at)
-    path = report / "summary.json"
-    summary = json.loads(path.read_text()) if path.exists() else None
-    events = read_events(report / "events.jsonl")
     wrong += problems(made, events, summary, status=status, taken=taken)
-    said = (folder / "log").read_text().strip().splitlines()
     told = summary or {}
     wrong.append(
         f"  status {status}, {told.get('status')}, {told.get('world_size_end')} ranks at the end, "

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from ci.network.emulated import Emulated, Link, emulated, end_tidily, with_command
+from ci.network.emulated import Emulated, emulated, end_tidily, with_command
+from ci.network.switch import Link
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "munged", "ip")
 _LINK = Link(rate_bit_s=1e9, delay_s=1e-4)

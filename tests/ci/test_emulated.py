@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from ci.network.emulated import Emulated, Link, emulated
+from ci.network.emulated import Emulated, emulated
+from ci.network.switch import Link
 
 RATE = 80e6  # 10 MB a second
 BYTES = 4_000_000

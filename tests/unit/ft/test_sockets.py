@@ -12,7 +12,8 @@ import sys
 
 import pytest
 
-from ci.network.emulated import Link, emulated
+from ci.network.emulated import emulated
+from ci.network.switch import Link
 from ft import sockets
 
 
