@@ -29,8 +29,8 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 #: Variables for ranks that share their cores with other programs: who waits leaves the core.
 BETWEEN_PROGRAMS = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 
-# As in matex/launcher/mpiexec.py: without the first, finalisation hangs after a death; HAN adds wrongly;
-# and there may be more ranks than cores.
+# Those of matex/launcher/mpiexec.py: without the first, finalisation hangs after a death; HAN adds
+# wrongly; and there may be more ranks than cores.
 _SETTINGS = {"async_mpi_finalize": "1", "coll": "^han", "mpi_yield_when_idle": "1"}
 
 
