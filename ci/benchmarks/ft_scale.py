@@ -79,9 +79,8 @@ def measured(ranks: int) -> dict[str, float]:
         )  # fmt: skip
         left = [json.loads(path.read_text()) for path in folder.glob("rank-*.json")]
         if len(left) != ranks - 1:
-            raise RuntimeError(
-                f"{len(left)} of {ranks - 1} survivors came to the end: {done.stderr}"
-            )
+            came = f"{len(left)} of {ranks - 1}"
+            raise RuntimeError(f"{came} survivors came to the end: {done.stderr}")
         death = json.loads((folder / "death.json").read_text())
     recovery_s = max(one["times"][DEADLY] for one in left) - death
     operation_s = statistics.median(np.diff(left[0]["times"][:DEADLY]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,9 +32,26 @@ class Hosts:
             succeeded = list(pool.map(lambda host: self._succeeds(host, words), names))
         return [name for name, there in zip(names, succeeded, strict=True) if there]
 
+    def unknown(self, hosts: Iterable[str]) -> list[str]:
+        """Those of *hosts* whose names mean nothing here, and on which nothing can be started.
+
+        A name that is no address may still be one that ssh knows.
+        """
+        nameless = [host for host in hosts if not _has_address(host)]
+        there = self.run(nameless, ["true"]) if nameless else []
+        return [host for host in nameless if host not in there]
+
     def _succeeds(self, host: str, words: Sequence[str]) -> bool:
         job = Job(self.mpiexec, self.mpiexec.probe(host, words), self.environment, quiet=True)
         try:
             return job.wait(_TIMEOUT_S) and job.status == 0
         finally:
             job.end()
+
+
+def _has_address(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True

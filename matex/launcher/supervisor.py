@@ -145,6 +145,9 @@ class _Supervisor:
     def run(self) -> str:
         """Start ranks until some have written a summary; else why there is none."""
         wanted = self._wanted
+        # Open MPI says so in fifteen lines of its own.
+        if wanted.hosts and (unknown := self._hosts.unknown(read_hosts(wanted.hosts))):
+            return f"{NOT_STARTED}: no program can be started on {', '.join(unknown)}"
         while True:
             reason = self._attempt(wanted)
             if has_summary(self._report):

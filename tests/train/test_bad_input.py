@@ -172,6 +172,7 @@ def test_a_host_on_which_nothing_can_be_started_is_named(tmp_path: Path) -> None
     script.write_text("print('never')\n")
     outcome = matex_run(tmp_path, script, ranks=2, options=["--hosts", "no-such-host.invalid:2"])
     assert outcome.status == 1
-    line = outcome.stderr.splitlines()[-1]
+    assert outcome.stdout == ""
+    (line,) = outcome.stderr.splitlines()
     reason = "the ranks did not start: no program can be started on no-such-host.invalid"
     assert reason in line, outcome.stderr
