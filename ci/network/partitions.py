@@ -145,10 +145,11 @@ def judge(folder: Path, *, status: int | None, cut_at: float, ended_at: float) -
             return otherwise
 
     path = folder / "report" / "summary.json"
-    made = read(lambda: notes(folder / "steps"), [])
+    nothing: list[dict[str, Any]] = []
+    made = read(lambda: notes(folder / "steps"), nothing)
     summary = read(lambda: json.loads(path.read_text()) if path.exists() else None, None)
-    events = read(lambda: read_events(folder / "report" / "events.jsonl"), [])
-    said = read(lambda: (folder / "log").read_text().strip().splitlines(), [])
+    events = read(lambda: read_events(folder / "report" / "events.jsonl"), nothing)
+    said = read((folder / "log").read_text, "").strip().splitlines()
     taken = times(made, cut_at=cut_at, ended_at=ended_at)
     wrong += problems(made, events, summary, status=status, taken=taken)
     told = summary or {}

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import checkpoints
 from matex.records.heartbeat_file import Sign, read_sign
 from matex.records.summary import SUMMARY
 from matex.run.timeouts import WORK_S
@@ -97,6 +96,8 @@ def signs_in(report: Path, directory: Path) -> tuple[Sign, tuple[int, int] | Non
 
     The latter is None where the fence cannot be read.
     """
+    import checkpoints  # brings h5py, which a launcher rarely needs
+
     try:
         world = checkpoints.Fence(directory, lambda: (0, 0)).newest()
     except checkpoints.StorageError:

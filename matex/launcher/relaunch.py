@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-import checkpoints
 from matex.checkpointing.host_memory import Places
 from matex.launcher.arbiter import addresses_of
 from matex.launcher.ending import all_events, last_start, this_job
@@ -126,11 +125,17 @@ class Relaunch:
             self._hosts.run(self.all_hosts(), ["rm", "-rf", *map(str, self._places)])
 
 
-def take_fence(directory: Path) -> None:
+def take_fence(directory: Path) -> str:
     """Keep out whoever still writes into *directory* for a start that was given up.
 
-    Raises:
-        checkpoints.StorageError: the fence cannot be read or written.
+    Returns:
+        Why they cannot be kept out, in words; "" where they are.
     """
-    start, _ = checkpoints.Fence(directory, lambda: (0, 0)).newest()
-    checkpoints.Fence(directory, lambda: (start + 1, 0)).check()
+    import checkpoints  # brings h5py, which a launcher rarely needs
+
+    try:
+        start, _ = checkpoints.Fence(directory, lambda: (0, 0)).newest()
+        checkpoints.Fence(directory, lambda: (start + 1, 0)).check()
+    except checkpoints.StorageError as error:
+        return str(error)
+    return ""

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import checkpoints
 from matex.checkpointing.host_memory import Places, reserved
 from matex.config import ARBITER
 from matex.config.batch_systems import launcher_settings
@@ -196,11 +195,8 @@ class _Supervisor:
             if self._told or has_summary(self._report):
                 return ""
             time.sleep(_LOOK_S)
-        try:
-            take_fence(directory)
-        except checkpoints.StorageError as error:
-            return f"{part}, and they cannot be kept out: {error}"
-        return ""
+        problem = take_fence(directory)
+        return f"{part}, and they cannot be kept out: {problem}" if problem else ""
 
     def _left(self, reason: str | None) -> str:
         """Why there is no summary where the ranks were told to leave."""
