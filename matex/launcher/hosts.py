@@ -33,7 +33,7 @@ class Hosts:
         return [name for name, there in zip(names, succeeded, strict=True) if there]
 
     def unknown(self, hosts: Iterable[str]) -> list[str]:
-        """Those of *hosts* whose names mean nothing here, and on which nothing can be started.
+        """Names of *hosts* that mean nothing here, and on which nothing can be started.
 
         A name that is no address may still be one that ssh knows.
         """
