@@ -73,6 +73,9 @@ class Fence:
     def passes(self) -> bool:
         """Whether no later world than this one has written here.
 
+        Returns:
+            True where this world's writers still pass.
+
         Raises:
             StorageError: the file cannot be read.
         """

@@ -1,4 +1,4 @@
-"""What a job has counted, kept in its checkpoints: a later start of it counts on from there."""
+"""Counts of a job, kept in its checkpoints: a later start of it counts on from there."""
 
 from __future__ import annotations
 
