@@ -1,4 +1,4 @@
-"""How long the launcher waits for ranks of which it hears nothing."""
+"""The time that the launcher waits for ranks of which it hears nothing."""
 
 from __future__ import annotations
 
