@@ -87,16 +87,9 @@ class BackgroundWriter:
         self._changed = threading.Condition()
         self._storing = threading.Lock()
         self._waiting: tuple[Given, Team | None] | None = None
-        self._writing = False
         self._closing = False
         self._superseded = False
         self._thread: threading.Thread | None = None
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is being written, waits for it, or is to be tried again."""
-        with self._changed:
-            return self._writing or self._waiting is not None
 
     def save(self, snapshot: Given, team: Team | None = None) -> None:
         """Hand over a snapshot; it takes the place of one that still waits.
@@ -165,13 +158,8 @@ class BackgroundWriter:
                 self._superseded = False
                 if given is None:
                     return
-                self._writing = True
-                self._changed.notify_all()
             self._save(*given)
             given = None  # and with it a whole state
-            with self._changed:
-                self._writing = False
-                self._changed.notify_all()
 
     def _save(self, given: Given, team: Team | None) -> None:
         began_s = time.thread_time()

@@ -113,19 +113,7 @@ class Membership:
         *,
         until: Callable[[], bool],
         needless: bool = False,
-        heard: Callable[[Recovery], None] = lambda recovery: None,
-    ) -> None:
-        """Change views as :meth:`try_agree_on`, or end this rank if its peers go on without it."""
-        if not self.try_agree_on(purpose, why, until=until, needless=needless, heard=heard):
-            fail_stop(f"{why} while others still work: they go on without it")
-
-    def try_agree_on(
-        self,
-        purpose: Purpose,
-        why: str,
-        *,
-        until: Callable[[], bool],
-        needless: bool = False,
+        or_end: bool = True,
         heard: Callable[[Recovery], None] = lambda recovery: None,
     ) -> bool:
         """Change views until all members came for *purpose*, or *until()* holds; collective.
@@ -139,10 +127,11 @@ class Membership:
             until: tells, alike on all ranks that come for this, that no view change is wanted.
             needless: whether to do without, where others turn out to be in the next operation
                 already.
-            heard: called after each view change.
+            or_end: whether this rank ends where its peers go on without it.
+            heard: function called after each view change.
 
         Returns:
-            Whether they came; False where others keep making operations.
+            Whether they came; False, without *or_end*, where others keep making operations.
         """
         elsewhere = 0
         for _ in range(_VIEW_CHANGES):
@@ -156,6 +145,8 @@ class Membership:
             elsewhere += recovery.together  # at the same operation, which this rank does not make
             if purpose in ELSEWHERE and elsewhere == _SURE:
                 break
+        if or_end:
+            fail_stop(f"{why} while others still work: they go on without it")
         return False
 
     def change_view(self, purpose: Purpose) -> Recovery:

@@ -153,8 +153,8 @@ class Operations:
         membership = self._membership
         if not membership.ulfm or self._closed:
             return True
-        return membership.try_agree_on(
-            Purpose.REGROUP, why, until=lambda: membership.world.size == 1
+        return membership.agree_on(
+            Purpose.REGROUP, why, until=lambda: membership.world.size == 1, or_end=False
         )
 
     def leave(self) -> None:

@@ -15,7 +15,7 @@ A run is right when it ended, nobody died but those that a fault struck, the ran
 every result, each item of work was counted once, and (full) the summary says finished, weights
 and optimizer are equal after each epoch, the losses are those of one rank alone (by a strategy:
 near them), as many ranks are left and as many spares used and lost as the faults say, nothing is
-left in memory, as a file or a process, and what did not fire was told.
+left in memory, as a file or a process, and what did not fire was reported.
 
 Launches have the seeds S, S+1, ...: one that failed is made again by --seed with its own
 and --runs 1. The status is 1 when any run failed.

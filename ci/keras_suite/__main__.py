@@ -68,8 +68,8 @@ def write_outcomes(path: Path, ways: list[Way]) -> None:
     with path.open("w", encoding="utf-8") as file:
         for way in ways:
             for rank, outcomes in enumerate(way.outcomes):
-                for test, told in sorted(outcomes.items()):
-                    line = {"test": test, "way": way.name, "rank": rank, **told._asdict()}
+                for test, outcome in sorted(outcomes.items()):
+                    line = {"test": test, "way": way.name, "rank": rank, **outcome._asdict()}
                     file.write(json.dumps(line) + "\n")
 
 
@@ -78,8 +78,8 @@ def figures(way: Way, files: int) -> str:
     order = ("skipped", "passed", "failed", "hung", "lost")
     worst: dict[str, str] = {}
     for outcomes in way.outcomes:
-        for test, told in outcomes.items():
-            worst[test] = max(worst.get(test, told.outcome), told.outcome, key=order.index)
+        for test, outcome in outcomes.items():
+            worst[test] = max(worst.get(test, outcome.outcome), outcome.outcome, key=order.index)
     counts = Counter(worst.values())
     told_counts = "".join(f"{counts[name]:8}" for name in order)
     return f"{way.name:6}{files:6}{len(worst):7}{told_counts}{way.launches:9}{way.seconds:8.0f}"

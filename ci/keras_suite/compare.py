@@ -57,12 +57,12 @@ def differences(
     missing = Outcome("missing", 0.0, "no record")
     found = []
     for test in sorted({*plain, *(name for outcomes in ranks for name in outcomes)}):
-        told = [outcomes.get(test, missing) for outcomes in ranks]
+        seen = [outcomes.get(test, missing) for outcomes in ranks]
         wanted = plain.get(test, missing)
-        others = [outcome for outcome in told if outcome.outcome != wanted.outcome]
+        others = [outcome for outcome in seen if outcome.outcome != wanted.outcome]
         if others:
             reason = others[0].reason or wanted.reason
-            names = tuple(outcome.outcome for outcome in told)
+            names = tuple(outcome.outcome for outcome in seen)
             found.append(Difference(way, test, wanted.outcome, names, reason))
     return found
 

@@ -143,8 +143,8 @@ class Way:
         if not log.exists():
             return ""
         lines = [x.strip() for x in log.read_text(errors="replace").splitlines()[-_LOG_LINES:]]
-        told = [x for x in lines if x.startswith("matex:")] or [x for x in lines if x]
-        return told[-1][:300] if told else ""
+        said = [x for x in lines if x.startswith("matex:")] or [x for x in lines if x]
+        return said[-1][:300] if said else ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

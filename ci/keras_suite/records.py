@@ -54,8 +54,8 @@ class Records:
             self.ended = True
         elif "outcome" in record:
             self.running = None
-            told = Outcome(record["outcome"], record["seconds"], record["reason"])
-            self.done[record["test"]] = told
+            outcome = Outcome(record["outcome"], record["seconds"], record["reason"])
+            self.done[record["test"]] = outcome
         else:
             self.running = record["test"]
 
@@ -87,11 +87,11 @@ def outcome_of(reports: list[Any]) -> tuple[str, str]:
 
 def reason_of(report: Any) -> str:
     """Why a report is no "passed", in one line."""
-    told = report.longrepr
-    if isinstance(told, tuple):
-        return _line(str(told[2]))
-    crash = getattr(told, "reprcrash", None)
-    return _line(str(told) if crash is None else crash.message)
+    reason = report.longrepr
+    if isinstance(reason, tuple):
+        return _line(str(reason[2]))
+    crash = getattr(reason, "reprcrash", None)
+    return _line(str(reason) if crash is None else crash.message)
 
 
 def _line(text: str) -> str:

@@ -152,10 +152,10 @@ def judge(folder: Path, *, status: int | None, cut_at: float, ended_at: float) -
     said = read((folder / "log").read_text, "").strip().splitlines()
     taken = times(made, cut_at=cut_at, ended_at=ended_at)
     wrong += problems(made, events, summary, status=status, taken=taken)
-    told = summary or {}
+    last = summary or {}
     wrong.append(
-        f"  status {status}, {told.get('status')}, {told.get('world_size_end')} ranks at the end, "
-        f"{told.get('restarts')} restarts, longest pause {taken.pause:.1f} s, "
+        f"  status {status}, {last.get('status')}, {last.get('world_size_end')} ranks at the end, "
+        f"{last.get('restarts')} restarts, longest pause {taken.pause:.1f} s, "
         f"end after {taken.end:.1f} s; {said[-1] if said else ''}"
     )
     return wrong

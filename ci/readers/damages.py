@@ -156,10 +156,10 @@ def _judged(path: Path, case: Case, sound: dict[str, np.ndarray], rule: str) -> 
             found = {name: _all(rows) for name, rows in opened.items()}
             notes = dict(opened.notes)
     except MatexError as error:
-        told = str(error)
-        if "\n" in told or "Received: " not in told:
-            return Outcome("WORDS", told)
-        outcome = Outcome("refused", told)
+        message = str(error)
+        if "\n" in message or "Received: " not in message:
+            return Outcome("WORDS", message)
+        outcome = Outcome("refused", message)
     except MemoryError as error:
         return Outcome("MEMORY", f"{_where(error)}: {error}")
     except Exception as error:  # noqa: BLE001 - what the damages are about

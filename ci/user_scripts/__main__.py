@@ -79,12 +79,12 @@ def table(results: dict[str, dict[str, Cell]], ways: list[str]) -> str:
     width = max(map(len, results), default=6)
     lines = [" ".join([f"{'script':{width}}", *(f"{way:>12}" for way in ways)])]
     for name, cells in results.items():
-        marks = []
+        columns = []
         for way in ways:
             cell = cells[way]
             said = f"{len(cell.differences)} differ" if cell.differences else "ok"
-            marks.append(f"{said + f' {cell.seconds:3.0f} s':>12}")
-        lines.append(" ".join([f"{name:{width}}", *marks]))
+            columns.append(f"{said + f' {cell.seconds:3.0f} s':>12}")
+        lines.append(" ".join([f"{name:{width}}", *columns]))
     for name, cells in results.items():
         for way, cell in cells.items():
             lines += [f"{name}, {way}: {difference}" for difference in cell.differences[:8]]

@@ -151,7 +151,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._progress = LossProgress()
         self.read_notes()
         if self._progress.at_start is None and self._delta is not None:
-            sample = held_out_of(training, self._given[1], self._count)[0]
+            sample = held_out_of(training, self._given[1], self._count)
             at_start = Judge(sample, self._forward).loss(self._peers)
             self._progress = LossProgress(at_start=at_start)
         self._note()
@@ -300,7 +300,7 @@ class Apoptosis(keras.callbacks.Callback):
     def _rows(self, count: int) -> Sample:
         """*count* rows to judge by."""
         validation = self._given[1] or keras_hooks.feeds()[1]
-        return held_out_of(self._training, validation, count)[0]
+        return held_out_of(self._training, validation, count)
 
     def _tell(self, epoch: int, outcome: Outcome, seconds: float) -> None:
         times = {"epoch": epoch, "epoch_s": self._epoch_s, "seconds": seconds}

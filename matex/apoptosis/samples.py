@@ -76,13 +76,11 @@ def sample_of(given: dict[str, Any], count: int, *, offset: float = 0.0) -> Samp
     return Sample(batches, count, offset=offset)
 
 
-def held_out_of(
-    training: dict[str, Any], validation: dict[str, Any] | None, count: int
-) -> tuple[Sample, bool]:
-    """Rows to judge an event by, and whether they are none that are trained on."""
+def held_out_of(training: dict[str, Any], validation: dict[str, Any] | None, count: int) -> Sample:
+    """Rows to judge an event by: of the validation data, or else of those that are trained on."""
     if validation is not None and not _goes_by(validation["x"]):
-        return sample_of(validation, count), True
-    return sample_of(training, count, offset=0.5), False
+        return sample_of(validation, count)
+    return sample_of(training, count, offset=0.5)
 
 
 def _goes_by(x: Any) -> bool:

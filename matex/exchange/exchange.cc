@@ -5,7 +5,8 @@
 // there is nothing to link and nothing to mismatch. A handle is a pointer in Open MPI and in the
 // standard ABI and an int in MPICH; passed in a register, both fit what the callee reads.
 //
-// The operation never calls Python (but for injected faults) and never repairs: it fails, so that TensorFlow itself keeps the update from running.
+// The operation never calls Python (but for injected faults) and never repairs: it fails, so that
+// TensorFlow itself keeps the update from running.
 
 #include <math.h>
 #include <stdint.h>

@@ -81,7 +81,7 @@ def _execute(plan: LaunchPlan, module: str, place: Path) -> tuple[str, str]:
         problem = ""
         try:
             problem = _await(launcher, [place / f"rank-{rank}.jsonl" for rank in range(plan.ranks)])
-        finally:  # also when interrupted: a launcher that is told to end removes what it made
+        finally:  # also when interrupted: a launcher that gets a signal removes what it made
             if launcher.poll() is None:
                 launcher.terminate()
                 try:

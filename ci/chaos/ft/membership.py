@@ -1,4 +1,4 @@
-"""Who works and who waits on one rank of the ft layer, and what newcomers are told."""
+"""Who works and who waits on one rank of the ft layer, and what newcomers receive."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Places:
         self.digest = 0
 
     def set_aside(self, working: int) -> None:
-        """All but the first *working* members wait until they are needed, or are told the end."""
+        """All but the first *working* members wait until they are needed, or receive the end."""
         comm = self._comm
         self._faults.during("validation")
         if comm.set_aside(working):
@@ -99,9 +99,9 @@ class Places:
         joined = set(newcomers)
         sources = [rank for rank in self._comm.world.ranks if rank not in joined]
         self._faults.during("checkpoint")
-        told: np.ndarray[Any, Any] = np.array([self.number, self.digest], np.int64)
-        self._comm.broadcast(told, sources=sources)
-        self.number, self.digest = map(int, told)
+        state: np.ndarray[Any, Any] = np.array([self.number, self.digest], np.int64)
+        self._comm.broadcast(state, sources=sources)
+        self.number, self.digest = map(int, state)
         self._faults.step = self.number
 
     def _idle(self) -> None:

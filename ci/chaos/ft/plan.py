@@ -13,9 +13,9 @@ COLLECTIVES = ("allreduce", "allreduce", "allreduce", "broadcast", "allgather", 
 SIZES = (1, 7, 500, 20_000, 300_000)
 PHASES = ("compute", "before-exchange", "in-exchange", "in-exchange", "after-exchange")
 #: Where some wait: while members are set aside, in a run's first operation, or called back, in its
-#: last, and ("checkpoint") while those who come back are told what they missed.
+#: last, and ("checkpoint") while those who come back receive what they missed.
 CHANGES = ("recovery", "validation", "checkpoint")
-#: Of a spare that has just become a member: at once, while it is told, and in its first work.
+#: Of a spare that has just become a member: at once, while it gets the state, in its first work.
 JOINED = ("", ",at=checkpoint", ",at=compute", ",at=in-exchange", ",at=recovery")
 KINDS = {"kill": 15, "segv": 2, "exit": 2, "raise": 2, "stop": 1, "hang": 1}
 

@@ -142,14 +142,14 @@ def judge(start: Start, outcome: Outcome) -> str:
     if not outcome.dead <= recorded:
         return f"no record of the death of ranks {sorted(outcome.dead - recorded)}"
     unfired = [e["fault"] for e in outcome.events if e["event"] == "fault-not-fired"]
-    told = sorted([*unfired, *(e["fault"] for e in outcome.fired)])
-    if told != sorted(start.faults):
+    accounted = sorted([*unfired, *(e["fault"] for e in outcome.fired)])
+    if accounted != sorted(start.faults):
         return f"faults fired {outcome.fired} and not {unfired}, planned {start.faults}"
     return _judge_strategy(start, outcome)
 
 
 def _judge_strategy(start: Start, outcome: Outcome) -> str:
-    """What is wrong with what a start's strategy told of itself."""
+    """What is wrong with what a start's strategy reported."""
     if strategy_of(start.way) == "sync":
         return ""
     assert outcome.summary is not None

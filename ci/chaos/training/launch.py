@@ -102,7 +102,7 @@ def train(
     except subprocess.TimeoutExpired:
         output = _told_to_end(process)
         status, output = -1, f"no end within {TIMEOUT_S:g} s\n{output}"
-    finally:  # interrupted: the launcher ends its ranks when it is told to
+    finally:  # interrupted: the launcher ends its ranks upon a signal
         if process.poll() is None:
             _told_to_end(process)
     outcome = Outcome(status=status, output=output, left=_left(process.pid, place))
@@ -136,9 +136,9 @@ def _processes_in(place: Path) -> list[psutil.Process]:
 
 
 def _told_to_end(process: subprocess.Popen[str]) -> str:
-    """End ``matex run``; what it had printed. Ranks that hang cannot leave when told once."""
+    """End ``matex run``; what it had printed. Ranks that hang cannot leave upon one signal."""
     for _ in range(2):
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=60)[0]
-    raise SystemExit(f"matex run (process {process.pid}) did not end when it was told to, twice")
+    raise SystemExit(f"matex run (process {process.pid}) did not end upon two signals")

