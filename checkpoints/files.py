@@ -69,7 +69,7 @@ def publish(
     is removed and what the name meant before is untouched.
 
     Args:
-        check: called right before the file takes its name; may raise what hinders it.
+        check: function called right before the file takes its name; it may raise to hinder it.
 
     Raises:
         OSError: from the operating system.

@@ -27,7 +27,7 @@ class Snapshot:
     Attributes:
         weights: variables of the model, by path; names may contain "/".
         optimizer: variables of the optimizer (slots, iterations, loss scale), by path.
-        cursor: where training stands; int64 range. `step` (>= 0) is required and names the
+        cursor: position of training; int64 range. `step` (>= 0) is required and names the
             file; by custom also `seed`, `fit`, `epoch` and `samples` (of the epoch, used).
         architecture: the model as JSON text; may be empty.
         extra: other arrays, such as the states of metrics.

@@ -100,8 +100,8 @@ def publish(
     nothing is left.
 
     Args:
-        encode: called when the others can begin.
-        check: called right before the file takes its name; may raise what hinders it.
+        encode: function called when the others can begin.
+        check: function called right before the file takes its name; it may raise to hinder it.
 
     Raises:
         OSError: from the operating system.

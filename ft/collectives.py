@@ -73,7 +73,7 @@ def allreduce(
         valid: local function that says whether *recv* can be right; by default the members count
             themselves.
         untouched: whether the caller leaves *recv* alone until the next operation is complete.
-        overwritten: called when all are there, before the sum may write over the result of the
+        overwritten: function called when all are there, before the sum overwrites the result of the
             operation before it; no barrier is made by default.
         chunk: elements in one call of MPI; :func:`chunk_elements` by default.
 

@@ -53,7 +53,7 @@ class Hooks:
         """Hear of a view change: one after a failure, or one that changed the members.
 
         Args:
-            recovery: what was found and done, equal on all members but for the times and
+            recovery: view change and its times, equal on all members but for the times and
                 ``finished``.
         """
 
@@ -64,7 +64,7 @@ class Hooks:
         the larger part, see :mod:`ft.quorum`.
 
         Args:
-            parting: who came, who is known to be dead, and of whom nothing is known.
+            parting: ranks that came, that are known to be dead, and of which nothing is known.
 
         Returns:
             "" where they may go on; or else why not, in one sentence.

@@ -122,8 +122,8 @@ class Membership:
         through :meth:`recover`.
 
         Args:
-            purpose: what this rank comes for.
-            why: what the failure says that others see.
+            purpose: reason for which this rank comes.
+            why: text of the failure that others see.
             until: tells, alike on all ranks that come for this, that no view change is wanted.
             needless: whether to do without, where others turn out to be in the next operation
                 already.
@@ -153,7 +153,7 @@ class Membership:
         """Repair the communicator of all, and go on with the next view; collective, with spares.
 
         Args:
-            purpose: what this rank comes for.
+            purpose: reason for which this rank comes.
 
         Returns:
             What was found and done.

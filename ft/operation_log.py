@@ -74,7 +74,7 @@ class OperationLog:
         """Note that the attempt failed, and return its error.
 
         Args:
-            cause: what MPI said.
+            cause: message of MPI.
         """
         self.detect_time_s = time.time()
         self.is_broken = True
@@ -85,7 +85,7 @@ class OperationLog:
         """Note that this rank comes to a repair though no operation of its own has failed.
 
         Args:
-            why: what the error says that a peer sees.
+            why: text of the error that a peer sees.
         """
         if self.failure is None:
             self.detect_time_s = time.time()

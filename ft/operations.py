@@ -61,7 +61,7 @@ class Operations:
     """Makes numbered operations among the members, repeats them, and ends them together.
 
     Args:
-        membership: who takes part.
+        membership: members and spares.
         log: count and results on this rank.
     """
 

@@ -35,7 +35,7 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
         new: the repaired communicator, an ``mpi4py.MPI.Comm``.
         world: the last one that all ranks knew.
         present: the original ranks in *new*, in its order.
-        arbiter: asked by the first of them, where they cannot know it by themselves.
+        arbiter: function asked by the first of them, where they cannot know it by themselves.
     """
     missing = tuple(member for member in world.everyone if member.rank not in present)
     came = tuple(member for member in world.everyone if member.rank in present)

@@ -31,7 +31,7 @@ class ViewChange:
     complete now, its result in the buffer of its attempt.
 
     Args:
-        purpose: what this rank comes for.
+        purpose: reason for which this rank comes.
         vacant: ranks that were lost and not replaced.
         world: the members and spares that this rank knows.
         log: operations of this rank.

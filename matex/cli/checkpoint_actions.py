@@ -1,4 +1,4 @@
-"""What the actions of ``matex checkpoint`` do. TensorFlow is imported by the exports alone."""
+"""Actions of ``matex checkpoint``. TensorFlow is imported by the exports alone."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _section_lines(section: str, a: dict[str, np.ndarray], b: dict[str, np.ndarr
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> str:
-    """How far two arrays of one shape and dtype, different in some bit, are apart."""
+    """Distance of two arrays of one shape and dtype that differ in some bit."""
     if a.dtype.names is not None:
         return "other bits"
     wide = np.result_type(a.dtype, np.float64)

@@ -1,4 +1,4 @@
-"""What ``matex data info`` and ``matex data convert`` do."""
+"""Actions of ``matex data info`` and ``matex data convert``."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _test_rows(arguments: argparse.Namespace, data: Data) -> int:
 
 @contextlib.contextmanager
 def _shown(what: str) -> Iterator[Callable[[int, int], None]]:
-    """How far something is: a bar on a terminal, a line now and then on a pipe."""
+    """Progress of something: a bar on a terminal, a line now and then on a pipe."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines(what)

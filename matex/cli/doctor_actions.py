@@ -178,7 +178,7 @@ def _file_locks() -> Finding:
 
 
 def _exchange() -> Finding:
-    """Which one a run here would use, and why."""
+    """Description of the one that a run here would use, and of the reason."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         from matex.exchange import Choice

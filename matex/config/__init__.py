@@ -1,4 +1,4 @@
-"""What a run is told from outside: by ``matex run``, ``matex.init`` and the environment."""
+"""Options of a run: from ``matex run``, ``matex.init`` and the environment."""
 
 from matex.config.config import Config, read_plan
 from matex.config.durations import duration_s, duration_text

@@ -1,4 +1,4 @@
-"""What a batch system has given this job: pure functions of its environment.
+"""Resources that a batch system has given this job: pure functions of its environment.
 
 Slurm and PBS are known to Open MPI's own launcher, which reads the hosts and starts
 its daemons through them, without ssh; it must only be told how many ranks. LSF's
@@ -28,8 +28,8 @@ class Allocation:
 
     Args:
         system: its name.
-        nodes: how many.
-        ranks: how many processes were asked for, over all nodes.
+        nodes: number of nodes.
+        ranks: number of processes that were asked for, over all nodes.
         hosts: ``a:4,b:4`` where the launcher must be told, else None.
     """
 
@@ -66,7 +66,7 @@ def allocation(
 
 
 def launcher_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What to add to *environment*, of a batch job, for the launcher of its ranks. Pure."""
+    """Variables to add to *environment*, of a batch job, for the launcher of its ranks. Pure."""
     if "SLURM_JOB_ID" not in environment:
         return {}
     return {name: value for name, value in _SRUN.items() if name not in environment}

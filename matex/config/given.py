@@ -20,7 +20,7 @@ def make(table: type[Table], *, words: Mapping[str, Any] | None = None, **given:
 
     Args:
         table: a class of options.
-        words: what the command line gave, by the names of options: a text, True for a switch, and
+        words: words of the command line, by the names of options: a text, True for a switch, and
             texts for an option that may be repeated; none by default. Other names are ignored.
         given: values from code, by the names of options.
 

@@ -18,7 +18,7 @@ class Kind:
     """One kind of value.
 
     Args:
-        wanted: what a message asks for, such as "a whole number".
+        wanted: noun for messages, such as "a whole number".
         read: makes a value of a text, and raises ValueError where that is of another form.
         take: makes a value of what a program gives, and raises TypeError or ValueError where
             that is of another type.

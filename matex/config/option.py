@@ -28,16 +28,16 @@ class Option:
         default: the value where none is given.
         default_text: the default in words; "" where there is nothing to say of it.
         metavar: the value in the help, such as ``STEPS``.
-        help: what it is, in a sentence without its end.
+        help: description, a sentence without its end.
         group: the title under which help and reference show it.
         unit: the unit of its values, in messages; "" for none.
         choices: the words that it may be; empty for any.
         least: the smallest value; None for no limit.
-        above: what the value must exceed; None for no limit.
-        below: what must exceed the value; None for no limit.
+        above: limit that the value must exceed; None for no limit.
+        below: limit that must exceed the value; None for no limit.
         strategies: the strategies under which it may differ from its default; empty for all.
         why: the reason for that, where the strategies do not say it.
-        condition: what must be given beside it, in the help; made of *strategies* by default.
+        condition: options to be given beside it, in the help; made of *strategies* by default.
         flag: its spelling on the command line; "" where it has none.
         short: a second spelling, of one letter; "" for none.
         variable: the environment variable; "" where there is none.
@@ -104,7 +104,7 @@ class Option:
         """The value of *text*.
 
         Args:
-            source: where the text stands, such as ``--seed``, for the message.
+            source: place of the text, such as ``--seed``, for the message.
 
         Raises:
             InputError: it is of another kind, or out of range.
@@ -161,9 +161,9 @@ def option(
     Args:
         default: its value where none is given.
         metavar: its value in the help; "" for the choices, or for none.
-        help: what it is.
+        help: description.
         group: the title under which it is shown.
-        more: what :class:`Option` has beside these, where it does not follow: ``name`` is the
+        more: fields of :class:`Option` beside these, where it does not follow: ``name`` is the
             field's by default, ``flag`` and ``variable`` are spelled by the name, ``kind`` is
             that of the field's type, ``default_text`` is the default.
     """

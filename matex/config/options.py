@@ -49,7 +49,7 @@ OWN_ROWS = "elsewhere each rank's own rows make its update"
 # fmt: off
 @dataclass(frozen=True, kw_only=True)
 class LaunchOptions:
-    """What ``matex run`` is told about starting the ranks."""
+    """Options of ``matex run`` about starting the ranks."""
 
     ranks: int | None = option(
         None, "N", "how many ranks", COMMON, least=1, short="-n", variable="",
@@ -74,7 +74,7 @@ class LaunchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RankOptions:
-    """What each rank of a run is told; equal on all of them."""
+    """Options of each rank of a run; equal on all of them."""
 
     checkpoint: Path | None = option(
         None, "DIR", "save checkpoints here, and continue from the newest valid one in it", COMMON)

@@ -1,4 +1,4 @@
-"""Which options go together, and which do not. Pure."""
+"""Rules on which options go together, and which do not. Pure."""
 
 from __future__ import annotations
 

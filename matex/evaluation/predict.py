@@ -53,7 +53,7 @@ class SharedPrediction:
     Args:
         predict: Keras's own predict function.
         faults: may strike in phase ``validation``.
-        progress: called after each batch.
+        progress: function called after each batch.
         say: one line for the user.
     """
 

@@ -45,10 +45,11 @@ class RowEvaluation:
     Args:
         model: whose ``test_step`` it is.
         batches: the whole set.
-        steps: how many batches of it at most.
+        steps: largest number of batches of it.
         faults: may strike in phase ``validation``.
         say: one line for the user.
-        sharing: what the other ranks share, where this one joins them; found out without it.
+        sharing: way in which the other ranks divide rows, where this one joins them; found out
+            by default.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class StreamEvaluation:
     Args:
         stream: the same on every rank.
         faults: may strike in phase ``validation``.
-        progress: called after each batch.
+        progress: function called after each batch.
         say: one line for the user.
     """
 

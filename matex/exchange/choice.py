@@ -41,7 +41,7 @@ class Choice:
         kind: auto, native or host.
         cache: the user's own.
         compression: format in which gradients travel: none, fp16 or bf16.
-        impossible: why the native exchange cannot be used here, if so.
+        impossible: reason why the native exchange cannot be used here, if so.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Recipe:
 
     Args:
         tensorflow: its version, with that of its C interface.
-        flags: where its headers and its library are.
+        flags: compiler's options for its headers and its library.
         compilers: names or paths, the first that works is used.
     """
 

@@ -83,7 +83,7 @@ def over_members(
     Args:
         vector: array of one length on all ranks; its last element is 1, so that the last of the sum
             says how many vectors it is of. Its dtype can count the ranks.
-        prepare: called with *vector* before each attempt, and may change it.
+        prepare: function of *vector*, called before each attempt, and may change it.
 
     Returns:
         The sum, the same on all ranks to the last bit.

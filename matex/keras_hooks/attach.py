@@ -27,7 +27,7 @@ _attached: TrainerHooks | None = None
 
 
 class TrainerHooks(Protocol):
-    """What a runtime gives Keras in place of its own."""
+    """Functions that a runtime gives Keras in place of its own."""
 
     def fit(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any: ...
     def evaluate(
@@ -97,7 +97,7 @@ def verify(model_class: type) -> None:
 
 
 def untested() -> str:
-    """What of the installed Keras and TensorFlow no test has seen, in a line; "" if none. Local.
+    """Installed Keras and TensorFlow that no test has seen, in a line; "" if none. Local.
 
     Their hooks took, or :func:`attach` would have raised.
     """

@@ -1,4 +1,4 @@
-"""What callbacks remember from epoch to epoch: Keras's own by name, a user's plain values."""
+"""State of callbacks from epoch to epoch: Keras's own by name, a user's plain values."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def set_history(model: Any, told: Mapping[str, Any]) -> None:
 
 
 def add_epochs(model: Any) -> None:
-    """After that fit: put those numbers before its own; local."""
+    """Put those numbers before those of the fit, after it; local."""
     model.history.epoch = _epochs(model.history)
     delattr(model.history, _BEFORE)
 

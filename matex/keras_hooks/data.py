@@ -1,4 +1,4 @@
-"""What matex needs of the way Keras takes data."""
+"""Hooks into the way Keras takes data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dataset_of(feed: Any, *, most: int | None = None) -> Any:
     """The ``tf.data.Dataset`` that Keras's epoch iterator *feed* goes over.
 
     Args:
-        most: how many batches will be taken of it until it begins anew, where that is known.
+        most: number of batches taken of it until it begins anew, where that is known.
             From a generator no more are fetched ahead: how many that were would differ by rank,
             and what the generator gives next with it.
     """

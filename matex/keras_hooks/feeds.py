@@ -12,7 +12,7 @@ _seen: dict[str, dict[str, Any]] = {}
 
 
 def watch_feeds() -> None:
-    """From now on remember the data of the newest fit and of its validation. Local."""
+    """Remember the data of the newest fit and of its validation from now on. Local."""
     original = trainer_module.TFEpochIterator
     if hasattr(original, "_matex_watched"):
         return

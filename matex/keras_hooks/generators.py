@@ -58,7 +58,7 @@ class Generators:
             self._keras.state.assign(self._of_keras)
 
     def moved(self) -> list[str]:
-        """Which of Python's and NumPy's are elsewhere now."""
+        """Generators of Python's and NumPy's that are elsewhere now."""
         now = Generators()
         pairs = {
             "Python": (self._python, now._python),

@@ -1,4 +1,4 @@
-"""What matex needs of the graphs of Keras's functional models."""
+"""Access to the graphs of Keras's functional models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script asks of Keras through its settings, after matex has loaded it."""
+"""Settings of Keras that a script makes after matex has loaded it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SETTERS = {
 
 
 def most_epochs(epochs: int) -> int:
-    """What Keras makes of *epochs* that fit is given. Local."""
+    """Epochs that Keras makes where fit is given *epochs*. Local."""
     return min(epochs, _limit("max_epochs") or epochs)
 
 
 def most_steps(steps: int | None) -> int | None:
-    """What Keras makes of the *steps* of an epoch or a pass that it is given. Local."""
+    """Steps that Keras makes where an epoch or a pass is given *steps*. Local."""
     limit = _limit("max_steps_per_epoch")
     return min(limit, steps or limit) if limit else steps
 
@@ -35,7 +35,7 @@ def _limit(name: str) -> int | None:
 
 
 def watch_environment() -> None:
-    """From now on, heed what the script writes into the environment for Keras; once, local.
+    """Heed what the script writes into the environment for Keras from now on; once, local.
 
     Keras reads it when it is imported, which a script does after having written, but matex has
     imported it before.

@@ -1,4 +1,4 @@
-"""What a step of the user's own does with its metrics, seen while it is traced."""
+"""Metrics of a step of the user's own, observed while it is traced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Results:
-    """Which metric a tensor is the result of, whatever name a step gives it. Local."""
+    """Metric of which a tensor is the result, whatever name a step gives it. Local."""
 
     def __init__(self) -> None:
         self._noted: dict[int, tuple[Any, Any, str | None]] = {}
@@ -71,7 +71,7 @@ def batches_weighed(model: Any, weight: Callable[[], Any]) -> Iterator[None]:
     counts one for a batch, has to count that part of one. Metrics of rows need nothing.
 
     Args:
-        weight: called where there is such an update, for the scalar that it counts.
+        weight: function called where there is such an update, for the scalar that it counts.
     """
 
     def weighing(metric: Any) -> Callable[..., Any]:

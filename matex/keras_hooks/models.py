@@ -1,4 +1,4 @@
-"""What matex needs of Keras's models."""
+"""Access to Keras's models."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _is_complete(model: Any) -> bool:
 
 
 def parameters(model: Any) -> int:
-    """How many numbers the weights of *model* have, trained or not; also where it has no call."""
+    """Number of elements of the weights of *model*, trained or not; also where it has no call."""
     return sum(math.prod(weight.shape) for weight in model.weights)
 
 
@@ -169,7 +169,7 @@ def mean_losses_only(model: Any) -> Iterator[None]:
 
 
 def first_epoch(model: Any, given: int) -> int:
-    """With which epoch the running fit begins, its ``initial_epoch`` being *given*."""
+    """Epoch with which the running fit begins, its ``initial_epoch`` being *given*."""
     return int(model._initial_epoch or given)
 
 
@@ -179,7 +179,7 @@ def start_at(model: Any, epoch: int | None) -> None:
 
 
 def validation_of(model: Any) -> Any:
-    """What the running fit evaluates with, None before its first validation."""
+    """Iterator with which the running fit evaluates, None before its first validation."""
     return getattr(model, "_eval_epoch_iterator", None)
 
 

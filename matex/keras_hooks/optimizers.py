@@ -1,4 +1,4 @@
-"""What matex needs of Keras's optimizers, and when they may change weights."""
+"""Access to Keras's optimizers, and limits on when they may change weights."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_recording() -> bool:
 
 @contextlib.contextmanager
 def updating() -> Iterator[None]:
-    """Around the one place where optimizers may change weights."""
+    """Context of the one place where optimizers may change weights."""
     global _updating  # noqa: PLW0603 - a property of the process, as the optimizers' class is
     _updating += 1
     try:
@@ -49,7 +49,7 @@ def updating() -> Iterator[None]:
 
 @contextlib.contextmanager
 def recording() -> Iterator[None]:
-    """Around a train step whose one optimizer is being recorded: no other may change weights.
+    """Context of a train step whose one optimizer is being recorded: no other may change weights.
 
     Raises:
         NotShareable: another did.
@@ -79,7 +79,7 @@ def set_learning_rate(optimizer: Any, rate: Any) -> None:
 
 @contextlib.contextmanager
 def rate_times(optimizer: Any, factor: Any | None) -> Iterator[None]:
-    """Around an update at *factor* (a float scalar tensor) times the learning rate.
+    """Context of an update at *factor* (a float scalar tensor) times the learning rate.
 
     Before and after it rate and velocities are those of factor 1. The velocity of
     SGD contains the rate: kept so, it needs no correction when the factor changes.
@@ -128,6 +128,6 @@ def scales_loss(optimizer: Any) -> bool:
 
 
 def updates_made(optimizer: Any) -> int | None:
-    """How many updates *optimizer* has made; None where it may leave some out by itself."""
+    """Number of updates that *optimizer* has made; None where it may leave some out by itself."""
     # Not ``iterations``, which counts every so many where gradients are accumulated.
     return None if scales_loss(optimizer) else int(optimizer._iterations.numpy())

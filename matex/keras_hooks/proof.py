@@ -1,4 +1,4 @@
-"""What of Keras's own is known to add up over the rows of a batch, so that no trial is needed."""
+"""Parts of Keras that are known to add up over the rows of a batch, so that no trial is needed."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def resize(variable: Any, value: np.ndarray) -> None:
 
 
 class Slot(NamedTuple):
-    """What an optimizer keeps for a weight: axis i of it is axis ``axes[i]`` of the weight."""
+    """Slot of an optimizer for a weight: axis i of it is axis ``axes[i]`` of the weight."""
 
     variable: Any
     weight: Any
@@ -65,7 +65,7 @@ def _all(optimizer: Any) -> Iterator[Any]:
 
 
 def slots(optimizer: Any) -> list[Slot]:
-    """What a built *optimizer* keeps for each weight: moments, averages, accumulators."""
+    """Slots of a built *optimizer* for each weight: moments, averages, accumulators."""
     result: list[Slot] = []
     for one in _all(optimizer):
         weights = one._trainable_variables

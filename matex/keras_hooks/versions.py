@@ -1,4 +1,4 @@
-"""Which releases of Keras and TensorFlow matex is tested with, by ci/keras_suite/matrix.py."""
+"""Releases of Keras and TensorFlow that matex is tested with, by ci/keras_suite/matrix.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TESTED = "Keras {} to {} on TensorFlow {} to {}".format(*KERAS, *TENSORFLOW)
 
 
 def outside(*, keras: str, tensorflow: str) -> str:
-    """Which of two installed versions, such as "3.15.1", no test has seen; "" if none. Pure."""
+    """Untested ones of two installed versions, such as "3.15.1"; "" if none. Pure."""
     given = (("Keras", keras, KERAS), ("TensorFlow", tensorflow, TENSORFLOW))
     return " and ".join(
         f"{name} {version}"

@@ -66,7 +66,7 @@ def exchange_in_graph(call: Callable[..., Any], tensors: list[Any], dtypes: Any)
 
 
 def _depth() -> int:
-    """How many functions that XLA compiles this thread is calling or tracing."""
+    """Number of functions that XLA compiles which this thread is calling or tracing."""
     return getattr(_stack, "depth", 0)
 
 

@@ -36,10 +36,10 @@ class Order:
     """The order in which one epoch visits the samples.
 
     Args:
-        samples: how many there are.
+        samples: number of samples.
         batch_size: samples of a step over all ranks (the global batch).
         shuffle: visit in the seeded order of this epoch rather than as stored.
-        seed, epoch: what the order is a function of.
+        seed, epoch: numbers of which the order is a function.
     """
 
     samples: int

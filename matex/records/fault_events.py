@@ -37,7 +37,7 @@ def record_recovery(
     """The communicator is whole again, without the ranks that were lost.
 
     Args:
-        sizes: how many ranks worked before, and do now.
+        sizes: number of ranks that worked before, and do now.
     """
     events.write(
         "recovered",
@@ -60,7 +60,7 @@ def record_joining(
     """Spares have the places of ranks that were lost in an earlier recovery.
 
     Args:
-        sizes: how many ranks worked before, and do now.
+        sizes: number of ranks that worked before, and do now.
     """
     events.write(
         "joined",

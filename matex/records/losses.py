@@ -37,7 +37,7 @@ def told_of(
     """The fields ``cause``, ``error`` and ``where`` of a rank's death.
 
     Args:
-        error: what ends the process, if it is an exception out of the program.
+        error: exception out of the program that ends the process, if there is one.
         reason: the line that the rank gives for its end.
         script: the file that is run; *where* is the innermost line beside it or below.
     """

@@ -222,7 +222,7 @@ def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, r
 
     Args:
         events: events of the whole job, in order of time.
-        ranks: how many there were at first.
+        ranks: number of ranks at first.
         step: step that the ranks had come to.
     """
     requested_s = max((e["time_s"] for e in events if e["event"] == "told"), default=math.inf)

@@ -24,7 +24,7 @@ class Curve(NamedTuple):
 
 
 class Life(NamedTuple):
-    """When a rank (original) took part, in seconds since the start; ``lost``: it did not finish."""
+    """Time in which an original rank took part, seconds since the start; ``lost``: unfinished."""
 
     rank: int
     begin: float
@@ -83,7 +83,7 @@ class Run:
         )
 
     def world_size(self) -> Curve:
-        """How many ranks there were, from each change on; the last point is the end."""
+        """Number of ranks from each change on; the last point is the end."""
         points = [(0.0, e["world_size"]) for e in self.events if e["event"] == "start"][:1]
         known: set[int] = set()
         for event in self.events:

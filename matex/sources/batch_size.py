@@ -1,4 +1,4 @@
-"""How many rows a batch of a tf.data pipeline can have. Pure, but for reading a constant."""
+"""Number of rows that a batch of a tf.data pipeline can have. Pure, but for reading a constant."""
 
 from __future__ import annotations
 

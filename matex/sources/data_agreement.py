@@ -67,7 +67,7 @@ def _shard_of(x: Any) -> tuple[int, int]:
 
 
 def _evidence(batches: Batches | None) -> tuple[int, int]:
-    """How many rows there are, and 63 bits of some of them."""
+    """Number of rows, and 63 bits of some of them."""
     if batches is None or not batches.samples:
         return -1, 0
     spread = np.linspace(0, batches.samples - 1, _LOOKED_AT).astype(np.int64)

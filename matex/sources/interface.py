@@ -75,7 +75,7 @@ class Source(Protocol):
         """Begin *epoch* at sample *cursor*; the first and last step of each execution."""
 
     def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
-        """Around an epoch: ends it when :meth:`next` had nothing more to give."""
+        """Context of an epoch, which ends when :meth:`next` has nothing more to give."""
 
     def next(self) -> GlobalBatch | None:
         """The next batch of the running execution, None at its or the data's end."""
@@ -92,10 +92,10 @@ class Source(Protocol):
         """
 
     def report(self) -> dict[str, Any]:
-        """What the event of an epoch tells of the rows, as JSON; counts since the last call."""
+        """Fields of the epoch's event about the rows, as JSON; counts since the last call."""
 
     def close(self) -> None:
-        """After the last step."""
+        """Note that the last step was made."""
 
 
 class _Read(Protocol):
@@ -114,7 +114,7 @@ class _RowBatch:
         return self._read(self._order.indices(spans), then=lambda: self._following(spans))
 
     def _following(self, spans: Sequence[Span]) -> np.ndarray:
-        """What comes next if nobody dies: the same share of the next batch.
+        """Prediction of what comes next if nobody dies: the same share of the next batch.
 
         One with fewer samples is cut in other places, so of that nothing, or else all.
         """
@@ -135,7 +135,7 @@ class RowSource:
 
     Args:
         batch_size: rows of a step, or of each of *parts* of it; all samples where they are fewer.
-        parts: how many a step has; asked anew for each, and never more than at an
+        parts: number of parts of a step; asked anew for each, and never more than at an
             epoch's beginning.
     """
 

@@ -37,7 +37,7 @@ class MappedStream(Stream):
 
     Args:
         feed: Keras's epoch iterator over ``pipeline.ahead(place)``.
-        place: which of how many ranks maps ahead here; follows the members.
+        place: place of this rank, and the number of ranks, that map ahead; it follows the members.
     """
 
     def __init__(

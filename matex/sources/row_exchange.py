@@ -18,7 +18,7 @@ class RowExchange:
     """The rows of one step at a time. Never raises for a death: what it took does not come.
 
     Args:
-        store: where rows are taken from, and put when they have come.
+        store: store from which rows are taken, and into which those that came are put.
     """
 
     def __init__(self, communicator: ft.Communicator, store: RowStore) -> None:
@@ -77,7 +77,7 @@ def packed(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def unpacked(vector: np.ndarray, rows: int, forms: Sequence[Form]) -> list[np.ndarray]:
-    """What :func:`packed` was given, *rows* rows of these *forms*; as views."""
+    """Arrays that :func:`packed` was given, *rows* rows of these *forms*; as views."""
     arrays = []
     for form in forms:
         mine, vector = np.split(vector, [rows * form.nbytes])

@@ -1,4 +1,4 @@
-"""Which kind of source the data of a fit or an evaluation are."""
+"""Choice of the source for the data of a fit or an evaluation."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def stream_of(
     """The data as they come out of Keras's own pipeline, its work shared where it can be. Local.
 
     Args:
-        passes: how often ``steps_per_epoch`` batches are taken before the data begin anew.
+        passes: number of times that ``steps_per_epoch`` batches are taken before the data begin
+            anew.
         continues: another run may go on in the middle of these data, as from a checkpoint.
         say: tells the user one line, once.
 

@@ -183,7 +183,7 @@ class Stream:
         return self._fetched(batch)
 
     def _fetched(self, batch: Any) -> tuple[list[Any], Any]:
-        """What the ranks cut and compare of *batch*, and what else it brings along."""
+        """Tensors of *batch* that the ranks cut and compare, and the rest that it brings along."""
         leaves = zip(tree.flatten(self._specification), tree.flatten(batch), strict=True)
         return [tensor for leaf, tensor in leaves if _is_data(leaf)], None
 
@@ -275,7 +275,7 @@ def _free(leaf: tf.TensorSpec) -> tf.TensorSpec:
 
 
 def rows_in(tensors: Sequence[Any]) -> int:
-    """How many rows all of *tensors* have.
+    """Number of rows that all of *tensors* have.
 
     Raises:
         InputError: not all the same number, or one that has no rows but is a number.

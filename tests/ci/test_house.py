@@ -34,7 +34,8 @@ def root(tmp_path: Path) -> Path:
             "    Args:\n"
             "        first: that of the second,\n"
             "            of which there is one.\n"
-            "        second: name of the first.\n\n"
+            "        second: name of the first.\n"
+            "        third: how many there are.\n\n"
             "    Raises:\n"
             "        Error: of all kinds.\n"
             '    """\n'
@@ -64,6 +65,7 @@ def test_each_count_finds_its_offence_and_no_other(root: Path) -> None:
         "matex/steps/two.py:1: first: that of the second,",
     ]
     assert found["openings without noun"] == ["matex/steps/one.py:6: Where it is."]
+    assert found["arguments without noun"] == ["matex/steps/two.py:1: third: how many there are."]
     assert found["public docstrings"] == ["ft.bare (ft/__init__.py:2): a docstring"]
     assert found["backend modules"] == ["matex.steps.two"]
     assert found["stray backend rooms"] == []

@@ -24,9 +24,9 @@ class CentreStrategy(Strategy):
 
     Args:
         replica: replica of this rank; equal on all ranks when training starts.
-        rule: what workers and centre become, for example
+        rule: rule for workers and centre, for example
             :class:`~matex.strategies.easgd.ElasticRule`.
-        topology: who pushes to whom, and when.
+        topology: order in which ranks push to each other.
     """
 
     def __init__(
