@@ -3,7 +3,8 @@
     python -m ci.testing.public_names
 
 Public are the names in ``__all__`` of the packages below, and the public methods of classes among
-them. A docstring that says "see :meth:`X`" leaves its sections to X. Nothing is imported.
+them. A docstring that says "see :meth:`X`" leaves its sections to X, which is looked at in its
+place. Nothing is imported.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["PACKAGES", "Public", "lacking", "public_names"]
 PACKAGES = ("ft", "checkpoints", "matex", "matex.data", "matex.optimizers")
 
 _SECTION = re.compile(r"^ *(Args|Attributes|Returns|Yields|Raises|Example)s?:$", re.MULTILINE)
-_ELSEWHERE = re.compile(r"[Ss]ee\s+:(meth|func|class):`")
+_ELSEWHERE = re.compile(r"[Ss]ee\s+:(?:meth|func|class):`([\w.]+)`")
 _NO_VALUE = ("None", "NoReturn", "Never")
 _VALUES = ("dataclass", "NamedTuple")
 
@@ -98,7 +99,7 @@ def _all_of(tree: ast.Module) -> list[str]:
 def _lacks(root: Path, path: Path, node: ast.ClassDef | Function) -> Iterator[str]:
     text = ast.get_docstring(node) or ""
     if isinstance(node, Function):
-        yield from _lacks_of_function(node, example=True)
+        yield from _lacks_of_function(root, path, node, example=True)
     elif _is_a(root, path, node, ("Exception",)) or _is_a(root, path, node, ("Enum", "IntEnum")):
         if not text:
             yield "a docstring"
@@ -109,11 +110,11 @@ def _lacks(root: Path, path: Path, node: ast.ClassDef | Function) -> Iterator[st
         yield from _arguments_lacking(text, wanted)
         for method in node.body:
             if isinstance(method, Function) and not method.name.startswith("_"):
-                for what in _lacks_of_function(method, example=False):
+                for what in _lacks_of_function(root, path, method, example=False):
                     yield f"{method.name}: {what}"
 
 
-def _lacks_of_function(node: Function, *, example: bool) -> Iterator[str]:
+def _lacks_of_function(root: Path, path: Path, node: Function, *, example: bool) -> Iterator[str]:
     text = ast.get_docstring(node) or ""
     if not text:
         yield "a docstring"
@@ -124,7 +125,8 @@ def _lacks_of_function(node: Function, *, example: bool) -> Iterator[str]:
     sections = _sections(text)
     if example and "Example" not in sections:
         yield "Example"
-    if _ELSEWHERE.search(text):
+    if match := _ELSEWHERE.search(text):
+        yield from _lacks_elsewhere(root, path, match[1])
         return
     yield from _arguments_lacking(text, _parameters(node))
     returned = ast.unparse(node.returns) if node.returns else "None"
@@ -133,6 +135,26 @@ def _lacks_of_function(node: Function, *, example: bool) -> Iterator[str]:
         yield "Returns"
     if any(isinstance(inner, ast.Raise) for inner in ast.walk(node)) and "Raises" not in sections:
         yield "Raises"
+
+
+def _lacks_elsewhere(root: Path, path: Path, target: str) -> Iterator[str]:
+    """Sections that *target*, named in the file at *path*, lacks; Keras's own lack nothing."""
+    if target.startswith("keras."):
+        return
+    *owner, name = target.split(".")[-2:]
+    for file in sorted((root / path.parts[0]).rglob("*.py")):
+        scopes: list[ast.Module | ast.ClassDef] = [_parsed(file)]
+        scopes += [c for c in _parsed(file).body if isinstance(c, ast.ClassDef)]
+        for scope in scopes:
+            if isinstance(scope, ast.ClassDef) and [scope.name] != owner:
+                continue
+            for node in scope.body:
+                if isinstance(node, Function) and node.name == name:
+                    if _ELSEWHERE.search(ast.get_docstring(node) or ""):
+                        yield f"sections, or those of {target}"
+                    yield from _lacks_of_function(root, file.relative_to(root), node, example=False)
+                    return
+    yield f"{target}, to be seen instead"
 
 
 def _sections(text: str) -> set[str]:

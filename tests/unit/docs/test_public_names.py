@@ -95,6 +95,14 @@ def test_what_is_missing_is_told(tmp_path: Path, without: str, told: list[str]) 
     ("text", "told"),
     [
         ("def one() -> None: pass\n", ["a docstring"]),
+        (
+            'def one(a):\n    """Do; see :func:`two`."""\ndef two(a): ...\n',
+            ["Example", "a docstring"],
+        ),
+        (
+            'def one(a):\n    """Do; see :meth:`K.two`."""\n',
+            ["Example", "K.two, to be seen instead"],
+        ),
         ('class one(Exception):\n    """It failed."""\n', []),
         (
             'class one:\n    """It.\n\n    Example:\n    """\n    def do(self): ...\n',
