@@ -15,10 +15,11 @@ class RunHooks(ft.Hooks):
     """The watchdog, the injector, the launcher and the record of a run, at each repair. Local.
 
     Args:
-        watchdog: told when this rank waits for others; ends it if they have gone on without it.
+        watchdog: watchdog that knows when this rank waits for others, and ends it if they have
+            gone on without it.
         faults: injector that may strike inside a repair.
         launcher: arbiter of cut networks, which hears who goes on; None without one.
-        record: called with each recovery, after the launcher has heard of it.
+        record: function of each recovery, called after the launcher has heard of it.
     """
 
     def __init__(
