@@ -127,11 +127,8 @@ def _delete(view: FileView, path: str) -> None:
     known = view.ledger is not None and view.ledger.before(path) is not None
     if not known and identity(path) not in (None, view.gone[path]):
         return  # another program's, made since
-    with contextlib.suppress(OSError):  # not empty, by what others made
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.rmdir(path)
-        else:
-            os.unlink(path)
+    with contextlib.suppress(OSError):
+        view.undo(path, keep=False)  # a folder stays where others put something into it
 
 
 def _put(view: FileView, path: str, place: str) -> None:

@@ -292,7 +292,7 @@ class FileView:
         """What a leader that is gone did to *path*, this rank is about to do: first undo it."""
         with real.passing():
             if real.lexists(path) and past.kind != "folder":
-                self._undo(path, keep=past.kind == "file")
+                self.undo(path, keep=past.kind == "file")
             if past.kind == "folder":
                 if not real.isdir(path):
                     with contextlib.suppress(FileNotFoundError):
@@ -304,7 +304,7 @@ class FileView:
             if past.size is not None and real.lexists(path):
                 os.truncate(path, past.size)
 
-    def _undo(self, path: str, *, keep: bool) -> None:
+    def undo(self, path: str, *, keep: bool) -> None:
         """Remove what a leader that is gone made at *path*, but not what others put into it.
 
         Args:
@@ -314,7 +314,7 @@ class FileView:
             for name in real.names(path):
                 below = os.path.join(path, name)
                 if self.found(below) is None:
-                    self._undo(below, keep=False)
+                    self.undo(below, keep=False)
             with contextlib.suppress(OSError):
                 os.rmdir(path)
         elif not keep:

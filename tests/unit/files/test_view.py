@@ -126,10 +126,15 @@ def two_ranks(folder: Path, scratches: list[Scratch]) -> tuple[FileView, FileVie
 
 # A leader moved a folder and wrote a file in its place; the next one had only looked into it.
 _LOOKED_INTO: list[Step] = [("rename", "was", "was"), ("rename", "was", "d"), ("write", "was")]
+# A leader moved a folder back into which it had written, and the next one had only moved it away.
+_MOVED_BACK: list[Step] = [
+    ("rename", "was", "d"), ("write", "d/f"), ("write", "was/f"), ("rename", "d", "was"),
+]  # fmt: skip
 
 
 @settings(max_examples=200)
 @example(steps=_LOOKED_INTO, ahead=3, behind=1)
+@example(steps=_MOVED_BACK, ahead=4, behind=1)
 @given(steps=_STEPS, ahead=st.integers(0, 14), behind=st.integers(0, 14))
 def test_any_script_and_any_death(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], ahead: int, behind: int
