@@ -141,7 +141,8 @@ class Survivors:
         ordered = near[np.argsort(open_to[near], kind="stable")]
         finite = ordered[np.isfinite(open_to[ordered])]
         bar = float(open_to[finite[count]]) if len(finite) > count else np.inf
-        return [first, *(int(u) for u in finite[:count] if u != first)], bar
+        others = [int(unit) for unit in finite[:count] if unit != first]
+        return [first, *others[: count - 1]], bar  # among equal ones first may not be of these
 
     def remove(self, unit: int, cost: float) -> bool:
         """Let *unit* die at *cost*; False, and nothing changed, where that is too much."""

@@ -132,6 +132,17 @@ def test_a_part_that_comes_to_its_end_leaves_the_others(generator: np.random.Gen
     assert (np.sum(removed < 400), np.sum(removed >= 400)) == (150, 40)
 
 
+def test_more_units_than_a_block_cost_nothing_alike(generator: np.random.Generator) -> None:
+    outgoing = generator.normal(size=(512, 3))
+    superfluous = generator.permutation(512)[:300]
+    outgoing[superfluous] = 0.0
+    weights = generator.normal(size=(512, 9))
+    evidence, _ = layer(generator.normal(size=(900, 9)), weights, outgoing)
+    removal = choose("gram", evidence, at_most(300))
+    assert removal.cost == 0.0
+    np.testing.assert_array_equal(np.sort(removal.removed), np.sort(superfluous))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_of_a_network_that_has_diverged_nothing_goes(
     value: float, generator: np.random.Generator
