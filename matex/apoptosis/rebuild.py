@@ -126,7 +126,7 @@ def _resize_rest(net: Network, dead: Collection[int], *, all_live: bool = False)
             shape[tag.axis] = number
             keras_hooks.set_shape(tensor, tuple(shape))
     for call, _ in net.calls:
-        keras_hooks.set_input_shapes(call.operation, call.inputs)
+        keras_hooks.set_input_shapes(call)
 
 
 def flops(net: Network) -> float:

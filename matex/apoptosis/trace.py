@@ -69,7 +69,7 @@ def _follow(net: Network, functional: Any, inputs: list[Tag | None]) -> list[Tag
         if tag is not None:
             layer = tensor._keras_history.operation
             net.size(tag.units, functools.partial(_resize, layer, tensor, tag.axis))
-    for call in keras_hooks.calls_in(functional):
+    for call in map(_without_masks, keras_hooks.calls_in(functional)):
         given = [tags[id(tensor)] for tensor in call.inputs]
         made = _outputs(net, call, given)
         for tensor, tag in zip(call.outputs, made, strict=True):
@@ -78,6 +78,17 @@ def _follow(net: Network, functional: Any, inputs: list[Tag | None]) -> list[Tag
         if any(given):
             net.calls.append((call, given))
     return [tags[id(tensor)] for tensor in functional.outputs]
+
+
+def _without_masks(call: keras_hooks.GraphCall) -> keras_hooks.GraphCall:
+    """*call* without the masks that Keras hands on from layer to layer, in which no units are."""
+    masks = {name for name in call.kwargs if name == "mask" or name.endswith("_mask")}
+    if not masks or keras_hooks.is_operation(call.operation):
+        return call
+    kwargs = {name: value for name, value in call.kwargs.items() if name not in masks}
+    left = {id(tensor) for tensor in keras.tree.flatten((call.args, kwargs))}
+    inputs = [tensor for tensor in call.inputs if id(tensor) in left]
+    return call._replace(kwargs=kwargs, inputs=inputs)
 
 
 def _resize(layer: Any, tensor: Any, axis: int, size: int) -> None:

@@ -15,6 +15,7 @@ __all__ = [
     "functional_of",
     "input_name",
     "is_operation",
+    "mask_of",
     "set_batch_shape",
     "set_option",
     "set_second_argument",
@@ -99,6 +100,11 @@ def is_operation(operation: Any) -> bool:
 def input_name(tensor: Any) -> str:
     """The name of the ``keras.Input`` that *tensor* is."""
     return str(tensor._keras_history.operation.name)
+
+
+def mask_of(tensor: Any) -> Any | None:
+    """The mask that the layer that made *tensor* gave with it, bool, (batch, steps)."""
+    return getattr(tensor, "_keras_mask", None)
 
 
 def set_shape(tensor: Any, shape: tuple[Any, ...]) -> None:

@@ -13,6 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from matex.keras_hooks.graphs import GraphCall
+
 __all__ = [
     "Slot",
     "drop_functions",
@@ -113,16 +115,30 @@ def rekey(optimizer: Any, before: list[tuple[Any, Any]]) -> None:
             one._exclude_from_weight_decay_cache = {}
 
 
-def set_input_shapes(layer: Any, tensors: list[Any]) -> None:
-    """Let *layer* expect, and be built again from, the shapes of the symbolic *tensors*."""
+def set_input_shapes(call: GraphCall) -> None:
+    """Let the layer of *call* expect, and be built again from, the shapes of its tensors."""
+    layer = call.operation
     spec = getattr(layer, "input_spec", None)
-    if isinstance(spec, keras.layers.InputSpec) and spec.axes and len(tensors) == 1:
-        spec.axes = {axis: tensors[0].shape[axis] for axis in spec.axes}
+    if isinstance(spec, keras.layers.InputSpec) and spec.axes and len(call.inputs) == 1:
+        spec.axes = {axis: call.inputs[0].shape[axis] for axis in spec.axes}
     given = getattr(layer, "_build_shapes_dict", None)
     if not given:
         return
-    shapes = iter([tuple(tensor.shape) for tensor in tensors])
-    layer._build_shapes_dict = {name: _renewed(value, shapes) for name, value in given.items()}
+    by_name = {f"{name}_shape": value for name, value in call.kwargs.items()}
+    others = [value for name, value in by_name.items() if name not in given]
+    in_order = _shapes_of((call.args, others))
+    layer._build_shapes_dict = {
+        name: _renewed(value, _shapes_of(by_name[name]) if name in by_name else in_order)
+        for name, value in given.items()
+    }
+
+
+def _shapes_of(arguments: Any) -> Iterator[tuple[Any, ...]]:
+    return (
+        tuple(leaf.shape)
+        for leaf in keras.tree.flatten(arguments)
+        if isinstance(leaf, keras.KerasTensor)
+    )
 
 
 def _renewed(value: Any, shapes: Iterator[tuple[Any, ...]]) -> Any:

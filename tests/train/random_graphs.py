@@ -71,6 +71,16 @@ def attention_of_both(x: Any, width: Any) -> Any:
     return layers.Concatenate()([one(fixed, x), one(x, fixed), other(x, x), other(fixed, fixed)])
 
 
+def masked(x: Any, width: Any) -> Any:
+    """Layers that are told which steps to leave out."""
+    mask = layers.Dense(1)(x)[..., 0] > 0
+    recurrent = layers.Bidirectional(layers.LSTM(width(), return_sequences=True))
+    x = layers.BatchNormalization()(recurrent(x, mask=mask), mask=mask)
+    x = layers.TimeDistributed(layers.Dense(width(), "relu"))(x, mask=mask)
+    x = layers.RNN(layers.GRUCell(width()), return_sequences=True)(x, mask=mask)
+    return layers.LSTM(width(), return_sequences=True)(x, mask=mask)
+
+
 def stepwise_model(x: Any, width: Any) -> Any:
     inputs = keras.Input((x.shape[-1],))
     hidden = layers.LayerNormalization()(layers.Dense(width(), "relu")(inputs))
@@ -190,6 +200,7 @@ SEQUENCES: dict[str, Block] = {
     "centered": lambda x, w: layers.LayerNormalization(scale=False)(layers.Dense(w())(x)),
     "scaled": lambda x, w: layers.LayerNormalization(center=False)(layers.Dense(w())(x)),
     "dense": lambda x, w: layers.Dense(w(), "tanh")(x),
+    "masked": masked,
     "two": lambda x, w: layers.Concatenate()([layers.GRU(w(), return_sequences=True)(x), x]),
     "both-gru": both(lambda n: layers.GRU(n, return_sequences=True)),
     "both-lstm": both(lambda n: layers.LSTM(n + 1, return_sequences=True), fixed_first=True),

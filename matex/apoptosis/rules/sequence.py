@@ -127,7 +127,7 @@ def states_of(layer: Any, x: Any) -> Any:
     given = layer.return_sequences, layer.return_state
     layer.return_sequences, layer.return_state = True, False
     try:
-        outputs = type(layer).call(layer, x)
+        outputs = type(layer).call(layer, x, mask=keras_hooks.mask_of(x))
     finally:
         layer.return_sequences, layer.return_state = given
     return _but_the_last(outputs)
@@ -195,7 +195,7 @@ def _run_of(layer: Any, cells: list[Any]) -> Callable[[Any], Any]:
         of_some = keras.layers.RNN(
             cell, return_sequences=True, go_backwards=layer.go_backwards, name="of_some"
         )
-        return of_some.call(x)
+        return of_some.call(x, mask=keras_hooks.mask_of(x))
 
     return run
 
