@@ -12,7 +12,7 @@ from keras import layers
 
 from matex import keras_hooks
 
-__all__ = ["REFUSALS", "Forward", "Traced"]
+__all__ = ["FAILURES", "REFUSALS", "Forward", "Traced"]
 
 # Those in whose trace no width of theirs is left: it serves at every size of the model.
 _WITHOUT_WIDTHS = (layers.Dense, layers.BatchNormalization)
@@ -28,6 +28,9 @@ REFUSALS = (
     ValueError,
     tf.errors.InvalidArgumentError,
 )
+
+# What is raised where shapes do not fit, by whatever a model is made of.
+FAILURES = (*REFUSALS, AssertionError, LookupError, NotImplementedError, tf.errors.OpError)
 
 
 class Forward:

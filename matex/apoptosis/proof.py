@@ -1,8 +1,8 @@
-"""The proof of a cut: on a few rows the model computes what it did with the dead set to zero.
+"""The proof of a cut: shapes fit, and the model computes what it did with the dead set to zero.
 
-Before a cut the weights by which the dead were read are zero already, so the cut must not change
-the outputs. Where it does, or the model no longer runs, some rule was wrong about a layer. Then
-nothing of it stands.
+Before a cut the weights by which the dead were read are zero already, so on a few rows the cut must
+not change the outputs. Where it does, or the model no longer runs, trains or loads, some rule was
+wrong about a layer. Then nothing of it stands.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import numpy as np
 import tensorflow as tf
 
 from matex.apoptosis import rebuild
-from matex.apoptosis.forward import REFUSALS
+from matex.apoptosis.forward import FAILURES
 from matex.apoptosis.network import Binding, Network
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
 from matex.apoptosis.search import Candidate, dead_of
+from matex.apoptosis.symbolic import Shapes
 
 __all__ = ["Probe", "cut_proven"]
 
@@ -29,11 +30,9 @@ _ROWS = 5
 _ROUNDING = {"float16": 0.05, "bfloat16": 0.2}
 _ROUNDING_ELSE = 1e-3
 
-_FAILURES = (*REFUSALS, AssertionError, LookupError, tf.errors.OpError)
-
 
 class Probe:
-    """The outputs of *model*, as it is, on some rows of *sample*; local.
+    """The shapes in *model*, as it is, and its outputs on some rows of *sample*; local.
 
     Where two passes already differ, as with noise that a layer draws, so much more is allowed.
     """
@@ -42,6 +41,7 @@ class Probe:
         self._model = model
         few = sample.fewer(_ROWS)
         self._inputs = few.batches([(0, few.size)])[0][0]
+        self._shapes = Shapes(model)
         self._wanted = self._outputs()
         self._noise = [_distance(a, b) for a, b in zip(self._wanted, self._outputs(), strict=True)]
 
@@ -51,9 +51,11 @@ class Probe:
         Args:
             model: instead of it, one that was loaded from its file.
         """
+        if model is None and (wrong := self._shapes.complaint()):
+            return wrong
         try:
             outputs = self._outputs(model)
-        except _FAILURES as error:
+        except FAILURES as error:
             return f"the model fails ({type(error).__name__})"
         shapes = [value.shape for value in self._wanted]
         found = [value.shape for value in outputs]

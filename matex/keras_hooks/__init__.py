@@ -25,11 +25,13 @@ from matex.keras_hooks.graphs import (
     functional_of,
     input_name,
     is_operation,
+    made_again,
     mask_of,
     set_batch_shape,
     set_option,
     set_second_argument,
     set_shape,
+    shapes_in_training,
 )
 from matex.keras_hooks.limits import most_epochs, most_steps, watch_environment
 from matex.keras_hooks.metrics import Results, batches_weighed, flat_logs, results_noted
@@ -120,6 +122,7 @@ __all__ = [
     "leave_xla",
     "listed",
     "looks_for_nan",
+    "made_again",
     "mask_of",
     "mean_losses_only",
     "memory_of",
@@ -150,6 +153,7 @@ __all__ = [
     "set_option",
     "set_second_argument",
     "set_shape",
+    "shapes_in_training",
     "slots",
     "start_at",
     "state_of",

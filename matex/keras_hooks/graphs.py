@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import keras
+from keras.src import backend
+from keras.src.backend.common import global_state
 
 from matex.errors import Unsupported
 
@@ -15,11 +18,13 @@ __all__ = [
     "functional_of",
     "input_name",
     "is_operation",
+    "made_again",
     "mask_of",
     "set_batch_shape",
     "set_option",
     "set_second_argument",
     "set_shape",
+    "shapes_in_training",
 ]
 
 
@@ -134,3 +139,47 @@ def set_second_argument(call: GraphCall, value: Any) -> None:
     else:
         (name,) = arguments.kwargs
         arguments.kwargs = {name: value}
+
+
+def shapes_in_training(call: GraphCall) -> list[tuple[Any, ...]]:
+    """The shapes that *call* gives with the weights as they are, found without computing.
+
+    Local; it may draw from global generators.
+
+    Raises:
+        Exception: whatever the operation raises where shapes do not fit.
+    """
+    kwargs = dict(call.kwargs)
+    if getattr(call.operation, "_call_has_training_arg", False):
+        kwargs["training"] = True
+    losses = getattr(call.operation, "_losses", None)
+    known = None if losses is None else list(losses)
+    made = backend.compute_output_spec(call.operation.call, *call.args, **kwargs)
+    if losses is not None:
+        losses[:] = known
+    return [tuple(one.shape) for one in keras.tree.flatten(made)]
+
+
+def made_again(model: Any) -> list[tuple[str, tuple[int, ...]]]:
+    """Path and shape of each weight of a model made of the options of *model*; local.
+
+    No value is made for them, so it takes no memory. It may draw from global generators.
+
+    Raises:
+        Exception: whatever the options of a layer raise that do not fit.
+    """
+    with _no_values():
+        again = type(model).from_config(model.get_config())
+        return [(variable.path, tuple(variable.shape)) for variable in again.weights]
+
+
+@contextlib.contextmanager
+def _no_values() -> Iterator[None]:
+    """Variables that are made inside never get a value."""
+    waiting = "uninitialized_variables"
+    known = list(global_state.get_global_attribute(waiting) or [])
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        global_state.set_global_attribute(waiting, known)

@@ -22,7 +22,7 @@ def test_an_application_loses_what_is_superfluous_and_nothing_else(
 ) -> None:
     outcome = prune_application("MobileNetV3Small", 0.4, tmp_path)
     assert outcome.problem == "" and 0.4 <= outcome.gone < 0.5
-    assert outcome.difference < 1e-5
+    assert outcome.difference < 1e-9
     monkeypatch.setattr(applications, "with_superfluous_units", lambda built, _: built)
     outcome = prune_application("MobileNetV3Small", 0.4, tmp_path)
     assert "not those of before" in outcome.problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import matex
 from matex import keras_hooks
 from matex.apoptosis import rebuild
 from matex.apoptosis.one_shot import prune
-from matex.apoptosis.rules import shapes, table
+from matex.apoptosis.rules import dense, shapes, table
+from matex.apoptosis.symbolic import Shapes
 from matex.apoptosis.trace import groups_of, trace
 
 
@@ -69,6 +71,62 @@ def test_what_a_wrong_rule_would_break_stays(
         model.evaluate(x[1::2], y[1::2], verbose=0), rel=1e-4
     )
     model.fit(x, y, verbose=0)
+
+
+class WeighedInTraining(layers.Layer):
+    """Is what it is given, but in training, where it fails with fewer units."""
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return x * ops.arange(1.0, 33.0) if training else x
+
+
+class Stored(layers.Dense):
+    """Passes on what ``Dense`` makes; its option for the number of units is another."""
+
+    @property
+    def units(self) -> int:
+        return 32
+
+    @units.setter
+    def units(self, value: int) -> None:
+        """Forget *value*."""
+
+
+def test_what_would_fail_in_training_alone_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(table._RULES, WeighedInTraining, shapes.pass_on)
+    model, x, y = make(WeighedInTraining(name="weighed"))
+    outcome = prune(model, x, y, ratio=0.3)
+    assert outcome.refused == ("before",)
+    assert "with fewer of its units weighed fails (ValueError)" in capsys.readouterr().out
+    model.fit(x, y, verbose=0)
+
+
+def test_what_could_not_be_made_again_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(table._RULES, Stored, dense.dense)
+    with keras.saving.custom_object_scope({"Stored": Stored}):
+        model, x, y = make(Stored(32, name="stored"))
+        outcome = prune(model, x, y, ratio=0.3)
+        assert outcome.refused == ("stored",)
+        assert "cannot be made again from its options" in capsys.readouterr().out
+        again = keras.Model.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    np.testing.assert_allclose(again(x), model(x), atol=1e-5)
+
+
+def test_what_the_proof_of_shapes_looks_at_stays_as_it_is() -> None:
+    layer = layers.ActivityRegularization(0.1)
+    model, x, _ = make(layer)
+    model(x)
+    before = random.getstate(), [float(loss) for loss in model.losses], everything(model)
+    proof = Shapes(model)
+    assert proof.complaint() == ""
+    now = random.getstate(), [float(loss) for loss in model.losses], everything(model)
+    assert now[:2] == before[:2]
+    assert_same(now[2], before[2])
 
 
 @pytest.mark.parametrize(

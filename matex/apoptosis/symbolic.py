@@ -1,0 +1,81 @@
+"""The proof of a cut without data: every call of every layer fits, and so do the options.
+
+Rows show what a model computes. What it would do in training, or made again from its file, they do
+not: a number of units that an option of a layer still holds shows there first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+
+from matex import keras_hooks
+from matex.apoptosis.forward import FAILURES
+from matex.errors import Unsupported
+
+__all__ = ["Shapes"]
+
+
+class Shapes:
+    """What is known, before a cut, of *model* as it is; local.
+
+    What fails already says nothing about the cut: an operation that cannot be called without
+    values, a class whose objects cannot be made again. It is not looked at afterwards.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        with keras_hooks.generators_kept():
+            self._calls = [not _misfit(call) for call in _calls(model)]
+            self._made_again = keras_hooks.is_graph(model) and not self._difference()
+
+    def complaint(self) -> str:
+        """What does not fit in the model as it now is, in words; empty where all does. Local."""
+        with keras_hooks.generators_kept():
+            for call, did_fit in zip(_calls(self._model), self._calls, strict=True):
+                if did_fit and (wrong := _misfit(call)):
+                    return wrong
+            return self._difference() if self._made_again else ""
+
+    def _difference(self) -> str:
+        def found() -> str:
+            again = keras_hooks.made_again(self._model)
+            for one, (path, shape) in zip(self._model.weights, again, strict=True):
+                if tuple(one.shape) != shape:
+                    return f"{path} has the shape {shape} by the options of its layer"
+            return ""
+
+        return _attempted(found, "the model cannot be made again from its options")
+
+
+def _misfit(call: keras_hooks.GraphCall) -> str:
+    """What is wrong with *call*, in words."""
+    name = call.operation.name
+
+    def found() -> str:
+        shapes = keras_hooks.shapes_in_training(call)
+        wanted = [tuple(tensor.shape) for tensor in call.outputs]
+        return "" if shapes == wanted else f"{name} gives the shapes {shapes} instead of {wanted}"
+
+    return _attempted(found, f"{name} fails")
+
+
+def _attempted(found: Callable[[], str], failure: str) -> str:
+    try:
+        return found()
+    except FAILURES as error:
+        return f"{failure} ({type(error).__name__})"
+
+
+def _calls(model: Any) -> Iterator[keras_hooks.GraphCall]:
+    """Those of the graph of *model*, and of the models in it."""
+    for call in keras_hooks.calls_in(keras_hooks.functional_of(model)):
+        if isinstance(call.operation, keras.Model):
+            try:
+                yield from _calls(call.operation)
+            except Unsupported:
+                yield call
+        else:
+            yield call
