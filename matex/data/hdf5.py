@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 from h5py import h5s
 
+from matex.data.hdf5_heap import endless_heap
 from matex.data.hdf5_members import members
 from matex.data.hdf5_storage import gaps, obstacle, packing
 from matex.data.hdf5_types import described, memory_type, same_bits
@@ -153,11 +154,17 @@ def open_hdf5(path: Path, *, kind: str = "hdf5") -> Data:
         DataError: damaged, cut short, or without such a data set.
     """
     try:
-        file = h5py.File(path, "r", locking=False)
+        damaged = endless_heap(path)
+        file = h5py.File(path, "r", locking=False) if damaged is None else None
     except OSError as error:
         raise DataError(
             f"{path} must be a whole HDF5 file. Received: {error}; copy it again"
         ) from None
+    if file is None:
+        raise DataError(
+            f"{path} must be a whole HDF5 file. Received: a heap at byte {damaged} in which an "
+            "object has no length, so that its end would never be found; copy it again"
+        )
     try:
         rows, notes = _found(file)
     except (KeyError, OSError, RuntimeError, DataError) as error:

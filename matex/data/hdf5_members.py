@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
 from h5py import h5o
 
+from matex.data.hdf5_heap import endless_heap
 from matex.data.hdf5_roles import Role, role
 
 __all__ = ["Members", "members"]
@@ -39,6 +41,12 @@ def members(file: h5py.File) -> Members:
         KeyError, OSError, RuntimeError: the file is damaged.
     """
     return _Walk(file).found
+
+
+def _must_end(path: Path) -> None:
+    """Raise OSError where libhdf5 would not come to an end of the file *path*."""
+    if path.is_file() and endless_heap(path) is not None:
+        raise OSError("a heap in it comes to no end: it is damaged")
 
 
 class _Walk:
@@ -86,6 +94,8 @@ class _Walk:
         else:
             where = f"a link to {link.path}"
         try:
+            if isinstance(link, h5py.ExternalLink):
+                _must_end(Path(group.file.filename).parent / link.filename)
             item = group[child]
         except (KeyError, OSError, RuntimeError) as error:
             reason = str(error.args[0]) if error.args else type(error).__name__

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5s, h5z
 
+from matex.data.hdf5_heap import endless_heap
 from matex.data.hdf5_types import described, memory_type
 
 __all__ = ["gaps", "obstacle", "packing"]
@@ -151,6 +152,8 @@ def _wrong_source(
     if path is None:
         return "is not there; copy the files of its sources too"
     try:
+        if endless_heap(path) is not None:
+            return "cannot be opened (a heap in it comes to no end: it is damaged)"
         with h5py.File(path, "r", locking=False) as file:
             return _wrong_part(file, name, source, trail)
     except (OSError, RuntimeError) as error:

@@ -15,6 +15,7 @@ from h5py import h5d, h5p, h5s, h5t
 from matex import data
 from matex.data.arrays import as_table
 from matex.data.convert import convert
+from matex.data.hdf5_heap import endless_heap
 from matex.errors import DataError, InputError
 
 X = np.arange(6.0).reshape(3, 2)
@@ -106,6 +107,35 @@ def virtual(tmp_path: Path) -> Path:
         whole = h5s.create_simple((3, 2), (h5s.UNLIMITED, 2))
         h5d.create(file.id, b"numbered", h5t.IEEE_F64LE, whole, by_number)
     return path
+
+
+@pytest.mark.parametrize(
+    "damage", [(16, bytes(16)), (24, (2**64 - 16).to_bytes(8, "little"))], ids=["zero", "backward"]
+)
+def test_a_heap_that_libhdf5_would_read_without_end_is_refused(
+    virtual: Path, damage: tuple[int, bytes]
+) -> None:
+    offset, values = damage
+    content = bytearray(virtual.read_bytes())
+    at = content.index(b"GCOL")
+    content[at + offset : at + offset + len(values)] = values
+    whole = virtual.with_name("part3.h5")
+    with h5py.File(whole, "w") as file:
+        file["link"] = h5py.ExternalLink("data.h5", "own")
+        layout = h5py.VirtualLayout(X.shape, "f8")
+        layout[:] = h5py.VirtualSource("data.h5", "own", X.shape)
+        file.create_virtual_dataset("whole", layout)
+        file["own"] = X
+    assert endless_heap(virtual) is None and endless_heap(whole) is None
+    with data.open(whole) as opened:
+        assert sorted(opened) == ["link", "own", "whole"]
+    virtual.write_bytes(content)
+    with pytest.raises(DataError, match=f"a heap at byte {at} in which an object has no length"):
+        data.open(virtual)
+    with data.open(whole) as opened:
+        assert list(opened) == ["own"]
+        assert "comes to no end" in opened.notes["link"]
+        assert "comes to no end" in opened.notes["whole"]
 
 
 def test_virtual_data_sets_are_read_where_their_sources_are(
