@@ -14,7 +14,7 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.apoptosis.network import Binding, Network
-from matex.apoptosis.trace import trace
+from matex.apoptosis.trace import traces
 
 __all__ = ["Undo", "cut", "flops", "history_of", "note", "notes_of", "replay"]
 
@@ -183,14 +183,40 @@ def replay(model: Any, variables: list[Any], history: Mapping[str, np.ndarray]) 
     entries = {name: kept for name, kept in history.items() if name.startswith(_PREFIX)}
     if not entries:
         return False
-    net = trace(model)
-    dead: set[int] = set()
-    for name, kept in entries.items():
-        place, axis = (int(part) for part in name.removeprefix(_PREFIX).split("/"))
-        variable = variables[place]
-        binding = net.bindings[id(variable), axis]
-        now = getattr(variable, "matex_kept", {}).get(axis, np.arange(variable.shape[axis]))
-        dead.update(net.units.roots(binding.units[~np.isin(now, kept)]).tolist())
-    if dead:
-        cut(model, net, dead)
-    return bool(dead)
+    kept = {
+        (id(variables[int(place)]), int(axis)): indices
+        for name, indices in entries.items()
+        for place, axis in [name.removeprefix(_PREFIX).split("/")]
+    }
+    known = {id(variable) for variable in variables}
+    changed = False
+    # What was cut is told, not which axis units ran along then: a rule, or a cut, may change that.
+    while dead := next(
+        ((net, d) for net in traces(model) if (d := _all_gone(net, kept, known))), None
+    ):
+        cut(model, *dead)
+        changed = True
+    return changed
+
+
+def _all_gone(
+    net: Network, kept: Mapping[tuple[int, int], np.ndarray], known: Collection[int]
+) -> set[int]:
+    """The roots of which nothing is left by *kept*, but something is in *net*.
+
+    Args:
+        kept: original indices by the id of a variable and an axis; else all are kept.
+        known: ids of the variables that *kept* tells of.
+    """
+    gone: set[int] = set()
+    alive: set[int] = set()
+    for (variable, axis), binding in net.bindings.items():
+        if variable not in known:
+            continue
+        now = getattr(binding.variable, "matex_kept", {}).get(axis)
+        now = np.arange(binding.variable.shape[axis]) if now is None else now
+        stays = np.isin(now, kept.get((variable, axis), now))
+        roots = net.units.roots(binding.units)
+        gone.update(roots[~stays].tolist())
+        alive.update(roots[stays].tolist())
+    return gone - alive

@@ -15,7 +15,7 @@ from matex.apoptosis.network import Network, Reading, Tag
 from matex.apoptosis.rules import rule_for
 from matex.errors import InputError, Unsupported
 
-__all__ = ["Group", "groups_of", "trace"]
+__all__ = ["Group", "groups_of", "trace", "traces"]
 
 
 def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
@@ -36,15 +36,24 @@ def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
                 f"exclude must name layers of the model, such as {', '.join(near)}. "
                 f"Received: {name!r}"
             )
-    functional = keras_hooks.functional_of(model)
-    net = _traced(functional, outer=False)
-    if net.choices:  # whatever is excluded, so that a checkpoint is replayed with the same units
-        net = max(net, _traced(functional, outer=True), key=_living_sources)
+    # Whatever is excluded: names alone do not change what a unit is.
+    net = max(traces(model), key=_living_sources)
     for source in net.sources:
         if source.layer.name in exclude:
             net.units.fix(source.units)
             net.left_alone[source.layer.name] = f"{type(source.layer).__name__}: excluded"
     return net
+
+
+def traces(model: Any) -> list[Network]:
+    """The networks that *model* can be taken for, with one or another axis of units; local.
+
+    Raises:
+        Unsupported: it has no graph that can be followed.
+    """
+    functional = keras_hooks.functional_of(model)
+    net = _traced(functional, outer=False)
+    return [net, _traced(functional, outer=True)] if net.choices else [net]
 
 
 def _living_sources(net: Network) -> int:

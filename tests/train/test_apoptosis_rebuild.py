@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from keras import layers
 
+import checkpoints
 from matex import keras_hooks
 from matex.apoptosis import rebuild
-from matex.apoptosis.trace import groups_of, trace
+from matex.apoptosis.trace import groups_of, trace, traces
 from matex.checkpointing import model_state
 
 OPTIMIZERS: dict[str, dict[str, Any]] = {
@@ -134,6 +135,56 @@ def test_a_history_brings_a_wide_model_to_the_same_shapes() -> None:
     assert rebuild.history_of(other, model_state.weights_of(other)).keys() == history.keys()
     assert rebuild.notes_of(other) == {"due": 3}
     other.fit(x, y, verbose=0)
+
+
+def heads_or_dimensions() -> tuple[Any, np.ndarray]:
+    """A layer whose units are four heads or 12 of each; another has heads alone."""
+    keras.utils.set_random_seed(7)
+    inputs = keras.Input((16,))
+    one = layers.Reshape((4, 12))(layers.Dense(48, "relu", name="one")(inputs))
+    other = layers.Softmax()(layers.Reshape((4, 12))(layers.Dense(48, name="other")(inputs)))
+    x = layers.Concatenate()([layers.Flatten()(one), layers.Flatten()(other)])
+    model = keras.Model(inputs, layers.Dense(3, name="end")(x))
+    model.compile("sgd", "mse")
+    return model, np.random.default_rng(0).normal(size=(64, 16)).astype(np.float32)
+
+
+def test_a_checkpoint_from_before_heads_could_be_units_is_cut_as_it_was() -> None:
+    """Written by the code before 371edcc, to which the units of ``one`` were 12 of four heads."""
+    saved = checkpoints.read_snapshot(Path(__file__).parent / "fixtures" / "before-heads.h5")
+    model, x = heads_or_dimensions()
+    assert [group.width for group in groups_of(trace(model))] == [4, 4]  # as it is now
+    weights = model_state.weights_of(model)
+    assert rebuild.replay(model, weights, saved.extra)
+    assert model.get_layer("one").units == 44 and model.get_layer("other").units == 48
+    assert rebuild.history_of(model, weights).keys() == {
+        name for name in saved.extra if name.startswith("apoptosis")
+    }
+    for variable, value in zip(model.weights, saved.weights.values(), strict=True):
+        variable.assign(value)
+    wanted = [  # what that code gave for the first rows
+        [-0.02026093751192093, 0.2692399024963379, 0.2580214142799377],
+        [-0.03651656210422516, -0.04766948521137238, -0.11249739676713943],
+    ]
+    np.testing.assert_allclose(model(x[:2]), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_cuts_along_one_axis_and_then_the_other_are_replayed(order: tuple[int, int]) -> None:
+    model, x = heads_or_dimensions()
+    for number in order:
+        net = traces(model)[number]
+        (group,) = (g for g in groups_of(net) if g.name == "one")
+        rebuild.cut(model, net, {int(group.members[1])})
+    assert model.get_layer("one").units == 3 * 11
+    history = rebuild.history_of(model, model_state.weights_of(model))
+    other, _ = heads_or_dimensions()
+    assert rebuild.replay(other, model_state.weights_of(other), history)
+    other.set_weights(model.get_weights())
+    np.testing.assert_allclose(other(x), model(x), atol=1e-6)
+    again = rebuild.history_of(other, model_state.weights_of(other))
+    assert again.keys() == history.keys()
+    assert all(np.array_equal(again[name], history[name]) for name in history)
 
 
 def test_cutting_inside_a_fit_and_going_on() -> None:
