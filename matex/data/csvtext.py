@@ -265,13 +265,22 @@ def _no_number(
 ) -> DataError:
     for row, line in zip(rows.tolist(), text.decode("latin1").split("\n"), strict=False):
         for column, field in enumerate(line.split(dialect.delimiter)):
-            if not _is_number(field.strip().strip('"')):
+            if not _is_number(field.strip()):
                 name = f" ({dialect.columns[column]})" if dialect.columns else ""
                 return DataError(
                     f"{path} must have numbers only. "
                     f"Received: {field[:_SHOWN]!r} in row {row}, column {column}{name}"
+                    + (_UNQUOTE if _is_quoted(field.strip()) else "")
                 )
     return DataError(f"{path} must have numbers only. Received: {error}")
+
+
+_UNQUOTE = "; take the quotes away: tr -d '\"' < OLD > NEW"
+
+
+def _is_quoted(field: str) -> bool:
+    """Whether a whole number stands in quotes, and not one whose thousands are set apart."""
+    return field[:1] == field[-1:] == '"' and _is_number(field[1:-1])
 
 
 def _is_number(text: str) -> bool:

@@ -222,3 +222,22 @@ def test_a_mark_of_utf8_is_no_value(tmp_path: Path, suffix: str) -> None:
 def test_numbers_in_another_way_are_named(tmp_path: Path, content: str, told: str) -> None:
     with pytest.raises(InputError, match=re.escape(told)):
         _ = data.open(written(tmp_path / "data.csv", content)).x[:]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('1,2\n3,"4"\n', "'\"4\"' in row 1, column 1; take the quotes away"),
+        ('y,a\n"1","2"\n', "'\"1\"' in row 0, column 0 (y); take the quotes away"),
+        ('1,"2,000"\n3,"4,000"\n', "'\"2' in row 0, column 1"),
+    ],
+)
+def test_numbers_in_quotes_are_refused_with_what_to_do(
+    text: str, told: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    with pytest.raises(InputError) as error, data.open(path) as opened:
+        np.asarray(opened["x"])
+    assert told in str(error.value)
+    assert ("take the" in told) == ("take the" in str(error.value))
