@@ -6,20 +6,17 @@ not: a number of units that an option of a layer still holds shows there first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-import keras
 
 from matex import keras_hooks
 from matex.apoptosis.forward import FAILURES
-from matex.errors import Unsupported
 
 __all__ = ["Shapes"]
 
 
 class Shapes:
-    """What is known, before a cut, of *model* as it is; local.
+    """Calls and options of *model*, as it is before a cut, that are known to fit; local.
 
     What fails already says nothing about the cut: an operation that cannot be called without
     values, a class whose objects cannot be made again. It is not looked at afterwards.
@@ -28,13 +25,15 @@ class Shapes:
     def __init__(self, model: Any) -> None:
         self._model = model
         with keras_hooks.generators_kept():
-            self._calls = [not _misfit(call) for call in _calls(model)]
+            self._calls = [not _misfit(call) for call in keras_hooks.all_calls_in(model)]
             self._made_again = keras_hooks.is_graph(model) and not self._difference()
 
     def complaint(self) -> str:
-        """What does not fit in the model as it now is, in words; empty where all does. Local."""
+        """The first fault of the model as it now is, in words; empty where it has none. Local."""
         with keras_hooks.generators_kept():
-            for call, did_fit in zip(_calls(self._model), self._calls, strict=True):
+            for call, did_fit in zip(
+                keras_hooks.all_calls_in(self._model), self._calls, strict=True
+            ):
                 if did_fit and (wrong := _misfit(call)):
                     return wrong
             return self._difference() if self._made_again else ""
@@ -51,7 +50,7 @@ class Shapes:
 
 
 def _misfit(call: keras_hooks.GraphCall) -> str:
-    """What is wrong with *call*, in words."""
+    """The fault of *call*, in words; empty where it has none."""
     name = call.operation.name
 
     def found() -> str:
@@ -67,15 +66,3 @@ def _attempted(found: Callable[[], str], failure: str) -> str:
         return found()
     except FAILURES as error:
         return f"{failure} ({type(error).__name__})"
-
-
-def _calls(model: Any) -> Iterator[keras_hooks.GraphCall]:
-    """Those of the graph of *model*, and of the models in it."""
-    for call in keras_hooks.calls_in(keras_hooks.functional_of(model)):
-        if isinstance(call.operation, keras.Model):
-            try:
-                yield from _calls(call.operation)
-            except Unsupported:
-                yield call
-        else:
-            yield call

@@ -21,6 +21,7 @@ from matex.keras_hooks.files import cache_folder, replace_file_functions
 from matex.keras_hooks.generators import Generators, OrderSeeds, generators_kept
 from matex.keras_hooks.graphs import (
     GraphCall,
+    all_calls_in,
     calls_in,
     functional_of,
     input_name,
@@ -89,6 +90,7 @@ __all__ = [
     "TrainerHooks",
     "add_epochs",
     "adds_up",
+    "all_calls_in",
     "as_data",
     "attach",
     "batches_weighed",

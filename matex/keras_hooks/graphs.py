@@ -14,6 +14,7 @@ from matex.errors import Unsupported
 
 __all__ = [
     "GraphCall",
+    "all_calls_in",
     "calls_in",
     "functional_of",
     "input_name",
@@ -95,6 +96,18 @@ def calls_in(functional: Any) -> Iterator[GraphCall]:
                     list(node.input_tensors),
                     list(node.outputs),
                 )
+
+
+def all_calls_in(model: Any) -> Iterator[GraphCall]:
+    """The calls of the graph of *model*, and of the models in it that have one."""
+    for call in calls_in(functional_of(model)):
+        if isinstance(call.operation, keras.Model):
+            try:
+                yield from all_calls_in(call.operation)
+            except Unsupported:
+                yield call
+        else:
+            yield call
 
 
 def is_operation(operation: Any) -> bool:
