@@ -6,8 +6,6 @@ What is damaged here was found at random by ci/readers/damages.py.
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
@@ -17,7 +15,6 @@ import pytest
 from matex import data
 from matex.errors import DataError
 
-ROOT = Path(data.__file__).parents[2]
 MOST = 2**32 - 1
 IMAGES = struct.pack(">4B3I", 0, 0, 8, 3, 2, 2, 2) + bytes(8)
 
@@ -108,7 +105,7 @@ def test_an_hdf5_name_that_is_listed_but_not_found(tmp_path: Path) -> None:
 
 
 def test_texts_of_a_heap_that_is_zeroed(tmp_path: Path) -> None:
-    """Numbers beside texts are read, though libhdf5 would look without end for a text's length."""
+    """libhdf5 would look without end for a text's length, so nothing of the file is given."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["x"] = np.arange(3)
@@ -118,16 +115,8 @@ def test_texts_of_a_heap_that_is_zeroed(tmp_path: Path) -> None:
     heap = content.index(b"GCOL") + 16
     size = int.from_bytes(content[heap - 8 : heap], "little")
     path.write_bytes(content[:heap] + bytes(size - 16) + content[heap + size - 16 :])
-    code = f"from matex import data; print(list(data.open({str(path)!r})))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        check=False,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.stdout == "['x']\n", done.stderr
+    with pytest.raises(DataError, match=f"a heap at byte {heap - 16} in which an object has no"):
+        data.open(path)
 
 
 def test_an_empty_file_among_those_of_a_set(tmp_path: Path) -> None:
