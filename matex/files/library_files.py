@@ -10,11 +10,11 @@ from typing import Any
 
 import h5py
 
-from matex.files import changes
-from matex.files.intercept import placed
+from matex.files.asking import placed
 from matex.files.ledger import Change
 from matex.files.private import PrivateFiles
 from matex.files.view import missing
+from matex.files.writing import to_write
 
 __all__ = ["install"]
 
@@ -50,6 +50,6 @@ def _in_h5py(files: PrivateFiles) -> None:
         replaced = mode in ("w", "w-", "x") and not view.leads
         change: Change = "replace" if replaced else "overwrite"
         exclusive = mode in ("w-", "x")
-        opened(placed(lambda: changes.to_write(view, path, change, exclusive=exclusive), name))
+        opened(placed(lambda: to_write(view, path, change, exclusive=exclusive), name))
 
     h5py.File.__init__ = init

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import ft
-from matex.files import changes, real
+from matex.files import held_files, real
 from matex.files.ledger import Ledger
 from matex.files.publish import publish, publish_open
 from matex.files.scratch import Scratch, remove_left
@@ -176,9 +176,9 @@ class PrivateFiles:
             for path in [p for p in view.held if p not in view.own]:
                 if view.is_mirrored(path):
                     os.unlink(view.own_place(path))
-                changes.release(view, path)
+                held_files.release(view, path)
             for path in list(paths)[-_MOST_HELD:]:
-                if changes.hold(view, path, path):
+                if held_files.hold(view, path, path):
                     view.own.discard(path)
                     view.gone.pop(path, None)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from matex.files import real
-from matex.files.changes import release
+from matex.files.held_files import release
 from matex.files.view import FileView, identity
 
 __all__ = ["publish", "publish_open"]

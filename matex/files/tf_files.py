@@ -1,33 +1,31 @@
 """TensorFlow's own functions on files, which do not go through Python's.
 
-Its file library (``tf.io.gfile``, under much else) is asked through the one module that every
-function of it calls. What opens files in C++ is given the name of the rank's own file.
+Its file library is replaced by :mod:`matex.files.tf_library`. What opens files in C++ is given
+the name of the rank's own file.
 """
 
 from __future__ import annotations
 
 import functools
-import glob
 import inspect
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from matex.files import changes, real
-from matex.files.intercept import placed
+from matex.files import real
 from matex.files.ledger import Change
 from matex.files.private import PrivateFiles
 from matex.files.scratch import ALIAS
+from matex.files.tf_library import NOWHERE, FileLibrary, local_path
 from matex.files.view import FileView
+from matex.files.writing import to_write
 
 __all__ = ["install"]
 
 _DATA = ".data-00000-of-00001"  # of a checkpoint, beside its .index
-_NOWHERE = f"{ALIAS}/proc/there is no such file"
 
 # (owner, function or class, parameter, how its paths are meant)
 _TABLE = (
@@ -52,7 +50,7 @@ def install(files: PrivateFiles) -> None:
     """Replace them, for the rest of the process. Local."""
     file_io = inspect.getmodule(tf.io.gfile.exists)
     assert file_io is not None
-    library = _FileLibrary(files, vars(file_io)["_pywrap_file_io"])
+    library = FileLibrary(files, vars(file_io)["_pywrap_file_io"])
     vars(file_io)["_pywrap_file_io"] = library
     functions: dict[Any, Any] = {tf.io.matching_files: _matching(files, library)}
     for place, name, parameter, how in _TABLE:
@@ -108,7 +106,7 @@ def _translating(
                     raise
             else:
                 if not _moved(files, view, given, how, place):
-                    return result if place is given else _told(result, given, place)
+                    return result if place is given else _as_given(result, given, place)
             bound.arguments[parameter] = place = _places(files, view, given, how)
 
     return call
@@ -126,7 +124,7 @@ def _moved(files: PrivateFiles, view: FileView, given: Any, how: str, place: Any
     return bool(now != place)
 
 
-def _told(result: Any, given: Any, place: Any) -> Any:
+def _as_given(result: Any, given: Any, place: Any) -> Any:
     """A path that begins with *place* begins with what the script has *given*."""
     if not isinstance(place, str) or not isinstance(given, str | os.PathLike):
         return result
@@ -150,29 +148,21 @@ def _places(files: PrivateFiles, view: FileView, given: Any, how: str) -> Any:
         text = given.numpy()
     if not isinstance(text, str | bytes | os.PathLike):
         return given
-    path = _local(files, text)
+    path = local_path(files, text)
     if path is None:
         return given
     place = _place(view, path, how)
     return given if place == path else place
 
 
-def _local(files: PrivateFiles, given: Any) -> str | None:
-    """The path of the view; None for one of another file system."""
-    text = os.fsdecode(given)
-    if text.startswith("file://"):
-        text = text[len("file://") :]
-    return None if "://" in text else files.path(text)
-
-
 def _place(view: FileView, path: str, how: str) -> str:
     if how == "read":
-        return view.found(path) or _NOWHERE
+        return view.found(path) or NOWHERE
     if how == "read names":
         for name in (path, f"{path}.index"):
             place = view.found(name)
             if place is None or place != name:
-                return _NOWHERE if place is None and name != path else ALIAS + path
+                return NOWHERE if place is None and name != path else ALIAS + path
             if real.lexists(name):
                 return path
         return path
@@ -183,11 +173,11 @@ def _place(view: FileView, path: str, how: str) -> str:
         names = (f"{path}.index", f"{path}{_DATA}")
         if view.leads:  # a folder that is there for a moment
             view.claim(f"{path}_temp", change, tree=True)
-        return changes.to_write(view, path, change, names=names)
-    return changes.to_write(view, path, change, tree=how == "write tree")
+        return to_write(view, path, change, names=names)
+    return to_write(view, path, change, tree=how == "write tree")
 
 
-def _matching(files: PrivateFiles, library: _FileLibrary) -> Any:
+def _matching(files: PrivateFiles, library: FileLibrary) -> Any:
     original = tf.io.matching_files
 
     @functools.wraps(original)
@@ -201,143 +191,3 @@ def _matching(files: PrivateFiles, library: _FileLibrary) -> Any:
         return tf.constant(sorted(found), tf.string)
 
     return matching_files
-
-
-class _FileLibrary:
-    """TensorFlow's library of file functions, asked through the view."""
-
-    def __init__(self, files: PrivateFiles, inner: Any) -> None:
-        self._files = files
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def _asked(self, given: Any, *, reads: bool = False) -> tuple[FileView, str] | None:
-        view = self._files.view()
-        if view is None or (reads and view.is_plain):
-            return None
-        path = _local(self._files, given)
-        return None if path is None else (view, path)
-
-    def _read(self, name: str, given: Any, *args: Any) -> Any:
-        asked = self._asked(given, reads=True)
-        if asked is None:
-            return getattr(self._inner, name)(given, *args)
-        view, path = asked
-        call = getattr(self._inner, name)
-        try:
-            return view.at(
-                path,
-                lambda place: call(given if place == path else place, *args),
-                errors=tf.errors.OpError,
-            )
-        except FileNotFoundError:
-            return call(_NOWHERE, *args)
-
-    def FileExists(self, path: Any) -> Any:
-        return self._read("FileExists", path)
-
-    def IsDirectory(self, path: Any) -> Any:
-        return self._read("IsDirectory", path)
-
-    def Stat(self, path: Any) -> Any:
-        return self._read("Stat", path)
-
-    def ReadFileToString(self, path: Any) -> Any:
-        return self._read("ReadFileToString", path)
-
-    def HasAtomicMove(self, path: Any) -> Any:
-        return self._read("HasAtomicMove", path)
-
-    def BufferedInputStream(self, path: Any, *args: Any) -> Any:
-        return self._read("BufferedInputStream", path, *args)
-
-    def _written(self, given: Any, mode: str = "w") -> Any:
-        asked = self._asked(given)
-        if asked is None:
-            return given
-        view, path = asked
-        change: Any = "append" if "a" in mode else "overwrite" if view.leads else "replace"
-        try:
-            place = placed(lambda: changes.to_write(view, path, change))
-        except FileNotFoundError:
-            return f"{_NOWHERE}/file"
-        return given if place == path else place
-
-    def WritableFile(self, path: Any, mode: Any) -> Any:
-        return self._inner.WritableFile(self._written(path, os.fsdecode(mode)), mode)
-
-    def WriteStringToFile(self, path: Any, content: Any) -> Any:
-        return self._inner.WriteStringToFile(self._written(path), content)
-
-    def DeleteFile(self, path: Any) -> Any:
-        self._change(path, changes.remove, "DeleteFile")
-
-    def CreateDir(self, path: Any) -> Any:
-        asked = self._asked(path)
-        if asked is not None and asked[0].exists(asked[1]):
-            return self._inner.CreateDir("/")  # which says that it is there
-        self._change(path, changes.make_folder, "CreateDir")
-
-    def _change(self, given: Any, change: Callable[..., Any], name: str) -> None:
-        call = getattr(self._inner, name)
-        asked = self._asked(given)
-        if asked is None:
-            call(given)
-            return
-        view, path = asked
-        try:
-            change(view, path, call)
-        except FileNotFoundError:
-            call(f"{_NOWHERE}/file")  # which says so in TensorFlow's way
-
-    def RecursivelyCreateDir(self, path: Any) -> Any:
-        asked = self._asked(path)
-        if asked is None or asked[0].exists(asked[1]):
-            return self._read("RecursivelyCreateDir", path)
-        return os.makedirs(asked[1], exist_ok=True)
-
-    def CopyFile(self, source: Any, target: Any, overwrite: bool) -> Any:
-        asked = self._asked(target)
-        if asked is not None and not overwrite and asked[0].exists(asked[1]):
-            raise tf.errors.AlreadyExistsError(None, None, "file already exists")
-        first = self._asked(source, reads=True)
-        place = source if first is None else first[0].found(first[1]) or _NOWHERE
-        if asked is not None and not asked[0].leads and os.path.exists(os.fsdecode(place)):
-            return real.copy(os.fsdecode(place), os.fsdecode(self._written(target)))
-        return self._inner.CopyFile(place, self._written(target), overwrite)
-
-    def RenameFile(self, source: Any, target: Any, overwrite: bool) -> Any:
-        first, second = self._asked(source), self._asked(target)
-        if first is None or second is None:
-            return self._inner.RenameFile(source, target, overwrite)
-        if not overwrite and second[0].exists(second[1]):
-            raise tf.errors.AlreadyExistsError(None, None, "file already exists")
-        if not first[0].exists(first[1]):
-            return self._inner.RenameFile(_NOWHERE, target, overwrite)
-        return changes.rename(first[0], first[1], second[1], real.replace)
-
-    def DeleteRecursively(self, path: Any) -> Any:
-        asked = self._asked(path)
-        if asked is None:
-            return self._inner.DeleteRecursively(path)
-        if not asked[0].isdir(asked[1]):
-            return self._inner.DeleteRecursively(_NOWHERE)
-        return shutil.rmtree(asked[1])
-
-    def GetChildren(self, path: Any) -> Any:
-        asked = self._asked(path)
-        if asked is None or not asked[0].isdir(asked[1]):
-            return self._read("GetChildren", path)
-        return os.listdir(asked[1])
-
-    def GetMatchingFiles(self, pattern: Any) -> Any:
-        view = self._files.view()
-        text = os.fsdecode(pattern)
-        if view is None or (view.is_plain and not view.folders) or "://" in text:
-            return self._inner.GetMatchingFiles(pattern)
-        return sorted(glob.glob(text, include_hidden=True) if _HIDDEN else glob.glob(text))
-
-
-_HIDDEN = "include_hidden" in inspect.signature(glob.glob).parameters

@@ -6,13 +6,14 @@ Paths here are absolute, without ``..`` and without symbolic links in their fold
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from matex.files import real
 from matex.files.ledger import Before, Change, Ledger
+from matex.files.past import put_back, undo
+from matex.files.real_folders import RealFolders
 from matex.files.scratch import ALIAS, Scratch
 
 __all__ = ["FileView", "missing"]
@@ -51,7 +52,7 @@ class FileView:
         self.held: dict[str, int] = {}
         #: The working directory, where it is only in this rank's tree.
         self.folder: str | None = None
-        self._folders: dict[str, str] = {}
+        self._folders = RealFolders()
         self._past: dict[str, str] = {}
         #: What a change on the leader is told, in place of the ledger.
         self.recorder: set[str] | None = None
@@ -68,22 +69,11 @@ class FileView:
         Args:
             follow: the last name may be a link of this rank's own.
         """
-        folder, name = os.path.split(path)
-        known = self._folders.get(folder)
-        if known is None:
-            with real.passing():
-                known = self._folders[folder] = os.path.realpath(folder)
-        path = os.path.join(known, name) if name else known
-        for link, target in self.links.items():
-            if path.startswith(f"{link}/"):
-                return self.canonical(target + path[len(link) :], follow=follow)
-            if follow and path == link:
-                return self.canonical(target)
-        return path
+        return self._folders.canonical(path, self.links, follow=follow)
 
     def forget_folders(self) -> None:
         """A symbolic link was made or removed."""
-        self._folders.clear()
+        self._folders.forget()
 
     # What is there.
 
@@ -290,35 +280,11 @@ class FileView:
 
     def _restore(self, path: str, past: Before) -> None:
         """What a leader that is gone did to *path*, this rank is about to do: first undo it."""
-        with real.passing():
-            if real.lexists(path) and past.kind != "folder":
-                self.undo(path, keep=past.kind == "file")
-            if past.kind == "folder":
-                if not real.isdir(path):
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(path)
-                os.makedirs(path, exist_ok=True)
-            if past.kept is not None and real.lexists(past.kept):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                real.copy(past.kept, path, self.aside(path))
-            if past.size is not None and real.lexists(path):
-                os.truncate(path, past.size)
+        put_back(path, past, self.aside, lambda below: self.found(below) is None)
 
     def undo(self, path: str, *, keep: bool) -> None:
-        """Remove what a leader that is gone made at *path*, but not what others put into it.
-
-        Args:
-            keep: a file there gets other content.
-        """
-        if real.isdir(path) and not real.islink(path):
-            for name in real.names(path):
-                below = os.path.join(path, name)
-                if self.found(below) is None:
-                    self.undo(below, keep=False)
-            with contextlib.suppress(OSError):
-                os.rmdir(path)
-        elif not keep:
-            os.unlink(path)
+        """Remove what a leader that is gone made at *path*; see :func:`matex.files.past.undo`."""
+        undo(path, lambda below: self.found(below) is None, keep=keep)
 
 
 def _that_is_there(place: str) -> str:

@@ -13,11 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from matex.files import changes
-from matex.files.changes import hold, to_write
+from matex.files.held_files import hold
 from matex.files.ledger import Ledger
 from matex.files.publish import publish, publish_open
 from matex.files.scratch import Scratch
 from matex.files.view import FileView
+from matex.files.writing import to_write
 
 Step = tuple[str, ...]
 

@@ -1,0 +1,116 @@
+"""The functions of ``os`` that look into a directory, which ask what this rank sees."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from matex.files.asking import asked, placed
+from matex.files.private import PrivateFiles
+
+__all__ = ["getcwd", "listdir", "scandir"]
+
+
+def listdir(files: PrivateFiles) -> Any:
+    original = os.listdir
+
+    @functools.wraps(original)
+    def listdir(path: Any = ".") -> Any:
+        found = None if isinstance(path, bytes) or path is None else asked(files, path)
+        if found is None:
+            return original(path)
+        view, folder = found
+        if not view.is_touched(folder):
+            listed = original(path if view.folder is None else folder)
+            if view.leads or not view.is_touched(folder):
+                return listed
+        return placed(lambda: view.names(folder), path)
+
+    return listdir
+
+
+def scandir(files: PrivateFiles) -> Any:
+    original = os.scandir
+
+    @functools.wraps(original)
+    def scandir(path: Any = ".") -> Any:
+        found = None if isinstance(path, bytes) or path is None else asked(files, path)
+        if found is None:
+            return original(path)
+        view, folder = found
+        if not view.is_touched(folder):
+            scanned = original(path if view.folder is None else folder)
+            if view.leads:
+                return scanned
+            entries = list(scanned)
+            if not view.is_touched(folder):
+                return _Scan(iter(entries))
+        names = placed(lambda: view.names(folder), path)
+        return _Scan(ViewedEntry(os.fspath(path), name) for name in names)
+
+    return scandir
+
+
+def getcwd(files: PrivateFiles) -> Any:
+    original = os.getcwd
+
+    @functools.wraps(original)
+    def getcwd() -> str:
+        view = files.view()
+        return original() if view is None or view.folder is None else view.folder
+
+    return getcwd
+
+
+class ViewedEntry:
+    """What ``os.DirEntry`` is, of a view."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self.name = name
+        self.path = os.path.join(folder, name)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"<DirEntry {self.name!r}>"
+
+    def inode(self) -> int:
+        return self.stat(follow_symlinks=False).st_ino
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return os.path.isdir(self.path) and (follow_symlinks or not self.is_symlink())
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return os.path.isfile(self.path) and (follow_symlinks or not self.is_symlink())
+
+    def is_symlink(self) -> bool:
+        return os.path.islink(self.path)
+
+    def is_junction(self) -> bool:
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return os.stat(self.path) if follow_symlinks else os.lstat(self.path)
+
+
+class _Scan:
+    def __init__(self, entries: Iterator[Any]) -> None:
+        self._entries = entries
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._entries
+
+    def __next__(self) -> Any:
+        return next(self._entries)
+
+    def __enter__(self) -> _Scan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._entries = iter(())

@@ -1,0 +1,60 @@
+"""Files that a rank has in its own tree: copied into it, or kept open under a new name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from matex.files import real
+from matex.files.view import FileView, missing
+
+__all__ = ["bring", "copied", "hold", "release"]
+
+_SMALL = 1 << 20  # bytes; larger files are kept open under a new name rather than copied
+
+
+def bring(view: FileView, path: str) -> None:
+    """Have *path* in this rank's own tree, as it is."""
+    if view.is_mirrored(path):
+        return
+    there = view.place(path)
+    if there is None:
+        raise missing(path)
+    place = view.own_place(path)
+    if real.islink(there):
+        real.symlink(real.readlink(there), place)
+    elif real.isdir(there):
+        real.mkdir(place)
+    elif real.stat(there).st_size < _SMALL:
+        real.replace(copied(view, path), place)
+    else:
+        hold(view, path, there)
+
+
+def copied(view: FileView, path: str) -> str:
+    """A new file outside of the tree with the content of *path*."""
+    aside = view.scratch.new_name()
+    view.at(path, lambda there: real.copy(there, aside))
+    return aside
+
+
+def hold(view: FileView, path: str, there: str) -> bool:
+    """Keep the file *there* open, and have it as *path* in this rank's own tree; whether it is."""
+    try:
+        with real.passing():
+            descriptor = os.open(there, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    place = view.own_place(path)
+    with contextlib.suppress(FileNotFoundError):
+        real.unlink(place)
+    real.symlink(f"/proc/self/fd/{descriptor}", place)
+    release(view, path)
+    view.held[path] = descriptor
+    return True
+
+
+def release(view: FileView, path: str) -> None:
+    descriptor = view.held.pop(path, None)
+    if descriptor is not None:
+        os.close(descriptor)

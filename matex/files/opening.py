@@ -1,0 +1,76 @@
+"""``open`` and ``os.open``, which ask what this rank sees."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+from typing import Any
+
+from matex.files import real
+from matex.files.asking import asked, placed
+from matex.files.ledger import Change
+from matex.files.private import PrivateFiles
+from matex.files.view import missing
+from matex.files.writing import to_write
+
+__all__ = ["builtin_open", "os_open"]
+
+
+def builtin_open(files: PrivateFiles) -> Any:
+    original = io.open
+
+    @functools.wraps(original)
+    def open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        opener = kwargs.get("opener") or (args[5] if len(args) > 5 else None)
+        reads = not isinstance(mode, str) or not set(mode) & set("wax+")
+        found = None if opener is not None else asked(files, file, reads=reads)
+        if found is None:
+            return original(file, mode, *args, **kwargs)
+        view, path = found
+
+        def opened(place: str) -> Any:
+            if place == path:
+                return original(file if view.folder is None else path, mode, *args, **kwargs)
+            result: Any = original(place, mode, *args, **kwargs)
+            inner = getattr(result, "buffer", result)
+            getattr(inner, "raw", inner).name = os.fspath(file)
+            return result
+
+        if reads:
+            return placed(lambda: view.at(path, opened, undo=lambda one: one.close()), file)
+        change: Change = "append" if "a" in mode else "overwrite"
+        if "w" in mode and not view.leads:
+            change = "replace"
+        place = placed(lambda: to_write(view, path, change, exclusive="x" in mode), file)
+        if "r" in mode and view.found(path) is None:
+            raise missing(os.fspath(file))
+        return placed(lambda: opened(place), file)
+
+    return open
+
+
+def os_open(files: PrivateFiles) -> Any:
+    original = os.open
+
+    @functools.wraps(original)
+    def os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
+        found = None if dir_fd is not None or flags & os.O_PATH else asked(files, path)
+        if found is None:
+            return original(path, flags, mode, dir_fd=dir_fd)
+        view, name = found
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            return original(path, flags, mode)
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
+            if not flags & os.O_CREAT and not view.exists(name):
+                raise missing(os.fspath(path))
+            change: Change = "append" if flags & os.O_APPEND else "overwrite"
+            exclusive = bool(flags & os.O_EXCL and flags & os.O_CREAT)
+            place = placed(lambda: to_write(view, name, change, exclusive=exclusive), path)
+            return int(placed(lambda: original(place, flags, mode), path))
+        opened = placed(
+            lambda: view.at(name, lambda place: original(place, flags, mode), undo=real.close), path
+        )
+        return int(opened)
+
+    return os_open

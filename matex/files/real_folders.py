@@ -1,0 +1,42 @@
+"""Directories without symbolic links in their names, kept because they are asked for often."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from matex.files import real
+
+__all__ = ["RealFolders"]
+
+
+class RealFolders:
+    """The real name of each directory that was asked for. Local."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def canonical(self, path: str, links: Mapping[str, str], *, follow: bool) -> str:
+        """The absolute *path* without symbolic links but for its last name.
+
+        Args:
+            path: absolute path.
+            links: symbolic links of this rank's own tree, and the absolute paths they lead to.
+            follow: whether the last name may be one of them.
+        """
+        folder, name = os.path.split(path)
+        known = self._known.get(folder)
+        if known is None:
+            with real.passing():
+                known = self._known[folder] = os.path.realpath(folder)
+        path = os.path.join(known, name) if name else known
+        for link, target in links.items():
+            if path.startswith(f"{link}/"):
+                return self.canonical(target + path[len(link) :], links, follow=follow)
+            if follow and path == link:
+                return self.canonical(target, links, follow=True)
+        return path
+
+    def forget(self) -> None:
+        """Ask anew for all, because a symbolic link was made or removed."""
+        self._known.clear()

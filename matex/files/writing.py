@@ -1,0 +1,98 @@
+"""Where to write what the script writes, in the view of its rank."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+
+from matex.files import real
+from matex.files.held_files import copied
+from matex.files.ledger import Change
+from matex.files.view import FileView, missing
+
+__all__ = ["check_folder", "may_write", "to_write"]
+
+
+def to_write(
+    view: FileView,
+    path: str,
+    change: Change,
+    *,
+    exclusive: bool = False,
+    tree: bool = False,
+    names: tuple[str, ...] = (),
+) -> str:
+    """The place to which to write what the script writes to *path*.
+
+    Args:
+        exclusive: nothing may be there.
+        tree: a folder, of whose files nobody knows the names before.
+        names: the files that will be there, where *path* is only how their names begin.
+
+    Raises:
+        OSError: as Python would.
+    """
+    if not tree and not names and not view.is_mirrored(path) and real.islink(path):
+        with real.passing():
+            path = os.path.realpath(path)
+    if view.leads:
+        if view.ahead:
+            check_folder(view, path)
+        if exclusive and view.exists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        for name in names or (path,):
+            if not (tree and real.isdir(name)):
+                view.claim(name, change, tree=tree)
+        if tree:
+            view.made.add(path)
+        return path
+    mirrored = view.is_mirrored(path)
+    if view.knows_ranks and not mirrored and real.isdir(os.path.dirname(path)):
+        return path
+    there, exists = view.found(path), view.exists(path)
+    if exclusive and exists:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+    if not mirrored:
+        check_folder(view, path)
+        if there is not None and not may_write(there if exists else os.path.dirname(path)):
+            return there
+        if exists and not _is_file(there) and not tree:
+            assert there is not None
+            return there  # a folder, which is the script's error, or a device
+    place = view.own_place(path)
+    if exists and change != "replace" and (not mirrored or path in view.held):
+        real.replace(copied(view, path), place)
+    elif path in view.held and mirrored:
+        real.unlink(place)
+    for name in names or (path,):
+        view.count(name)
+        view.gone.pop(name, None)
+    if tree:
+        view.made.add(path)
+    return place
+
+
+def may_write(place: str) -> bool:
+    """Whether this user may; else the real call is made, and says why not."""
+    return not real.lexists(place) or real.access(place, os.W_OK)
+
+
+def _is_file(place: str | None) -> bool:
+    with contextlib.suppress(OSError):
+        return place is not None and stat.S_ISREG(real.stat(place).st_mode)
+    return True  # a link that leads nowhere
+
+
+def check_folder(view: FileView, path: str) -> None:
+    """See that *path* would be in a directory.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: as Python would.
+    """
+    folder = os.path.dirname(path)
+    if not view.exists(folder):
+        raise missing(path)
+    if not view.isdir(folder):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
