@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +80,15 @@ def measure(name: str, rounds: int) -> None:
     from matex import keras_hooks, session
     from matex.checkpointing import model_state
     from matex.data import Batches
+    from matex.exchange import HostExchange, Layout
+    from matex.fitting.epoch_iterator import EpochIterator
+    from matex.fitting.listeners import Cursor, FitListener
     from matex.fitting.replica_check import ReplicaCheck
+    from matex.fitting.replicated_update import ReplicatedUpdate
+    from matex.fitting.whole_batches import WholeBatches
+    from matex.records.step_report import StepReport, StepRequests
     from matex.sources.interface import RowSource
-    from matex.steps.engine import Training
+    from matex.steps.engine import CompiledStep, StepEngine, trace_step
 
     assert session.current is not None
     run = session.current.run
@@ -100,26 +106,48 @@ def measure(name: str, rounds: int) -> None:
     replicas = ReplicaCheck(run, shared, every=None)
     guarded = True
 
-    def after_step(done: Any) -> None:
-        nonlocal checking_s
-        run.step_done(done.report, model=shared)
-        if guarded:
-            started = time.perf_counter()
-            replicas.after_step(done.report, last=False)
-            checking_s += time.perf_counter() - started
+    class Guards(FitListener):
+        def step_done(self, report: StepReport, cursor: Cursor) -> None:
+            nonlocal checking_s
+            run.step_done(report, model=shared)
+            if guarded:
+                started = time.perf_counter()
+                replicas.step_done(report, cursor._replace(epoch_samples=None))
+                checking_s += time.perf_counter() - started
 
-    training = Training(
-        communicator,
+    class Services:
+        """Those of the run, but for the watch, which is there while guards are on."""
+
+        def __init__(self) -> None:
+            self.communicator = communicator
+            self.faults = run.faults
+            self.nonfinite = run.nonfinite
+
+        def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
+            return run.make_exchange(layout, check_finite)
+
+        def requests(self) -> StepRequests:
+            return StepRequests()
+
+        def around_step(self) -> AbstractContextManager[None]:
+            return dog.working(timeout_s=60.0) if guarded else nullcontext()
+
+    class FullRate:
+        def rate_factor(self, epochs_done: float) -> float:
+            return 1.0
+
+    source = RowSource(batches, batch_size=batch * ranks, shuffle=True, seed=1)
+    compiled = CompiledStep(trace_step(shared, source))
+    training = EpochIterator(
+        StepEngine(Services(), shared, source, compiled),
         shared,
-        RowSource(batches, batch_size=batch * ranks, shuffle=True, seed=1),
-        faults=run.faults,
-        make_exchange=run.make_exchange,
-        first_epoch=0,
-        cursor=0,
-        on_epoch_start=lambda: None,
-        after_step=after_step,
-        stepping=lambda: dog.working(timeout_s=60.0) if guarded else nullcontext(),
+        source,
+        start=Cursor(0, 0, 0),
+        rate=FullRate(),
+        uncut=WholeBatches(run, shared, ReplicatedUpdate(run), number=0),
+        listeners=[Guards()],
     )
+    original = shared.make_train_function()  # for batches that cannot be cut: not these
     iterator = iter(training)
 
     def matex_step() -> None:
@@ -127,12 +155,12 @@ def measure(name: str, rounds: int) -> None:
         if next(iterator, None) is None:
             iterator = iter(training)
             next(iterator)
-        training.run()
+        training.run(original)
 
     def guard(on: bool) -> None:
         nonlocal guarded
         guarded = on
-        _, exchange = training.traced
+        exchange = training.engine.compiled.exchange
         if exchange is not None:
             exchange.check_finite = on
 

@@ -23,7 +23,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "forward and backward; the optimizer's apply is recorded, not run",
-                ("matex/steps/step.py", "matex/steps/recorder.py"),
+                ("matex/steps/step_parts.py", "matex/steps/recorder.py"),
             ),
             Stage("all sums of the step in one vector", ("matex/exchange/layout.py",)),
             Stage("fence: every side effect so far has happened", kind="fence"),
@@ -35,11 +35,11 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             Stage("fence: nothing below runs unless the exchange succeeded", kind="fence"),
             Stage(
                 "the recorded update with the averaged gradients",
-                ("matex/steps/step.py", "matex/steps/recorder.py"),
+                ("matex/steps/step_parts.py", "matex/steps/recorder.py"),
             ),
             Stage(
                 "counts, events, checkpoints, replica checks",
-                ("matex/run/context.py", "matex/fitting/fit.py"),
+                ("matex/fitting/listeners.py", "matex/run/ledger.py"),
             ),
         ),
     ),
@@ -66,14 +66,14 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "each computes the missing rows and adds them to its own sum",
-                ("matex/steps/recovery.py", "matex/steps/step.py"),
+                ("matex/steps/recovery.py", "matex/steps/step_parts.py"),
             ),
             Stage(
                 "the same exchange again, through mpi4py",
                 ("matex/exchange/host.py", "ft/communicator.py"),
                 "all",
             ),
-            Stage("the update, once, with equal bits on all", ("matex/steps/step.py",)),
+            Stage("the update, once, with equal bits on all", ("matex/steps/step_parts.py",)),
         ),
     ),
     "checkpoint": (
@@ -81,16 +81,16 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
         (
             Stage(
                 "is one due? from cost, risk and options",
-                ("matex/checkpointing/saver.py", "checkpoints/interval.py"),
+                ("matex/checkpointing/saver.py", "matex/checkpointing/save_interval.py"),
             ),
             Stage(
-                "the wish travels in the header of the next exchange",
+                "the request travels in the header of the next exchange",
                 ("matex/steps/local_contribution.py", "matex/exchange/layout.py"),
                 "all",
             ),
             Stage(
                 "between two steps: references to all variables",
-                ("matex/fitting/fit_checkpoint.py", "matex/checkpointing/deferred_snapshot.py"),
+                ("matex/fitting/checkpoint_listener.py", "matex/fitting/fit_checkpoint.py"),
             ),
             Stage("whose turn is it to write?", ("matex/checkpointing/writer_rotation.py",)),
             Stage(
@@ -103,7 +103,7 @@ FLOWS: dict[str, tuple[str, tuple[Stage, ...]]] = {
             ),
             Stage(
                 "remove what is not kept; event checkpoint",
-                ("checkpoints/retention.py", "matex/checkpointing/saver.py"),
+                ("checkpoints/retention.py", "matex/checkpointing/tier.py"),
             ),
         ),
     ),

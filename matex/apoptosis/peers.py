@@ -123,7 +123,7 @@ class Together:
 
     def settle(self, model: Any) -> None:
         model_state.broadcast(self._run.communicator, model)
-        self._run.totals.parameters_end = keras_hooks.parameters(model)
+        self._run.ledger.note_parameters(keras_hooks.parameters(model))
 
     def renew(self, model: Any) -> None:
         keras_hooks.renew_validation(model)

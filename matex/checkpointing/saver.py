@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -19,9 +18,16 @@ import numpy as np
 import checkpoints
 import ft
 from matex.checkpointing.resume import newest_of_all
+from matex.checkpointing.save_interval import SaveInterval
 from matex.checkpointing.starts import Starts
 from matex.checkpointing.stop_requests import StopRequest
-from matex.checkpointing.writer_rotation import team_of, team_size, writer_for_run, writes_for_host
+from matex.checkpointing.tier import Tier
+from matex.checkpointing.writer_rotation import (
+    team_size,
+    writer_for_run,
+    writer_group,
+    writes_for_host,
+)
 from matex.config import Config
 from matex.records.events import EventLog
 
@@ -31,8 +37,8 @@ __all__ = ["FILES", "MEMORY", "Saver"]
 MEMORY, FILES = 1, 2
 
 
-class Taken(Protocol):
-    """A state, held: :class:`matex.checkpointing.deferred_snapshot.DeferredSnapshot`."""
+class HeldState(Protocol):
+    """A state that is copied later: :class:`matex.checkpointing.deferred_snapshot`."""
 
     def snapshot(self) -> checkpoints.Snapshot:
         """A snapshot of the live arrays, for a writer that writes it at once."""
@@ -41,13 +47,8 @@ class Taken(Protocol):
         """A snapshot of copies: training may go on while any thread writes it."""
 
 
-Take = Callable[[], Taken]
+Take = Callable[[], HeldState]
 
-_YEAR_S = 365 * 86_400.0
-_WEEK_S = 7 * 86_400.0
-_SHORTEST_S = 10.0
-# Until it is measured: the bytes of a state over this are what one checkpoint costs.
-_BYTES_PER_S = 2e8
 _DRAIN_S = 60.0
 # Of what the ranks of several hosts write together. On one host with one disk it took twice as
 # long by two as by one for 30 to 1000 MB: they wait for each other at the file.
@@ -58,31 +59,14 @@ _KEPT_IN_MEMORY = 2
 _HELD_BYTES = 64e6
 
 
-@dataclass
-class _Tier:
-    name: str
-    store: checkpoints.Store
-    writer: checkpoints.BackgroundWriter
-    number: int = 0
-    last_s: float = 0.0
-    failing: bool = False
-
-    def count(self) -> None:
-        """One more is being saved."""
-        self.number += 1
-        self.last_s = time.monotonic()
-
-
 class Saver:
     """The tiers of one run on this rank.
 
     Args:
         config, communicator, events: configuration, ranks and event log of the run.
-        notice: learns how long saving takes.
+        stop_request: learns how long saving takes.
         warn: tells the user one line.
 
-    ``nbytes`` is how many bytes weights and optimizer have, set before something is saved, the
-    same on all ranks.
     """
 
     def __init__(
@@ -90,22 +74,20 @@ class Saver:
         config: Config,
         communicator: ft.Communicator,
         events: EventLog,
-        notice: StopRequest,
+        stop_request: StopRequest,
         warn: Callable[[str], None],
     ) -> None:
         self._config = config
         self._communicator = communicator
-        self._events = events
-        self._notice = notice
+        self._stop_request = stop_request
         self._warn = warn
-        self.nbytes = 0
-        self._cost_s = 0.0
-        self._mean_time: tuple[int, float] | None = None
-        self.memory: _Tier | None = None
-        self.files: _Tier | None = None
+        self._nbytes = 0
+        self._interval = SaveInterval(communicator, config.checkpoint_interval)
+        self.memory: Tier | None = None
+        self.files: Tier | None = None
         if config.memory is not None:
             store = checkpoints.Store(config.memory, keep_last=_KEPT_IN_MEMORY)
-            self.memory = self._tier("memory", store)
+            self.memory = Tier("memory", store, events, warn, on_written=lambda saved: None)
         if config.checkpoint is not None:
             self._starts = Starts(communicator, config.checkpoint)
             store = checkpoints.Store(
@@ -115,14 +97,7 @@ class Saver:
                 keep_every=config.keep_every,
                 keep_best=config.keep_best,
             )
-            self.files = self._tier("files", store)
-
-    def _tier(self, name: str, store: checkpoints.Store) -> _Tier:
-        def saved(result: checkpoints.Saved) -> None:
-            self._on_saved(tier, result)
-
-        tier = _Tier(name, store, checkpoints.BackgroundWriter(store, on_saved=saved))
-        return tier
+            self.files = Tier("files", store, events, warn, on_written=self._on_file)
 
     def start(self) -> checkpoints.Snapshot | None:
         """Make the directories, and find what to continue from; collective.
@@ -132,7 +107,7 @@ class Saver:
         """
         for tier in (self.memory, self.files):
             if tier is not None:
-                tier.last_s = time.monotonic()
+                tier.reset_clock()
         if self.memory is not None:
             try:
                 checkpoints.private_directory(self.memory.store.directory)
@@ -177,44 +152,24 @@ class Saver:
         except checkpoints.StorageError:
             return False
 
+    def expect_bytes(self, nbytes: int) -> None:
+        """Note how many bytes weights and optimizer have, the same on all ranks.
+
+        It comes before the first save.
+        """
+        self._nbytes = nbytes
+
     # Between steps.
 
     def due(self) -> int:
         """The tiers that the clock says should be saved after the next step; local."""
-        now = time.monotonic()
         memory, files = self.memory, self.files
         bits = 0
-        if memory is not None and now - memory.last_s >= self._config.memory_every:
+        if memory is not None and memory.is_due(self._config.memory_every):
             bits |= MEMORY
-        if files is not None and now - files.last_s >= self.interval_s:
+        if files is not None and files.is_due(self._interval.seconds(self._nbytes)):
             bits |= FILES
         return bits
-
-    @property
-    def interval_s(self) -> float:
-        """Seconds between two checkpoints in files: as given, or Daly's."""
-        if self._config.checkpoint_interval:
-            return self._config.checkpoint_interval
-        cost_s = self._cost_s or max(0.05, self.nbytes / _BYTES_PER_S)
-        return max(_SHORTEST_S, checkpoints.daly_s(cost_s, self._mean_time_s()))
-
-    def _mean_time_s(self) -> float:
-        """The mean time in seconds to the loss of all ranks.
-
-        It counts losses of a host (the launcher then ends the job), what takes all ranks at
-        once and, without ULFM, the loss of any rank.
-        """
-        world = self._communicator.world
-        if self._mean_time is None or self._mean_time[0] != world.generation:
-            hosts = len({member.host for member in world.members})
-            mean_s = checkpoints.mean_time_to_total_loss_s(
-                world.size,
-                needed=1 if self._communicator.ulfm else world.size,
-                failure_rate=1 / _YEAR_S,
-                common_rate=1 / _WEEK_S + hosts / _YEAR_S,
-            )
-            self._mean_time = world.generation, mean_s
-        return self._mean_time[1]
 
     def save(self, bits: int, take: Take, *, patient: bool = False) -> None:
         """Save the state between two steps into the tiers of *bits*, the same on all ranks; local.
@@ -224,7 +179,7 @@ class Saver:
             patient: return when the file is written; the other ranks wait in the next step.
         """
         world = self._communicator.world
-        chosen: list[tuple[_Tier, checkpoints.Team | None]] = []
+        chosen: list[tuple[Tier, checkpoints.Team | None]] = []
         memory, files = self.memory, self.files
         if memory is not None and bits & MEMORY:
             if writes_for_host(memory.number, world.members, world.rank):
@@ -237,15 +192,15 @@ class Saver:
             files.count()
         if chosen:
             began = time.monotonic()
-            taken = take()
-            if self.nbytes > _HELD_BYTES:
-                taken.copied()
-            self._cost_s = max(self._cost_s, time.monotonic() - began)
+            held = take()
+            if self._nbytes > _HELD_BYTES:
+                held.copied()
+            self._interval.note_cost(time.monotonic() - began)
             for tier, team in chosen:
                 if patient and tier is files:
-                    tier.writer.save_now(taken.snapshot(), team)
+                    tier.writer.save_now(held.snapshot(), team)
                 else:
-                    tier.writer.save(taken.copied, team)
+                    tier.writer.save(held.copied, team)
 
     def save_for_all(self, take: Take, point: Callable[[], None]) -> bool:
         """Save into a file, and return when it is there; collective. Whether it is.
@@ -271,7 +226,7 @@ class Saver:
             self._communicator.broadcast(done)
         return bool(done[0] == 1)
 
-    def _team(self, tier: _Tier, first: int) -> tuple[checkpoints.Team | None, bool]:
+    def _team(self, tier: Tier, first: int) -> tuple[checkpoints.Team | None, bool]:
         """With whom this rank saves the next of *tier* that *first* publishes, and whether it does.
 
         Equal on all ranks but for the place in it; None where one writes alone.
@@ -280,8 +235,8 @@ class Saver:
         part_mb, most = self._config.checkpoint_part_mb, world.size
         if part_mb is None:
             part_mb, most = _PART_MB, len({member.host for member in world.members})
-        size = team_size(self.nbytes, part_mb * 1e6, most)
-        ranks = team_of(first, world.members, size)
+        size = team_size(self._nbytes, part_mb * 1e6, most)
+        ranks = writer_group(first, world.members, size)
         if world.rank not in ranks:
             return None, False
         if size == 1:
@@ -309,28 +264,7 @@ class Saver:
         if self.memory is not None:
             checkpoints.discard(self.memory.store.directory)
 
-    def _on_saved(self, tier: _Tier, saved: checkpoints.Saved) -> None:
-        """In the thread that writes."""
-        if saved.error is None:
-            tier.failing = False
-            if tier is self.files:
-                self._notice.save_s = max(self._notice.save_s, saved.seconds)
-                self._cost_s = max(self._cost_s, saved.busy_s)
-            if saved.path is None:  # a part of what another rank publishes
-                return
-            self._events.write(
-                "checkpoint", tier=tier.name, step=saved.step, path=str(saved.path),
-                seconds=saved.seconds, busy_s=saved.busy_s, parts=saved.parts,
-            )  # fmt: skip
-            return
-        self._events.write(
-            "checkpoint-failed", tier=tier.name, step=saved.step, reason=str(saved.error)
-        )
-        if not tier.failing:
-            tier.failing = True
-            what, who = f"checkpoint of step {saved.step}", "training goes on and will try again"
-            if isinstance(saved.error, checkpoints.StaleWriter):
-                who = "others have gone on without this rank"
-            if saved.place:
-                what, who = f"part of the {what}", "another rank writes it"
-            self._warn(f"no {what}, {who}: {saved.error}")
+    def _on_file(self, saved: checkpoints.Saved) -> None:
+        """A file, or this rank's part of one, is written; in the thread that writes."""
+        self._stop_request.note_save(saved.seconds)
+        self._interval.note_cost(saved.busy_s)

@@ -26,7 +26,7 @@ __all__ = [
     "StopRequest",
     "described",
     "margin_s",
-    "told_in_own_loop",
+    "stopped_in_own_loop",
 ]
 
 STATUS = 75
@@ -65,7 +65,7 @@ def described(code: int) -> str:
     return said.get(code) or signal.Signals(code).name
 
 
-def told_in_own_loop() -> ToldToLeave:
+def stopped_in_own_loop() -> ToldToLeave:
     """What ends a loop of the script's own that is not saved."""
     return ToldToLeave(
         "told to leave in a loop of the script's own, which only it can continue, with "
@@ -87,32 +87,47 @@ class StopRequest:
     Args:
         wall_time_s: how long from now the run may last; 0 means for ever.
 
-    ``at_once`` says whether nobody will ask what came: the loop of one rank alone makes no
-    steps that are known here. A signal then raises `ToldToLeave` where it comes.
+    A rank alone that runs a loop of its own makes no steps that are known here, and so never asks
+    for :attr:`code`: while :meth:`raise_in_handler` is on, a signal raises `ToldToLeave` where it
+    comes.
     """
 
     def __init__(self, wall_time_s: float = 0.0) -> None:
         self._wall_time_s = wall_time_s
         self._started = time.monotonic()
         self._signal = 0
-        self.at_once = False
-        self.save_s = 0.0
-        """How long the longest checkpoint took."""
-        self.missing = False
-        """Whether this rank wants all to leave, so that those that are missing can come back."""
+        self._raises = False
+        self._save_s = 0.0
+        self._asks_for_missing = False
+
+    def raise_in_handler(self, on: bool) -> None:
+        """Let a signal raise where it comes, or no longer, because steps ask for it."""
+        self._raises = on
+
+    def note_save(self, seconds: float) -> None:
+        """Note how long a checkpoint took: the longest counts for the wall time."""
+        self._save_s = max(self._save_s, seconds)
+
+    def ask_for_missing(self) -> None:
+        """Ask all ranks to leave, so that those that are missing can come back."""
+        self._asks_for_missing = True
+
+    def missing_heard(self) -> None:
+        """Take back :meth:`ask_for_missing`, which all ranks have heard."""
+        self._asks_for_missing = False
 
     @property
     def code(self) -> int:
         """0, the number of the signal that came, `CLOCK`, or `MISSING`."""
         if not self._signal and self._wall_time_s:
             left_s = self._wall_time_s - (time.monotonic() - self._started)
-            if left_s <= margin_s(self._wall_time_s, self.save_s):
+            if left_s <= margin_s(self._wall_time_s, self._save_s):
                 return CLOCK
-        return self._signal or (MISSING if self.missing else 0)
+        return self._signal or (MISSING if self._asks_for_missing else 0)
 
     @property
-    def told(self) -> bool:
-        """Whether somebody told this rank to, a signal or the clock."""
+    def is_requested(self) -> bool:
+        """Whether a signal or the clock asks this rank to stop."""
         return self.code not in (0, MISSING)
 
     def listen(self, *, interrupts: bool = True) -> None:
@@ -150,6 +165,6 @@ class StopRequest:
         if self._signal and number == signal.SIGINT:
             ft.fail_stop("interrupted twice")
         self._signal = self._signal or number
-        if self.at_once:
-            self.at_once = False  # what follows is the run's end
-            raise told_in_own_loop()
+        if self._raises:
+            self._raises = False  # what follows is the run's end
+            raise stopped_in_own_loop()

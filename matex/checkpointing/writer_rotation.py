@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ft import Member
 
-__all__ = ["team_of", "team_size", "writer_for_run", "writes_for_host"]
+__all__ = ["team_size", "writer_for_run", "writer_group", "writes_for_host"]
 
 
 def writer_for_run(number: int, members: Sequence[Member]) -> int:
@@ -29,7 +29,7 @@ def team_size(nbytes: int, part_bytes: float, ranks: int) -> int:
     return max(1, min(ranks, int(nbytes / part_bytes))) if part_bytes else 1
 
 
-def team_of(first: int, members: Sequence[Member], size: int) -> list[int]:
+def writer_group(first: int, members: Sequence[Member], size: int) -> list[int]:
     """The ranks that write together, *first* first, then one of each host, then another of each."""
     ahead = sorted(members, key=lambda member: member.rank != first)
     rounds: dict[int, int] = {}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-import ft
+from matex.fitting.listeners import Cursor, FitListener
 from matex.partition.balance import EVERY, adopted, smoothed, speed
 from matex.partition.spans import parts_of
-from matex.records.events import EventLog
-from matex.steps.engine import Training
+from matex.records.step_report import StepReport
+from matex.run.context import RunContext
+from matex.steps.engine import StepEngine
 
 __all__ = ["Balancer"]
 
@@ -16,37 +17,40 @@ __all__ = ["Balancer"]
 _TRACED = 2
 
 
-class Balancer:
+class Balancer(FitListener):
     """Measures every rank, and lets the slow ones compute fewer samples of each step.
 
-    The gradient stays that of the whole batch: contributions are weighted by samples.
+    It does so where, and from when on, the run balances. The gradient stays that of the whole
+    batch: contributions are weighted by samples.
 
     Args:
-        events: learn of every change.
+        run: ranks, and the events that tell of every change.
+        engine: makes the steps.
     """
 
-    def __init__(self, communicator: ft.Communicator, events: EventLog) -> None:
-        self._communicator = communicator
-        self._events = events
+    def __init__(self, run: RunContext, engine: StepEngine) -> None:
+        self._run = run
+        self._engine = engine
+        self._communicator = run.communicator
         self._own: list[tuple[int, float]] = []
         self._measured: dict[int, float] = {}
         self._adopted: dict[int, float] = {}
         self._steps = 0
         self._batch = 0
 
-    def after_step(self, training: Training, *, step: int) -> None:
-        """Between two steps; collective in each tenth. All ranks decide alike.
+    def step_done(self, report: StepReport, cursor: Cursor) -> None:
+        """Measure, and balance where it is time; collective in each tenth step.
 
-        Args:
-            step: step of the run, for the event.
+        All ranks decide alike.
         """
+        if not self._run.balances:
+            return
         self._steps += 1
-        self._batch = max(self._batch, training.samples_taken)
-        report = training.report
-        if self._steps > _TRACED and report.replay is None and training.own_samples:
+        self._batch = max(self._batch, report.planned)
+        if self._steps > _TRACED and report.replay is None and report.own_samples:
             # What a rank waits for the others, it waits in the exchange.
             busy_s = max(1e-9, report.step_s - report.exchange_s)
-            self._own.append((training.own_samples, busy_s))
+            self._own.append((report.own_samples, busy_s))
         if self._steps % EVERY or self._communicator.initial_size == 1:
             return
         mine = np.array([speed(self._own) if self._own else 0.0])
@@ -58,9 +62,10 @@ class Balancer:
             rank: smoothed(known.get(rank), now) for rank, now in found if now or rank in known
         }
         if set(self._measured) == set(gathered.ranks) and self._adopt():
-            training.share_by(self._adopted)
+            self._engine.share_by(self._adopted)
             if self._communicator.world.is_leader:
-                self._events.write("balance", step=step, shares=self._shares(self._adopted))
+                shares = self._shares(self._adopted)
+                self._run.events.write("balance", step=self._run.step - 1, shares=shares)
 
     def _adopt(self) -> bool:
         """Whether the speeds have changed enough for other shares."""

@@ -14,7 +14,7 @@ from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.checkpointing.saver import FILES
 from matex.errors import InputError
 from matex.fitting.fit_checkpoint import LOOP
-from matex.run.preemption import leave
+from matex.run.preemption import checkpoint_and_exit
 
 __all__ = ["Checkpoint"]
 
@@ -69,7 +69,7 @@ class Checkpoint:
         self._models = [part for part in others if isinstance(part, keras.Model)]
         self._weights = _distinct([v for part in others for v in _lasting(part)])
         self._slots = _distinct([v for part in optimizers for v in part.variables])
-        self._copies = BufferPool()
+        self._buffers = BufferPool()
         self._first = 0
         if self._run is not None and session.current is not None:
             self._fits = session.current.begin_own_checkpoint()
@@ -79,26 +79,26 @@ class Checkpoint:
         """One more step is done: save if it is time, leave if the run was told to; collective.
 
         Raises:
-            Leaving: on every rank, when the checkpoint is written.
+            PreemptedExit: on every rank, when the checkpoint is written.
         """
         self.done += 1
         run = self._run
         if run is None:
             return
         # One rank alone counts no steps outside of fit.
-        run.faults.step = max(run.step, self._first + self.done)
+        run.ledger.go_to_step(max(run.step, self._first + self.done))
         run.watchdog.progress()
-        wishes = run.wishes()
-        mine = np.array([wishes.leave, wishes.save], np.int64)
-        told, due = run.communicator.allgather(mine).rows.T
-        if told.any():
-            leave(run, self._taken)
+        requests = run.requests()
+        mine = np.array([requests.leave, requests.save], np.int64)
+        leaves, due = run.communicator.allgather(mine).rows.T
+        if leaves.any():
+            checkpoint_and_exit(run, self._hold)
         every = run.config.checkpoint_every
         counted = bool(every and self.done % every == 0)
         bits = int(due[0]) | (FILES if counted else 0)  # the first row is the leader's
         if bits:
             run.faults.at("checkpoint")
-            run.saver.save(bits, self._taken, patient=counted)
+            run.saver.save(bits, self._hold, patient=counted)
 
     def save(self) -> bool:
         """Save into a file now, and return when it is there; collective.
@@ -106,12 +106,12 @@ class Checkpoint:
         Returns:
             Whether the file is there, equal on all ranks; False outside a run.
         """
-        return self._run is not None and self._run.save_for_all(self._taken)
+        return self._run is not None and self._run.save_for_all(self._hold)
 
     def _begin(self) -> None:
         run = self._run
         assert run is not None
-        run.saver.nbytes = sum(model_state.size_of(v) for v in (*self._weights, *self._slots))
+        run.saver.expect_bytes(sum(map(model_state.size_of, (*self._weights, *self._slots))))
         self._first = run.step
         saved = run.saved
         if saved is not None and LOOP in saved.cursor:
@@ -123,15 +123,15 @@ class Checkpoint:
             self._first = saved.step - self.done
         model_state.broadcast_all(run.communicator, [*self._weights, *self._slots])
 
-    def _taken(self) -> DeferredSnapshot:
+    def _hold(self) -> DeferredSnapshot:
         cursor = {"fit": self._fits, "step": self._first + self.done, LOOP: self.done}
         texts = [model_state.architecture_of(model) for model in self._models]
         return DeferredSnapshot(
             {"weights": self._weights, "optimizer": self._slots},
             cursor,
             architecture=texts[0] if len(texts) == 1 else "",
-            extra={} if self._run is None else self._run.job_counts.extra(),
-            copies=self._copies,
+            extra={} if self._run is None else self._run.ledger.job.extra(),
+            copies=self._buffers,
         )
 
 

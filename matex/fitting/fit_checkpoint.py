@@ -1,4 +1,4 @@
-"""The state of a running fit: what of it is saved, when, and how it is put back."""
+"""The state of a running fit: what of it is saved, and how it is put back."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from matex.apoptosis import rebuild
 from matex.checkpointing import model_state
 from matex.checkpointing.buffer_pool import BufferPool
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
-from matex.checkpointing.saver import FILES
+from matex.fitting.listeners import Cursor
 from matex.run.context import RunContext
-from matex.run.preemption import leave
-from matex.steps.engine import Training
 
 __all__ = ["LOOP", "FitCheckpoint", "is_of_fit"]
 
@@ -32,7 +30,9 @@ def is_of_fit(saved: checkpoints.Snapshot | None, number: int) -> bool:
 
 
 class FitCheckpoint:
-    """Local, but for what says otherwise.
+    """Holds the state of a fit for a checkpoint, and puts it back. Local.
+
+    :class:`matex.fitting.checkpoint_listener.CheckpointListener` says when.
 
     Args:
         number: which fit of the script, from 0.
@@ -55,7 +55,7 @@ class FitCheckpoint:
         self._callbacks = keras_hooks.listed(callbacks)
         self._architecture: str | None = None
         self._nbytes: int | None = None
-        self._copies = BufferPool()
+        self._buffers = BufferPool()
         self.saved = saved
         self.seed = 0
 
@@ -87,102 +87,56 @@ class FitCheckpoint:
             model_state.restore_metrics(self._model, self.saved)
         self.saved = None
 
-    def renew(self) -> None:
+    def shapes_changed(self) -> None:
         """The model's shapes have changed."""
         self._architecture = self._nbytes = None
 
     # Saving.
 
-    def after_step(self, training: Training) -> None:
-        """Save what is due, leave if that was agreed; every rank calls it after the same step.
-
-        Raises:
-            Leaving: on every rank.
-        """
-        run = self._run
-        self._tell_size()
-
-        def take() -> DeferredSnapshot:
-            return self.taken(training.epoch, training.cursor, mark=training.mark)
-
-        if training.agreed.leave:
-            training.consensus()
-            leave(run, take)
-        every = run.config.checkpoint_every
-        due = every and run.step % every == 0 and training.cursor != training.samples_in_epoch
-        bits = training.agreed.save | (FILES if due else 0)
-        if bits:
-            training.consensus()
-            run.faults.at("checkpoint")
-            run.saver.save(bits, take, patient=bool(due))
-
-    def after_epoch(
-        self, epoch: int, *, mark: int, logs: Mapping[str, Any], last: bool, short: bool = False
-    ) -> None:
-        """Save the end of an epoch; collective, after a fit's *last* until it is written.
-
-        Args:
-            short: ranks are missing, so this is the moment to start all of them again.
-
-        Raises:
-            Leaving: on every rank, where *short*.
-        """
-        run = self._run
-        self._tell_size()
-
-        def take() -> DeferredSnapshot:
-            return self.taken(epoch + 1, 0, mark=mark, logs=logs)
-
-        if last:
-            run.save_for_all(take)
-            return
-        if short:
-            run.notice.missing = True
-            leave(run, take)
-            return
-        run.faults.at("checkpoint")
-        run.saver.save(FILES, take)
-
-    def _tell_size(self) -> None:
+    def measure(self) -> None:
+        """Let the saver know how large the state is; local, once until the shapes change."""
         if self._nbytes is None:
-            self._nbytes = self._run.saver.nbytes = model_state.nbytes_of(self._model)
+            self._nbytes = model_state.nbytes_of(self._model)
+            self._run.saver.expect_bytes(self._nbytes)
 
-    def taken(
+    def hold(
         self,
-        epoch: int,
-        samples: int,
+        cursor: Cursor,
         *,
-        mark: int,
         logs: Mapping[str, Any] | None = None,
         more: Mapping[str, np.ndarray] | None = None,
     ) -> DeferredSnapshot:
-        """The state now, to be continued at sample *samples* of *epoch*.
+        """The state now, to be continued at *cursor*.
 
         Args:
-            mark: digest of the data up to there.
+            cursor: place in the data.
             logs: logs of the epoch that has just ended.
             more: arrays to put into ``extra``.
         """
         if self._architecture is None:
             self._architecture = model_state.architecture_of(self._model)
-        cursor = {
+        saved_cursor = {
             "seed": self.seed,
             "fit": self._number,
-            "epoch": epoch,
-            "samples": samples,
+            "epoch": cursor.epoch,
+            "samples": cursor.samples,
             "step": self._run.step,
-            "mark": mark,
+            "mark": cursor.digest,
         }
         memory = keras_hooks.memory_of(self._callbacks)
         extra = {
             **rebuild.history_of(self._model, model_state.weights_of(self._model)),
             **{f"{_CALLBACKS}{name}": value for name, value in memory.items()},
-            **self._run.job_counts.extra(),
+            **self._run.ledger.job.extra(),
             **(more or {}),
         }
         mode, _, name = self._run.config.monitor.rpartition(":")
         if logs and name in logs:
             extra["score"] = np.array(float(logs[name]) * (-1 if mode == "max" else 1))
         return model_state.hold(
-            self._model, cursor, architecture=self._architecture, extra=extra, copies=self._copies
+            self._model,
+            saved_cursor,
+            architecture=self._architecture,
+            extra=extra,
+            copies=self._buffers,
         )

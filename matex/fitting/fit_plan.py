@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from matex import keras_hooks
 from matex.errors import InputError
-from matex.fitting.balancing import Balancer
 from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replica_vector import ReplicaVector
 from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.sources.stream import Stream
-from matex.steps.engine import Training
 from matex.strategies import Strategy, Sync, make_strategy, nodes_by
 
 __all__ = ["FitPlan"]
 
 
 class FitPlan:
-    """What the configuration comes to for one model; one to a fit.
+    """The configuration, resolved for one model; one to a fit.
 
-    ``strategy`` is synchronous averaging until :meth:`choose` was called; ``batches`` says how
+    ``strategy`` is synchronous averaging until :meth:`resolve` was called; ``batches`` says how
     large a batch is, ``replicas`` compares those of the ranks.
     """
 
     def __init__(self, run: RunContext, model: Any) -> None:
         self._run = run
         self._model = model
-        self._balancer: Balancer | None = None
         self.replicas = ReplicaCheck(run, model, every=run.config.check_every)
         self.batches = BatchScaling(run.config, run.communicator)
         self.strategy: Strategy = Sync()
 
-    def choose(self, source: Source, *, seed: int, epochs: int) -> None:
+    def resolve(self, source: Source, *, seed: int, epochs: int) -> None:
         """Choose for the built model, whose replicas become equal before the first step. Local.
 
         Raises:
@@ -58,11 +54,11 @@ class FitPlan:
             epochs=epochs,
             nesterov=keras_hooks.nesterov_momentum(model.optimizer),
         )
-        self._tell_one_node()
+        self._say_one_level()
         alike = self.strategy.sums_gradients
         self.replicas = ReplicaCheck(run, model, every=config.check_every, alike=alike)
 
-    def _tell_one_node(self) -> None:
+    def _say_one_level(self) -> None:
         run, config = self._run, self._run.config
         if not config.two_level:
             return
@@ -86,22 +82,11 @@ class FitPlan:
         """Factor for the learning rate of the step after so many epochs. Local."""
         return self.batches.rate_factor(epochs_done, pace=self.strategy.pace())
 
-    def after_step(self, training: Training) -> None:
-        """Compare replicas, and balance ranks, where it is time; every rank calls it alike.
+    def epoch_done(self, loss: float | None) -> dict[str, Any]:
+        """Let the strategy know that an epoch has ended, and with which loss. Local.
 
-        Raises:
-            ReplicasDiverged: on every rank.
+        Returns:
+            What the event of the epoch says of the strategy.
         """
-        last = training.cursor == training.samples_in_epoch
-        self.replicas.after_step(training.report, last=last)
-        run = self._run
-        if run.balances:
-            self._balancer = self._balancer or Balancer(run.communicator, run.events)
-            self._balancer.after_step(training, step=run.step - 1)
-
-    def after_epoch(self, loss: float | None) -> dict[str, Any]:
-        """An epoch has ended with this *loss*; what its event tells of the strategy. Local."""
         self.strategy.epoch_ended(loss)
-        told = self.strategy.report()
-        self._run.totals.staleness += Counter(told.get("staleness", {}))
-        return {"strategy": told} if told else {}
+        return self.strategy.report()

@@ -21,6 +21,7 @@ import numpy as np
 import ft
 from matex.checkpointing import model_state
 from matex.fitting.agreement import check_hashes
+from matex.fitting.listeners import Cursor, FitListener
 from matex.fitting.stragglers import Stragglers
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
@@ -39,7 +40,7 @@ _CONSEQUENCES = {
 
 
 class Measured(NamedTuple):
-    """What each rank tells beside its hash, microseconds."""
+    """Times that each rank gives beside its hash, in microseconds."""
 
     check_us: int
     step_us: int
@@ -60,8 +61,8 @@ def majority(ranks: Sequence[int], hashes: Sequence[int]) -> tuple[int, ...]:
     return tuple(r for r, h in zip(ranks, hashes, strict=True) if h == commonest)
 
 
-class ReplicaCheck:
-    """The check of one model's replicas. :meth:`after_step` is collective when it is due.
+class ReplicaCheck(FitListener):
+    """The check of one model's replicas. :meth:`step_done` is collective when it is due.
 
     Args:
         every: steps between two checks; 0 for never, None for as many as make them cheap.
@@ -82,19 +83,20 @@ class ReplicaCheck:
         self._step_s = self._busy_s = 0.0
         self._stragglers = Stragglers()
 
-    def after_step(self, report: StepReport, *, last: bool) -> None:
-        """Between two steps; compares when it is time. All ranks decide alike.
+    def step_done(self, report: StepReport, cursor: Cursor) -> None:
+        """Compare replicas when it is time, and after an epoch's last step.
 
-        Args:
-            report: report of the step on this rank.
-            last: whether it was the epoch's last step.
+        All ranks decide alike.
+
+        Raises:
+            ReplicasDiverged: on every rank, where no majority agrees.
         """
         if self._every == 0 or self._run.communicator.initial_size == 1:
             return
         self._steps += 1
         self._step_s += report.step_s
         self._busy_s += report.step_s - report.exchange_s
-        if self._steps >= self._wait or last:
+        if self._steps >= self._wait or cursor.ends_epoch:
             rows = self.check(f"after step {self._run.step - 1}")
             self._wait = interval(rows) if self._every is None else self._every
             self._steps, self._step_s, self._busy_s = 0, 0.0, 0.0
@@ -109,7 +111,7 @@ class ReplicaCheck:
         self._steps, self._wait = pace
 
     def check(self, when: str) -> list[Measured]:
-        """Compare and heal, and look for slow ranks; collective. What the ranks told.
+        """Compare and heal, and look for slow ranks; collective. What the ranks measured.
 
         Raises:
             ReplicasDiverged: on every rank, where no majority agrees.
@@ -117,12 +119,12 @@ class ReplicaCheck:
         communicator = self._run.communicator
         started = time.perf_counter()
         mine = int(model_state.state_hash(self._model), 16) if self._alike else 0
-        told = Measured(
+        measured = Measured(
             check_us=int(1e6 * self._check_s),
             step_us=int(1e6 * self._step_s / self._steps),
             busy_us=int(1e6 * self._busy_s / self._steps),
         )
-        gathered = communicator.allgather(np.array([mine, *told], np.uint64))
+        gathered = communicator.allgather(np.array([mine, *measured], np.uint64))
         hashes: list[int] = gathered.rows[:, 0].tolist()
         if len(set(hashes)) > 1:
             good = majority(gathered.ranks, hashes)
@@ -132,16 +134,17 @@ class ReplicaCheck:
         rows = [Measured(*row) for row in gathered.rows[:, 1:].tolist()]
         slow = self._stragglers.judge(gathered.ranks, [row.busy_us for row in rows])
         for rank, ratio in slow.items():
-            self._tell_slow(rank, ratio)
+            self._act_on_slow(rank, ratio)
         self._check_s = time.perf_counter() - started
         return rows
 
-    def _tell_slow(self, rank: int, ratio: float) -> None:
+    def _act_on_slow(self, rank: int, ratio: float) -> None:
         """Say that *rank* is slow, and do what is wanted about it. On every rank."""
         run, policy = self._run, self._run.config.straggler
         line = f"rank {rank} computes {ratio:.1f} times as long as the others"
         run.say(line + _CONSEQUENCES[policy])
-        run.balances |= policy == "balance"
+        if policy == "balance":
+            run.balance_from_now()
         if rank == run.communicator.world.rank:
             evict = policy == "evict"
             run.events.write(

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.checkpointing.stop_requests import told_in_own_loop
+from matex.checkpointing.stop_requests import stopped_in_own_loop
 from matex.errors import TrainingError
 from matex.exchange import sums
 from matex.records.step_report import StepReport
@@ -129,8 +129,8 @@ class ReplicatedUpdate:
         run.faults.at("after-exchange")
         self._check(total, send, batch)
         self.stop_agreed, self.leave_agreed = total[-4] > 0, total[-3] > 0
-        if self.leave_agreed and not self.in_fit and not run.script_leaves:
-            self.error = told_in_own_loop()
+        if self.leave_agreed and not self.in_fit and not run.script_checkpoints:
+            self.error = stopped_in_own_loop()
             raise self.error
         elapsed = time.perf_counter() - started
         sent = Traffic(1, send.nbytes)
@@ -150,7 +150,7 @@ class ReplicatedUpdate:
         spoiled = bool(run.faults.take("nan")) or not np.isfinite(flat).all()
         square = 0.0 if spoiled else _square(flat)
         self._rate = float(rate)
-        tail = [square, spoiled, self.stop_wanted, run.notice.told, 0.0, 1.0]
+        tail = [square, spoiled, self.stop_wanted, run.stop_request.is_requested, 0.0, 1.0]
         return np.concatenate([flat, np.array(tail, flat.dtype)])
 
     def _sum(self, send: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a spare does with the state of the others, so that it stands where they do. Local."""
+"""How a spare takes over the state of the others, so that it stands where they do. Local."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 import checkpoints
 from matex import keras_hooks
 from matex.checkpointing import model_state
+from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.sources.stream import Stream
-from matex.steps.engine import Training
 
-__all__ = ["GOING", "Handover"]
+__all__ = ["PROGRESS", "Handover"]
 
 #: The name in ``extra`` of what no checkpoint needs, as JSON.
-GOING = "going"
+PROGRESS = "progress"
 
 
 class Handover:
-    """What a spare was told when it became a member again.
+    """The state that a promoted spare receives from a rank that lives.
 
-    ``going`` is what the others count and know.
+    It is a checkpoint, plus ``progress``: what the others count and know, equal on all of them.
 
     Args:
         saved: their state.
@@ -32,43 +32,44 @@ class Handover:
     def __init__(self, saved: checkpoints.Snapshot, *, over: bool) -> None:
         self.saved = saved
         self.over = over
-        self.going: dict[str, Any] = json.loads(saved.extra[GOING].tobytes())
-        self._validated: list[int] | None = self.going["validated"]
+        self.progress: dict[str, Any] = json.loads(saved.extra[PROGRESS].tobytes())
+        self._validated: list[int] | None = self.progress["validated"]
 
-    def restore(self, model: Any, fit_state: FitCheckpoint, callbacks: Any) -> None:
+    def restore(self, model: Any, checkpoint: FitCheckpoint, callbacks: Any) -> None:
         """Put back all but what the first epoch does; the callbacks have begun.
 
         Raises:
             InputError: it is of another model.
         """
         model_state.restore(model, self.saved)
-        fit_state.saved = self.saved
-        fit_state.seed = self.saved.cursor["seed"]
-        fit_state.restore_callbacks()
+        checkpoint.saved = self.saved
+        checkpoint.seed = self.saved.cursor["seed"]
+        checkpoint.restore_callbacks()
         for callback in keras_hooks.listed(callbacks):
             if hasattr(callback, "read_notes"):
                 callback.read_notes()
-        keras_hooks.set_history(model, self.going["history"])
+        keras_hooks.set_history(model, self.progress["history"])
         if self.over:
             model_state.restore_metrics(model, self.saved)
-            fit_state.saved = None
+            checkpoint.saved = None
 
-    def begin(self, model: Any, training: Training, arguments: Mapping[str, Any]) -> None:
-        """Let *training* begin in the running step, or, if the fit is over, not at all.
+    def begin(self, model: Any, iterator: EpochIterator, arguments: Mapping[str, Any]) -> None:
+        """Let *iterator* begin in the running step, or, if the fit is over, not at all.
 
         Args:
             arguments: arguments of ``model.fit``.
         """
-        training.be_tried()
+        iterator.engine.skip_separability_check()
         if self.over:
             keras_hooks.start_at(model, arguments["epochs"])
             return
-        cursor, source = self.saved.cursor, training.source
+        cursor, source = self.saved.cursor, iterator.source
         if isinstance(source, Stream):
             epochs = cursor["epoch"] - arguments["initial_epoch"]
             source.resume(epochs, cursor["mark"], alone=True)
         keras_hooks.start_at(model, cursor["epoch"])
-        training.join(cursor["epoch"], cursor["samples"], dict(self.going["at_risk"]))
+        iterator.begin_at(cursor["epoch"], cursor["samples"])
+        iterator.engine.inherit(dict(self.progress["at_risk"]))
 
     def passed_validation(self) -> tuple[int, ...] | None:
         """The ``passed`` of the others' validation when this rank joined, told once; else None."""

@@ -19,11 +19,12 @@ import ft
 from matex import keras_hooks
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.checkpointing.stop_requests import SpareReleased
+from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_checkpoint import FitCheckpoint
+from matex.fitting.listeners import Cursor, EpochReport, FitListener
 from matex.fitting.replica_check import ReplicaCheck
-from matex.fitting.spare_handover import GOING, Handover
+from matex.fitting.spare_handover import PROGRESS, Handover
 from matex.run.context import RunContext
-from matex.steps.engine import Training
 
 __all__ = ["FitSpares"]
 
@@ -34,29 +35,31 @@ def _validated(model: Any) -> list[int] | None:
     return None if iterator is None else list(getattr(iterator, "passed", (0, 0, -1)))
 
 
-class FitSpares:
-    """The ranks in reserve during one fit.
+class FitSpares(FitListener):
+    """The ranks in reserve during one fit; its :class:`matex.steps.services.OpenSlots`.
 
     Args:
-        state, replicas: checkpoints and check of replicas of the fit.
+        run: ranks of the run.
+        model: model that is trained.
+        checkpoint, replicas: checkpoints and check of replicas of the fit.
     """
 
     def __init__(
-        self, run: RunContext, model: Any, state: FitCheckpoint, replicas: ReplicaCheck
+        self, run: RunContext, model: Any, checkpoint: FitCheckpoint, replicas: ReplicaCheck
     ) -> None:
         self._run = run
         self._model = model
-        self._state = state
+        self._checkpoint = checkpoint
         self._replicas = replicas
-        self._open = False
+        self._iterator: EpochIterator | None = None  # of a fit in which spares wait
 
-    def open(self, training: Training) -> Handover | None:
-        """Before the first step of *training*: those beyond the ranks that work wait; collective.
+    def open(self, iterator: EpochIterator) -> Handover | None:
+        """Before the first step of *iterator*: those beyond the ranks that work wait; collective.
 
         Returns at once on the ranks that work, with None; on a spare when it is a member again.
 
         Raises:
-            Dismissed: on a spare, when the others leave.
+            SpareReleased: on a spare, when the others leave.
         """
         run, communicator = self._run, self._run.communicator
         if not run.config.spares:
@@ -64,25 +67,25 @@ class FitSpares:
         if communicator.world.reserve:  # they know nothing of this fit
             run.say("no spares for this fit: they wait in an earlier one, which ended in an error")
             return None
-        self._open = True
-        training.admit(lambda recovery: self._refill(training, recovery))
-        if communicator.set_aside(run.working):
-            run.tell_reserve()
+        self._iterator = iterator
+        iterator.engine.admit(self)
+        if communicator.set_aside(run.active):
+            run.record_reserve()
             return None
         run.events.write("waits", step=run.step)
         with run.watchdog.working(False):
-            training.prepare()
+            iterator.engine.prepare()
             called = communicator.wait(idle=run.idle)
         if called.met == ft.Purpose.CLOSE:
-            run.dismissed = True
+            run.outcome.release()
             raise SpareReleased
         before, after = called.before.ranks, called.after.ranks
         return self._receive(
             [rank for rank in after if rank in before], over=called.met == ft.Purpose.RETURN
         )
 
-    def _refill(self, training: Training, recovery: ft.Recovery | None) -> None:
-        """Let spares begin in the running step of *training*; collective over those who work.
+    def fill(self, recovery: ft.Recovery | None) -> None:
+        """Let spares begin in the running step; collective over those who work.
 
         Local where no place is vacant. Until each newcomer has what it needs, or is lost.
 
@@ -91,46 +94,45 @@ class FitSpares:
         """
         communicator = self._run.communicator
         replaced = () if recovery is None else recovery.replaced
-        at_risk = {} if recovery is None else dict(training.at_risk)
+        iterator = self._iterator
+        assert iterator is not None
+        at_risk = {} if recovery is None else dict(iterator.engine.at_risk)
         while replaced := replaced or communicator.fill():
-            epoch, samples, mark = training.point
-            self._send(
-                {spare for _, spare in replaced},
-                lambda: self._taken(epoch, samples, mark, at_risk=at_risk),  # noqa: B023
-            )
+            newcomers = {spare for _, spare in replaced}
+            self._send(newcomers, lambda: self._hold(iterator.step_cursor, at_risk=at_risk))
             replaced = ()
 
-    def close(self, epoch: int, mark: int, logs: Mapping[str, Any]) -> None:
-        """At the end of the last epoch: all are members again; collective over those who work."""
+    def epoch_done(self, report: EpochReport) -> None:
+        """After the last epoch: all are members again; collective over those who work."""
         communicator = self._run.communicator
-        if not self._open:
+        if not report.is_last or self._iterator is None:
             return
-        self._open = False
+        self._iterator = None
         before = communicator.world.ranks
         communicator.call_back()
         newcomers = set(communicator.world.ranks) - set(before)
         if newcomers:
-            self._send(newcomers, lambda: self._taken(epoch + 1, 0, mark, ended=(epoch, logs)))
+            after = Cursor(report.epoch + 1, 0, report.digest)
+            ended = (report.epoch, report.logs)
+            self._send(newcomers, lambda: self._hold(after, ended=ended))
 
-    def _taken(
+    def _hold(
         self,
-        epoch: int,
-        samples: int,
-        mark: int,
+        cursor: Cursor,
         *,
         at_risk: Mapping[int, int] | None = None,
         ended: tuple[int, Mapping[str, Any]] | None = None,
     ) -> DeferredSnapshot:
-        going = {
-            "run": self._run.counts(),
+        progress = {
+            "run": self._run.ledger.counts(),
             "replicas": self._replicas.pace,
             "saver": self._run.saver.numbers,
             "history": keras_hooks.history_of(self._model, ended=ended),
             "validated": _validated(self._model),
             "at_risk": list((at_risk or {}).items()),
         }
-        content = np.frombuffer(json.dumps(going).encode(), np.uint8)
-        return self._state.taken(epoch, samples, mark=mark, more={GOING: content})
+        content = np.frombuffer(json.dumps(progress).encode(), np.uint8)
+        return self._checkpoint.hold(cursor, more={PROGRESS: content})
 
     def _send(self, to: Collection[int], take: Callable[[], DeferredSnapshot]) -> None:
         """Give *to* the state; collective. All others hold the same, so any of them can."""
@@ -154,8 +156,8 @@ class FitSpares:
             saved = checkpoints.from_bytes(content)
         except checkpoints.CheckpointError as error:
             ft.fail_stop(f"a spare wants the state of the others. Received: {error}")
-        joined = Handover(saved, over=over)
-        self._run.go_on_from(joined.going["run"])
-        self._replicas.pace = joined.going["replicas"]
-        self._run.saver.numbers = joined.going["saver"]
-        return joined
+        handover = Handover(saved, over=over)
+        self._run.go_on_from(handover.progress["run"])
+        self._replicas.pace = handover.progress["replicas"]
+        self._run.saver.numbers = handover.progress["saver"]
+        return handover

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -11,63 +9,45 @@ from keras import tree
 
 from matex import keras_hooks
 from matex.checkpointing import model_state
+from matex.errors import NotShareable
+from matex.fitting.listeners import Cursor
 from matex.fitting.replica_check import ReplicaCheck
+from matex.fitting.whole_batches import slower
 from matex.run.context import RunContext
-from matex.run.preemption import leave
+from matex.run.preemption import checkpoint_and_exit
 from matex.sources.stream import Stream, StreamBatch, digest, flat_signature, leaves_of, rows_in
-from matex.steps.engine import Training
+from matex.steps.engine import CompiledStep, StepEngine, trace_step
 from matex.steps.user_code import attempted
 
-__all__ = ["BatchTrainer", "form_of", "tensors_of"]
+__all__ = ["BatchTrainers", "tensors_of"]
+
+_NO_EPOCH = Cursor(0, 0, 0)
 
 
-class _Given:
-    """A source of one batch at a time, as it was given. Local."""
+class _GivenBatches:
+    """The source of batches that the script hands over, one at a time. Local."""
 
     explanation = Stream.explanation
 
-    def __init__(self, form: Any, mark: int) -> None:
-        self._form = form
-        self._cut: StreamBatch | None = None
-        self.signature = flat_signature(form)
-        self.built_on = self.as_data(self.signature)
-        self.samples: int | None = None
-        self.most_rows: int | None = None
-        self.num_batches: int | None = None
-        self.mark = mark
+    def __init__(self, batch_spec: Any, digest: int) -> None:
+        self._batch_spec = batch_spec
+        self._digest = digest
+        self.signature = flat_signature(batch_spec)
 
-    def give(self, batch: Any) -> None:
-        tensors = [tensor for tensor in tree.flatten(batch) if tensor is not None]
-        self.mark = digest(self.mark, tensors, last=False)
-        self._cut = StreamBatch(tensors, (0, rows_in(tensors)), self.mark, last=False)
-
-    def next(self) -> StreamBatch | None:
-        cut, self._cut = self._cut, None
-        return cut
+    def batch_of(self, given: Any) -> StreamBatch:
+        """The global batch of what the script has *given*."""
+        tensors = [tensor for tensor in tree.flatten(given) if tensor is not None]
+        self._digest = digest(self._digest, tensors, last=False)
+        return StreamBatch(tensors, (0, rows_in(tensors)), self._digest, last=False)
 
     def as_data(self, batch: Any) -> Any:
-        return leaves_of(self._form, batch)
-
-    def reset(self) -> None:
-        """Nothing: batches are given, not fetched."""
-
-    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
-        return iter(())
-
-    def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
+        return leaves_of(self._batch_spec, batch)
 
     def sample(self) -> None:
         """None: nobody joins these steps."""
 
     def after_step(self, step: int) -> tuple[int, int]:
         return 0, 0
-
-    def report(self) -> dict[str, Any]:
-        return {}
-
-    def close(self) -> None:
-        """Nothing: nothing is read ahead."""
 
 
 class BatchTrainer:
@@ -85,43 +65,65 @@ class BatchTrainer:
         keras_hooks.verify(type(model))
         keras_hooks.refuse(model)
         keras_hooks.refuse_to_cut(model)
-        form = tree.map_structure(_specification, batch)
-        self._source = _Given(form, number)
+        self._source = _GivenBatches(tree.map_structure(_specification, batch), number)
         with attempted("the model cannot be built from its data before training"):
-            keras_hooks.build(model, self._source.built_on)
-        step = Training.new_step(model, self._source)
+            keras_hooks.build(model, self._source.as_data(self._source.signature))
+        compiled = CompiledStep(trace_step(model, self._source))
         model_state.broadcast(run.communicator, model)
         self._run = run
         self._model = model
         self._replicas = ReplicaCheck(run, model, every=run.config.check_every)
-        self._training = Training(
-            run.communicator,
-            model,
-            self._source,
-            faults=run.faults,
-            make_exchange=run.make_exchange,
-            first_epoch=0,
-            cursor=0,
-            on_epoch_start=lambda: None,
-            after_step=self._after_step,
-            wishes=run.wishes,
-            traced=(step, None),
-            nonfinite=run.nonfinite,
-            stepping=run.stepping,
-        )
+        self._engine = StepEngine(run, model, self._source, compiled)
 
-    def __call__(self, batch: Any) -> dict[str, Any]:
-        """One step on *batch*, tensors or None; collective. Its logs."""
-        self._source.give(batch)
-        return self._training.run()
+    def step(self, batch: Any) -> dict[str, Any]:
+        """Make one step on *batch*, tensors or None; collective. Its logs.
 
-    def _after_step(self, training: Training) -> None:
-        totals = self._run.totals
-        totals.samples_expected += training.samples_taken
-        self._run.step_done(training.report, model=self._model)
-        self._replicas.after_step(training.report, last=False)
-        if training.agreed.leave and not self._run.script_leaves:
-            leave(self._run, None)
+        Raises:
+            NotShareable: its first batch shows that batches cannot be cut; on every rank.
+            PreemptedExit: it was agreed to leave; on every rank.
+        """
+        run = self._run
+        report = self._engine.run(self._source.batch_of(batch))
+        run.ledger.expect_samples(report.planned)
+        run.step_done(report, model=self._model)
+        self._replicas.step_done(report, _NO_EPOCH)
+        if report.agreed.leave and not run.script_checkpoints:
+            checkpoint_and_exit(run, None)
+        return dict(report.logs)
+
+
+class BatchTrainers:
+    """The ``train_on_batch`` of one model, for batches of all forms.
+
+    Args:
+        run: run that it is part of.
+        model: model that is trained.
+    """
+
+    def __init__(self, run: RunContext, model: Any) -> None:
+        self._run = run
+        self._model = model
+        self._by_form: dict[str, BatchTrainer | None] = {}
+
+    def step(self, batch: Any, *, number: int) -> dict[str, Any] | None:
+        """Make a shared step on *batch*; collective. Its logs, None where every rank must.
+
+        Args:
+            number: see :class:`BatchTrainer`.
+        """
+        form = _form_of(batch)
+        try:
+            if form not in self._by_form:
+                self._by_form[form] = BatchTrainer(self._run, self._model, batch, number=number)
+            trainer = self._by_form[form]
+            return None if trainer is None else trainer.step(batch)
+        except NotShareable as reason:
+            self._by_form[form] = None
+            if self._run.communicator.initial_size > 1:
+                self._run.say_once(
+                    f"every rank computes the whole batch, {slower(self._run)}; because {reason}"
+                )
+            return None
 
 
 def tensors_of(batch: Any) -> Any:
@@ -131,7 +133,7 @@ def tensors_of(batch: Any) -> Any:
     )
 
 
-def form_of(batch: Any) -> str:
+def _form_of(batch: Any) -> str:
     """Equal for batches that one traced step can take."""
     return repr(tree.map_structure(_specification, batch))
 

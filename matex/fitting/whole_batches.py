@@ -11,19 +11,17 @@ import numpy as np
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
+from matex.fitting.epoch_iterator import Logs, TrainFunction, UncutBatch, UncutStep
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
-from matex.steps.engine import Training
 
 __all__ = ["WholeBatches", "slower"]
-
-Logs = dict[str, Any]
 
 
 def slower(run: RunContext) -> str:
     """What it costs that every rank of *run* computes the same, in words for a line; pure."""
-    threads, cores = run.threads
+    threads, cores = run.threads.own, run.threads.host
     if threads >= cores:
         return "exact but no faster"
     return (
@@ -35,57 +33,83 @@ class WholeBatches:
     """Makes the steps of one fit in place of shared ones; told of on the terminal by its first.
 
     A step that does not work in plain Keras either so ends with its own error and nothing else.
+    The :class:`matex.fitting.epoch_iterator.UncutSteps` of the fit's iterator, where there is one.
 
     Args:
-        reason: why batches cannot be cut.
-        but: what else is different in this fit, for the same line.
+        run: ranks and options of the run.
+        model: model that is trained.
+        replicated: averages the gradients.
+        number: which fit of the script, from 0.
     """
 
     def __init__(
-        self,
-        run: RunContext,
-        model: Any,
-        averaging: ReplicatedUpdate,
-        reason: NotShareable,
-        *,
-        but: str = "",
+        self, run: RunContext, model: Any, replicated: ReplicatedUpdate, *, number: int
     ) -> None:
         self._run = run
         self._model = model
-        self._averaging = averaging
-        self._line = f"every rank computes the whole batch, {slower(run)}; because {reason}{but}"
-        self._told = run.communicator.initial_size == 1
-        averaging.begin_fit()
+        self._replicated = replicated
+        self._number = number
+        self._has_begun = False
+        self._line = ""  # for the terminal, until it is said
 
-    def step(self, make: Callable[[], Logs]) -> Logs:
+    @property
+    def has_begun(self) -> bool:
+        """Whether batches turned out not to be cut."""
+        return self._has_begun
+
+    def cannot_cut(self, reason: NotShareable) -> None:
+        """Begin, because batches that were to be shared cannot be cut; local."""
+        self.begin(reason, is_iterating=True)
+
+    def begin(self, reason: NotShareable, *, is_iterating: bool) -> None:
+        """Begin, for a reason that all ranks know; local.
+
+        Args:
+            reason: why batches cannot be cut.
+            is_iterating: whether an iterator of shared steps hands the batches over.
+        """
+        run = self._run
+        kept = (
+            "checkpoints are made of it at ends of epochs only"
+            if is_iterating
+            else "no checkpoint is made of this fit"
+        )
+        but = f"; {kept}" if run.saver.is_on else ""
+        if run.config.strategy != "sync":
+            but += f"; strategy {run.config.strategy} is not used"
+        if run.config.shuffle == "ring" and not is_iterating:
+            but += "; shuffle ring is not used"
+        if run.communicator.initial_size > 1:
+            self._line = (
+                f"every rank computes the whole batch, {slower(run)}; because {reason}{but}"
+            )
+        self._has_begun = True
+        self._replicated.begin_fit()
+        run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
+
+    def step_of(self, make: Callable[[], Logs]) -> Logs:
         """The step that *make* makes; collective. Its logs, equal on all ranks."""
         logs = make()
-        if not self._told:
-            self._told = True
+        if self._line:
             self._run.say(self._line)
-        return self._of_the_leader(logs) if self._averaging.differs else logs
+            self._line = ""
+        return self._of_the_leader(logs) if self._replicated.differs else logs
 
-    def of_training(
-        self, training: Training, original: Callable[[Any], Logs]
-    ) -> Callable[[Any, int], Logs]:
-        """What :meth:`Training.run` calls for a batch, by Keras's own train function."""
-
-        def whole(data: Any, rows: int) -> Logs:
-            if training.samples_in_epoch is None:
-                self._run.totals.samples_expected += rows
-            self._averaging.samples = rows
-            started = time.perf_counter()
-            logs = self.step(lambda: original(iter([data])))
-            if self._averaging.samples:  # one rank averages nothing, which counts steps elsewhere
-                self._averaging.samples = 0
-                taken = time.perf_counter() - started
-                self._run.step_done(
-                    StepReport(samples=rows, planned=rows, step_s=taken, exchange_s=0.0)
-                )
-            training.stop_agreed = self._averaging.stop_agreed
-            return logs
-
-        return whole
+    def step(self, original: TrainFunction, batch: UncutBatch) -> UncutStep:
+        """The step of *batch* by Keras's own train function; collective."""
+        run, replicated = self._run, self._replicated
+        if batch.is_of_stream:
+            run.ledger.expect_samples(batch.rows)
+        replicated.samples = batch.rows
+        started = time.perf_counter()
+        logs = self.step_of(lambda: original(iter([batch.data])))
+        if replicated.samples:  # one rank averages nothing, which counts steps elsewhere
+            replicated.samples = 0
+            taken = time.perf_counter() - started
+            run.step_done(
+                StepReport(samples=batch.rows, planned=batch.rows, step_s=taken, exchange_s=0.0)
+            )
+        return UncutStep(logs, replicated.stop_agreed)
 
     def _of_the_leader(self, logs: Logs) -> Logs:
         """Metrics, statistics and logs of a step that the ranks made differently; collective."""

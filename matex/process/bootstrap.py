@@ -35,7 +35,7 @@ _INSTALL = (
 
 
 def meet(config: Config, *, interrupts: bool = False) -> KerasAdapter:
-    """Meet the other ranks; collective. The runtime's own ``start()`` comes next.
+    """Meet the other ranks; collective. The adapter's own ``start()`` comes next.
 
     From here on an error on this rank ends this rank alone.
 
@@ -48,8 +48,8 @@ def meet(config: Config, *, interrupts: bool = False) -> KerasAdapter:
         ft.UsageError: the faults do not fit the number of ranks.
         InputError: no TensorFlow, or it uses a GPU already; or more spares than there can be.
     """
-    notice = StopRequest(config.wall_time)
-    notice.listen(interrupts=interrupts)
+    stop_request = StopRequest(config.wall_time)
+    stop_request.listen(interrupts=interrupts)
     ready_segments()
     communicator = ft.Communicator.start()
     world = communicator.world
@@ -100,14 +100,15 @@ def meet(config: Config, *, interrupts: bool = False) -> KerasAdapter:
         tensorflow.random.set_seed(_SEED_OF_TENSORFLOW)
 
     from matex.process.keras_adapter import KerasAdapter
-    from matex.run.context import RunContext
+    from matex.run.context import RunContext, Threads
 
-    runtime = session.current = KerasAdapter(RunContext(config, communicator, events, notice))
-    runtime.run.threads = cores.threads, len(devices.cores_of(host, world.rank))
-    ft.shield(lambda: _farewell(runtime))
+    threads = Threads(own=cores.threads, host=len(devices.cores_of(host, world.rank)))
+    run = RunContext(config, communicator, events, stop_request, threads)
+    adapter = session.current = KerasAdapter(run)
+    ft.shield(lambda: _end_program(adapter))
     if gpu.note:
-        runtime.run.say(gpu.note)
-    return runtime
+        run.say(gpu.note)
+    return adapter
 
 
 _SEED_OF_TENSORFLOW = 87654321  # DEFAULT_GRAPH_SEED of tensorflow/python/framework/random_seed.py
@@ -134,7 +135,7 @@ def _collector_off() -> Iterator[None]:
 def run_script(script: Path, arguments: list[str], config: Config) -> int:
     """Run *script* as ``python script`` would, attached; the exit status of this rank."""
     try:
-        runtime = meet(config, interrupts=True)
+        adapter = meet(config, interrupts=True)
     except (MatexError, ft.FtError) as error:
         _print_line(str(error))
         ft.fail_stop(str(error))
@@ -145,47 +146,47 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
     sys.path.insert(0, str(script.resolve().parent))
     with ft.shielded():
         try:
-            runtime.start()
+            adapter.start()
             runpy.run_path(str(script), run_name="__main__")
         except PreemptedExit as leaving:
-            runtime.finish()
+            adapter.finish()
             return int(leaving.code or 0)
         except SpareReleased:
-            runtime.finish()
+            adapter.finish()
             return 0
         except DataError as error:
             _print_line(str(error))  # of this rank alone, which the others go on without
             ft.fail_stop(str(error), error=error)
         except tensorflow.errors.OpError:
             # An average in a graph of the script's own failed: on every rank alike.
-            if runtime.averaging.error is None:
+            if adapter.replicated.error is None:
                 raise
-            return _failed(runtime, runtime.averaging.error)
+            return _failed(adapter, adapter.replicated.error)
         except MatexError as error:
-            return _failed(runtime, error)
+            return _failed(adapter, error)
     if os.getpid() != process:  # a child that the script forked, come to its end
         return 0
-    runtime.finish()
-    return 1 if runtime.run.failed_strictly else 0
+    adapter.finish()
+    return 1 if adapter.run.outcome.lost_strictly else 0
 
 
-def _failed(runtime: KerasAdapter, error: MatexError) -> int:
+def _failed(adapter: KerasAdapter, error: MatexError) -> int:
     """*error* was raised by all ranks alike: leave together, and say why once."""
     if isinstance(error, ToldToLeave):
-        from matex.run.preemption import stop
+        from matex.run.preemption import record_stop
 
-        stop(runtime.run, str(error))
-        runtime.finish()
+        record_stop(adapter.run, str(error))
+        adapter.finish()
         return 1
     _print_line(str(error))
-    runtime.finish(reason=str(error))
+    adapter.finish(reason=str(error))
     return 1
 
 
-def _farewell(runtime: KerasAdapter) -> None:
+def _end_program(adapter: KerasAdapter) -> None:
     """The end of a program that called ``matex.init``."""
-    runtime.finish()
-    if runtime.run.failed_strictly:
+    adapter.finish()
+    if adapter.run.outcome.lost_strictly:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)  # too late for sys.exit, and the ranks have left each other
@@ -197,8 +198,8 @@ def _cause_of(reason: str) -> dict[str, str]:
 
 def _step() -> int | None:
     """In which training step this rank is, if it has made one."""
-    runtime = session.current
-    return None if runtime is None or not runtime.run.step else runtime.run.step
+    adapter = session.current
+    return None if adapter is None or not adapter.run.step else adapter.run.step
 
 
 def _print_line(message: str) -> None:

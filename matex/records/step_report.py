@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import ft
 from matex.partition.spans import Span, assigned, size
 from matex.strategies import Traffic
 
-__all__ = ["Replay", "StepReport", "samples_of"]
+__all__ = ["Replay", "StepReport", "StepRequests", "samples_of"]
 
 
 @dataclass
@@ -34,12 +34,25 @@ class Replay:
         return bool(self.at_risk)
 
 
+class StepRequests(NamedTuple):
+    """What a rank asks for with a step, or what all ranks agreed on by the sum of these."""
+
+    stop: bool = False
+    """Whether training is to stop after the step."""
+    leave: bool = False
+    """Whether to save and to leave after the step."""
+    save: int = 0
+    """Which tiers to save after it, bits; only the leader's word counts."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepReport:
-    """``samples`` are those that the step was made of, by the ranks together, of ``planned`` ones.
+    """A finished step, as one rank saw it.
 
+    ``samples`` are those that the step was made of, by the ranks together, of ``planned`` ones;
+    ``own_samples`` how many of them this rank computed.
     ``logs`` are what Keras shows; ``replay`` is None in a step without a death; ``sent`` is
-    what this rank handed to MPI.
+    what this rank handed to MPI; ``agreed`` what is to be done after the step.
     """
 
     samples: int
@@ -49,6 +62,8 @@ class StepReport:
     logs: Mapping[str, Any] = field(default_factory=dict)
     replay: Replay | None = None
     sent: Traffic = field(default_factory=Traffic)
+    agreed: StepRequests = field(default_factory=StepRequests)
+    own_samples: int = 0
 
 
 def samples_of(

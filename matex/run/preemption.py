@@ -6,27 +6,26 @@ import numpy as np
 
 from matex.checkpointing.saver import Take
 from matex.checkpointing.stop_requests import MISSING, PreemptedExit, described
-from matex.records.summary import Stopped
 from matex.run.context import RunContext
 
-__all__ = ["leave", "stop"]
+__all__ = ["checkpoint_and_exit", "record_stop"]
 
 
-def leave(run: RunContext, take: Take | None) -> None:
+def checkpoint_and_exit(run: RunContext, take: Take | None) -> None:
     """Save and leave; collective, between steps, when it was agreed.
 
-    Returns only where all would have been started again for the sake of those that are
+    It returns only where all would have been started again for the sake of those that are
     missing, and nothing could be saved: then the others go on without them.
 
     Args:
         take: holds the state after the step; None where none can be made.
 
     Raises:
-        Leaving: on every rank.
+        PreemptedExit: on every rank.
     """
     codes = _codes(run)
     if MISSING in codes and codes <= {0, MISSING}:
-        _leave_to_grow(run, take)
+        _exit_to_regrow(run, take)
         return
     problem = None
     if run.saver.files is None:
@@ -35,42 +34,41 @@ def leave(run: RunContext, take: Take | None) -> None:
         problem = "no checkpoint can be made of this training"
     elif not run.save_for_all(take):
         problem = "the checkpoint could not be written"
-    stop(run, problem)
+    record_stop(run, problem)
     raise PreemptedExit(resumable=problem is None)
 
 
-def _leave_to_grow(run: RunContext, take: Take | None) -> None:
-    run.notice.missing = False
+def _exit_to_regrow(run: RunContext, take: Take | None) -> None:
+    run.stop_request.missing_heard()
     if take is None:
-        run.can_grow = False
+        run.never_regrow()
         run.say("no checkpoint can be made of this training: it goes on with fewer ranks")
     elif run.save_for_all(take):
         size, wanted = run.communicator.world.size, run.config.grow_to
         reason = f"left after step {run.step} with {size} ranks, to go on with {wanted}"
-        run.stopped = Stopped(reason=reason, resumable=True)
+        run.outcome.stop(reason, resumable=True)
         if run.leads:
             run.events.write("short", step=run.step, world_size=size, wanted=wanted)
         raise PreemptedExit(resumable=True)
 
 
 def _codes(run: RunContext) -> set[int]:
-    """The codes of the notices of all ranks; collective."""
-    row = np.array([run.notice.code], np.int64)
+    """The codes of the stop requests of all ranks; collective."""
+    row = np.array([run.stop_request.code], np.int64)
     return {int(code) for code in run.communicator.allgather(row).rows[:, 0]}
 
 
-def stop(run: RunContext, problem: str | None) -> None:
-    """The run ends here, before its end; collective.
+def record_stop(run: RunContext, problem: str | None) -> None:
+    """Record that the run ends here, before its end; collective.
 
     Args:
         problem: why it cannot be continued from here.
     """
     codes = _codes(run) - {0, MISSING}
-    told = [described(code) for code in sorted(codes)] or ["a rank that died"]
+    signals = [described(code) for code in sorted(codes)] or ["a rank that died"]
     # What came to matex run reaches the ranks as another signal.
-    told = [e["signal"] for e in run.events.all() if e["event"] == "told"] or told
+    signals = [e["signal"] for e in run.events.all() if e["event"] == "told"] or signals
     why = f"; {problem}" if problem else ""
-    run.stopped = Stopped(
-        reason=f"told to leave after step {run.step} ({told[0]}){why}", resumable=not problem
-    )
-    run.say(run.stopped.reason)
+    reason = f"told to leave after step {run.step} ({signals[0]}){why}"
+    run.outcome.stop(reason, resumable=not problem)
+    run.say(reason)

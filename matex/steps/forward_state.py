@@ -48,20 +48,20 @@ class ForwardState:
         """The values before the forward pass."""
         return [tf.identity(v) for v in (*self._averaged, *self._sums)]
 
-    def prepare(self, salt: Any) -> None:
-        """Ready the variables for the forward pass over samples that start at *salt*."""
+    def prepare(self, sample_offset: Any) -> None:
+        """Ready the variables for the forward pass over samples that start at *sample_offset*."""
         for variable in self._sums:
             variable.assign(tf.zeros_like(variable))
         for variable in self._seeds:
-            variable.assign(variable + _shift(salt, variable))
+            variable.assign(variable + _shift(sample_offset, variable))
 
-    def changes(self, saved: list[Any], salt: Any) -> tuple[list[Any], list[Any]]:
+    def changes(self, saved: list[Any], sample_offset: Any) -> tuple[list[Any], list[Any]]:
         """After the forward pass: changes to be averaged, increments to be added up."""
         averaged = [
             tf.identity(v) - before for v, before in zip(self._averaged, saved, strict=False)
         ]
         for i, seed in enumerate(self._seeds, len(self._means)):
-            averaged[i] -= _shift(salt, seed)
+            averaged[i] -= _shift(sample_offset, seed)
         return averaged, [tf.identity(v) for v in self._sums]
 
     def restore(self, saved: list[Any]) -> list[Any]:
@@ -89,6 +89,8 @@ class ForwardState:
             variable.assign(variable + tf.cast(shaped, variable.dtype))
 
 
-def _shift(salt: Any, seed: Any) -> Any:
+def _shift(sample_offset: Any, seed: Any) -> Any:
     """Only the first word, so that the draw counter in the second stays common."""
-    return tf.cast(tf.stack([tf.cast(salt, tf.int64), tf.constant(0, tf.int64)]), seed.dtype)
+    return tf.cast(
+        tf.stack([tf.cast(sample_offset, tf.int64), tf.constant(0, tf.int64)]), seed.dtype
+    )

@@ -2,56 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-import ft
 from matex import keras_hooks
 from matex.exchange import Header, Layout, header_of
 from matex.partition.spans import Span, assigned
 from matex.sources.interface import GlobalBatch
+from matex.steps.services import StepServices
 from matex.steps.step import Control, Step
 
-__all__ = ["LocalContribution", "StepRequests"]
-
-
-class StepRequests(NamedTuple):
-    """What a rank asks for with a step; what is done is what the sum of all says."""
-
-    leave: bool = False
-    """Whether to save and to leave after the step."""
-    save: int = 0
-    """Which tiers to save after it, bits; only the leader's word counts."""
+__all__ = ["LocalContribution"]
 
 
 class LocalContribution:
     """This rank's part of the running step's batch. Local.
 
-    ``batch`` is that of the running step; ``stop_wanted``, from the leader ``rate_factor``,
-    and what *wishes* says travel in the header. By ``speeds``, the same on all ranks, they
-    share a batch out; alike where it is empty.
+    ``batch`` is that of the running step. The header carries ``stop_wanted``, the requests of
+    *services* and, from the leader only, ``rate_factor``. ``speeds``, equal on all ranks, sets the
+    fraction of the batch that each of them computes; empty means equal fractions.
     """
 
-    def __init__(
-        self,
-        communicator: ft.Communicator,
-        model: Any,
-        step: Step,
-        wishes: Callable[[], StepRequests] = StepRequests,
-    ) -> None:
-        self._communicator = communicator
+    def __init__(self, services: StepServices, model: Any, step: Step) -> None:
+        self._services = services
+        self._communicator = services.communicator
         self._model = model
         self._step = step
-        self._wishes = wishes
         self.batch: GlobalBatch | None = None
         self.stop_wanted = False
         self.rate_factor = 1.0
         self.speeds: Mapping[int, float] = {}
 
+    def use(self, step: Step) -> None:
+        """Take *step* for the one before, because the model's shapes have changed."""
+        self._step = step
+
     @property
-    def current(self) -> GlobalBatch:
+    def running(self) -> GlobalBatch:
         """The batch of the running step."""
         assert self.batch is not None
         return self.batch
@@ -83,7 +72,7 @@ class LocalContribution:
 
     def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
         """The rows of *spans* and what their contribution is told."""
-        batch = self.current
+        batch = self.running
         lo, hi = batch.span
         count = sum(end - start for start, end in spans)
         leads = self._communicator.world.is_leader
@@ -95,22 +84,22 @@ class LocalContribution:
             **self._asked(),
         )
         weight = count / (hi - lo) if count else 1.0
-        control = Control(weight=weight, salt=float(spans[0][0] - lo), header=header)
+        control = Control(weight=weight, sample_offset=float(spans[0][0] - lo), header=header)
         return batch.rows(spans), control.array()
 
     def _asked(self) -> dict[str, float]:
         """The fields of the header by which ranks agree on what comes after the step."""
-        wishes = self._wishes()
+        requests = self._services.requests()
         leads = self._communicator.world.is_leader
         return {
             "stop": float(self.stop_wanted),
-            "leave": float(wishes.leave),
-            "save": float(wishes.save) if leads else 0.0,
+            "leave": float(requests.leave),
+            "save": float(requests.save) if leads else 0.0,
         }
 
     def contribution(self, spans: list[Span]) -> list[np.ndarray]:
         """The parts that *spans* add to the step, computed outside the fused graph."""
-        if len(spans) > 1 and self._step.slots.used:
+        if len(spans) > 1 and self._step.embedding_rows.used:
             each = [self.contribution([span]) for span in spans]
             parts = [np.add.reduce(pieces) for pieces in zip(*each, strict=True)]
             self.put_header(parts[-1], header_of(parts[-1]))
@@ -130,7 +119,7 @@ class LocalContribution:
         first run tells the layout.
         """
         if self._step.runs_eagerly and not spans:
-            lo, hi = self.current.span
+            lo, hi = self.running.span
             self._step.contribution(*self.inputs([(lo, min(lo + 1, hi))]))
 
     def sent(self, spans: list[Span]) -> list[np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -12,9 +11,9 @@ from matex.errors import TrainingError
 from matex.exchange import HostExchange, header_of
 from matex.partition.spans import Span, difference, size
 from matex.records.step_report import Replay, samples_of
-from matex.sources.interface import Source
 from matex.steps.local_contribution import LocalContribution
-from matex.steps.nonfinite import Nonfinite, nonfinite_error
+from matex.steps.nonfinite import nonfinite_error
+from matex.steps.services import OpenSlots, StepServices, StepSource
 
 __all__ = ["AllStop", "StepRecovery"]
 
@@ -24,33 +23,28 @@ class AllStop(Exception):
 
 
 class StepRecovery:
-    """Repairs, computes what the dead left undone, and replays. One to a training.
+    """Repairs, computes what the dead left undone, and replays. One to an engine.
 
     ``have`` are the spans that this rank's kept contribution is made of; ``replay`` is
     what the running step lost and took over, ``inherited`` what a rank that joins it does instead
-    of the dead.
+    of the dead. ``slots`` are filled after a recovery, before the step is made again; None where
+    no spare may join.
 
     Args:
-        refill: called after a recovery, before the step is made again: spares may join. None
-            where they may not.
+        services: ranks and faults of the run.
+        local: what this rank contributes.
+        source: source of the batches.
     """
 
     def __init__(
-        self,
-        communicator: ft.Communicator,
-        share: LocalContribution,
-        source: Source,
-        *,
-        faults: ft.Injector,
-        nonfinite: Nonfinite,
-        refill: Callable[[ft.Recovery | None], None] | None = None,
+        self, services: StepServices, local: LocalContribution, source: StepSource
     ) -> None:
-        self._communicator = communicator
-        self._share = share
+        self._communicator = services.communicator
+        self._faults = services.faults
+        self._nonfinite = services.nonfinite
+        self._local = local
         self._source = source
-        self._faults = faults
-        self._nonfinite = nonfinite
-        self._refill = refill
+        self.slots: OpenSlots | None = None
         self._anew = self._doubted = self._declined = False
         self.inherited: dict[int, int] = {}
         self.have: list[Span] = []
@@ -59,18 +53,18 @@ class StepRecovery:
     def begin(self) -> list[Span]:
         """A new step: what this rank is to compute of it. Local.
 
-        Who was lost in the last step, after others had finished it, has a share in this one.
+        Who was lost in the last step, after others had finished it, has rows in this one.
         """
-        span, pending = self._share.current.span, self._communicator.pending
+        span, pending = self._local.running.span, self._communicator.pending
         self.replay = Replay()
         self._nonfinite.begin()
         self._anew = self._doubted = self._declined = False
-        self.have = self._share.assigned(span)
+        self.have = self._local.assigned(span)
         if self.inherited:
             self.replay.at_risk, self.inherited = self.inherited, {}
             self.replay.recomputed = size(self.have)
         if pending.lost:
-            speeds = self._share.speeds
+            speeds = self._local.speeds
             fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
             self.replay.at_risk = {
                 rank: samples_of(rank, span, fresh, speeds) for rank in pending.lost
@@ -82,12 +76,12 @@ class StepRecovery:
     def decline(self) -> None:
         """After :meth:`begin`: contribute nothing, because training should stop here. Local.
 
-        Where all ranks do, :meth:`mend` raises :class:`AllStop`; where some do not, the step is
+        Where all ranks do, :meth:`complete` raises :class:`AllStop`; where some do not, the step is
         made again with the whole of its samples, and training stops after it.
         """
         self.have = []
 
-    def mend(self, exchange: HostExchange | None, error: BaseException) -> None:
+    def complete(self, exchange: HostExchange | None, error: BaseException) -> None:
         """Bring the failed exchange to its end; collective over the survivors.
 
         Afterwards the exchange holds the result of a whole step, the same on every rank.
@@ -137,7 +131,7 @@ class StepRecovery:
         Collective; raises *error* on every rank where there is to be none.
         """
         self._doubted = True  # which a newcomer would know nothing of
-        batch = self._share.current
+        batch = self._local.running
         verdict = self._nonfinite.judge(
             guilty=_is_guilty(exchange),
             samples=size(self.have),
@@ -151,46 +145,46 @@ class StepRecovery:
             return self._completed(exchange)
         # Should somebody die in it, pieces of this attempt are of no use for the next.
         self._anew = True
-        layout = self._share.exchanged
+        layout = self._local.exchanged
         lo, hi = batch.span
         total, marks = hi - lo, batch.fingerprint([batch.span])
         exchange.expected = (total - verdict.samples, marks - verdict.fingerprint)
         if _is_guilty(exchange) and verdict.samples:
             self.have = []
-            vector = exchange.packed(self._share.sent([]))
+            vector = exchange.packed(self._local.sent([]))
         elif _is_guilty(exchange):
-            vector = exchange.packed(self._share.sent(self.have))
+            vector = exchange.packed(self._local.sent(self.have))
         else:
             vector = exchange.local.copy()
             if verdict.samples:
                 layout.averaged(vector)[:] *= total / (total - verdict.samples)
         tail = layout.views(vector)[-1]
-        self._share.put_header(tail, header_of(tail))
+        self._local.put_header(tail, header_of(tail))
         return vector
 
     def _recover(self) -> bool:
         """Whether somebody had finished the operation; what was at risk is noted. Collective."""
-        span, pending = self._share.current.span, self._communicator.pending
-        joinable = self._refill is not None and not self._doubted
+        span, pending = self._local.running.span, self._communicator.pending
+        joinable = self.slots is not None and not self._doubted
         recovery = self._communicator.recover(joinable=joinable)
         for member in recovery.lost:
             # What a rank handed over before it died is in the sum that another one has.
             undone = (
                 0
                 if recovery.finished
-                else samples_of(member.rank, span, pending, self._share.speeds)
+                else samples_of(member.rank, span, pending, self._local.speeds)
             )
             self.replay.at_risk[member.rank] = undone
-        if self._refill is not None and joinable and not recovery.finished:
-            self._refill(recovery)
+        if self.slots is not None and joinable and not recovery.finished:
+            self.slots.fill(recovery)
         return recovery.finished
 
     def _completed(self, exchange: HostExchange) -> np.ndarray:
         """What this rank has for the step, and its piece of what the dead left undone."""
-        batch = self._share.current
+        batch = self._local.running
         lo, hi = batch.span
         exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
-        wanted = self._share.assigned(batch.span)
+        wanted = self._local.assigned(batch.span)
         missing = None if self._anew or lo == hi else difference(wanted, self.have)
         self._anew = False
         vector = exchange.local.copy()
@@ -198,11 +192,11 @@ class StepRecovery:
             vector[:] = 0
             missing = wanted
         if missing:
-            vector += exchange.packed(self._share.sent(missing))
+            vector += exchange.packed(self._local.sent(missing))
             self.replay.recomputed += size(missing)
         self.have = wanted
         tail = exchange.layout.views(vector)[-1]
-        self._share.put_header(tail, header_of(tail))
+        self._local.put_header(tail, header_of(tail))
         return vector
 
     def _explained(
@@ -219,8 +213,8 @@ class StepRecovery:
     def _blamed(self, exchange: HostExchange, step: int) -> TrainingError:
         layout, spoiled = exchange.layout, exchange.local if exchange.spoiled else None
         if spoiled is None and _is_guilty(exchange):  # by gradients, which were not sent
-            layout = self._share.layout
-            spoiled = layout.packed(self._share.contribution(self.have))
+            layout = self._local.layout
+            spoiled = layout.packed(self._local.contribution(self.have))
         return nonfinite_error(self._communicator, layout, spoiled, step=step)
 
     def _misfit(self, error: TrainingError) -> TrainingError:

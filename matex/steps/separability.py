@@ -23,14 +23,14 @@ from matex.steps.silence import unheard
 from matex.steps.step import Control, Step
 from matex.steps.user_code import attempted
 
-__all__ = ["problem"]
+__all__ = ["find_inseparable"]
 
 _ROWS, _CUT, _LOOKED_AT = 8, 3, 64
 
 _ROUNDING = 1e-6  # of float32, over some operations
 
 
-def problem(step: Step, batch: GlobalBatch, *, alone: bool = False) -> str:
+def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> str:
     """What of *step* does not add up on some rows of *batch*; "" where all does. Local.
 
     Nothing is changed, no generator of random numbers either.
@@ -40,7 +40,9 @@ def problem(step: Step, batch: GlobalBatch, *, alone: bool = False) -> str:
             metrics count in them.
     """
     lo, hi = batch.span
-    if hi - lo < (2 if step.slots.used else 1):  # slots are for no more rows than a batch has
+    if hi - lo < (
+        2 if step.embedding_rows.used else 1
+    ):  # slots are for no more rows than a batch has
         return ""
     if not (step.may_count if alone else step.may_vary):
         return ""
@@ -62,7 +64,7 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
 
     def made(lo: int, hi: int) -> list[np.ndarray]:
         part = tf.nest.map_structure(lambda tensor: tensor[lo:hi], rows)
-        control = Control(weight=(hi - lo) / count, salt=float(lo), header=Header())
+        control = Control(weight=(hi - lo) / count, sample_offset=float(lo), header=Header())
         parts = contribution(part, tf.constant(control.array()))
         return [np.asarray(part).astype(np.float64) for part in parts]
 

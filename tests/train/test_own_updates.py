@@ -81,7 +81,7 @@ def test_a_factor_is_a_rate_with_its_velocity_corrected(optimizer: Any, batches:
     before = 1.0
     for factor in (1.0, 2.5, 4.0, 3.0, 3.0):
         header = Header(samples=96, learning_rate=1, rate_factor=factor)
-        told = Control(weight=1.0, salt=0.0, header=header).array()
+        told = Control(weight=1.0, sample_offset=0.0, header=header).array()
         step.commit(step.contribution(batches.rows(np.arange(96)), told))
         theirs.optimizer.learning_rate = base * factor
         if not isinstance(theirs.optimizer, keras.optimizers.Adam):

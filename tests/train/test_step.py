@@ -67,7 +67,7 @@ class InGraph(HostExchange):
 
 def control(lo: int, hi: int, samples: int) -> np.ndarray:
     header = Header(samples=hi - lo, learning_rate=float(lo == 0))
-    return Control(weight=(hi - lo) / samples, salt=lo, header=header).array()
+    return Control(weight=(hi - lo) / samples, sample_offset=lo, header=header).array()
 
 
 def contribution(step: Step, batches: Batches, lo: int, hi: int) -> list[np.ndarray]:
@@ -215,8 +215,8 @@ def test_random_masks_depend_on_the_place_in_the_step(batches: Batches) -> None:
     step = make_step(make_model(dropout=0.5), batches)
     rows = batches.rows(np.arange(48))
     here, there, again = (
-        step.contribution(rows, Control(weight=1, salt=salt, header=Header()).array())[0].numpy()
-        for salt in (0.0, 48.0, 0.0)
+        step.contribution(rows, Control(1.0, offset, Header()).array())[0].numpy()
+        for offset in (0.0, 48.0, 0.0)
     )
     assert not np.allclose(here, there)
     np.testing.assert_array_equal(here, again)

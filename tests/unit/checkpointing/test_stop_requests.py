@@ -32,12 +32,12 @@ LISTENER = """
 import os, signal, sys
 from matex.checkpointing.stop_requests import StopRequest
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
-notice = StopRequest()
-notice.listen()
-assert notice.code == 0
+stop_request = StopRequest()
+stop_request.listen()
+assert stop_request.code == 0
 for number in map(int, sys.argv[1:]):
     os.kill(os.getpid(), number)
-print(notice.code, flush=True)
+print(stop_request.code, flush=True)
 """
 
 
@@ -65,10 +65,10 @@ def test_a_signal_that_the_script_answers_itself_is_left_to_it() -> None:
     before = signal.signal(signal.SIGUSR1, lambda number, frame: answered.append(number))
     others = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
-        notice = StopRequest()
-        notice.listen()
+        stop_request = StopRequest()
+        stop_request.listen()
         os.kill(os.getpid(), signal.SIGUSR1)
-        assert (answered, notice.code) == ([signal.SIGUSR1], 0)
+        assert (answered, stop_request.code) == ([signal.SIGUSR1], 0)
     finally:
         signal.signal(signal.SIGUSR1, before)
         for number, handler in others.items():
@@ -108,10 +108,10 @@ def test_only_the_main_thread_can_listen() -> None:
 def test_the_clock_tells_before_the_time_is_over() -> None:
     assert StopRequest(0.0).code == 0
     assert StopRequest(3600.0).code == 0
-    notice = StopRequest(60.0)
-    assert notice.code == 0
-    notice.save_s = 30.0  # a checkpoint takes so long that there is no time to lose
-    assert notice.code == CLOCK
+    stop_request = StopRequest(60.0)
+    assert stop_request.code == 0
+    stop_request.note_save(30.0)  # a checkpoint takes so long that there is no time to lose
+    assert stop_request.code == CLOCK
     assert described(CLOCK) == "the wall time is over"
 
 
@@ -124,13 +124,13 @@ def test_the_margin_is_in_proportion_and_leaves_time_to_save() -> None:
 def test_where_nobody_asks_a_signal_ends_the_loop_once() -> None:
     before = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGUSR1, signal.SIGTERM)}
     try:
-        notice = StopRequest()
-        notice.listen(interrupts=False)
-        notice.at_once = True
+        stop_request = StopRequest()
+        stop_request.listen(interrupts=False)
+        stop_request.raise_in_handler(True)
         with pytest.raises(ToldToLeave, match=r"only it can continue, with matex.Checkpoint"):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGUSR1)  # while it comes to its end
-        assert notice.code == signal.SIGTERM
+        assert stop_request.code == signal.SIGTERM
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft import Member
-from matex.checkpointing.writer_rotation import team_of, team_size, writer_for_run, writes_for_host
+from matex.checkpointing.writer_rotation import (
+    team_size,
+    writer_for_run,
+    writer_group,
+    writes_for_host,
+)
 
 worlds = st.lists(st.sampled_from("abc"), min_size=1, max_size=9).map(
     lambda hosts: [Member(rank=3 * n + 1, host=host, pid=1) for n, host in enumerate(hosts)]
@@ -42,7 +47,7 @@ def test_a_team_is_spread_over_hosts_before_it_takes_a_second_rank_of_one(
     members: list[Member], number: int, size: int
 ) -> None:
     first = writer_for_run(number, members)
-    team = team_of(first, members, size)
+    team = writer_group(first, members, size)
     assert team[0] == first
     assert len(set(team)) == len(team) == min(size, len(members))
     hosts = {member.rank: member.host for member in members}

@@ -1,0 +1,256 @@
+"""The iterator of Keras's fit, in place of its own: epochs of shared steps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from matex.errors import NotShareable
+from matex.fitting.listeners import Cursor, FitListener
+from matex.sources.interface import GlobalBatch, Source
+from matex.steps.engine import StepEngine
+from matex.steps.recovery import AllStop
+
+__all__ = [
+    "EpochIterator",
+    "Logs",
+    "RateSchedule",
+    "TrainFunction",
+    "UncutBatch",
+    "UncutStep",
+    "UncutSteps",
+]
+
+Logs = dict[str, Any]
+TrainFunction = Callable[[Any], Logs]
+
+
+class RateSchedule(Protocol):
+    """The factor of the learning rate: :class:`matex.fitting.fit_plan.FitPlan`."""
+
+    def rate_factor(self, epochs_done: float) -> float:
+        """Factor for the learning rate of the step after so many epochs. Local."""
+
+
+class UncutBatch(NamedTuple):
+    """A batch that every rank computes whole."""
+
+    data: Any
+    """What ``train_step`` gets."""
+    rows: int
+    is_of_stream: bool
+    """Whether the samples of an epoch are counted as they come."""
+
+
+class UncutStep(NamedTuple):
+    """A step whose batch every rank computed whole."""
+
+    logs: Logs
+    stop_agreed: bool
+
+
+class UncutSteps(Protocol):
+    """Makes the steps of a fit whose batches cannot be cut: :class:`WholeBatches`."""
+
+    def cannot_cut(self, reason: NotShareable) -> None:
+        """Hear, before the first step, that and why batches cannot be cut; on all ranks."""
+
+    def step(self, original: TrainFunction, batch: UncutBatch) -> UncutStep:
+        """Make the step of *batch* by Keras's own train function; collective."""
+
+
+class EpochIterator:
+    """Keras's iterator over epochs, and the cursor in them.
+
+    Args:
+        engine: makes the steps.
+        model: model that is trained.
+        source: source of the global batches; every rank has the whole of it.
+        start: where training starts.
+        rate: schedule of the learning rate.
+        uncut: makes the steps where batches turn out not to be cut.
+        listeners: hear of each step, in this order.
+    """
+
+    def __init__(
+        self,
+        engine: StepEngine,
+        model: Any,
+        source: Source,
+        *,
+        start: Cursor,
+        rate: RateSchedule,
+        uncut: UncutSteps,
+        listeners: Sequence[FitListener],
+    ) -> None:
+        self.engine = engine
+        self.source = source
+        self._model = model
+        self._rate = rate
+        self._uncut = uncut
+        self._listeners = listeners
+        self._next = start
+        self._epoch, self._samples = start.epoch, start.samples
+        self._step_digest = 0
+        self._is_cut = True
+        self._is_resumed = False
+        self._made: Logs | None = None
+        self.stop_agreed = False
+
+    # Where it stands.
+
+    @property
+    def cursor(self) -> Cursor:
+        """The place after the last step."""
+        return Cursor(self._epoch, self._samples, self.source.mark, self.source.samples)
+
+    @property
+    def step_cursor(self) -> Cursor:
+        """The place before the running step: all before it is done, nothing of it."""
+        lo, _ = self.engine.running_span
+        return Cursor(self._epoch, lo, self._step_digest, self.source.samples)
+
+    @property
+    def epoch_is_complete(self) -> bool:
+        """Whether nothing of the running epoch was left out by a stop."""
+        samples = self.source.samples
+        return self._samples == samples or (samples is None and not self.stop_agreed)
+
+    @property
+    def stop_wanted(self) -> bool:
+        """Whether this rank wants training to stop; the others learn of it in the next step."""
+        return self.engine.stop_wanted
+
+    @stop_wanted.setter
+    def stop_wanted(self, wanted: bool) -> None:
+        self.engine.stop_wanted = wanted
+
+    def begin_at(self, epoch: int, samples: int | None = None) -> None:
+        """Begin at *samples* of *epoch*, before the first epoch.
+
+        Args:
+            samples: samples of it that are done; those given at the start by default.
+        """
+        done = self._next.samples if samples is None else samples
+        self._next = self._next._replace(epoch=epoch, samples=done)
+
+    # The face that Keras's fit sees.
+
+    @property
+    def num_batches(self) -> int | None:
+        """Steps of an epoch, where known."""
+        return self.source.num_batches
+
+    def reset(self) -> None:
+        """Keras calls it before the first epoch."""
+        self.source.reset()
+
+    @contextlib.contextmanager
+    def catch_stop_iteration(self) -> Iterator[None]:
+        """Surround an epoch, after which all replicas are the one model; collective."""
+        with self.source.catch_stop_iteration():
+            yield
+        if self._is_cut:
+            self.engine.consensus()
+
+    def __iter__(self) -> Iterator[tuple[int, int, EpochIterator]]:
+        epoch, samples = self._epoch, self._samples = self._next.epoch, self._next.samples
+        self._next = self._next._replace(epoch=epoch + 1, samples=0)
+        self._is_resumed = samples > 0
+        for listener in self._listeners:
+            listener.epoch_begins()
+        self.engine.begin_epoch(epoch)
+        if samples and samples == self.source.samples:
+            last = (self.num_batches or 1) - 1  # only the epoch's end is still to come
+            yield last, last, self
+            return
+        for first, last in self.source.epoch(epoch, samples, self._model.steps_per_execution):
+            if self.stop_wanted and self._all_stop():
+                return
+            yield first, last, self
+
+    def _all_stop(self) -> bool:
+        """Whether every rank wants to stop before the next step, as Keras would; collective.
+
+        It is asked in the exchange of that step, where the others are. If they do not, the step
+        is made, and :meth:`run` finds it done.
+        """
+        if not self.engine.may_decline:
+            return False
+        batch = self._next_batch()
+        if batch is None:
+            return False
+        try:
+            self._made = self._shared_step(batch, decline=True)
+        except AllStop:
+            self.stop_agreed = self._model.stop_training = True
+            return True
+        return False
+
+    def close(self) -> None:
+        """End what reads ahead, after the last step. Local."""
+        self.source.close()
+
+    # Steps.
+
+    def run(self, original: TrainFunction) -> Logs:
+        """Make the next ``steps_per_execution`` steps; collective. The last one's logs.
+
+        Where a checkpoint was made after the last step of an epoch, that step's.
+
+        Args:
+            original: Keras's train function, for batches that cannot be cut.
+
+        Raises:
+            StopIteration: the data came to their end before the first of them.
+        """
+        logs, self._made = self._made, None
+        for _ in range(self._model.steps_per_execution - (logs is not None)):
+            if logs is not None and self.stop_agreed:
+                break
+            batch = self._next_batch()
+            if batch is None:
+                break
+            logs = self._step(batch, original)
+        resumed, self._is_resumed = self._is_resumed, False
+        if logs is None and resumed:
+            return dict(self._model.get_metrics_result())
+        if logs is None:
+            raise StopIteration
+        return logs
+
+    def _next_batch(self) -> GlobalBatch | None:
+        self._step_digest = self.source.mark
+        return self.source.next()
+
+    def _step(self, batch: GlobalBatch, original: TrainFunction) -> Logs:
+        if self._is_cut:
+            try:
+                return self._shared_step(batch)
+            except NotShareable as reason:
+                self._is_cut = False
+                self._uncut.cannot_cut(reason)
+        return self._uncut_step(batch, original)
+
+    def _shared_step(self, batch: GlobalBatch, *, decline: bool = False) -> Logs:
+        factor, samples = 1.0, self.source.samples
+        if samples is not None:
+            factor = self._rate.rate_factor(self._epoch + batch.span[0] / samples)
+        report = self.engine.run(batch, rate_factor=factor, decline=decline)
+        self.stop_agreed = report.agreed.stop
+        self._samples = batch.span[1]
+        cursor = self.cursor
+        for listener in self._listeners:
+            listener.step_done(report, cursor)
+        return dict(report.logs)
+
+    def _uncut_step(self, batch: GlobalBatch, original: TrainFunction) -> Logs:
+        lo, hi = batch.span
+        data = self.source.as_data(batch.rows([batch.span]))
+        uncut = UncutBatch(data, hi - lo, is_of_stream=self.source.samples is None)
+        done = self._uncut.step(original, uncut)
+        self.source.after_step(self.engine.step_number)
+        self.stop_agreed = done.stop_agreed
+        self._samples = hi
+        return done.logs

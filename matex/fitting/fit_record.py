@@ -1,0 +1,46 @@
+"""The record of a fit: its steps and its epochs, counted and written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matex.fitting.fit_plan import FitPlan
+from matex.fitting.listeners import Cursor, EpochReport, FitListener
+from matex.records.step_report import StepReport
+from matex.run.context import RunContext
+from matex.sources.interface import Source
+
+__all__ = ["FitRecord"]
+
+
+class FitRecord(FitListener):
+    """Counts steps and epochs in the ledger, and writes the event of an epoch. Local.
+
+    Args:
+        run: ledger and events.
+        model: model that is trained.
+        plan: strategy of the fit.
+        source: source of the shared batches, None where every rank computes whole ones.
+    """
+
+    def __init__(self, run: RunContext, model: Any, plan: FitPlan, source: Source | None) -> None:
+        self._run = run
+        self._model = model
+        self._plan = plan
+        self._source = source
+
+    def step_done(self, report: StepReport, cursor: Cursor) -> None:
+        """Count the step, and the samples of a stream, which are counted as they come."""
+        if cursor.epoch_samples is None:
+            self._run.ledger.expect_samples(report.planned)
+        self._run.step_done(report, model=self._model)
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """Count the epoch, and write its event."""
+        run = self._run
+        of_strategy = self._plan.epoch_done(report.metrics.get("loss"))
+        run.ledger.count_epoch(report.metrics, of_strategy.get("staleness", {}))
+        more: dict[str, Any] = {"strategy": of_strategy} if of_strategy else {}
+        if self._source is not None:
+            more |= self._source.report()
+        run.events.write("epoch", epoch=report.epoch, step=run.step, **report.metrics, **more)

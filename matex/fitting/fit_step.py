@@ -1,0 +1,54 @@
+"""The compiled step of a fit: that of the fit before where it fits, else a new one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matex.fitting.fit_plan import FitPlan
+from matex.run.context import RunContext
+from matex.sources.interface import Source
+from matex.steps.engine import CompiledStep, trace_step
+from matex.steps.step import Step
+
+__all__ = ["compiled_step"]
+
+# Gradients below it are not worth a line.
+_LARGE_BYTES = 4 << 20
+
+
+def compiled_step(run: RunContext, model: Any, source: Source, plan: FitPlan) -> CompiledStep:
+    """Compile the step of *model*, or take that of its last fit; local.
+
+    Raises:
+        NotShareable: it cannot be cut at its optimizer.
+    """
+    options = plan.step_options(source)
+    compiled = _compiled_before(model, source, options["most_rows"])
+    compiled = compiled or CompiledStep(trace_step(model, source, **options))
+    _say_dense(run, compiled.step)
+    return compiled
+
+
+def _compiled_before(model: Any, source: Source, most_rows: int | None) -> CompiledStep | None:
+    """The step of the last fit, where Keras too would use its own again.
+
+    Keras drops a model's train function when the model is compiled anew.
+    """
+    compiled: CompiledStep | None = getattr(model.train_function, "compiled", None)
+    if compiled is None or compiled.step.batch_spec != source.as_data(source.signature):
+        return None
+    if not compiled.step.embedding_rows.take(most_rows):
+        return None
+    return compiled
+
+
+def _say_dense(run: RunContext, step: Step) -> None:
+    """Say which gradients are far larger on their way than what was looked up."""
+    large = {name: n for name, n in step.embedding_rows.summed.items() if n >= _LARGE_BYTES}
+    if large and run.communicator.initial_size > 1:
+        names = ", ".join(f"{name} {n / 1e6:.0f} MB" for name, n in large.items())
+        run.say_once(
+            f"gradients of embeddings travel as whole tables in each step: {names}; as the "
+            "rows that were looked up where batches have one size, look up as many places "
+            "for each of their rows, and these take less"
+        )

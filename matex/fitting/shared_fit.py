@@ -1,0 +1,172 @@
+"""The begin of a fit whose batches the ranks share: data, model, step, listeners, iterator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import checkpoints
+from matex import keras_hooks
+from matex.apoptosis import rebuild
+from matex.checkpointing import model_state
+from matex.data import Batches
+from matex.fitting.agreement import check_alike
+from matex.fitting.balancing import Balancer
+from matex.fitting.checkpoint_listener import CheckpointListener
+from matex.fitting.epoch_iterator import EpochIterator
+from matex.fitting.fit_checkpoint import FitCheckpoint
+from matex.fitting.fit_plan import FitPlan
+from matex.fitting.fit_record import FitRecord
+from matex.fitting.fit_source import resume, row_source, stream_source
+from matex.fitting.fit_step import compiled_step
+from matex.fitting.listeners import Cursor, FitListener
+from matex.fitting.spares import FitSpares
+from matex.fitting.update_check import UpdateCheck
+from matex.fitting.whole_batches import WholeBatches
+from matex.run.context import RunContext
+from matex.sources.interface import Source
+from matex.sources.select import BATCH_SIZE, MakeFeed
+from matex.steps.engine import StepEngine
+from matex.steps.user_code import attempted
+
+__all__ = ["FitParts", "SharedFit", "begin_shared", "cut_as_in"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitParts:
+    """The parts of one fit, before its data are known.
+
+    ``number`` says which fit of the script it is, from 0; ``order_seed`` is the seed of the order
+    of its samples, ``arguments`` are all arguments of ``model.fit``, by name.
+    """
+
+    run: RunContext
+    model: Any
+    number: int
+    order_seed: int
+    arguments: dict[str, Any]
+    plan: FitPlan
+    checkpoint: FitCheckpoint
+    whole: WholeBatches
+    updates: UpdateCheck
+
+
+class SharedFit(NamedTuple):
+    """The further parts of a fit with shared batches."""
+
+    iterator: EpochIterator
+    spares: FitSpares
+    listeners: list[FitListener]
+    """In the order in which they hear of a step."""
+
+
+def begin_shared(
+    fit: FitParts, make_feed: MakeFeed, given: dict[str, Any], batches: Batches | None
+) -> SharedFit:
+    """Make the iterator of a fit whose batches are shared; collective.
+
+    Args:
+        fit: what the fit is made of.
+        make_feed: makes Keras's own iterator.
+        given: what Keras would make it from.
+        batches: rows of the data, None where they are a stream.
+
+    Raises:
+        NotShareable: batches cannot be cut; on every rank.
+        InputError, Unsupported: alike on every rank.
+    """
+    run, model, plan = fit.run, fit.model, fit.plan
+    keras_hooks.refuse_to_cut(model)
+    source = _source(fit, make_feed, given, batches)
+    with attempted("the model cannot be built from its data before training"):
+        keras_hooks.build(model, source.built_on)
+    saved = fit.checkpoint.saved
+    if saved is not None:
+        cut_as_in(saved, model)
+    plan.resolve(source, seed=fit.checkpoint.seed, epochs=fit.arguments["epochs"])
+    compiled = compiled_step(run, model, source, plan)
+    batch_size = given["batch_size"] or BATCH_SIZE
+    check_alike(run.communicator, model, source, batch_size, number=fit.number)
+    start = Cursor(fit.arguments["initial_epoch"], 0, 0)
+    if saved is not None:
+        fit.checkpoint.restore()
+        resume(source, saved, run, initial_epoch=start.epoch)
+        start = start._replace(epoch=saved.cursor["epoch"], samples=saved.cursor["samples"])
+        keras_hooks.start_at(model, start.epoch)
+    model_state.broadcast(run.communicator, model)
+    _count(fit, source, start, batch_size * plan.batches.parts())
+    engine = StepEngine(
+        run,
+        model,
+        source,
+        compiled,
+        strategy=plan.strategy,
+        finds_nonfinite=not keras_hooks.looks_for_nan(fit.arguments["callbacks"]),
+    )
+    spares = FitSpares(run, model, fit.checkpoint, plan.replicas)
+    listeners: list[FitListener] = [  # in the order in which they hear of a step
+        FitRecord(run, model, plan, source),
+        plan.replicas,
+        Balancer(run, engine),
+        CheckpointListener(run, fit.checkpoint, engine),
+        spares,
+    ]
+    iterator = EpochIterator(
+        engine,
+        model,
+        source,
+        start=start,
+        rate=plan,
+        uncut=fit.whole,
+        listeners=listeners,
+    )
+    return SharedFit(iterator, spares, listeners)
+
+
+def _source(
+    fit: FitParts, make_feed: MakeFeed, given: dict[str, Any], batches: Batches | None
+) -> Source:
+    epochs = fit.arguments["epochs"]
+    if batches is None:
+        epochs -= fit.arguments["initial_epoch"]
+        return stream_source(fit.run, make_feed, given, epochs=epochs)
+    return row_source(
+        fit.run,
+        batches,
+        given,
+        fit.checkpoint,
+        fit.plan.batches,
+        order_seed=fit.order_seed,
+        epochs=epochs,
+    )
+
+
+def _count(fit: FitParts, source: Source, start: Cursor, batch_size: int) -> None:
+    """Count what is to be trained on, and write the event of the fit. Local."""
+    run, epochs = fit.run, fit.arguments["epochs"]
+    if source.samples is not None:  # a stream's are counted as they come
+        expected = (epochs - start.epoch) * source.samples - start.samples
+        run.ledger.expect_samples(max(0, expected))
+    run.ledger.note_parameters(keras_hooks.parameters(fit.model))
+    fit.updates.begin()
+    run.events.write(
+        "fit",
+        fit=fit.number,
+        step=run.step,
+        samples=source.samples,
+        batch_size=batch_size,
+        epochs=epochs,
+        strategy=fit.plan.strategy.name,
+        first_epoch=start.epoch,
+        cursor=start.samples,
+        world_size=run.size_of(run.communicator.world),
+    )
+
+
+def cut_as_in(saved: checkpoints.Snapshot, model: Any) -> bool:
+    """Cut *model* to the widths it had when it was *saved*; local.
+
+    Returns:
+        Whether there was something to cut.
+    """
+    return rebuild.replay(model, model_state.weights_of(model), saved.extra)

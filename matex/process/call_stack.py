@@ -1,0 +1,58 @@
+"""The methods of Keras that the script, or a callback of it, is in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from enum import Enum, auto
+
+__all__ = ["CallKind", "CallStack"]
+
+
+class CallKind(Enum):
+    """A call that Keras makes in a way of its own."""
+
+    FIT = auto()
+    EVALUATE = auto()
+    PREDICT = auto()
+    TRAIN_ON_BATCH = auto()
+    PLAIN = auto()
+    """What a callback asks of a model, as one process would do it; other ranks may not."""
+    ALONE = auto()
+    """A callback that only the leader calls."""
+
+
+class CallStack:
+    """The calls that are being made, each inside the one before. Local."""
+
+    def __init__(self) -> None:
+        self._kinds: list[CallKind] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the script itself is running."""
+        return not self._kinds
+
+    @property
+    def only(self) -> CallKind | None:
+        """The call that is being made, where it is in no other; else None."""
+        return self._kinds[0] if len(self._kinds) == 1 else None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this rank makes calls that the others do not, in a callback on the leader."""
+        return CallKind.ALONE in self._kinds
+
+    @property
+    def is_innermost_alone(self) -> bool:
+        """Whether such a callback itself is running, and none of Keras's methods in it."""
+        return self._kinds[-1:] == [CallKind.ALONE]
+
+    @contextlib.contextmanager
+    def within(self, kind: CallKind) -> Iterator[None]:
+        """Surround a call of this kind."""
+        self._kinds.append(kind)
+        try:
+            yield
+        finally:
+            self._kinds.pop()

@@ -1,0 +1,118 @@
+"""Training outside of fit: loops of the script's own, by its optimizers and tapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.checkpointing import model_state
+from matex.checkpointing.stop_requests import stopped_in_own_loop
+from matex.errors import InputError, Unsupported
+from matex.fitting.replicated_update import ReplicatedUpdate
+from matex.fitting.trained_models import TrainedModels
+from matex.fitting.whole_batches import slower
+from matex.process.call_stack import CallStack
+from matex.run.context import RunContext
+
+__all__ = ["OwnLoops"]
+
+_LOOP = "a loop of one's own"
+
+
+class OwnLoops:
+    """The work of optimizers and tapes outside of shared steps, which every rank computes whole.
+
+    Args:
+        run: run that they are part of.
+        calls: which of Keras's methods are running.
+        replicated: averages the gradients.
+    """
+
+    def __init__(self, run: RunContext, calls: CallStack, replicated: ReplicatedUpdate) -> None:
+        self._run = run
+        self._calls = calls
+        self._replicated = replicated
+        self._has_checkpoint = False
+        self.trained = TrainedModels()
+
+    def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
+        """An optimizer is about to change weights outside of a shared step; collective."""
+        if self._run.communicator.initial_size == 1:
+            if self._calls.is_empty and not self._has_checkpoint:
+                self._leave_alone()
+            return gradients
+        if self._calls.is_innermost_alone:
+            raise Unsupported(
+                "a callback that trains must do so on every rank. Received: an optimizer step in "
+                "one that runs on the leader; do not give its class the attribute on_one_rank"
+            )
+        if self._calls.is_empty:
+            self._say_whole()
+            self.trained.remember(optimizer, variables=lambda: keras_hooks.state_of(optimizer))
+        return self._replicated.average(optimizer, gradients)
+
+    def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
+        """Average *gradients* of *sources* for a distributed tape; collective in own loops.
+
+        Under fit and train_on_batch the optimizer sees to it.
+        """
+        alone = self._run.communicator.initial_size == 1
+        if alone or not self._calls.is_empty or keras_hooks.is_recording():
+            return gradients
+        variables = [s for s in sources if isinstance(s, keras.Variable | tf.Variable)]
+        self._say_whole()
+        self.trained.remember(*variables, variables=lambda: variables)
+        return self._replicated.average(None, gradients)
+
+    def begin_checkpoint(self) -> None:
+        """Note that the script saves a loop of its own; local.
+
+        Raises:
+            InputError: it does so already.
+        """
+        if self._has_checkpoint:
+            raise InputError(
+                "one matex.Checkpoint was wanted. Received: a second; give all parts to the first"
+            )
+        self._has_checkpoint = True
+        self._run.let_script_checkpoint()
+        self._run.stop_request.raise_in_handler(False)
+
+    def remember(self, model: Any) -> None:
+        """Note *model*, whose weights are part of what the ranks compare at the end."""
+
+        def variables() -> list[Any]:
+            optimizer = getattr(model, "optimizer", None)  # none where fit was refused, uncompiled
+            slots = [] if optimizer is None else optimizer.variables
+            return [*model_state.weights_of(model), *slots]
+
+        self.trained.remember(model, variables=variables)
+
+    def say_unsaved(self, what: str) -> None:
+        """Say once that no checkpoint is made of *what*, where there is somewhere to save to."""
+        if self._run.saver.is_on and not self._has_checkpoint:
+            self._run.say_once(
+                f"no checkpoint is made of {what}: only the script could continue it, "
+                "with matex.Checkpoint"
+            )
+
+    def _leave_alone(self) -> None:
+        """One rank makes no exchange that would tell it to stop; local.
+
+        Raises:
+            ToldToLeave: it was told before.
+        """
+        self.say_unsaved(_LOOP)
+        if self._run.stop_request.is_requested:
+            raise stopped_in_own_loop()
+        self._run.stop_request.raise_in_handler(True)
+
+    def _say_whole(self) -> None:
+        self._run.say_once(
+            f"{_LOOP} runs whole on every rank, {slower(self._run)}; "
+            "fit and train_on_batch share the work"
+        )
+        self.say_unsaved(_LOOP)

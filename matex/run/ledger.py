@@ -1,0 +1,83 @@
+"""The numbers that a run counts on this rank. Nobody else writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ft
+from matex.records.step_report import StepReport
+from matex.records.summary import Totals
+from matex.run.job_counts import JobCounts
+
+__all__ = ["RunLedger"]
+
+
+class RunLedger:
+    """Counts steps, samples, epochs and parameters over all fits of the script. Local.
+
+    ``job`` keeps them in checkpoints, from where a later start of the job counts on.
+
+    Args:
+        totals: the numbers, as they stand at the start.
+        faults: injector of the run, which strikes by the number of the step.
+    """
+
+    def __init__(self, totals: Totals, faults: ft.Injector) -> None:
+        self._totals = totals
+        self.job = JobCounts(totals)
+        self._faults = faults
+
+    @property
+    def totals(self) -> Totals:
+        """The numbers so far, to be read."""
+        return self._totals
+
+    @property
+    def step(self) -> int:
+        """The number of the next training step of the whole script.
+
+        It is counted from 0 over all fits and over resumptions.
+        """
+        return self._faults.step
+
+    def go_to_step(self, step: int) -> None:
+        """Set the number of the next step to *step*, where other steps came before."""
+        self._faults.step = step
+
+    def expect_samples(self, samples: int) -> None:
+        """Count *samples* that are to be trained on; negative for those left out after all."""
+        self._totals.samples_expected += samples
+
+    def count_step(self, report: StepReport) -> None:
+        """Count a finished step; the number of the step goes on with :meth:`next_step`."""
+        self._totals.count(report)
+
+    def next_step(self) -> None:
+        """Go on to the next step, after everything of this one was recorded."""
+        self._faults.step += 1
+
+    def count_epoch(self, metrics: Mapping[str, float], staleness: Mapping[int, int]) -> None:
+        """Count a finished epoch.
+
+        Args:
+            metrics: values of its metrics.
+            staleness: number of pushes by their staleness, of a centre strategy.
+        """
+        self._totals.epochs += 1
+        self._totals.metrics = dict(metrics)
+        self._totals.staleness.update(staleness)
+
+    def note_parameters(self, parameters: int) -> None:
+        """Note how many parameters the model that is trained has."""
+        self._totals.parameters_start = self._totals.parameters_start or parameters
+        self._totals.parameters_end = parameters
+
+    def counts(self) -> dict[str, Any]:
+        """The counts that a rank in the place of another goes on from; equal on all ranks."""
+        return {"step": self.step, **self._totals.counts()}
+
+    def go_on_from(self, counts: Mapping[str, Any]) -> None:
+        """Take the :meth:`counts` of another rank for this one's."""
+        self.go_to_step(counts["step"])
+        self._totals.go_on_from(counts)

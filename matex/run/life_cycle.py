@@ -1,0 +1,183 @@
+"""The begin and the end of a run, which all ranks have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ft
+from ft import mpi
+from matex.checkpointing.host_memory import forsake_segments
+from matex.errors import InputError
+from matex.records.events import give_room, write_json, write_text
+from matex.records.fault_records import unfired
+from matex.records.losses import LOST_STRICTLY, lost_to_own_errors
+from matex.records.summary import FAULTS, SUMMARY, faults_csv, summarize
+from matex.run.context import RunContext
+
+__all__ = ["RunLifeCycle"]
+
+
+class RunLifeCycle:
+    """Begins and ends a run, each once; between them, :mod:`matex.run.preemption` may stop it.
+
+    Args:
+        run: run whose services it starts and stops.
+    """
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self._started = time.time()
+        self._at_end: list[Callable[[], None]] = []
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have *call* called when the script has ended on every rank."""
+        self._at_end.append(call)
+
+    # The begin.
+
+    def begin(self) -> None:
+        """Watch over progress, and look for a checkpoint to continue from; collective.
+
+        Raises:
+            InputError: the checkpoint directory cannot be used; on every rank.
+        """
+        run = self._run
+        world = run.communicator.world
+        run.events.write(
+            "start", pid=world.me.pid, host=world.me.host, world_size=run.size_of(world),
+            spares=run.config.spares, ulfm=run.communicator.ulfm,
+        )  # fmt: skip
+        if world.size > 1 and not run.communicator.ulfm:
+            run.say(
+                "no ULFM in this MPI, or it was not switched on: the first death ends all ranks "
+                "(matex run --max-restarts N starts them again; with Open MPI 5 the others go on)"
+            )
+        elif world.size > 1 and (weak := mpi.weakness(*mpi.load().get_vendor())):
+            run.say(f"warning: {weak}")
+        self._record_exchange()
+        run.watchdog.start()
+        saved = run.saver.start()
+        run.ledger.job.begin(run.communicator, run.events, saved)
+        run.continue_from(saved)
+        if saved is not None:
+            run.events.write("resumed", **saved.cursor)
+            run.say(f"continuing from the checkpoint of step {saved.step}")
+
+    def _record_exchange(self) -> None:
+        """Record which exchange this rank uses; collective.
+
+        Raises:
+            InputError: the one that was asked for is missing on some; on every rank.
+        """
+        run, choice = self._run, self._run.exchange_choice
+        run.events.write("exchange", kind=choice.kind, why=choice.why)
+        native = choice.kind == "native"
+        if run.config.exchange == "native" and not run.communicator.agree(native):
+            reason = "another rank has none" if native else choice.why
+            raise InputError(f"exchange must be native on every rank. Received: {reason}")
+        if run.config.exchange == "auto" and not native:
+            run.say(f"using the host exchange: {choice.why}")
+
+    # The end.
+
+    def end(self, weights_hash: str | None, *, reason: str | None = None) -> None:
+        """Write the summary and leave together, after the script; collective, once.
+
+        Args:
+            weights_hash: 16 hexadecimal digits, or None where nothing was trained.
+            reason: why the run failed on all ranks alike; None when it did not.
+        """
+        run = self._run
+        if run.outcome.end():
+            return
+        waiting = {member.rank for member in run.communicator.world.reserve}
+        run.communicator.call_back(closing=True)
+        run.calls.begin("the end of the script")
+        if run.outcome.is_released:
+            weights_hash, reason = None, reason or "was in reserve when the others left"
+        run.saver.close()
+        gathered = run.communicator.allgather(_row_of(weights_hash))
+        run.communicator.barrier()  # everybody's events and checkpoints are written
+        for call in self._at_end:
+            call()
+        if reason is None and run.outcome.stopped is None:
+            run.saver.discard_memory()  # nobody will want it any more
+            if run.config.strict and lost_to_own_errors(run.events.all()):
+                run.outcome.lose_strictly()
+                reason = LOST_STRICTLY
+        if run.leads and run.saver.is_stale():
+            run.warn("others have gone on without these ranks: no summary is written")
+        elif run.leads and run.config.report is not None:
+            self._write_report(run.config.report, gathered, waiting, reason)
+        run.communicator.leave()
+        run.watchdog.stop()
+        forsake_segments()
+
+    def _write_report(
+        self, report: Path, gathered: ft.Gathered, waiting: set[int], reason: str | None
+    ) -> None:
+        """Write the last events, the table of faults and the summary; the leader does.
+
+        Args:
+            gathered: rows of :func:`_row_of`.
+            waiting: ranks that were in reserve when the script ended.
+            reason: why the run failed, None when it did not.
+        """
+        run, stopped = self._run, self._run.outcome.stopped
+        self._record_unfired()
+        hashes = {
+            str(rank): bytes(digest[1:]).hex()
+            for rank, digest in zip(gathered.ranks, gathered.rows, strict=True)
+            if digest[0]
+        }
+        if reason is None and len(set(hashes.values())) > 1:
+            reason = f"ranks end with different weights: {hashes}"
+            run.warn(reason)
+        status = "finished" if reason is None else "failed"
+        if stopped is not None and reason is None:
+            status, reason = "stopped", stopped.reason
+        run.events.write(status, reason=reason)
+        living = set(run.communicator.world.ranks) - waiting
+        summary = summarize(
+            run.ledger.totals,
+            run.events.all(),
+            status=status,
+            reason=reason,
+            resumable=stopped is not None and stopped.resumable,
+            world_size_end=min(run.active, len(living)),
+            weights_hash=dict(list(hashes.items())[: run.active]),
+            wall_s=time.time() - self._started,
+        )
+        self._write_summary(report, summary)
+
+    def _write_summary(self, report: Path, summary: dict[str, Any]) -> None:
+        """Write the table of faults, and last the summary; a full disk ends nothing."""
+        try:
+            give_room(report)
+            write_text(report / FAULTS, faults_csv(summary["faults"]))
+        except OSError as error:
+            self._run.warn(f"{report / FAULTS} cannot be written: {error.strerror}")
+        try:
+            write_json(report / SUMMARY, summary)
+        except OSError as error:
+            self._run.warn(f"{report / SUMMARY} cannot be written: {error.strerror}")
+
+    def _record_unfired(self) -> None:
+        """Record faults that were planned and never fired: they must not pass for survived."""
+        run = self._run
+        for fault, ranks in unfired(run.config.faults, run.events.all()):
+            run.events.write("fault-not-fired", fault=fault.text, ranks=ranks)
+            some = 0 < len(ranks) < len(fault.ranks)
+            where = f" on rank {', '.join(map(str, ranks))}" if some else ""
+            run.say(f"the injected fault {fault.text} never fired{where}")
+
+
+def _row_of(weights_hash: str | None) -> np.ndarray:
+    """Whether there is a hash, and its 8 bytes. Pure."""
+    has_hash = weights_hash is not None
+    return np.frombuffer(bytes([has_hash]) + bytes.fromhex(weights_hash or "00" * 8), np.uint8)

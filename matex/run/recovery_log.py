@@ -1,0 +1,101 @@
+"""The record of deaths in a run: recoveries, replayed steps, spares that were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import ft
+from matex.checkpointing.model_state import state_hash
+from matex.records.events import EventLog
+from matex.records.fault_events import (
+    lost_spares,
+    record_joining,
+    record_recovery,
+    record_replay,
+    recovery_line,
+)
+from matex.records.step_report import StepReport
+from matex.run.ledger import RunLedger
+from matex.run.terminal import Terminal
+
+__all__ = ["RecoveryLog"]
+
+
+class RecoveryLog:
+    """Writes them as events, and says them on the terminal. Local.
+
+    Args:
+        communicator: ranks of the run.
+        events, ledger, terminal: what the run writes down, counts and says.
+        active: number of ranks that train; the others are spares.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        events: EventLog,
+        ledger: RunLedger,
+        terminal: Terminal,
+        *,
+        active: int,
+    ) -> None:
+        self._communicator = communicator
+        self._events = events
+        self._ledger = ledger
+        self._terminal = terminal
+        self._active = active
+        self._awaits_step = True
+        self._spares_lost: set[int] = set()
+        self._generation = 0  # of the last recovery that changed who works, 0 before the first
+
+    def joined(self) -> None:
+        """Note that this rank has come into the place of another."""
+        self._generation = self._communicator.world.generation
+
+    def heard(self, recovery: ft.Recovery) -> None:
+        """Record *recovery*; the communicator calls it after each."""
+        before, after = recovery.before, recovery.after
+        living = {member.rank for member in (*after.members, *after.reserve)}
+        self.spares_lost(m.rank for m in before.reserve if m.rank not in living)
+        if not recovery.lost and not recovery.replaced:  # a peer was already leaving
+            return
+        self._generation = after.generation
+        sizes = min(before.size, self._active), min(after.size, self._active)
+        step = self._ledger.step
+        if recovery.lost:
+            self._awaits_step = True
+            record_recovery(self._events, recovery, step=step, sizes=sizes)
+        else:
+            record_joining(self._events, recovery, step=step, sizes=sizes)
+        started_with = self._ledger.totals.world_size_start
+        line = recovery_line(recovery, step=step, size=sizes[1], of=started_with)
+        self._terminal.say(line)
+
+    def step_done(self, report: StepReport, model: Any | None) -> None:
+        """Record what is new of a finished step.
+
+        Args:
+            model: model whose state is hashed after a recovery.
+        """
+        step, generation = self._ledger.step, self._generation
+        if self._awaits_step:
+            self._awaits_step = False
+            self._events.write("first-step", step=step, generation=generation)
+            if model is not None and generation:
+                digest = state_hash(model)
+                self._events.write("state", step=step, generation=generation, hash=digest)
+        if report.replay is not None:
+            record_replay(self._events, report.replay, step=step, generation=generation)
+
+    def spares_lost(self, ranks: Iterable[int]) -> None:
+        """Record that spares died while they waited, which interrupts nobody."""
+        unknown = sorted(set(ranks) - self._spares_lost)
+        self._spares_lost.update(unknown)
+        if not unknown or not self._communicator.world.is_leader:
+            return
+        told_before = lost_spares(self._events.all())  # by a leader that is gone
+        for rank in unknown:
+            if rank not in told_before:
+                self._events.write("spare-lost", step=self._ledger.step, lost=[rank])
+                self._terminal.say(f"lost rank {rank}, a spare that waited")

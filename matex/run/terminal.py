@@ -1,0 +1,33 @@
+"""Lines for the user: those of the run as a whole, and those of one rank."""
+
+from __future__ import annotations
+
+import sys
+
+import ft
+
+__all__ = ["Terminal"]
+
+
+class Terminal:
+    """Prints them, each with the name of the project before it. Local."""
+
+    def __init__(self, communicator: ft.Communicator) -> None:
+        self._communicator = communicator
+        self._said: set[str] = set()
+
+    def say(self, line: str) -> None:
+        """Print a line from the run as a whole; the leader prints it."""
+        if self._communicator.world.is_leader:
+            print(f"matex: {line}", flush=True)
+
+    def say_once(self, line: str) -> None:
+        """Print *line* from the run once, however often it is given; the leader prints it."""
+        if line not in self._said:
+            self._said.add(line)
+            self.say(line)
+
+    def warn(self, line: str) -> None:
+        """Print a line from this rank."""
+        rank = self._communicator.world.rank
+        print(f"matex: rank {rank}: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,157 @@
+"""A step as functions that run: by Python one after the other, or as graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.errors import NotShareable
+from matex.exchange import HostExchange
+from matex.steps.graph_inspection import drawing, runs_python
+from matex.steps.specialization import SpecializedFunction, concrete
+from matex.steps.step_parts import Batch, Parts, StepParts
+from matex.steps.user_code import attempted
+
+__all__ = ["EagerFunctions", "GraphFunctions", "StepFunctions"]
+
+Logs = dict[str, Any]
+
+_UNCONNECTED = "connect() comes before the first fused step"
+
+
+class StepFunctions(Protocol):
+    """The functions of :class:`matex.steps.step.Step`, which says what each of them does."""
+
+    may_draw: bool
+    """Whether the step may draw numbers that nobody sees, because its code is Python as it runs."""
+
+    def connect(self, exchange: HostExchange) -> None:
+        """Let :meth:`fused` make *exchange*; before its first call, and for good."""
+
+    def contribution(self, batch: Batch, control: Any) -> Parts:
+        """Compute what the samples of *batch* add to the step; local, changes nothing."""
+
+    def commit(self, parts: Parts) -> Logs:
+        """Change the model by what was exchanged; local."""
+
+    def fused(self, batch: Batch, control: np.ndarray) -> Logs:
+        """Make the whole step; collective."""
+
+    def trace(self) -> None:
+        """Make the graph of :meth:`fused` beforehand."""
+
+    def traced_contribution(self) -> Callable[[Batch, Any], Parts]:
+        """``contribution`` as something that can be looked into, for a trial."""
+
+
+class EagerFunctions:
+    """Runs the parts one by one, for a model compiled with ``run_eagerly``."""
+
+    def __init__(self, parts: StepParts) -> None:
+        self._parts = parts
+        self._exchange: HostExchange | None = None
+        self.may_draw = True
+
+    def connect(self, exchange: HostExchange) -> None:
+        self._exchange = exchange
+
+    def contribution(self, batch: Batch, control: Any) -> Parts:
+        return self._parts.contribution(batch, control)
+
+    def commit(self, parts: Parts) -> Logs:
+        return self._parts.commit(parts)
+
+    def fused(self, batch: Batch, control: np.ndarray) -> Logs:
+        assert self._exchange is not None, _UNCONNECTED
+        own = [part.numpy() for part in self.contribution(batch, control)]
+        if self._parts.sums_gradients:
+            return self.commit([tf.constant(part) for part in self._exchange(*own)])
+        return self.commit([tf.constant(part) for part in (*own, *self._exchange(own[-1]))])
+
+    def trace(self) -> None:
+        """Nothing: there is no graph."""
+
+    def traced_contribution(self) -> Callable[[Batch, Any], Parts]:
+        return self.contribution
+
+
+class GraphFunctions:
+    """Runs graphs: one of the contribution, one of the commit, one of both around the exchange.
+
+    Args:
+        parts: contribution and commit; their layout is known afterwards.
+        signature: signatures of batch and control, with a free batch dimension.
+        jit_compile: whether XLA compiles the contribution.
+
+    Raises:
+        NotShareable: ``train_step`` cannot be traced, or draws numbers that ranks would not draw
+            alike.
+    """
+
+    def __init__(self, parts: StepParts, signature: tuple[Any, Any], *, jit_compile: bool) -> None:
+        self._parts = parts
+        self._exchange: HostExchange | None = None
+        self._contribution = tf.function(
+            parts.contribution,
+            input_signature=signature,
+            jit_compile=jit_compile,
+            autograph=False,
+        )
+        with keras_hooks.generators_kept() as drawn, attempted("train_step cannot be traced"):
+            self._traced = self._contribution.get_concrete_function()  # the layout is known now
+        _refuse_drawing(drawn, drawing(self._traced))
+        self.may_draw = runs_python(self._traced)
+        assert parts.layout is not None
+        assert parts.exchanged is not None
+        layouts = [parts.exchanged] if parts.sums_gradients else [parts.layout, parts.exchanged]
+        specs = [tf.TensorSpec(s, layout.dtype) for layout in layouts for s in layout.shapes]
+        self._commit = concrete(parts.commit, (specs,))
+        self._fused = SpecializedFunction(self._around_exchange, *signature)
+
+    def _around_exchange(self, batch: Batch, control: Any) -> Logs:
+        assert self._exchange is not None, _UNCONNECTED
+        own = self._contribution(batch, control)
+        if self._parts.sums_gradients:
+            return self.commit(self._exchange.in_graph(own))
+        tail = tf.cast(own[-1], self._exchange.layout.dtype)
+        return self.commit([*own, *self._exchange.in_graph([tail])])
+
+    def connect(self, exchange: HostExchange) -> None:
+        self._exchange = exchange
+
+    def contribution(self, batch: Batch, control: Any) -> Parts:
+        parts: Parts = self._contribution(batch, control)
+        return parts
+
+    def commit(self, parts: Parts) -> Logs:
+        logs: Logs = self._commit(parts)
+        return logs
+
+    def fused(self, batch: Batch, control: np.ndarray) -> Logs:
+        logs: Logs = self._fused(batch, control)
+        return logs
+
+    def trace(self) -> None:
+        self._fused.trace()
+
+    def traced_contribution(self) -> Callable[[Batch, Any], Parts]:
+        traced: Callable[[Batch, Any], Parts] = self._traced
+        return traced
+
+
+def _refuse_drawing(generators: list[str], operation: str) -> None:
+    """Raise where a trace drew from *generators* of Python's, or has the *operation* in it.
+
+    Raises:
+        NotShareable: ranks would draw for their rows what one process draws for the batch.
+    """
+    drawn = [f"from the generator of {name}" for name in generators]
+    drawn += [f"by {operation}"] if operation else []
+    if drawn:
+        raise NotShareable(
+            f"train_step draws random numbers without a SeedGenerator, {' and '.join(drawn)}"
+        )

@@ -1,0 +1,174 @@
+"""The two halves of a training step: what this rank adds to it, and the update by the sum of all.
+
+Both run eagerly or are traced; the graphs are made in :mod:`matex.steps.step_functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.exchange.layout import Header, Layout, Segment, segment_of
+from matex.steps.embedding_rows import EmbeddingRows
+from matex.steps.forward_state import ForwardState
+from matex.steps.recorder import Recorder
+
+__all__ = ["Batch", "Parts", "StepParts"]
+
+Batch = tuple[Any, ...]
+Parts = list[Any]
+
+
+class StepParts:
+    """Contribution and commit of one model's step. Local.
+
+    Args:
+        model: built, and its metrics and its optimizer.
+        as_data: makes of a batch what ``train_step`` gets.
+        sums_gradients: whether gradients are exchanged; else an update is made by the mean
+            gradient over this rank's own rows, by 0 where it has none.
+        scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
+        most_rows: rows of the largest global batch, where gradients of embeddings may be slices.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        as_data: Callable[[Batch], Any],
+        *,
+        sums_gradients: bool,
+        scales_rate: bool,
+        most_rows: int | None,
+    ) -> None:
+        self._model = model
+        self._as_data = as_data
+        self.sums_gradients = sums_gradients
+        self.scales_rate = scales_rate
+        self.most_rows = most_rows if sums_gradients else None
+        self.embedding_rows = EmbeddingRows(self.most_rows)
+        self.layout: Layout | None = None
+        self._state = ForwardState(model)
+        self._recorder = Recorder(model.optimizer)
+        self._log_names: list[str] = []
+        self._extra_names: list[str] = []
+        self._sources: dict[str, tuple[Any, str | None]] = {}
+
+    @property
+    def exchanged(self) -> Layout | None:
+        """The part of the layout that the ranks exchange."""
+        if self.layout is None or self.sums_gradients:
+            return self.layout
+        return replace(self.layout, gradients=())
+
+    def contribution(self, batch: Batch, control: Any) -> Parts:
+        """Compute what the samples of *batch* add to the step; every variable stays as it was."""
+        control = tf.convert_to_tensor(control)
+        weight, sample_offset = control[0], control[1]
+        header = self._with_learning_rate(control[2:])
+        state, recorder = self._state, self._recorder
+        saved = state.save()
+        state.prepare(sample_offset)
+        with (
+            recorder.recording(weight),
+            keras_hooks.mean_losses_only(self._model),
+            keras_hooks.batches_weighed(self._model, lambda: weight),
+            keras_hooks.results_noted(self._model) as results,
+        ):
+            logs = self._model.train_step(self._as_data(batch))
+        averaged, sums = state.changes(saved, sample_offset)
+        extra = self._extra_logs(keras_hooks.flat_logs(logs), results)
+        restored = state.restore(saved)
+        values, places = self.embedding_rows.fill(
+            recorder.gradients, recorder.variables, batch, sample_offset
+        )
+        dtype = self._lay_out(values, places, list(extra)).dtype
+        weight = tf.cast(weight, dtype)
+        gradients = [tf.cast(value, dtype) for value in values]
+        if not recorder.scaled:
+            gradients = [g * weight for g in gradients]
+        if not self.sums_gradients and not keras_hooks.scales_loss(self._model.optimizer):
+            header = _with_nonfinite(header, gradients)
+        means = [_flat(m, dtype) * weight for m in (*averaged, *extra.values())]
+        tail = [*means, *(_flat(s, dtype) for s in (*sums, *places)), tf.cast(header, dtype)]
+        # The first fence: the tail, and so the exchange, comes after every side effect.
+        with tf.control_dependencies([r.op for r in restored if not tf.executing_eagerly()]):
+            return [*gradients, tf.concat(tail, 0)]
+
+    def commit(self, parts: Parts) -> dict[str, Any]:
+        """Apply the exchanged parts; the step's logs."""
+        # The second fence: nothing runs before the exchange has succeeded. It must be in here.
+        # Around the call it goes once TensorFlow has inlined it, and operations without data
+        # from the parts (the optimizer's counter) would run beside the exchange.
+        with tf.control_dependencies(parts[-1:]):
+            return self._apply(parts)
+
+    def _apply(self, parts: Parts) -> dict[str, Any]:
+        layout, model = self.layout, self._model
+        assert layout is not None
+        *gradients, tail = parts
+        if not self.sums_gradients:
+            *gradients, own = gradients
+            gradients = _mean_of_own(gradients, own, tail)
+        *rest, header = tf.split(tail, layout.tail_sizes)
+        means, sums = rest[: len(layout.means)], rest[len(layout.means) :]
+        reduced = Header(*tf.unstack(header))
+        keras_hooks.set_learning_rate(model.optimizer, reduced.learning_rate)
+        factor = reduced.rate_factor if self.scales_rate else None
+        with keras_hooks.updating(), keras_hooks.rate_times(model.optimizer, factor):
+            whole = [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
+            counted = len(self._state.segments()[1])
+            self._recorder.apply(self.embedding_rows.empty(whole, sums[counted:]))
+        extra = [means.pop() for _ in self._extra_names][::-1]
+        self._state.add(means, sums[:counted])
+        logs = {name: keras_hooks.Results.now(source) for name, source in self._sources.items()}
+        logs.update((n, tf.reshape(e, ())) for n, e in zip(self._extra_names, extra, strict=True))
+        return {name: logs[name] for name in self._log_names}
+
+    def _with_learning_rate(self, header: Any) -> Any:
+        """The leader says 1 for its learning rate, the others 0: put the number in its place."""
+        rate = keras_hooks.learning_rate_variable(self._model.optimizer)
+        if rate is None:
+            return header
+        is_rate = [name == "learning_rate" for name in Header._fields]
+        return header * tf.where(is_rate, tf.cast(rate, tf.float32), 1.0)
+
+    def _extra_logs(self, logs: dict[str, Any], results: keras_hooks.Results) -> dict[str, Any]:
+        """Scalars that a custom train step returns beside results: averaged like the loss."""
+        sources = {name: results.source_of(value) for name, value in logs.items()}
+        self._log_names = list(logs)
+        self._sources = {name: source for name, source in sources.items() if source is not None}
+        extra = {name: value for name, value in logs.items() if name not in self._sources}
+        self._extra_names = list(extra)
+        return extra
+
+    def _lay_out(self, gradients: Parts, places: Parts, extra: list[str]) -> Layout:
+        means, sums = self._state.segments()
+        named = zip(gradients, self._recorder.names, strict=True)
+        self.layout = Layout(
+            gradients=tuple(segment_of("gradient of", gradient, name) for gradient, name in named),
+            means=(*means, *(Segment(f"value of {name}", (), "float32") for name in extra)),
+            sums=(*sums, *(Segment("places", (int(p.shape[0]),), "float32") for p in places)),
+        )
+        return self.layout
+
+
+def _mean_of_own(gradients: Parts, own: Any, total: Any) -> Parts:
+    """Gradients weighted by own samples / samples of the step, weighted by 1."""
+    samples = Header._fields.index("samples") - len(Header._fields)
+    scale = tf.math.divide_no_nan(tf.cast(total[samples], own.dtype), own[samples])
+    return [gradient * tf.cast(scale, gradient.dtype) for gradient in gradients]
+
+
+def _with_nonfinite(header: Any, gradients: Parts) -> Any:
+    """The exchange sees the header only: tell it whether all gradients are finite."""
+    finite = [tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients]
+    is_flag = [name == "nonfinite" for name in Header._fields]
+    return header + tf.where(tf.reduce_all(finite) | tf.logical_not(is_flag), 0.0, 1.0)
+
+
+def _flat(tensor: Any, dtype: Any) -> Any:
+    return tf.reshape(tf.cast(tensor, dtype), [-1])
