@@ -33,13 +33,8 @@ SUBJECTS_SINCE = "2026-11-24T20:20:00+0000"
 BACKEND_ROOMS = frozenset(
     {
         "apoptosis",
-        "checkpointing",
-        "compat",
         "data",
-        "evaluation",
         "exchange",
-        "files",
-        "fitting",
         "keras_hooks",
         "optimizers",
         "process",
@@ -192,7 +187,7 @@ LIMITS = {
     "openings without noun": Limit(openings_without_noun, 240, 0),
     "arguments without noun": Limit(arguments_without_noun, 64, 0),
     "public docstrings": Limit(public_names.lacking, 0, 0),
-    "backend modules": Limit(backend_modules, 75, 75),
+    "backend modules": Limit(backend_modules, 66, 66),
     "stray backend rooms": Limit(stray_backend_rooms, 0, 0),
     "idle backend rooms": Limit(idle_backend_rooms, 0, 0),
     "README lines too many": Limit(readme_lines, 0, 0),

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 import checkpoints
+from matex import keras_hooks
 from matex.checkpointing.buffer_pool import BufferPool
 
 __all__ = ["DeferredSnapshot"]
@@ -41,7 +41,8 @@ class DeferredSnapshot:
         self._tensors: dict[str, Any] = {}
         for part, variables in parts.items():
             for variable in variables:
-                self._tensors[self._name(f"{part}/{variable.path}")] = _referred(variable)
+                name = self._name(f"{part}/{variable.path}")
+                self._tensors[name] = keras_hooks.referred_value(variable)
         self._cursor = cursor
         self._architecture = architecture
         self._extra = extra
@@ -82,12 +83,6 @@ class DeferredSnapshot:
             architecture=self._architecture,
             extra=metrics | self._extra,
         )
-
-
-def _referred(variable: Any) -> Any:
-    value = variable.value
-    # Three times as quick as its read_value(), which adds an identity.
-    return tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
 
 
 def _array(tensor: Any) -> np.ndarray:

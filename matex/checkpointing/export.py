@@ -165,12 +165,8 @@ def _described(snapshot: checkpoints.Snapshot) -> Any:
 
 
 def _built(description: Any, known: dict[str, Any], allow_lambda: Collection[str]) -> Any:
-    import keras
-
-    model = keras.saving.deserialize_keras_object(
-        description, custom_objects=known, safe_mode=not allow_lambda
-    )
-    if not isinstance(model, keras.Model):
+    model = keras_hooks.described(description, known, allows_code=bool(allow_lambda))
+    if not keras_hooks.is_model(model):
         raise InputError(f"a model is wanted. Received: a description of {type(model).__name__}")
     return model
 

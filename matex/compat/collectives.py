@@ -161,15 +161,13 @@ def _sum(flat: np.ndarray) -> tuple[np.ndarray, int]:
 
 def _run(collective: Callable[[np.ndarray], np.ndarray], value: Any, *, same_shape: bool) -> Any:
     """*collective* on the array of *value*, now or whenever the graph being traced runs."""
-    import tensorflow as tf
-
     from matex import keras_hooks
 
-    tensor = tf.convert_to_tensor(value)
+    tensor = keras_hooks.tensor_of(value)
     if not (tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool):
         raise InputError(f"a collective wants numbers. Received: dtype={tensor.dtype.name}")
-    if tf.executing_eagerly():
-        return tf.constant(collective(tensor.numpy()))
+    if keras_hooks.is_eager():
+        return keras_hooks.constant(collective(tensor.numpy()))
     result = keras_hooks.exchange_in_graph(collective, [tensor], tensor.dtype)
     result.set_shape(tensor.shape if same_shape else [None, *tensor.shape[1:]])
     return result

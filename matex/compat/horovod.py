@@ -70,9 +70,9 @@ def DistributedOptimizer(optimizer: Any, **options: Any) -> Any:
         >>> matex.DistributedOptimizer(sgd) is sgd
         True
     """
-    import keras
+    from matex import keras_hooks
 
-    if not isinstance(optimizer, keras.optimizers.Optimizer):
+    if not keras_hooks.is_optimizer(optimizer):
         raise InputError(
             "DistributedOptimizer wants a Keras 3 optimizer. "
             f"Received: {type(optimizer).__module__}.{type(optimizer).__qualname__}"
@@ -117,9 +117,9 @@ class DistributedGradientTape:
     """
 
     def __init__(self, tape: Any, **options: Any) -> None:
-        import tensorflow as tf
+        from matex import keras_hooks
 
-        if not isinstance(tape, tf.GradientTape):
+        if not keras_hooks.is_tape(tape):
             raise InputError(
                 "DistributedGradientTape wants a tf.GradientTape. "
                 f"Received: {type(tape).__module__}.{type(tape).__qualname__}"
@@ -149,15 +149,12 @@ class DistributedGradientTape:
         Raises:
             TrainingError: the ranks did not compute the same; on all of them.
         """
-        import tensorflow as tf
-
-        from matex import session
+        from matex import keras_hooks, session
 
         gradients = self._tape.gradient(target, sources, *args, **kwargs)
         if session.current is None:
             return gradients
-        flat = session.current.taped(tf.nest.flatten(gradients), tf.nest.flatten(sources))
-        return tf.nest.pack_sequence_as(gradients, flat)
+        return keras_hooks.map_gradients(session.current.taped, gradients, sources)
 
 
 def _refuse(name: str, options: dict[str, Any]) -> None:

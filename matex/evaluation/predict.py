@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-from keras import tree
 
 import ft
+from matex import keras_hooks
 from matex.errors import NotShareable, TrainingError
 from matex.exchange import sums
 from matex.partition.spans import Span, assigned
@@ -41,7 +40,9 @@ def joined(batches: list[Predicted]) -> Any:
     """The outputs of several batches as those of one."""
     if len(batches) == 1:
         return batches[0].outputs
-    return tree.map_structure(lambda *parts: tf.concat(parts, 0), *(b.outputs for b in batches))
+    return keras_hooks.map_structure(
+        lambda *parts: keras_hooks.joined(parts), *(b.outputs for b in batches)
+    )
 
 
 class SharedPrediction:
@@ -145,7 +146,7 @@ class SharedPrediction:
                 half = self._compute(batch, [(lo, middle)])
         except NotShareable as reason:
             return str(reason)
-        whole, half = tree.flatten(whole), tree.flatten(half)
+        whole, half = keras_hooks.flatten(whole), keras_hooks.flatten(half)
         if len(whole) == len(half) and all(
             _belongs_to_rows(w, h, hi - lo, middle - lo) for w, h in zip(whole, half, strict=True)
         ):
@@ -194,14 +195,14 @@ class _RowsOfABatch:
         leaves = self._blank()
         for (start, end), outputs in self._pieces:
             at = slice(start - self._batch.span[0], end - self._batch.span[0])
-            for leaf, output in zip(leaves, tree.flatten(outputs), strict=True):
+            for leaf, output in zip(leaves, keras_hooks.flatten(outputs), strict=True):
                 leaf[at] = output.numpy()
         return np.concatenate([*(_bytes(leaf) for leaf in leaves), digests.reshape(-1)])
 
     def _blank(self) -> list[np.ndarray]:
         """Zeros for the outputs of all rows of the batch."""
         lo, hi = self._batch.span
-        first = tree.flatten(self._pieces[0][1])
+        first = keras_hooks.flatten(self._pieces[0][1])
         return [np.zeros((hi - lo, *p.shape[1:]), p.dtype.as_numpy_dtype) for p in first]
 
     def unpacked(self, total: np.ndarray) -> Any:
@@ -209,15 +210,15 @@ class _RowsOfABatch:
         result, start = [], 0
         for leaf in self._blank():
             part = total[start : start + leaf.nbytes].view(leaf.dtype).reshape(leaf.shape)
-            result.append(tf.constant(part))
+            result.append(keras_hooks.constant(part))
             start += leaf.nbytes
-        return tree.pack_sequence_as(self._pieces[0][1], result)
+        return keras_hooks.pack_as(self._pieces[0][1], result)
 
 
 def _belongs_to_rows(whole: Any, half: Any, rows: int, half_rows: int) -> bool:
-    if not (isinstance(whole, tf.Tensor) and isinstance(half, tf.Tensor)):
+    if not (keras_hooks.is_tensor(whole) and keras_hooks.is_tensor(half)):
         return False  # sparse or ragged
-    if whole.dtype == tf.string or whole.shape.rank == 0:
+    if keras_hooks.is_text(whole) or whole.shape.rank == 0:
         return False
     if tuple(half.shape) != (half_rows, *whole.shape[1:]) or whole.shape[0] != rows:
         return False

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, NoReturn
 
-import keras
 import numpy as np
-import tensorflow as tf
 
 import ft
 from matex import keras_hooks
@@ -160,9 +158,9 @@ class TestStep:
 
     def _build(self, batch: Any) -> None:
         """Create the model's variables; a trace that fails would leave them without values."""
-        inputs, *_ = keras.utils.unpack_x_y_sample_weight(self._as_data(batch))
+        data = self._as_data(batch)
         with attempted("the model cannot be built from its data"):
-            self._model(tf.nest.map_structure(tf.convert_to_tensor, inputs), training=False)
+            self._model(keras_hooks.inputs_of(data), training=False)
 
     def _make(self) -> None:
         model = self._model
@@ -174,12 +172,12 @@ class TestStep:
                 return logs
 
             # Of a batch whose rows are counted when it is traced Keras counts losses otherwise.
-            free = tf.function(whole, input_signature=(self._signature,), autograph=False)
+            free = keras_hooks.graph_of(whole, self._signature)
             self._function = whole if model.run_eagerly else free
         elif model.run_eagerly:
             self._function = self._run
         else:
-            traced = tf.function(self._run, input_signature=(self._signature,), autograph=False)
+            traced = keras_hooks.graph_of(self._run, self._signature)
             self._concrete = traced.get_concrete_function()
             self._function = traced
             outputs = self._concrete.structured_outputs.items()
@@ -195,7 +193,7 @@ class TestStep:
         extra = {name: logs[name] for name in logs if name not in self._sources}
         if self.sharing == Sharing.ROWS and extra:
             raise NotShareable(f"test_step returns {', '.join(extra)}, which are not its metrics")
-        return {name: tf.convert_to_tensor(value) for name, value in extra.items()}
+        return {name: keras_hooks.tensor_of(value) for name, value in extra.items()}
 
     @contextlib.contextmanager
     def _checked(self) -> Iterator[None]:

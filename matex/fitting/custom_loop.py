@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 
-from matex import session
+from matex import keras_hooks, session
 from matex.checkpointing import model_state
 from matex.checkpointing.buffer_pool import BufferPool
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
@@ -58,15 +57,15 @@ class Checkpoint:
         every = _distinct([*parts, *(part for part in brought if part is not None)])
         for part in every:
             variables = getattr(part, "variables", None) or [None]
-            its_own = all(isinstance(variable, keras.Variable) for variable in variables)
+            its_own = all(keras_hooks.is_keras_variable(variable) for variable in variables)
             if not its_own or not getattr(part, "built", True):
                 raise InputError(
                     "parts of a checkpoint must be built and have variables of Keras. Received: "
                     f"{repr(part)[:80]}; call its build() before"
                 )
-        optimizers = [part for part in every if isinstance(part, keras.optimizers.Optimizer)]
-        others = [part for part in every if not isinstance(part, keras.optimizers.Optimizer)]
-        self._models = [part for part in others if isinstance(part, keras.Model)]
+        optimizers = [part for part in every if keras_hooks.is_optimizer(part)]
+        others = [part for part in every if not keras_hooks.is_optimizer(part)]
+        self._models = [part for part in others if keras_hooks.is_model(part)]
         self._weights = _distinct([v for part in others for v in _lasting(part)])
         self._slots = _distinct([v for part in optimizers for v in part.variables])
         self._buffers = BufferPool()
@@ -136,7 +135,7 @@ class Checkpoint:
 
 
 def _lasting(part: Any) -> list[Any]:
-    return model_state.weights_of(part) if isinstance(part, keras.Model) else list(part.variables)
+    return model_state.weights_of(part) if keras_hooks.is_model(part) else list(part.variables)
 
 
 def _distinct(things: list[Any]) -> list[Any]:

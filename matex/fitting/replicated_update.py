@@ -10,14 +10,12 @@ reaches: then those of the leader count, which are one process's too.
 
 from __future__ import annotations
 
-import functools
 import time
 import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from matex import keras_hooks
 from matex.checkpointing.stop_requests import stopped_in_own_loop
@@ -35,8 +33,6 @@ __all__ = ["ReplicatedUpdate"]
 _TOLERANCE = 1e-5
 
 _BLOCK = 1 << 16
-
-_MEAN = "_matex_mean"  # attribute of a gradient that is the ranks' mean
 
 _NOT_THE_SAME = (
     "outside of fit's shared steps every rank must compute the same. Received: gradients that "
@@ -88,26 +84,7 @@ class ReplicatedUpdate:
         Raises:
             TrainingError: the ranks did not compute the same; on all of them.
         """
-        if all(g is None or hasattr(g, _MEAN) for g in gradients):
-            return gradients
-        rate = keras_hooks.learning_rate_variable(optimizer)
-        found = [_tensor_or_slices(g) for g in gradients if g is not None]
-        values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in found]
-        rows = [g.indices for g in found if isinstance(g, tf.IndexedSlices)]
-        dtype = tf.float64 if any(g.dtype == tf.float64 for g in values) else tf.float32
-        given = [tf.cast(g, dtype) for g in values]
-        given.append(tf.cast(0.0 if rate is None else rate, dtype))
-        batch = [leaf for leaf in tf.nest.flatten(self.batch, True) if _is_data(leaf)]
-        exchange = functools.partial(self._exchange, len(rows), len(given))
-        sent = [*rows, *given, *batch]
-        if tf.executing_eagerly():
-            means = [tf.constant(part) for part in exchange(*(part.numpy() for part in sent))]
-        else:
-            means = keras_hooks.exchange_in_graph(exchange, sent, [dtype] * len(given))
-        if rate is not None:
-            keras_hooks.set_learning_rate(optimizer, tf.reshape(means[-1], ()))
-        averaged = iter(zip(means, found, strict=False))
-        return [None if g is None else _like(*next(averaged)) for g in gradients]
+        return keras_hooks.mean_gradients(optimizer, gradients, self.batch, self._exchange)
 
     def _exchange(self, sparse: int, count: int, *parts: np.ndarray) -> list[np.ndarray]:
         """The means of *count* parts, the last of which is the rate.
@@ -211,10 +188,6 @@ class ReplicatedUpdate:
             )
 
 
-def _is_data(leaf: Any) -> bool:
-    return bool(tf.is_tensor(leaf)) and leaf.dtype not in (tf.variant, tf.resource)
-
-
 def _are_equal(total: np.ndarray) -> bool:
     """Whether *total* is of vectors that differ by no more than rounding, or all not finite."""
     count, spoiled = float(total[-1]), float(total[-5])
@@ -223,25 +196,6 @@ def _are_equal(total: np.ndarray) -> bool:
     square = float(total[-_TAIL]) / count
     excess = square - _square(total[:-_TAIL] / count)
     return abs(excess) <= _TOLERANCE * square + 1e-30
-
-
-def _tensor_or_slices(gradient: Any) -> Any:
-    if not isinstance(gradient, tf.IndexedSlices):
-        return tf.convert_to_tensor(gradient)
-    values, indices = (tf.convert_to_tensor(g) for g in (gradient.values, gradient.indices))
-    return tf.IndexedSlices(values, indices, gradient.dense_shape)
-
-
-def _like(mean: Any, gradient: Any) -> Any:
-    """*mean* as a gradient of the kind of *gradient*."""
-    slices = isinstance(gradient, tf.IndexedSlices)
-    if not tf.executing_eagerly():
-        mean.set_shape(gradient.values.shape if slices else gradient.shape)
-    mean = tf.cast(mean, gradient.dtype)
-    if slices:
-        mean = tf.IndexedSlices(mean, gradient.indices, gradient.dense_shape)
-    setattr(mean, _MEAN, True)
-    return mean
 
 
 def _square(vector: np.ndarray) -> float:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-from keras import tree
-
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
@@ -19,7 +16,7 @@ from matex.sources.stream import Stream, StreamBatch, digest, flat_signature, le
 from matex.steps.engine import CompiledStep, StepEngine, trace_step
 from matex.steps.user_code import attempted
 
-__all__ = ["BatchTrainers", "tensors_of"]
+__all__ = ["BatchTrainers"]
 
 _NO_EPOCH = Cursor(0, 0, 0)
 
@@ -36,7 +33,7 @@ class _GivenBatches:
 
     def batch_of(self, given: Any) -> StreamBatch:
         """The global batch of what the script has *given*."""
-        tensors = [tensor for tensor in tree.flatten(given) if tensor is not None]
+        tensors = [tensor for tensor in keras_hooks.flatten(given) if tensor is not None]
         self._digest = digest(self._digest, tensors, last=False)
         return StreamBatch(tensors, (0, rows_in(tensors)), self._digest, last=False)
 
@@ -65,7 +62,7 @@ class BatchTrainer:
         keras_hooks.verify(type(model))
         keras_hooks.refuse(model)
         keras_hooks.refuse_to_cut(model)
-        self._source = _GivenBatches(tree.map_structure(_specification, batch), number)
+        self._source = _GivenBatches(keras_hooks.batch_spec(batch), number)
         with attempted("the model cannot be built from its data before training"):
             keras_hooks.build(model, self._source.as_data(self._source.signature))
         compiled = CompiledStep(trace_step(model, self._source))
@@ -126,20 +123,6 @@ class BatchTrainers:
             return None
 
 
-def tensors_of(batch: Any) -> Any:
-    """The structure *batch* with tensors or None as leaves."""
-    return tree.map_structure(
-        lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch
-    )
-
-
 def _form_of(batch: Any) -> str:
     """Equal for batches that one traced step can take."""
-    return repr(tree.map_structure(_specification, batch))
-
-
-def _specification(tensor: Any) -> Any:
-    if tensor is None:
-        return tf.OptionalSpec(None)
-    shape = tensor.shape if not tensor.shape.rank else [None, *tensor.shape[1:]]
-    return tf.TensorSpec(shape, tensor.dtype)
+    return repr(keras_hooks.batch_spec(batch))

@@ -6,8 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
+from matex import keras_hooks
 from matex.checkpointing import model_state
 
 __all__ = ["MOST", "TrainedModels"]
@@ -46,7 +45,7 @@ class TrainedModels:
             return
         while len(self._kept) >= MOST:
             oldest = self._kept.pop(next(iter(self._kept)))
-            with tf.init_scope():  # values are read while a function is traced, too
+            with keras_hooks.outside_graphs():  # values are read while a function is traced, too
                 self._digests.append(model_state.weights_hash(oldest()))
         self._kept[key] = variables
         self._owners[key] = [weakref.ref(owner) for owner in owners]

@@ -33,6 +33,19 @@ __all__ = [
 ]
 
 
+def described(description: Any, known: dict[str, Any], *, allows_code: bool) -> Any:
+    """The object that a *description* of Keras's is of; local.
+
+    Args:
+        description: what ``serialize_keras_object`` gave.
+        known: the script's own classes and functions, by their names.
+        allows_code: whether it may hold code, of Lambda layers.
+    """
+    return keras.saving.deserialize_keras_object(
+        description, custom_objects=known, safe_mode=not allows_code
+    )
+
+
 def build(model: Any, data: Any) -> None:
     """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
 

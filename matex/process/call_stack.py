@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
+from typing import Any
 
-__all__ = ["CallKind", "CallStack"]
+__all__ = ["CallKind", "CallStack", "arguments_of"]
 
 
 class CallKind(Enum):
@@ -56,3 +58,14 @@ class CallStack:
             yield
         finally:
             self._kinds.pop()
+
+
+def arguments_of(
+    original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
+) -> dict[str, Any]:
+    """All arguments of a call of Keras's method *original* on *model*, by name; pure."""
+    bound = inspect.signature(original).bind(model, *args, **kwargs)
+    bound.apply_defaults()
+    given = dict(bound.arguments)
+    given.pop("self")
+    return given

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from matex.files import intercept, keras_files, library_files, tf_files
+from matex.files import intercept, keras_files, library_files
 from matex.files.private import PrivateFiles, asks_for_rank
+from matex.process import tensorflow_files
 from matex.run.context import RunContext
 from matex.run.life_cycle import RunLifeCycle
 
@@ -34,7 +35,7 @@ def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | 
     life_cycle.at_end(files.finish)
     intercept.install(files)
     library_files.install(files)
-    tf_files.install(files)
+    tensorflow_files.install(files)
     keras_files.install(files)
     return files
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -20,9 +19,9 @@ from matex.files.private import PrivateFiles
 from matex.fitting.agreement import check_equal
 from matex.fitting.fit import Fit
 from matex.fitting.replicated_update import ReplicatedUpdate
-from matex.fitting.train_on_batch import BatchTrainers, tensors_of
+from matex.fitting.train_on_batch import BatchTrainers
 from matex.process.apoptosis_option import ApoptosisOption
-from matex.process.call_stack import CallKind, CallStack
+from matex.process.call_stack import CallKind, CallStack, arguments_of
 from matex.process.callback_placement import AgreementCallback, share_out
 from matex.process.file_separation import separate_files
 from matex.process.own_loops import OwnLoops
@@ -92,7 +91,7 @@ class KerasAdapter:
     def _shared_fit(
         self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        given = _arguments(original, model, *args, **kwargs)
+        given = arguments_of(original, model, *args, **kwargs)
         asked = given["epochs"]
         given["epochs"] = keras_hooks.most_epochs(asked)
         self._fit = fit = Fit(
@@ -141,7 +140,7 @@ class KerasAdapter:
         if not self._calls.is_empty:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("evaluate"):
-            given = _arguments(original, model, *args, **kwargs)
+            given = arguments_of(original, model, *args, **kwargs)
             given.update(given.pop("kwargs", {}))
             given = self._shared_out(given)
             check_equal(self.run.communicator, model, "evaluate")
@@ -152,7 +151,7 @@ class KerasAdapter:
         if not self._calls.is_empty:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("predict"):
-            given = self._shared_out(_arguments(original, model, *args, **kwargs))
+            given = self._shared_out(arguments_of(original, model, *args, **kwargs))
             check_equal(self.run.communicator, model, "predict")
             model.make_predict_function()
             self._model = model
@@ -177,7 +176,7 @@ class KerasAdapter:
         steps = keras_hooks.most_steps(kwargs.get("steps_per_epoch"))
         given = {**kwargs, "steps_per_epoch": steps}
         call, fit = self._calls.only, self._fit
-        if call is CallKind.FIT and fit is not None and not fit.has_begun:
+        if call is CallKind.FIT and fit and not fit.has_begun:
             return fit.begin(feed, given)
         if call in (CallKind.EVALUATE, CallKind.FIT):
             passed = fit.passed_validation() if call is CallKind.FIT and fit else None
@@ -208,13 +207,14 @@ class KerasAdapter:
                 return self._fit.step(original, iterator)
             if not self._calls.is_empty:
                 return original(iterator)
-            return self._train_on_batch(original, model, trainers, tensors_of(next(iterator)))
+            return self._train_on_batch(original, model, trainers, next(iterator))
 
         return train
 
     def _train_on_batch(
-        self, original: Callable[..., Any], model: Any, trainers: BatchTrainers, batch: Any
+        self, original: Callable[..., Any], model: Any, trainers: BatchTrainers, given: Any
     ) -> Any:
+        batch = keras_hooks.as_tensors(given)
         with self.run.watchdog.working(), self.run.calls.made("train_on_batch"):
             number = len(self._own_loops.trained)
             self._own_loops.remember(model)
@@ -267,10 +267,10 @@ class KerasAdapter:
 
     def _shared_out(self, given: dict[str, Any], *last: keras.callbacks.Callback) -> dict[str, Any]:
         """The arguments for Keras's own method, with each callback where it belongs. Local."""
-        own = keras_hooks.listed(given["callbacks"])
-        self._sees_test_batches = any(map(keras_hooks.sees_test_batches, own))
+        asked = given["callbacks"]
+        self._sees_test_batches = any(map(keras_hooks.sees_test_batches, keras_hooks.listed(asked)))
         callbacks = share_out(
-            given["callbacks"],
+            asked,
             verbose=given["verbose"],
             leads=lambda: self.run.leads,
             alone=self._alone,
@@ -288,13 +288,3 @@ class KerasAdapter:
         written = contextlib.nullcontext() if self._files is None else self._files.written()
         with self._calls.within(CallKind.ALONE), self.run.watchdog.working(False), written:
             call()
-
-
-def _arguments(
-    original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
-) -> dict[str, Any]:
-    bound = inspect.signature(original).bind(model, *args, **kwargs)
-    bound.apply_defaults()
-    given = dict(bound.arguments)
-    given.pop("self")
-    return given

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-import tensorflow as tf
-
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.checkpointing.stop_requests import stopped_in_own_loop
@@ -62,7 +59,7 @@ class OwnLoops:
         alone = self._run.communicator.initial_size == 1
         if alone or not self._calls.is_empty or keras_hooks.is_recording():
             return gradients
-        variables = [s for s in sources if isinstance(s, keras.Variable | tf.Variable)]
+        variables = [s for s in sources if keras_hooks.is_variable(s)]
         self._say_whole()
         self.trained.remember(*variables, variables=lambda: variables)
         return self._replicated.average(None, gradients)

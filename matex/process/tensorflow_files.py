@@ -1,7 +1,7 @@
 """TensorFlow's own functions on files, which do not go through Python's.
 
-Its file library is replaced by :mod:`matex.files.tf_library`. What opens files in C++ is given
-the name of the rank's own file.
+Its file library is replaced by :mod:`matex.process.tensorflow_library`. What opens files in C++
+is given the name of the rank's own file.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from matex.files import real
 from matex.files.ledger import Change
 from matex.files.private import PrivateFiles
 from matex.files.scratch import ALIAS
-from matex.files.tf_library import NOWHERE, FileLibrary, local_path
 from matex.files.view import FileView
 from matex.files.writing import to_write
+from matex.process.tensorflow_library import NOWHERE, FileLibrary, local_path
 
 __all__ = ["install"]
 
