@@ -1,11 +1,15 @@
 """What a whole model.fit costs: one JSON object a line and model.
 
-    python -m ci.benchmarks.fit [--ranks 2] [--rounds 6] [--model mlp|cnn]...
+    python -m ci.benchmarks.fit [--ranks 2] [--rounds 6] [--model mlp|cnn]... [--against DIR]
 
 Two epochs of ``model.fit``, metrics and a callback included, by plain Keras in one
 process on one core, and by ``matex run`` on ranks that each have a core and the
 same batch: ``ratio = matex_ms / single_ms``, medians of milliseconds a step. Both
 are started once and take turns.
+
+With ``--against DIR`` the matex of another checkout, which has an environment of its own, stands in
+place of plain Keras: ``ratio`` is the median over rounds of ``matex_ms / other_ms``, and
+``half_of_rounds`` the interval that the middle half of the rounds lies in.
 """
 
 from __future__ import annotations
@@ -79,21 +83,61 @@ def compare(name: str, ranks: int, rounds: int) -> dict[str, Any]:
     return {"model": name, **{f"{k}_ms": round(v, 4) for k, v in medians.items()}, "ratio": ratio}
 
 
+def compare_checkouts(name: str, ranks: int, rounds: int, checkout: Path) -> dict[str, Any]:
+    """Start the fit of this checkout and that of another, and let them take turns."""
+    rounds += 1
+    here = [str(Path(__file__).resolve()), "--model", name, "--rounds", str(rounds)]
+
+    def command(python: Path | str, path: str, who: str) -> list[str]:
+        run = [str(python), "-m", "matex", "run", "-n", str(ranks), "--report", f"{path}/{who}"]
+        return [*run, *here, "--ranks", str(ranks), "--as", who, "--folder", path]
+
+    with tempfile.TemporaryDirectory(prefix="bench-") as path:
+        python = checkout / ".venv" / "bin" / "python"
+        times = turns.take_turns(
+            {
+                "other": (
+                    command(python, path, "other"),
+                    environment(PYTHONPATH=str(checkout)),
+                ),
+                "matex": (command(sys.executable, path, "matex"), environment()),
+            },
+            rounds=rounds,
+            folder=Path(path),
+        )
+    medians = {who: statistics.median(measured[1:]) for who, measured in times.items()}
+    pairs = zip(times["matex"][1:], times["other"][1:], strict=True)
+    ratios = [own / other for own, other in pairs]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return {
+        "model": name,
+        **{f"{who}_ms": round(median, 4) for who, median in medians.items()},
+        "ratio": round(middle, 4),
+        "half_of_rounds": [round(low, 4), round(high, 4)],
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--model", choices=MODELS, action="append", help="default: all")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--as", dest="role", choices=("parent", "single", "matex"))
+    parser.add_argument("--as", dest="role", choices=("parent", "single", "matex", "other"))
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, installed")
     arguments = parser.parse_args()
     names = arguments.model or MODELS
     if arguments.folder is not None:
-        ranks = arguments.ranks if arguments.role == "matex" else 1
+        ranks = 1 if arguments.role == "single" else arguments.ranks
         work(names[0], ranks, arguments.rounds, arguments.folder, arguments.role)
         return
     for name in names:
-        print(json.dumps(compare(name, arguments.ranks, arguments.rounds)), flush=True)
+        if arguments.against is None:
+            result = compare(name, arguments.ranks, arguments.rounds)
+        else:
+            other = arguments.against.resolve()
+            result = compare_checkouts(name, arguments.ranks, arguments.rounds, other)
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
