@@ -92,7 +92,7 @@ def init(**options: Any) -> None:
     from matex.process import bootstrap
 
     if session.current is None:
-        bootstrap.meet(Config.from_environment(**options)).start()
+        bootstrap.start_rank(Config.from_environment(**options)).start()
 
 
 def __getattr__(name: str) -> Any:

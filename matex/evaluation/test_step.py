@@ -185,7 +185,7 @@ class TestStep:
 
     def _run(self, batch: Any) -> Logs:
         model = self._model
-        with keras_hooks.results_noted(model) as results, self._checked():
+        with keras_hooks.recorded_results(model) as results, self._checked():
             logs = keras_hooks.flat_logs(model.test_step(self._as_data(batch)))
         sources = {name: results.source_of(value) for name, value in logs.items()}
         self._names = list(logs)
@@ -203,7 +203,7 @@ class TestStep:
             return
         with (
             keras_hooks.mean_losses_only(self._model),
-            keras_hooks.batches_weighed(self._model, _refused),
+            keras_hooks.weighted_batch_metrics(self._model, _refused),
         ):
             yield
 

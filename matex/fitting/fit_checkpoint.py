@@ -79,7 +79,7 @@ class FitCheckpoint:
                 for name, value in extra
                 if name.startswith(_CALLBACKS)
             }
-            keras_hooks.remember(self._callbacks, memory)
+            keras_hooks.restore_callback_state(self._callbacks, memory)
 
     def restore_metrics(self) -> None:
         """After Keras has reset them in the first epoch; then all is put back."""
@@ -123,7 +123,7 @@ class FitCheckpoint:
             "step": self._run.step,
             "mark": cursor.digest,
         }
-        memory = keras_hooks.memory_of(self._callbacks)
+        memory = keras_hooks.callback_state(self._callbacks)
         extra = {
             **rebuild.history_of(self._model, model_state.weights_of(self._model)),
             **{f"{_CALLBACKS}{name}": value for name, value in memory.items()},

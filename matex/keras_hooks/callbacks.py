@@ -13,12 +13,12 @@ from matex.keras_hooks import plain_values
 
 __all__ = [
     "add_epochs",
+    "callback_state",
     "history_of",
     "is_of_keras",
     "listed",
     "looks_for_nan",
-    "memory_of",
-    "remember",
+    "restore_callback_state",
     "saves_best",
     "saving_nothing",
     "sees_test_batches",
@@ -96,7 +96,7 @@ def saving_nothing(callback: Any) -> Iterator[None]:
             delattr(callback, name)
 
 
-def memory_of(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
+def callback_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
     """Copies of what *callbacks* remember, by name; local.
 
     Of a user's callback these are the attributes that hold plain values, see
@@ -117,7 +117,7 @@ def memory_of(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
     return found
 
 
-def remember(callbacks: Iterable[Any], memory: Mapping[str, np.ndarray]) -> None:
+def restore_callback_state(callbacks: Iterable[Any], memory: Mapping[str, np.ndarray]) -> None:
     """Give it back to callbacks of the same kinds in the same order; local.
 
     What has no counterpart in *memory* stays as it is.

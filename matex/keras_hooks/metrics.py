@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-__all__ = ["Results", "batches_weighed", "flat_logs", "results_noted"]
+__all__ = ["Results", "flat_logs", "recorded_results", "weighted_batch_metrics"]
 
 
 def flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Results:
 
 
 @contextlib.contextmanager
-def results_noted(model: Any) -> Iterator[Results]:
+def recorded_results(model: Any) -> Iterator[Results]:
     """Run a step of *model* inside; what its metrics give is noted."""
     results = Results()
 
@@ -64,7 +64,7 @@ def results_noted(model: Any) -> Iterator[Results]:
 
 
 @contextlib.contextmanager
-def batches_weighed(model: Any, weight: Callable[[], Any]) -> Iterator[None]:
+def weighted_batch_metrics(model: Any, weight: Callable[[], Any]) -> Iterator[None]:
     """Run a step of *model* inside; a mean or sum of values of whole batches takes them weighted.
 
     A batch that is shared out is a part of one on each rank, so ``update_state(loss)``, which

@@ -17,6 +17,7 @@ from matex.errors import NotShareable, Unsupported
 __all__ = [
     "build",
     "changing_variables",
+    "check_separable_loss",
     "first_epoch",
     "flat_layers",
     "is_graph",
@@ -25,7 +26,6 @@ __all__ = [
     "mean_losses_only",
     "parameters",
     "refuse",
-    "refuse_to_cut",
     "seed_variables",
     "start_at",
     "validation_of",
@@ -145,7 +145,7 @@ def refuse(model: Any) -> None:
         )
 
 
-def refuse_to_cut(model: Any) -> None:
+def check_separable_loss(model: Any) -> None:
     """Raise for losses that are no mean over the rows of a batch.
 
     Raises:

@@ -13,8 +13,8 @@ __all__ = [
     "is_updating",
     "learning_rate_variable",
     "nesterov_momentum",
-    "rate_times",
     "recording",
+    "scaled_learning_rate",
     "scales_loss",
     "set_learning_rate",
     "state_of",
@@ -78,7 +78,7 @@ def set_learning_rate(optimizer: Any, rate: Any) -> None:
 
 
 @contextlib.contextmanager
-def rate_times(optimizer: Any, factor: Any | None) -> Iterator[None]:
+def scaled_learning_rate(optimizer: Any, factor: Any | None) -> Iterator[None]:
     """Context of an update at *factor* (a float scalar tensor) times the learning rate.
 
     Before and after it rate and velocities are those of factor 1. The velocity of

@@ -26,7 +26,7 @@ from matex.records.losses import told_of
 if TYPE_CHECKING:
     from matex.process.keras_adapter import KerasAdapter
 
-__all__ = ["meet", "run_script"]
+__all__ = ["run_script", "start_rank"]
 
 _INSTALL = (
     "TensorFlow with Keras 3 was not found: install it with pip install 'matex[cpu]' "
@@ -34,7 +34,7 @@ _INSTALL = (
 )
 
 
-def meet(config: Config, *, interrupts: bool = False) -> KerasAdapter:
+def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     """Meet the other ranks; collective. The adapter's own ``start()`` comes next.
 
     From here on an error on this rank ends this rank alone.
@@ -135,7 +135,7 @@ def _collector_off() -> Iterator[None]:
 def run_script(script: Path, arguments: list[str], config: Config) -> int:
     """Run *script* as ``python script`` would, attached; the exit status of this rank."""
     try:
-        adapter = meet(config, interrupts=True)
+        adapter = start_rank(config, interrupts=True)
     except (MatexError, ft.FtError) as error:
         _print_line(str(error))
         ft.fail_stop(str(error))

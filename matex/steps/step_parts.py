@@ -75,8 +75,8 @@ class StepParts:
         with (
             recorder.recording(weight),
             keras_hooks.mean_losses_only(self._model),
-            keras_hooks.batches_weighed(self._model, lambda: weight),
-            keras_hooks.results_noted(self._model) as results,
+            keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
+            keras_hooks.recorded_results(self._model) as results,
         ):
             logs = self._model.train_step(self._as_data(batch))
         averaged, sums = state.changes(saved, sample_offset)
@@ -118,7 +118,7 @@ class StepParts:
         reduced = Header(*tf.unstack(header))
         keras_hooks.set_learning_rate(model.optimizer, reduced.learning_rate)
         factor = reduced.rate_factor if self.scales_rate else None
-        with keras_hooks.updating(), keras_hooks.rate_times(model.optimizer, factor):
+        with keras_hooks.updating(), keras_hooks.scaled_learning_rate(model.optimizer, factor):
             whole = [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
             counted = len(self._state.segments()[1])
             self._recorder.apply(self.embedding_rows.empty(whole, sums[counted:]))

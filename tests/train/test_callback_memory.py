@@ -27,10 +27,10 @@ def test_it_comes_back() -> None:
     first[2].wait = 1
     first[3].wait, first[3].cooldown_counter, first[3].best = 4, 3, 0.5
     first[4].best = 0.125
-    memory = keras_hooks.memory_of(first)
+    memory = keras_hooks.callback_state(first)
     assert all(isinstance(value, np.ndarray) for value in memory.values())
     again = made()
-    keras_hooks.remember(again, memory)
+    keras_hooks.restore_callback_state(again, memory)
     assert (again[1].wait, again[1].best, again[1].best_epoch) == (2, 0.25, 7)
     assert [part.shape for part in again[1].best_weights] == [(2, 3), (3,)]
     assert (again[2].wait, again[2].best_weights) == (1, None)
@@ -41,14 +41,14 @@ def test_it_comes_back() -> None:
 def test_the_memory_is_a_copy() -> None:
     first = made()
     first[1].best_weights = [np.ones(3)]
-    memory = keras_hooks.memory_of(first)
+    memory = keras_hooks.callback_state(first)
     first[1].best_weights[0][:] = 9
     assert memory["EarlyStopping-0/best_weights/0"].tolist() == [1, 1, 1]
 
 
 def test_callbacks_that_have_changed_begin_anew() -> None:
-    memory = keras_hooks.memory_of(made())
+    memory = keras_hooks.callback_state(made())
     other = [callbacks.SwapEMAWeights(), callbacks.EarlyStopping()]
-    keras_hooks.remember(other, memory)
-    keras_hooks.remember(made(), {})
+    keras_hooks.restore_callback_state(other, memory)
+    keras_hooks.restore_callback_state(made(), {})
     assert other[1].wait == 0
