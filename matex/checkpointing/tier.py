@@ -19,7 +19,7 @@ class Tier:
 
     Args:
         name: name in events, ``memory`` or ``files``.
-        store: where checkpoints are kept.
+        store: directory in which checkpoints are kept.
         events: learn of every checkpoint.
         warn: tells the user one line.
         on_written: called in the thread that writes with what is safe now.

@@ -19,7 +19,7 @@ def put_back(
 
     Args:
         path: path that was changed.
-        past: what it was.
+        past: state that it had.
         aside: names a file next to a path, for the one that takes its place.
         is_new: whether a path below was not there before.
     """

@@ -67,7 +67,7 @@ class EpochIterator:
         engine: makes the steps.
         model: model that is trained.
         source: source of the global batches; every rank has the whole of it.
-        start: where training starts.
+        start: cursor at which training starts.
         rate: schedule of the learning rate.
         uncut: makes the steps where batches turn out not to be cut.
         listeners: hear of each step, in this order.

@@ -43,7 +43,7 @@ class Fit:
     Args:
         run: run that it is part of.
         model: model that is trained.
-        number: which fit of the script, from 0.
+        number: number of the fit in the script, from 0.
         order_seed: seed of the order of the samples.
         arguments: all arguments of ``model.fit``, by name.
         replicated: update of steps that cannot be shared.

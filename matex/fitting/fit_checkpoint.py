@@ -35,7 +35,7 @@ class FitCheckpoint:
     :class:`matex.fitting.checkpoint_listener.CheckpointListener` says when.
 
     Args:
-        number: which fit of the script, from 0.
+        number: number of the fit in the script, from 0.
         callbacks: callbacks given to ``fit``.
         saved: what the run continues from, where that is of this fit.
     """

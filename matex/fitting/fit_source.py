@@ -28,7 +28,7 @@ def stream_source(
     Args:
         run: ranks and options of the run.
         make_feed: makes Keras's own iterator.
-        given: what Keras would make it from.
+        given: arguments from which Keras would make it.
         epochs: number of epochs that are to be made of it.
 
     Raises:
@@ -65,7 +65,7 @@ def row_source(
     Args:
         run: ranks and options of the run.
         batches: rows.
-        given: what Keras would make its iterator from.
+        given: arguments from which Keras would make its iterator.
         checkpoint: keeps the seed of the order, and knows that of the fit it continues.
         scaling: says how many parts a batch has.
         order_seed: seed of this rank, used unless another counts: that of rank 0 does, because

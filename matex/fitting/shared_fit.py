@@ -66,9 +66,9 @@ def begin_shared(
     """Make the iterator of a fit whose batches are shared; collective.
 
     Args:
-        fit: what the fit is made of.
+        fit: parts of the fit.
         make_feed: makes Keras's own iterator.
-        given: what Keras would make it from.
+        given: arguments from which Keras would make it.
         batches: rows of the data, None where they are a stream.
 
     Raises:

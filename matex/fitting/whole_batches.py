@@ -39,7 +39,7 @@ class WholeBatches:
         run: ranks and options of the run.
         model: model that is trained.
         replicated: averages the gradients.
-        number: which fit of the script, from 0.
+        number: number of the fit in the script, from 0.
     """
 
     def __init__(

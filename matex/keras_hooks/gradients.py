@@ -39,7 +39,7 @@ def mean_gradients(
     Args:
         optimizer: whose learning rate the ranks take from the leader; None for a tape.
         gradients: tensors, slices, or None.
-        batch: what the running train step was given.
+        batch: data of the running train step.
         exchange: averages them.
     """
     if all(g is None or hasattr(g, _MEAN) for g in gradients):

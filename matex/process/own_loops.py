@@ -24,7 +24,7 @@ class OwnLoops:
 
     Args:
         run: run that they are part of.
-        calls: which of Keras's methods are running.
+        calls: methods of Keras that are running.
         replicated: averages the gradients.
     """
 

@@ -27,7 +27,7 @@ class RecoveryLog:
 
     Args:
         communicator: ranks of the run.
-        events, ledger, terminal: what the run writes down, counts and says.
+        events, ledger, terminal: records, counts and lines of the run.
         active: number of ranks that train; the others are spares.
     """
 

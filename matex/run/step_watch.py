@@ -22,7 +22,7 @@ class StepWatch:
     Args:
         config: options of the run.
         communicator: ranks of the run.
-        events, ledger, terminal: what the run writes down, counts and says.
+        events, ledger, terminal: records, counts and lines of the run.
     """
 
     def __init__(
