@@ -75,8 +75,6 @@ class FileView:
         """A symbolic link was made or removed."""
         self._folders.forget()
 
-    # What is there.
-
     def is_mirrored(self, path: str) -> bool:
         """Whether this rank's own tree has it."""
         return self.scratch.made and not self.leads and real.lexists(ALIAS + path)
