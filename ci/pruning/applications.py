@@ -57,13 +57,15 @@ class Outcome(NamedTuple):
 
 def prune_application(name: str, ratio: float, folder: Path) -> Outcome:
     """Prune a network of keras.applications of which *ratio* is superfluous."""
-    known = keras.config.floatx()
+    known, policy = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")  # the first layer of the process has settled it
     try:
         built = with_superfluous_units(application(name), ratio + _MARGIN)
         return outcome_of(built, ratio, folder, exact=True, criterion="magnitude")
     finally:
         keras.config.set_floatx(known)
+        keras.config.set_dtype_policy(policy)
 
 
 def prune_own(name: str, ratio: float, folder: Path) -> Outcome:
