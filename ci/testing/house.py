@@ -180,12 +180,12 @@ def long_subjects(root: Path) -> list[str]:
 
 LIMITS = {
     "loose modules": Limit(loose_modules, 8, 8),
-    "long modules": Limit(long_modules, 2, 0),
+    "long modules": Limit(long_modules, 0, 0),
     "import circles": Limit(import_circles, 0, 0),
     "doubled classes": Limit(doubled_classes, 0, 0),
     "fragments": Limit(fragments, 0, 0),
-    "openings without noun": Limit(openings_without_noun, 215, 0),
-    "arguments without noun": Limit(arguments_without_noun, 57, 0),
+    "openings without noun": Limit(openings_without_noun, 207, 0),
+    "arguments without noun": Limit(arguments_without_noun, 53, 0),
     "public docstrings": Limit(public_names.lacking, 0, 0),
     "backend modules": Limit(backend_modules, 66, 66),
     "stray backend rooms": Limit(stray_backend_rooms, 0, 0),

@@ -12,19 +12,18 @@ import keras
 from matex import keras_hooks
 from matex.apoptosis import rebuild
 from matex.apoptosis.allowance import LossProgress, allowed_loss
-from matex.apoptosis.criteria import CRITERIA
-from matex.apoptosis.event import Options, Outcome, hold_event
+from matex.apoptosis.arguments import check_arguments, named
+from matex.apoptosis.event import hold_event
 from matex.apoptosis.forward import Traced
-from matex.apoptosis.judge import Judge
-from matex.apoptosis.measure import samples_needed
+from matex.apoptosis.judges import Judges
 from matex.apoptosis.network import Network
-from matex.apoptosis.peers import Alone, Peers, Together
-from matex.apoptosis.samples import Sample, held_out_of, sample_of
-from matex.apoptosis.schedule import MODES, Calendar, Thresholds, rows_to_judge
-from matex.apoptosis.targets import MEASURES, Goal, size_of
+from matex.apoptosis.outcome import Outcome
+from matex.apoptosis.peers import peers_of_process
+from matex.apoptosis.schedule import MODES, Calendar, Thresholds
+from matex.apoptosis.targets import Goal, size_of
 from matex.apoptosis.telling import left_alone, line_of, record_of
-from matex.apoptosis.trace import groups_of, trace
-from matex.errors import InputError
+from matex.apoptosis.trace import trace
+from matex.apoptosis.trial import Options
 
 __all__ = ["Apoptosis"]
 
@@ -102,26 +101,21 @@ class Apoptosis(keras.callbacks.Callback):
         verbose: int = 1,
     ) -> None:
         super().__init__()
-        _one_of("mode", mode, tuple(MODES))
-        _one_of("criterion", criterion, CRITERIA)
-        _one_of("target", target, MEASURES)
-        if pruning_ratio is not None and not 0 < pruning_ratio < 1:
-            raise InputError(
-                f"pruning_ratio must be between 0 and 1. Received: pruning_ratio={pruning_ratio}"
-            )
-        for name, value in (
-            ("first_epoch", first_epoch),
-            ("samples", samples),
-            ("every", every + 1),
-        ):
-            if value < 1:
-                raise InputError(f"{name} must be at least 1. Received: {name}={value}")
+        check_arguments(
+            mode=mode,
+            criterion=criterion,
+            target=target,
+            pruning_ratio=pruning_ratio,
+            first_epoch=first_epoch,
+            samples=samples,
+            every=every,
+        )
         self._options = Options(criterion=criterion, exclude=tuple(exclude), seed=seed)
         self._delta = delta
         self._thresholds = Thresholds(MODES[mode])
         self._epochs = first_epoch, last_epoch, every
         self._goal = pruning_ratio, target
-        self._given = _named(data), _named(validation_data)
+        self._given = named(data), named(validation_data)
         self._count = samples
         self._verbose = verbose
         self._began = 0.0
@@ -135,14 +129,8 @@ class Apoptosis(keras.callbacks.Callback):
             last = self.params["epochs"] - 2
         self._calendar = Calendar(first, last, every)
         self._fresh = True
-        self._peers = _peers()
-        training, validation = keras_hooks.feeds()
-        training, validation = self._given[0] or training, self._given[1] or validation
-        assert training is not None, "fit makes its iterator before it calls callbacks"
-        self._training = training
-        self._scoring = sample_of(training, self._count)
-        self._held_out: Sample | None = None
-        self._forward = Traced(self.model)
+        self._peers = peers_of_process()
+        self._judges = Judges(Traced(self.model), *self._given, most=self._count)
         self._size_at_start = size_of(self._net(), self._goal[1])
         layers = keras_hooks.flat_layers(self.model)
         counts = {layer.name: layer.count_params() for layer in layers if layer.built}
@@ -151,8 +139,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._progress = LossProgress()
         self.read_notes()
         if self._progress.at_start is None and self._delta is not None:
-            sample = held_out_of(training, self._given[1], self._count)
-            at_start = Judge(sample, self._forward).loss(self._peers)
+            at_start = self._judges.before_training().loss(self._peers)
             self._progress = LossProgress(at_start=at_start)
         self._note()
 
@@ -169,7 +156,7 @@ class Apoptosis(keras.callbacks.Callback):
             self._progress = LossProgress(**notes.get("progress", {}))
 
     def _note(self) -> None:
-        """What goes into a checkpoint beside the smaller model."""
+        """Note the state of the schedule with the model, for checkpoints."""
         notes = {
             "taus": self._thresholds.taus,
             "wait": self._calendar.wait,
@@ -206,7 +193,7 @@ class Apoptosis(keras.callbacks.Callback):
         if self._calendar.is_due(epoch + 1):
             self._come_to(epoch + 1, self._training_loss(logs))
         elif self._calendar.is_due(epoch + 2) and self._delta is not None:
-            judge = self._judge()
+            judge = self._judges.of_network(self._net())
             loss = judge.loss(self._peers)
             self._look(epoch + 1, loss, self._training_loss(logs), judge.rows)
 
@@ -220,7 +207,7 @@ class Apoptosis(keras.callbacks.Callback):
         # A callback may have asked the leader alone to stop: what it knows counts for all.
         if self._peers.verdict(float(self.model.stop_training)):
             return
-        judge = self._judge()
+        judge = self._judges.of_network(self._net())
         before, allowed = judge.loss(self._peers), math.inf
         if self._delta is not None:
             if not self._progress.is_even(before, training, self._delta):
@@ -238,7 +225,7 @@ class Apoptosis(keras.callbacks.Callback):
             self.model,
             self._options,
             self._thresholds,
-            scoring=self._scoring,
+            scoring=self._judges.scoring,
             judge=judge,
             peers=self._peers,
             goal=goal,
@@ -255,7 +242,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._options = replace(self._options, exclude=exclude)
         if outcome.changed:
             self._progress = self._progress.spent(before, training)
-            self._held_out = None  # a smaller network is judged by more rows
+            self._judges.choose_anew()  # a smaller network is judged by more rows
         self._look(epoch, outcome.loss_after, training, judge.rows)
         self._tell(epoch, outcome, time.perf_counter() - started)
         if self._calendar.is_over and self._verbose:
@@ -281,26 +268,7 @@ class Apoptosis(keras.callbacks.Callback):
         looked = self._progress.rows
         if looked in (0, rows):
             return held_out
-        return Judge(self._rows(looked), self._forward).loss(self._peers)
-
-    def _judge(self) -> Judge:
-        if self._held_out is None:
-            net = self._net()
-            groups = groups_of(net)
-            rows = rows_to_judge(
-                self._scoring.of,
-                scored=samples_needed(net, groups, self._scoring.size),
-                widths=[group.width for group in groups],
-                flops=rebuild.flops(net),
-                most=self._count,
-            )
-            self._held_out = self._rows(rows)
-        return Judge(self._held_out, self._forward)
-
-    def _rows(self, count: int) -> Sample:
-        """*count* rows to judge by."""
-        validation = self._given[1] or keras_hooks.feeds()[1]
-        return held_out_of(self._training, validation, count)
+        return self._judges.on_rows(looked).loss(self._peers)
 
     def _tell(self, epoch: int, outcome: Outcome, seconds: float) -> None:
         times = {"epoch": epoch, "epoch_s": self._epoch_s, "seconds": seconds}
@@ -318,28 +286,3 @@ class Apoptosis(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         """End a fit; called by Keras, see :class:`keras.callbacks.Callback`."""
         keras_hooks.forget_feeds()
-
-
-def _peers() -> Peers:
-    from matex import session
-
-    runtime = session.current
-    if runtime is None:
-        return Alone()
-    strategy = runtime.run.config.strategy
-    if strategy != "sync":
-        raise InputError(
-            f"apoptosis wants replicas that are equal, so strategy sync. Received: {strategy!r}"
-        )
-    return Together(runtime.run, runtime.model_changed)
-
-
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InputError(f"{name} must be one of {', '.join(known)}. Received: {name}={value!r}")
-
-
-def _named(data: tuple[Any, ...] | None) -> dict[str, Any] | None:
-    if data is None:
-        return None
-    return dict(zip(("x", "y", "sample_weight"), data, strict=False))

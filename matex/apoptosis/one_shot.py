@@ -13,12 +13,13 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.apoptosis.allotment import mortal_in
 from matex.apoptosis.criteria import CRITERIA
-from matex.apoptosis.event import Options, Outcome, hold_event
+from matex.apoptosis.event import hold_event
 from matex.apoptosis.forward import Forward
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.measure import rows_wanted
 from matex.apoptosis.network import Network
 from matex.apoptosis.one_shot_rows import must_be_finite, rows_of
+from matex.apoptosis.outcome import Outcome
 from matex.apoptosis.peers import Alone
 from matex.apoptosis.proof import Probe
 from matex.apoptosis.samples import Sample, sample_of
@@ -26,6 +27,7 @@ from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
 from matex.apoptosis.telling import left_alone
 from matex.apoptosis.trace import groups_of, trace
+from matex.apoptosis.trial import Options
 from matex.errors import InputError, Unsupported
 
 __all__ = ["Pruned", "prune", "prune_file"]

@@ -15,10 +15,11 @@ import numpy as np
 from matex import keras_hooks
 from matex.apoptosis.evidence import Removal
 from matex.checkpointing import model_state
+from matex.errors import InputError
 from matex.exchange import sums
 from matex.partition.spans import Span, assigned
 
-__all__ = ["Add", "Alone", "Peers", "Together"]
+__all__ = ["Add", "Alone", "Peers", "Together", "peers_of_process"]
 
 # Adds to a vector what rows of a sample come to.
 Add = Callable[[list[Span], np.ndarray], None]
@@ -179,3 +180,22 @@ class _RowsOfASample:
 
     def packed_rows(self) -> np.ndarray:
         return self._sum.copy()
+
+
+def peers_of_process() -> Peers:
+    """The ranks of the run that this process is part of, or this process alone; local.
+
+    Raises:
+        InputError: the ranks of the run have different models.
+    """
+    from matex import session
+
+    runtime = session.current
+    if runtime is None:
+        return Alone()
+    strategy = runtime.run.config.strategy
+    if strategy != "sync":
+        raise InputError(
+            f"apoptosis wants replicas that are equal, so strategy sync. Received: {strategy!r}"
+        )
+    return Together(runtime.run, runtime.model_changed)

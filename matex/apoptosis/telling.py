@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from matex.apoptosis.event import Outcome
+from matex.apoptosis.outcome import Outcome
 
 __all__ = ["left_alone", "line_of", "record_of"]
 
 
 def record_of(outcome: Outcome) -> dict[str, Any]:
-    """What the report keeps of an event."""
+    """The record of an event that the report keeps."""
     return {
         "changes": [change._asdict() for change in outcome.changes],
         "loss_before": outcome.loss_before,
@@ -47,9 +47,9 @@ def left_alone(reasons: Mapping[str, str], parameters: Mapping[str, int], total:
     """The layers of which nothing can go, each with its share of the parameters, and why.
 
     Args:
-        reasons: why, by the name of the layer, or of the function of ``keras.ops``.
-        parameters: how many each layer of the model had, by its name.
-        total: how many the model had.
+        reasons: text, by the name of the layer, or of the function of ``keras.ops``.
+        parameters: number of those of each layer of the model, by its name.
+        total: number of parameters of the model.
     """
     return [
         f"{name} ({parameters.get(name, 0) / max(1, total):.1%} of the parameters), {why}"

@@ -1,0 +1,83 @@
+"""The rows by which the events of one fit score units and judge what their removal costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matex import keras_hooks
+from matex.apoptosis import rebuild
+from matex.apoptosis.forward import Traced
+from matex.apoptosis.judge import Judge
+from matex.apoptosis.measure import samples_needed
+from matex.apoptosis.network import Network
+from matex.apoptosis.samples import Sample, held_out_of, sample_of
+from matex.apoptosis.schedule import rows_to_judge
+from matex.apoptosis.trace import groups_of
+
+__all__ = ["Judges"]
+
+
+class Judges:
+    """The sample to score units on, and judges on held-out rows. Local.
+
+    Args:
+        forward: calls of the fit's model.
+        training: arrays by name, to measure activations on; None for those fit was given.
+        validation: arrays by name, for the held-out loss; None for fit's validation data, or else
+            its training data.
+        most: largest number of rows of either.
+
+    Attributes:
+        scoring: rows to measure activations on.
+    """
+
+    def __init__(
+        self,
+        forward: Traced,
+        training: dict[str, Any] | None,
+        validation: dict[str, Any] | None,
+        *,
+        most: int,
+    ) -> None:
+        training = training or keras_hooks.feeds()[0]
+        assert training is not None, "fit makes its iterator before it calls callbacks"
+        self.scoring = sample_of(training, most)
+        self._forward = forward
+        self._training = training
+        self._validation = validation
+        self._most = most
+        self._held_out: Sample | None = None
+
+    def before_training(self) -> Judge:
+        """The judge of the untrained network: fit has not yet made its validation data."""
+        return Judge(held_out_of(self._training, self._validation, self._most), self._forward)
+
+    def of_network(self, net: Network) -> Judge:
+        """The judge on as many rows as events of *net* want, the same until :meth:`choose_anew`.
+
+        Args:
+            net: the model as it now is.
+        """
+        if self._held_out is None:
+            groups = groups_of(net)
+            rows = rows_to_judge(
+                self.scoring.of,
+                scored=samples_needed(net, groups, self.scoring.size),
+                widths=[group.width for group in groups],
+                flops=rebuild.flops(net),
+                most=self._most,
+            )
+            self._held_out = self._rows(rows)
+        return Judge(self._held_out, self._forward)
+
+    def on_rows(self, count: int) -> Judge:
+        """A judge on *count* rows."""
+        return Judge(self._rows(count), self._forward)
+
+    def choose_anew(self) -> None:
+        """Choose other rows for the next judge: the model is another."""
+        self._held_out = None
+
+    def _rows(self, count: int) -> Sample:
+        validation = self._validation or keras_hooks.feeds()[1]
+        return held_out_of(self._training, validation, count)

@@ -1,0 +1,60 @@
+"""The outcome of one event, and the change of each group of units in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from matex.apoptosis.search import GroupVerdict
+
+__all__ = ["Change", "Outcome", "change_of"]
+
+
+class Change(NamedTuple):
+    """The change of one group."""
+
+    layer: str
+    units_from: int
+    units_to: int
+    cost: float
+    loss: float
+    kept: bool
+    """Whether it stands; else the loss rose too far and all is as it was."""
+    part: float
+    """At which part of the threshold of the cost."""
+
+
+class Outcome(NamedTuple):
+    """The outcome of an event."""
+
+    changes: list[Change]
+    loss_before: float
+    loss_after: float
+    loss_allowed: float | None
+    """What it might have come to; None: anything."""
+    at_risk: float | None
+    """At most this share of held-out predictions has changed; None where nothing is classified."""
+    parameters: tuple[int, int]
+    flops: tuple[float, float]
+    left_alone: dict[str, str]
+    """Layers, or layers that go together, and why nothing of them can go."""
+    refused: tuple[str, ...]
+    """Layers whose units were cut, found to be needed by something unknown, and put back."""
+
+    @property
+    def changed(self) -> bool:
+        return any(change.kept for change in self.changes)
+
+    @property
+    def gone(self) -> float:
+        """The part of the parameters that went."""
+        before, after = self.parameters
+        return 1 - after / max(before, 1)
+
+
+def change_of(verdict: GroupVerdict) -> Change:
+    """The change of a group, by what the search found. Pure."""
+    group, removal = verdict.candidate.group, verdict.candidate.removal
+    left = len(removal.kept)
+    return Change(
+        group.name, group.width, left, removal.cost, verdict.loss, verdict.kept, verdict.part
+    )
