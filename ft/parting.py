@@ -44,7 +44,6 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
         dead = _ended(new, world.me, missing)
         unknown = tuple(member for member in missing if member not in dead)
         parting = replace(parting, dead=dead, unknown=unknown)
-    if not parting.is_decided:
         refusal = _answer(new, parting, arbiter, asks=present[0] == world.rank)
         if refusal:
             fail_stop(f"{parting.text}, and may not go on without them: {refusal}")

@@ -6,9 +6,11 @@ where nobody else can go on, too, may those who came do so. They may
 1. where all ranks are and always were on one host, which no network can part. (Ranks of one host
    that have lost another host may be parted: Open MPI takes for dead whom a rank behind a cut
    network has given up, and hears of it when the network returns.)
-2. where they are more than those of whom nothing is known: of all others, the members of the
-   last world and those in reserve, the ones that are proved dead do not count;
-3. where an arbiter outside of the ranks says so, see :class:`Parting`.
+2. where they are more than all others, the members of the last world and those in reserve, dead or
+   alive. (A part that was given leave, and died, may have gone on meanwhile.)
+3. where an arbiter outside of the ranks says so, see :class:`Parting`. Where there is none, or it
+   does not answer, they may where they are more than those of whom nothing is known: the ones that
+   are proved dead do not count then.
 
 Two parts of one world cannot both be the larger one, and of two halves the arbiter chooses one.
 """
@@ -54,7 +56,12 @@ class Parting:
     @property
     def is_decided(self) -> bool:
         """Whether those present may go on by themselves. Pure."""
-        return not self.spread or len(self.present) > len(self.unknown)
+        return not self.spread or len(self.present) > len(self.unknown) + len(self.dead)
+
+    @property
+    def is_larger(self) -> bool:
+        """Whether those present are more than all that may be alive elsewhere. Pure."""
+        return len(self.present) > len(self.unknown)
 
     @property
     def text(self) -> str:
@@ -75,8 +82,8 @@ def named(ranks: Iterable[int]) -> str:
 
 
 def no_arbiter(parting: Parting) -> str:
-    """The answer where nobody can be asked."""
-    return "there is nobody to ask which part may go on"
+    """The answer where nobody can be asked, so that no smaller part was ever given leave."""
+    return "" if parting.is_larger else "there is nobody to ask which part may go on"
 
 
 def has_ended(members: Sequence[Member], *, within_s: float) -> list[bool]:

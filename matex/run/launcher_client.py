@@ -28,7 +28,10 @@ class LauncherClient:
 
     def decide(self, parting: ft.Parting) -> str:
         """Why those present may not go on; "" where they may. An :data:`ft.Arbiter`."""
-        return self._say(parting, asks=True)
+        answer = self._say(parting, asks=True)
+        if answer is None:
+            return "" if parting.is_larger else "the launcher does not answer"
+        return answer
 
     def heard(self, recovery: ft.Recovery) -> None:
         """Say, without waiting for it, that those who recovered go on; the leader does."""
@@ -39,7 +42,7 @@ class LauncherClient:
             target=self._say, args=(parting,), kwargs={"asks": False}, daemon=True
         ).start()
 
-    def _say(self, parting: ft.Parting, *, asks: bool) -> str:
+    def _say(self, parting: ft.Parting, *, asks: bool) -> str | None:
         content = {
             "token": self._token,
             "asks": asks,
@@ -56,4 +59,4 @@ class LauncherClient:
                         return str(json.loads(stream.readline())["refusal"])
             except (OSError, ValueError, KeyError):
                 continue
-        return "the launcher does not answer"
+        return None

@@ -56,6 +56,14 @@ def test_who_goes_on_without_asking_is_remembered() -> None:
     assert rulings.rule(asked(0, unknown=[1, 2]), [1, 2]) == "the run goes on with ranks 1, 2"
 
 
+def test_who_was_alone_with_one_that_went_on_and_died_does_not() -> None:
+    """Ranks 2 and 3 had leave; late news part them, 2 goes on and then hears of its own death."""
+    rulings = Rulings()
+    assert rulings.rule(asked(2, 3, unknown=[0, 1]), []) == ""
+    assert rulings.rule(asked(2, unknown=[3]), []) == ""
+    assert rulings.rule(asked(3, unknown=[]), []) == "the run goes on with rank 2"
+
+
 def test_ranks_fill_hosts_in_their_order() -> None:
     address_of = addresses_of({"10.0.0.1": 2, "10.0.0.2": 1})
     assert [address_of(rank, "x") for rank in range(4)] == ["10.0.0.1", "10.0.0.1", "10.0.0.2", "x"]
@@ -98,7 +106,8 @@ def test_a_rank_asks_and_the_launcher_asks_the_hosts() -> None:
         assert launcher.decide(parting([0], {})) == "the run has come to its end without them"
     finally:
         arbiter.close()
-    assert launcher.decide(parting([0], {})) == "the launcher does not answer"
+    assert launcher.decide(parting([0], {1: 1})) == "the launcher does not answer"
+    assert launcher.decide(parting([0], {})) == ""  # the others are dead
 
 
 @pytest.mark.parametrize(
