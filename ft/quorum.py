@@ -66,8 +66,13 @@ class Parting:
     @property
     def text(self) -> str:
         """Whom those present have lost, in words. Pure."""
-        here, lost = (named([m.rank for m in some]) for some in (self.present, self.unknown))
-        return f"{here} cannot know whether {lost} ended"
+        here, dead, unknown = (
+            named([member.rank for member in some])
+            for some in (self.present, self.dead, self.unknown)
+        )
+        if self.unknown:
+            return f"{here} cannot know whether {unknown} ended"
+        return f"{here} cannot know whether {dead} went on before the end"
 
 
 #: Answers, on one rank, whether those present may go on though they are not the larger part:

@@ -80,6 +80,8 @@ def test_where_a_host_was_lost_ranks_of_one_host_may_be_parted_by_late_news() ->
 def test_what_is_said_names_the_ranks() -> None:
     apart = parting(["a", "b", "c"], {1}, set())
     assert apart.text == "rank 1 cannot know whether ranks 0, 2 ended"
+    died = parting(["a", "b"], {1}, {0})
+    assert died.text == "rank 1 cannot know whether rank 0 went on before the end"
     assert no_arbiter(apart) == "there is nobody to ask which part may go on"
 
 
