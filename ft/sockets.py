@@ -8,9 +8,9 @@ Before a repair, those to a host that is silent are shut. Open MPI's detector fi
 at a time, each some 20 s after the one before it, and the network may return meanwhile; where a
 connection ends, the rank at its other end is lost at once.
 
-Nor may such a host connect anew: ranks make connections when they first need them. Those that this
-process has begun, and that wait for an answer, are given up: else they are made when the network
-returns.
+Nor may such a host connect anew: ranks make connections when they first need them. Those that
+this process has begun, and that wait for an answer, would be made when the network returns: the
+answer is dropped. (They are not shut: Open MPI 5.0.9 may crash where one ends before it was made.)
 """
 
 from __future__ import annotations
@@ -115,16 +115,17 @@ def shut(addresses: Collection[str]) -> int:
     for connection in _connections():
         with connection, contextlib.suppress(OSError):  # not connected, or no longer
             inode = os.fstat(connection.fileno()).st_ino
-            if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            listens = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            if listens or begun.get(inode) in addresses:
                 _ignore(connection, sorted(_left_behind))
-            elif (begun.get(inode) or _plain(connection.getpeername()[0])) in addresses:
+            elif inode not in begun and _plain(connection.getpeername()[0]) in addresses:
                 connection.shutdown(socket.SHUT_RDWR)
                 count += 1
     return count
 
 
-def _ignore(listener: socket.socket, addresses: Sequence[str]) -> None:
-    """Have the kernel drop what comes from *addresses* before *listener* sees it."""
+def _ignore(connection: socket.socket, addresses: Sequence[str]) -> None:
+    """Have the kernel drop what comes from *addresses* before *connection* sees it."""
     steps = [
         (0x30, 0, 0, _NETWORK_HEADER),  # load its first byte
         (0x54, 0, 0, 0xF0),  # of which these bits are the version
@@ -138,7 +139,7 @@ def _ignore(listener: socket.socket, addresses: Sequence[str]) -> None:
     steps.append((0x06, 0, 0, _KEEP))
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
     program = struct.pack("HP", len(steps), ctypes.addressof(code))
-    listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+    connection.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
 
 def _is_silent(connection: socket.socket) -> bool | None:
