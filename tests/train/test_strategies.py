@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.fitting.replica_vector import ReplicaVector
-from matex.strategies.rules.elastic import nesterov
 from tests import slow
+from tests.eamsgd import nesterov
 from tests.train.runs import Outcome, execute, faults, matex_run
 
 ARGUMENTS = ("--epochs", "3", "--validate", "--optimizer", "sgd")

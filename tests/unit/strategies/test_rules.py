@@ -12,6 +12,7 @@ from matex.partition import balance
 from matex.strategies.centre import versioned_message
 from matex.strategies.rules import daso, downpour, elastic, nodes, turns
 from matex.strategies.rules.centre import Push
+from tests.eamsgd import nesterov
 
 
 def workers(count: int, size: int = 6) -> list[np.ndarray]:
@@ -58,18 +59,6 @@ def test_an_asynchronous_meeting_keeps_the_sum() -> None:
     np.testing.assert_allclose(x + elastic.pulled_by(x, after, elastic.force(1 / 3)), moved)
     np.testing.assert_allclose(moved, x - 0.3 * (x - centre))
     np.testing.assert_allclose(moved + after, x + centre)
-
-
-def nesterov(
-    worker: np.ndarray, velocity: np.ndarray, gradient: np.ndarray, *, rate: float,
-    momentum: float,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """EAMSGD's own step; *gradient* is that at ``worker + momentum * velocity``.
-
-    Keras's SGD with ``nesterov=True`` makes it, and holds that point in place of *worker*.
-    """
-    velocity = momentum * velocity - rate * gradient
-    return worker + velocity, velocity
 
 
 def test_the_momentum_of_eamsgd_is_nesterovs() -> None:
