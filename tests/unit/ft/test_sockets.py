@@ -110,17 +110,20 @@ server = socket.create_server((sys.argv[1], 7000))
 print("up", flush=True)
 sys.stdin.read()
 """
-# Each line that it reads: whether to connect anew, how much to send, and how many seconds to look.
+# Each line that it reads: whether to connect anew, how much to send, how many seconds to look, and
+# how often the newest connection is to have sent again before that (tcp_info's tcpi_retransmits).
 SEND = """
 import socket, sys, time
 from ft import sockets
 peers = []
 for line in sys.stdin:
-    anew, size, seconds = line.split()
+    anew, size, seconds, again = line.split()
     if anew == "True":
         peers.append(socket.create_connection((sys.argv[1], 7000), 30))
         peers[-1].setblocking(False)
     peers[-1].send(bytes(int(size)))
+    while peers[-1].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[2] < int(again):
+        time.sleep(0.05)
     end = time.monotonic() + float(seconds)
     while not (found := sockets.silent({sys.argv[1], "10.1.2.3"})) and time.monotonic() < end:
         time.sleep(0.05)
@@ -154,10 +157,10 @@ def test_a_host_that_acknowledges_nothing_is_silent_and_a_process_that_stands_st
         assert listener.stdout.readline() == "up\n"
         sender = started(0, SEND)
 
-        def seen(size: int, seconds: float, *, anew: bool = True) -> str:
+        def seen(size: int, seconds: float, *, anew: bool = True, again: int = 0) -> str:
             assert sender.stdin is not None
             assert sender.stdout is not None
-            sender.stdin.write(f"{anew} {size} {seconds}\n")
+            sender.stdin.write(f"{anew} {size} {seconds} {again}\n")
             return sender.stdout.readline().strip()
 
         found.stop(2)  # and its kernel answers, also where there is no more room
@@ -165,6 +168,7 @@ def test_a_host_that_acknowledges_nothing_is_silent_and_a_process_that_stands_st
         assert seen(1, 0) == ""
         found.switch.cut = frozenset({(1, 2), (2, 1)})
         assert seen(1, 30, anew=False) == target
-        # Its network is whole again, and it answers; what was sent meanwhile has yet to come.
+        # Its network is whole again, and it answers; what was sent meanwhile comes 6 s later.
+        assert seen(0, 0, anew=False, again=5) == target
         found.switch.cut = frozenset()
         assert seen(1, 0) == target
