@@ -60,8 +60,8 @@ class Hooks:
     def decide(self, parting: Parting) -> str:
         """Answer as arbiter, on one rank, whether those present may go on; it may take seconds.
 
-        It is asked only where ranks are on several hosts and those who came to a repair are not
-        the larger part, see :mod:`ft.quorum`.
+        It is asked only where ranks are on several hosts and those who came to a repair are half
+        of the last world or less, see :mod:`ft.quorum`.
 
         Args:
             parting: ranks that came, that are known to be dead, and of which nothing is known.

@@ -75,7 +75,7 @@ class Parting:
         return f"{here} cannot know whether {dead} went on before the end"
 
 
-#: Answers, on one rank, whether those present may go on though they are not the larger part:
+#: Answers, on one rank, whether those present may go on, half of the last world or less:
 #: "" where they may, or else why not, in one sentence. It may take some seconds.
 Arbiter = Callable[[Parting], str]
 

@@ -104,7 +104,8 @@ def shut(addresses: Collection[str]) -> int:
     """Shut this process's TCP connections with the hosts of *addresses*; return how many.
 
     Both directions end at once: what arrives later is refused by the kernel, which answers no
-    attempt of those hosts to connect again. The descriptors stay open, and whoever reads one
+    attempt of those hosts to connect again, and drops their answers to attempts of this process.
+    The descriptors stay open, and whoever reads one
     finds its end. Not only MPI's connections are shut: nothing tells them from those of the script.
     """
     if not addresses:
