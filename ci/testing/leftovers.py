@@ -6,15 +6,18 @@ launcher is found wherever it was re-parented, and nobody else's process ever is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 
 from ci.jobs import TOKEN
+from matex.config import SEGMENTS
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -35,7 +38,10 @@ def private_tmp() -> Path:
 
 
 def processes(token: str) -> list[psutil.Process]:
-    """Return the living processes that carry `token`, without this one and its ancestors."""
+    """Return the living processes that carry `token`, without this one and its ancestors.
+
+    Those of a part of the run, whose token is this one, a dot and a name, are among them.
+    """
     me = psutil.Process()
     family = {me.pid, *(parent.pid for parent in me.parents())}
     found = []
@@ -44,7 +50,8 @@ def processes(token: str) -> list[psutil.Process]:
             continue
         try:
             # A zombie holds nothing; whether it is reaped is its parent's affair.
-            if process.environ().get(TOKEN) == token and process.status() != psutil.STATUS_ZOMBIE:
+            mark = f"{process.environ().get(TOKEN)}."
+            if mark.startswith(f"{token}.") and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
@@ -81,6 +88,23 @@ def shared_memory() -> set[str]:
         except FileNotFoundError:
             continue
     return names
+
+
+@contextlib.contextmanager
+def own_segments() -> Iterator[tuple[dict[str, str], Callable[[], list[str]]]]:
+    """Let a job's ranks keep Open MPI's segments in a directory of their own.
+
+    Yields:
+        the variables for the job, and a function that names the segments that are left.
+    """
+    if not SHARED_MEMORY.is_dir():
+        yield {}, list
+        return
+    path = Path(tempfile.mkdtemp(prefix="mx-", dir=SHARED_MEMORY))
+    try:
+        yield {SEGMENTS: str(path)}, lambda: sorted(str(entry) for entry in path.iterdir())
+    finally:
+        shutil.rmtree(path)
 
 
 def stray_shared_memory(before: set[str]) -> list[str]:

@@ -8,6 +8,7 @@ Each rank's JUnit file and output stay in .test-reports/mpi-N/.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -42,21 +43,24 @@ def run(ranks: int, *, timeout_s: float, pytest_args: list[str]) -> tuple[list[s
     shutil.rmtree(reports, ignore_errors=True)
     reports.mkdir(parents=True)
     token = leftovers.begin()
-    segments = leftovers.shared_memory()
     found = []
-    launcher = subprocess.Popen(
-        command(ranks, reports, pytest_args), cwd=ROOT, stdin=subprocess.DEVNULL
-    )
-    try:
-        status = launcher.wait(timeout_s)
-        if status != 0:
-            found.append(f"mpiexec ended with status {status}")
-    except subprocess.TimeoutExpired:
-        found.append(f"no end within {timeout_s:g} s")
-    finally:
-        _end(launcher)
-    found += [f"process left behind: {line}" for line in leftovers.stray_processes(token)]
-    found += [f"/dev/shm/{name} left" for name in leftovers.stray_shared_memory(segments)]
+    with leftovers.own_segments() as (variables, segments):
+        launcher = subprocess.Popen(
+            command(ranks, reports, pytest_args),
+            cwd=ROOT,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+        )
+        try:
+            status = launcher.wait(timeout_s)
+            if status != 0:
+                found.append(f"mpiexec ended with status {status}")
+        except subprocess.TimeoutExpired:
+            found.append(f"no end within {timeout_s:g} s")
+        finally:
+            _end(launcher)
+        found += [f"process left behind: {line}" for line in leftovers.stray_processes(token)]
+        found += [f"{path} left" for path in segments()]
 
     each = [rank_reports.read(reports / f"rank-{rank}.xml") for rank in range(ranks)]
     found += rank_reports.problems(each)

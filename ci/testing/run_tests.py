@@ -1,4 +1,4 @@
-"""Run the parts of the test suite one after the other and say which of them failed.
+"""Run the parts of the test suite, some of them side by side, and say which of them failed.
 
     python -m ci.testing.run_tests [--slow] [part ...]        without a part: all of them
 
@@ -12,92 +12,13 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
 import sys
-import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
-from ci.jobs import ROOT
 from ci.testing import leftovers, rank_reports
-
-REPORTS = ROOT / ".test-reports"
-BIN = Path(sys.executable).parent
-
-
-@dataclass(frozen=True)
-class Part:
-    """Commands that must all end with 0 within `timeout_s`, and the JUnit files they write."""
-
-    commands: list[list[str]]
-    timeout_s: float
-    junit: str | None = None
-
-
-def pytest_part(name: str, slow: bool, *folders: str, timeout_s: float) -> Part:
-    """Plain pytest on *folders* of tests, or on the one of that name.
-
-    pytest's status 5, no test collected, is a failure too.
-    Tests that start ranks wait much, for mpiexec and for each other, so two files are tested side
-    by side.
-    """
-    places = [f"tests/{folder}" for folder in folders or (name,)]
-    junit = f"{name}.xml"
-    options = [f"--junitxml={REPORTS / junit}", "--numprocesses=2", "--dist=loadfile"]
-    options += ["--durations=20", "--durations-min=5", *([] if slow else ["-m", "not slow"])]
-    return Part([[sys.executable, "-m", "pytest", *places, *options]], timeout_s, junit)
-
-
-# Of run_mpi_tests: who gossips with whom in worlds of other sizes.
-_PAIRS_OF_MORE = ("--ranks", "5", "8", "--", "tests/mpi/test_strategies.py", "-k", "gossip")
-
-
-def parts(slow: bool) -> dict[str, Part]:
-    """The parts by name, in their order; the limits end what hangs, on a slow machine, too."""
-    return {
-        "lint": Part(
-            [[str(BIN / "ruff"), "check", "."], [str(BIN / "ruff"), "format", "--check", "."]], 120
-        ),
-        "types": Part([[str(BIN / "mypy")]], 300),
-        "layering": Part([[str(BIN / "lint-imports"), "--no-logo"]], 120),
-        "house": Part([[sys.executable, "-m", "ci.testing.house"]], 120),
-        "unit": pytest_part("unit", slow, "unit", "ci", "examples", timeout_s=600),
-        "mpi": Part(
-            [
-                [sys.executable, "-m", "ci.testing.run_mpi_tests"],
-                [sys.executable, "-m", "ci.testing.run_mpi_tests", *_PAIRS_OF_MORE],
-            ],
-            1300,
-            "mpi-*/rank-*.xml",
-        ),
-        "fault": pytest_part("fault", slow, timeout_s=2400),
-        "slurm": pytest_part("slurm", slow, timeout_s=1800),
-        "train": pytest_part("train", slow, timeout_s=7200 if slow else 3000),
-        "keras": Part(
-            [[sys.executable, "-m", "ci.keras_suite", "--part", "all" if slow else "quick"]],
-            7200 if slow else 1200,
-        ),
-    }
-
-
-PARTS = tuple(parts(slow=False))
-
-
-def run(part: Part, token: str) -> str:
-    """Run the part's commands; return "" or the reason why it failed."""
-    reasons = []
-    for command in part.commands:
-        child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL)
-        name = next(Path(word).name for word in command if word not in (sys.executable, "-m"))
-        try:
-            if status := child.wait(part.timeout_s):
-                reasons.append(f"{name} ended with status {status}")
-        except subprocess.TimeoutExpired:
-            reasons.append(f"{name} had not ended after {part.timeout_s:g} s")
-            leftovers.kill(leftovers.processes(token))
-            child.wait()
-    return "; ".join(reasons)
+from ci.testing.lanes import Runner
+from ci.testing.parts import LANES, PARTS, REPORTS, Part, parts
 
 
 def count(part: Part, reason: str) -> Counter[str]:
@@ -143,36 +64,38 @@ def main() -> int:
     if unknown := sorted(set(wanted) - set(PARTS)):
         parser.error(f"parts are {', '.join(PARTS)}. Received: {', '.join(unknown)}")
 
-    by_name = parts(arguments.slow)
     token = leftovers.begin()
     segments = leftovers.shared_memory()
     tmp = leftovers.private_tmp()
-    os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    bin_of_python = Path(sys.executable).parent
+    os.environ["PATH"] = f"{bin_of_python}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     REPORTS.mkdir(exist_ok=True)
 
-    reasons: dict[str, str] = {}
-    seconds: dict[str, float] = {}
-    totals: Counter[str] = Counter()
+    runner = Runner(parts(arguments.slow), token, REPORTS)
+    lanes = [[name for name in lane if name in wanted] for lane in LANES]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for name in wanted:
-            print(f"\n=== {name}", flush=True)
-            clean_reports(by_name[name])
-            start = time.monotonic()
-            reasons[name] = run(by_name[name], token)
-            seconds[name] = time.monotonic() - start
-            totals += count(by_name[name], reasons[name])
+            clean_reports(runner.parts[name])
+        runner.run([lane for lane in lanes if lane])
     except KeyboardInterrupt:
         leftovers.kill(leftovers.processes(token))
         left_behind(token, segments, tmp)
         print("FAILED: interrupted")
         return 130
     print("\n=== leftovers", flush=True)
-    reasons["leftovers"] = left_behind(token, segments, tmp)
+    runner.reasons["leftovers"] = left_behind(token, segments, tmp)
 
+    reasons = {
+        name: runner.reasons[name] for name in (*PARTS, "leftovers") if name in runner.reasons
+    }
+    totals: Counter[str] = Counter()
+    for name in reasons.keys() & runner.parts:
+        totals += count(runner.parts[name], reasons[name])
     print("\n=== summary")
     for name, reason in reasons.items():
-        print(f"{name:10}{seconds.get(name, 0):7.1f} s  {'FAILED: ' + reason if reason else 'ok'}")
+        outcome = f"FAILED: {reason}" if reason else "ok"
+        print(f"{name:10}{runner.seconds.get(name, 0):7.1f} s  {outcome}")
     if totals:
         outcomes = ", ".join(f"{totals[key]} {key}" for key in ("passed", "failed", "skipped"))
         print(f"tests: {outcomes}")
