@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ci.network import slurm
-from tests.train.runs import ROOT, SCRIPTS
+from tests.train.runs import PATHS, SCRIPTS
 
 NODES = 3
 _LOOK_S = 0.1
@@ -112,7 +112,7 @@ def submit(cluster: Any, tmp_path: Path) -> Iterator[Callable[..., Job]]:
         run = f"{sys.executable} -m matex run --report report --checkpoint saved"
         script = directory / "job.sh"
         text = lines.replace("{run}", f"{run} --checkpoint-every 10")
-        script.write_text(f"#!/bin/bash\nset -eu\nexport PYTHONPATH={ROOT}\n{text}\n")
+        script.write_text(f"#!/bin/bash\nset -eu\nexport PYTHONPATH={PATHS}\n{text}\n")
         number = cluster.run("sbatch", "--parsable", *options, str(script), directory=directory)
         return Job(cluster, number.strip(), directory)
 

@@ -17,6 +17,8 @@ from matex.launcher.ending import this_job
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
+# Where ranks find modules first.
+PATHS = f"{Path(__file__).resolve().parent / 'without'}{os.pathsep}{ROOT}"
 EXCHANGES = ["native", "host"]
 
 
@@ -59,7 +61,7 @@ def execute(
     Raises:
         AssertionError: it had not ended after *timeout_s*.
     """
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    variables = {**os.environ, "PYTHONPATH": PATHS, **environment}
     process = subprocess.Popen(
         [str(part) for part in command],
         cwd=directory,

@@ -10,7 +10,7 @@ from tests.train.runs import matex_run
 
 
 def test_every_example_gives_what_it_says(tmp_path: Path) -> None:
-    done = matex_run(tmp_path, "public_examples.py", ranks=2, environment={"PYTHONPATH": str(ROOT)})
+    done = matex_run(tmp_path, "public_examples.py", ranks=2)
     assert done.status == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("ran "))
     wanted = {
