@@ -15,6 +15,8 @@ DOCS_STAMP := $(DOCS_VENV)/installed-docs
 
 # Whoever loaded modules on a cluster has these set, and they would leak into the environment.
 unexport PYTHONPATH PYTHONHOME
+# Images for containers like to set it; each of a thousand ranks would compile matex for itself.
+unexport PYTHONDONTWRITEBYTECODE
 export PYTHON
 export PYTHONNOUSERSITE := 1
 
