@@ -13,10 +13,10 @@ __all__ = ["BatchScaling"]
 
 
 class BatchScaling:
-    """What ``--batch-per-rank`` and ``--lr-scaling`` come to in each step. Local.
+    """Applies ``--batch-per-rank`` and ``--lr-scaling`` to each step. Local.
 
-    Everything follows from who was expected in the step, which is equal on all
-    ranks: one that died in it still counts in it, for the others compute its share.
+    Both follow from the ranks expected in the step, which are equal on all ranks: one
+    that died in it still counts, because the others compute its share.
     """
 
     def __init__(self, config: Config, communicator: ft.Communicator) -> None:
@@ -27,8 +27,8 @@ class BatchScaling:
     def scales_rate(self) -> bool:
         return self._config.lr_scaling != "none"
 
-    def parts(self) -> int:
-        """How many times the script's batch size a step has."""
+    def multiplier(self) -> int:
+        """The step's batch size as a multiple of the script's."""
         return self._ranks if self._config.batch_per_rank else 1
 
     @property

@@ -117,8 +117,8 @@ class Fit:
         """Give Keras what it iterates over: shared steps, or its own iterator; collective.
 
         Args:
-            make_feed: makes Keras's own iterator.
-            given: what Keras would make it from.
+            make_feed: function that makes Keras's own iterator.
+            given: arguments from which Keras would make it.
 
         Raises:
             InputError, Unsupported: alike on every rank.
@@ -169,7 +169,9 @@ class Fit:
         self._updates.begin()
 
     def after_begin(self) -> None:
-        """After the callbacks have begun; collective, and where a spare waits.
+        """Take up the state of an earlier run, or wait as a spare; collective.
+
+        Called after the callbacks' ``on_train_begin``.
 
         Raises:
             SpareReleased: on a spare, when the others leave.
@@ -183,7 +185,7 @@ class Fit:
             self._join(self._shared.iterator, self._handover)
 
     def _join(self, iterator: EpochIterator, handover: Handover) -> None:
-        """Stand where the other ranks do. Local: what fails here fails on this rank alone."""
+        """Take the progress of the other ranks over. Local: an error here is this rank's alone."""
         try:
             if cut_as_in(handover.saved, self._model):
                 self.shapes_changed()
@@ -194,9 +196,9 @@ class Fit:
         handover.begin(self._model, iterator, self._arguments)
 
     def passed_validation(self) -> tuple[int, ...] | None:
-        """What the other ranks have done with the validation data, told once.
+        """Passes that the other ranks made over the validation data before this one joined.
 
-        None where this one goes with them.
+        Returned by the first call alone; None where this rank made them, too.
         """
         return None if self._handover is None else self._handover.passed_validation()
 
@@ -217,7 +219,9 @@ class Fit:
         return self._iterator
 
     def after_batch(self) -> None:
-        """After the callbacks of a batch. One that wants to stop tells the others first.
+        """Agree on an end of training that a callback asked for, after the callbacks of a batch.
+
+        Local: the wish travels with the next step, and all stop upon the sum of wishes.
 
         Raises:
             PreemptedExit: every batch is computed whole on every rank, and it was agreed to leave.
@@ -238,7 +242,7 @@ class Fit:
         return not np.isfinite(float(self._logs.get("loss", 0.0)))
 
     def after_epoch(self, epoch: int, logs: Any) -> None:
-        """After the callbacks of an epoch: decide together, compare replicas; collective.
+        """Decide on the next epoch and compare replicas, after an epoch's callbacks; collective.
 
         Raises:
             ReplicasDiverged, HooksError: on every rank.
@@ -280,7 +284,7 @@ class Fit:
             self._iterator.engine.retrace()
 
     def end(self) -> None:
-        """After the last step, whatever ended it; local."""
+        """End the fit after its last step, or after the error that ended it; local."""
         self._replicated.in_fit = False
         if self._handover is not None:
             self._handover.end(self._model)

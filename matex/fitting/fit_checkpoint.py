@@ -37,7 +37,7 @@ class FitCheckpoint:
     Args:
         number: number of the fit in the script, from 0.
         callbacks: callbacks given to ``fit``.
-        saved: what the run continues from, where that is of this fit.
+        saved: snapshot from which the run continues, where it was made in this fit; else None.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FitCheckpoint:
             model_state.restore(self._model, self.saved)
 
     def restore_callbacks(self) -> None:
-        """After they have begun: what they remember of earlier epochs."""
+        """Give the callbacks the saved state that they had; call after they have begun."""
         if self.saved is not None:
             extra = self.saved.extra.items()
             memory = {
@@ -82,7 +82,10 @@ class FitCheckpoint:
             keras_hooks.restore_callback_state(self._callbacks, memory)
 
     def restore_metrics(self) -> None:
-        """After Keras has reset them in the first epoch; then all is put back."""
+        """Give the metrics their saved values; call after Keras has reset them.
+
+        It is the last part to be restored, so the snapshot is dropped.
+        """
         if self.saved is not None and self.saved.cursor["samples"]:
             model_state.restore_metrics(self._model, self.saved)
         self.saved = None

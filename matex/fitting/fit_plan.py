@@ -1,4 +1,4 @@
-"""How the ranks share the work of one fit: by which strategy, batches, and shares of them."""
+"""The plan of one fit: its strategy, its batch size, and how ranks share a batch."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def row_source(
             batches,
             run.communicator,
             batch_size=batch_size,
-            parts=scaling.parts,
+            multiplier=scaling.multiplier,
             shuffle=shuffle,
             seed=checkpoint.seed,
             epochs=epochs,
@@ -92,7 +92,7 @@ def row_source(
     return RowSource(
         batches,
         batch_size=batch_size,
-        parts=scaling.parts,
+        multiplier=scaling.multiplier,
         shuffle=shuffle,
         seed=checkpoint.seed,
     )

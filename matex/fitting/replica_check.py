@@ -48,7 +48,7 @@ class Measured(NamedTuple):
 
 
 def interval(rows: Sequence[Measured]) -> int:
-    """In how many steps to compare again, so that it costs 0.2 % of their time. Pure."""
+    """Number of steps between two comparisons, so that one costs 0.2 % of their time. Pure."""
     cost, step = max(row.check_us for row in rows), min(row.step_us for row in rows)
     return min(_MOST, max(_LEAST, math.ceil(cost / (_PART * max(1, step)))))
 

@@ -12,12 +12,10 @@ __all__ = ["ReplicaVector"]
 
 
 class ReplicaVector:
-    """What strategies move: trainable weights, momenta and the like. Local.
+    """The vector that strategies exchange: trainable weights, momenta and the like. Local.
 
-    ``weights`` says how many elements, the first ones, are weights.
-
-    Not in it is what the step's collective keeps equal: BatchNorm statistics, counters,
-    seeds and the learning rate.
+    Its first ``weights`` elements are the weights. Variables that the step's collective keeps
+    equal are not in it: BatchNorm statistics, counters, seeds and the learning rate.
     """
 
     def __init__(self, model: Any) -> None:

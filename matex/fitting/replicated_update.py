@@ -1,11 +1,11 @@
-"""What cannot be cut into rows: every rank computes all of it, and the gradients are averaged.
+"""Updates that every rank computes from the whole batch, and whose gradients are averaged.
 
-For loops of one's own, several optimizers in a step, and losses that are no mean over
+They serve custom loops, several optimizers in a step, and losses that are no mean over
 rows. The result is that of one process, because each rank does what that process would
-do; the average only keeps the ranks equal to the last bit, whatever their rounding. A
-rank that dies takes nothing along: the others average what they have. Where ranks came to other
-gradients from the same batch, the step draws random numbers by a generator that no seed
-reaches: then those of the leader count, which are one process's too.
+do; the average only keeps the ranks equal to the last bit, whatever their rounding. When a rank
+dies no work is lost: the others average the gradients that they have. Where ranks computed
+different gradients from the same batch, the step draws random numbers from a generator that no
+seed reaches: then the leader's gradients count, which are one process's, too.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ReplicatedUpdate:
         self.error: TrainingError | None = None
 
     def begin_fit(self) -> None:
-        """What comes next is a fit, which itself sees to what is agreed. Local."""
+        """Reset the flags for a fit, which itself makes all ranks agree on its end. Local."""
         self.stop_wanted = self.stop_agreed = self.leave_agreed = self.differs = False
         self.in_fit = True
 

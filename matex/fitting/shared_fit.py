@@ -94,7 +94,7 @@ def begin_shared(
         start = start._replace(epoch=saved.cursor["epoch"], samples=saved.cursor["samples"])
         keras_hooks.start_at(model, start.epoch)
     model_state.broadcast(run.communicator, model)
-    _count(fit, source, start, batch_size * plan.batches.parts())
+    _count(fit, source, start, batch_size * plan.batches.multiplier())
     engine = StepEngine(
         run,
         model,

@@ -1,4 +1,4 @@
-"""How a spare takes over the state of the others, so that it stands where they do. Local."""
+"""The state that a promoted spare receives, and its use in the running fit. Local."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ class Handover:
         iterator.engine.inherit(dict(self.progress["at_risk"]))
 
     def passed_validation(self) -> tuple[int, ...] | None:
-        """The ``passed`` of the others' validation when this rank joined, told once; else None."""
+        """The ``passed`` of the others' validation when this rank joined: once; then None."""
         validated, self._validated = self._validated, None
         return None if validated is None else tuple(validated)
 
     def end(self, model: Any) -> None:
-        """After the fit: its history is as long as that of the others."""
+        """Complete the fit's history, so that it has as many epochs as that of the others."""
         keras_hooks.add_epochs(model)

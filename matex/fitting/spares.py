@@ -54,9 +54,10 @@ class FitSpares(FitListener):
         self._iterator: EpochIterator | None = None  # of a fit in which spares wait
 
     def open(self, iterator: EpochIterator) -> Handover | None:
-        """Before the first step of *iterator*: those beyond the ranks that work wait; collective.
+        """Set the spares aside before the first step of *iterator*; collective.
 
-        Returns at once on the ranks that work, with None; on a spare when it is a member again.
+        Returns None immediately on the ranks that work; on a spare the handover, when it is a
+        member again.
 
         Raises:
             SpareReleased: on a spare, when the others leave.
@@ -85,12 +86,13 @@ class FitSpares(FitListener):
         )
 
     def fill(self, recovery: ft.Recovery | None) -> None:
-        """Let spares begin in the running step; collective over those who work.
+        """Let spares begin in the running step; collective over the ranks that work.
 
-        Local where no place is vacant. Until each newcomer has what it needs, or is lost.
+        It is local where no place is vacant. It returns when each newcomer has the state that it
+        needs, or is lost.
 
         Args:
-            recovery: what the step was interrupted by, which may have brought some.
+            recovery: recovery that interrupted the step, and may have filled places; None for none.
         """
         communicator = self._run.communicator
         replaced = () if recovery is None else recovery.replaced
@@ -103,7 +105,7 @@ class FitSpares(FitListener):
             replaced = ()
 
     def epoch_done(self, report: EpochReport) -> None:
-        """After the last epoch: all are members again; collective over those who work."""
+        """Call the spares back after the last epoch; collective over the ranks that work."""
         communicator = self._run.communicator
         if not report.is_last or self._iterator is None:
             return

@@ -1,4 +1,4 @@
-"""Which ranks are slow: not dead, not stopped, only late in every step. Pure."""
+"""Ranks that are slow: neither dead nor stopped, but late in every step. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Stragglers:
     def judge(self, ranks: Sequence[int], busy_us: Sequence[int]) -> dict[int, float]:
         """The ranks that are slow now, and how many times as long as the others they take.
 
-        A rank is told once each time it becomes slow.
+        A rank is in it once each time it becomes slow.
 
         Args:
-            busy_us: what each of *ranks* computed in a step, waiting left out, microseconds.
+            busy_us: computing time of each of *ranks* in a step, without waiting, in microseconds.
         """
         found: dict[int, float] = {}
         for place, rank in enumerate(ranks):

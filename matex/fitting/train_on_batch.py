@@ -51,8 +51,8 @@ class BatchTrainer:
     """The shared steps of one model for one form of batches; collective to make.
 
     Args:
-        number: which of the script's, in the order of first use: ranks that call
-            different models are found out.
+        number: number of the trainer in the script, from 0 in the order of first use; it shows
+            when ranks call different models.
 
     Raises:
         NotShareable: the train step cannot be cut.

@@ -1,4 +1,4 @@
-"""What a script has trained, as one hash that the ranks compare when the script has ended."""
+"""One hash of all models that a script has trained; ranks compare it at the script's end."""
 
 from __future__ import annotations
 

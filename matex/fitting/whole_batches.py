@@ -20,7 +20,7 @@ __all__ = ["WholeBatches", "slower"]
 
 
 def slower(run: RunContext) -> str:
-    """What it costs that every rank of *run* computes the same, in words for a line; pure."""
+    """Words for the time that it costs when every rank of *run* computes the whole batch; pure."""
     threads, cores = run.threads.own, run.threads.host
     if threads >= cores:
         return "exact but no faster"
@@ -65,7 +65,7 @@ class WholeBatches:
         """Begin, for a reason that all ranks know; local.
 
         Args:
-            reason: why batches cannot be cut.
+            reason: reason for which batches cannot be cut.
             is_iterating: whether an iterator of shared steps hands the batches over.
         """
         run = self._run

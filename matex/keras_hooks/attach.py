@@ -154,8 +154,7 @@ def _replace_maker(
 
 
 def _noted(hooks: TrainerHooks) -> Callable[[Any], contextlib.AbstractContextManager[None]]:
-    """Around the making of a train function from a model's ``train_step``: *hooks* are told of
-    what it is called with."""
+    """A context for making a model's train function: *hooks* see what ``train_step`` is given."""
 
     @contextlib.contextmanager
     def noted(model: Any) -> Iterator[None]:

@@ -34,10 +34,10 @@ __all__ = [
 
 
 def described(description: Any, known: dict[str, Any], *, allows_code: bool) -> Any:
-    """The object that a *description* of Keras's is of; local.
+    """Make the object from its Keras *description*; local.
 
     Args:
-        description: what ``serialize_keras_object`` gave.
+        description: result of ``serialize_keras_object``.
         known: the script's own classes and functions, by their names.
         allows_code: whether it may hold code, of Lambda layers.
     """

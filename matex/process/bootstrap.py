@@ -116,9 +116,9 @@ _SEED_OF_TENSORFLOW = 87654321  # DEFAULT_GRAPH_SEED of tensorflow/python/framew
 
 @contextlib.contextmanager
 def _collector_off() -> Iterator[None]:
-    """Around imports, which make a million objects that stay.
+    """Switch the garbage collector off for imports, which make a million objects that stay.
 
-    To look through them for cycles, again and again while they are made and once more at the
+    Searching them for cycles, again and again while they are made and once more at the
     end, takes a third of the processor time of a short run.
     """
     if not gc.isenabled():
@@ -197,7 +197,7 @@ def _cause_of(reason: str) -> dict[str, str]:
 
 
 def _step() -> int | None:
-    """In which training step this rank is, if it has made one."""
+    """Number of this rank's training step; None before the first."""
     adapter = session.current
     return None if adapter is None or not adapter.run.step else adapter.run.step
 

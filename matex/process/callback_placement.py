@@ -1,13 +1,13 @@
-"""Which callbacks run where.
+"""The placement of callbacks: on every rank, or on the leader alone.
 
 A user's callbacks are part of the script, so they run on every rank: what they
 collect is there on all of them after ``fit``, whoever died meanwhile, and what they
-change they change everywhere. So do those of Keras's that decide from the logs, which
-are equal on all ranks. Those of Keras's that only write, and any whose class says
-``on_one_rank = True``, run on the leader; when it dies the next leader's copy is begun
-and goes on. Some of these have a memory or a past: ModelCheckpoint and OrbaxCheckpoint
-keep their best value on every rank but save on one; what BackupAndRestore restores
-goes to all.
+change they change everywhere. Keras's callbacks that decide from the logs, which are
+equal on all ranks, run everywhere, too. Keras's callbacks that only write, and any whose
+class says ``on_one_rank = True``, run on the leader; when it dies the next leader's copy is
+begun and goes on. Two kinds have a state of their own: ModelCheckpoint and OrbaxCheckpoint
+keep their best value on every rank but save on one; what BackupAndRestore restores goes to
+all ranks.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class RestoringOnLeader(OnLeader):
     """BackupAndRestore: the leader reads and writes; what was read goes to every rank.
 
     Args:
-        restored: called on every rank after the leader restored; collective.
+        restored: collective function that every rank calls after the leader has restored.
     """
 
     def __init__(self, inner: Any, *, restored: Callable[[], None], **given: Any) -> None:

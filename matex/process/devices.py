@@ -1,4 +1,4 @@
-"""Which cores and which GPU of its host a rank takes: first the decisions, then their effect."""
+"""The cores and the GPU of its host that a rank takes: first the decisions, then their effect."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Neighbour(NamedTuple):
 
 
 class Cores(NamedTuple):
-    """How many threads a rank gets, and the cores it is kept on; none: all that it may use."""
+    """Number of threads of a rank, and the cores it is pinned to; none: all that it may use."""
 
     threads: int
     kept_on: tuple[int, ...] = ()
 
 
 class Gpu(NamedTuple):
-    """Which of the GPUs that a rank may use is its own, None without any; what to say of it."""
+    """Number of the GPU that a rank takes, None without any, and a note for the user."""
 
     number: int | None
     note: str = ""
@@ -59,14 +59,15 @@ def choose_cores(
 ) -> Cores:
     """The share of *rank* in the cores of its *host*. Pure.
 
-    More threads than cores only get in the way. Ranks that fill the same cores
-    exactly are each kept on their own; those that a launcher has bound already share
-    with whom they overlap.
+    More threads than cores only slow each other. Ranks that fill the same cores exactly are
+    each pinned to their own; ranks that a launcher has bound already share with those whose
+    cores overlap theirs.
 
     Args:
-        threads: what was asked for; 0: the rank's share.
-        working: ranks from this one on are spares (None: there are none). They get as many
-            threads as the others, and no cores of their own: whose they will need is not known.
+        threads: number of threads asked for; 0, the default, is the rank's share.
+        working: number of ranks that work; ranks from this one on are spares. None, the
+            default, is for no spares. Spares get as many threads as the others, and no cores
+            of their own: it is not known yet whose they will need.
     """
     mine = cores_of(host, rank)
     sharing = [neighbour for neighbour in host if neighbour.cores & mine]
@@ -88,9 +89,9 @@ def cores_of(host: Sequence[Neighbour], rank: int) -> frozenset[int]:
 
 
 def choose_gpu(gpus: int, host: Sequence[Neighbour], rank: int) -> Gpu:
-    """Which of the *gpus* that *rank* sees on its *host* it takes. Pure.
+    """Choose the one of its *gpus* that *rank* takes on its *host*. Pure.
 
-    Ranks that see the same ones take turns; a launcher may have given each its own.
+    Ranks that see the same GPUs take turns; a launcher may have given each rank its own.
     """
     if gpus == 0:
         return Gpu(None)
@@ -114,7 +115,7 @@ def neighbours(communicator: ft.Communicator, visible_gpus: str) -> list[Neighbo
     """The ranks of this host, this one among them, in their order; collective.
 
     Args:
-        visible_gpus: what the environment says of the GPUs that this process may use.
+        visible_gpus: GPUs that this process may use, as the environment names them.
     """
     cores = np.zeros(_MOST_CORES, np.uint8)
     cores[sorted(os.sched_getaffinity(0))] = 1

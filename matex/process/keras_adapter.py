@@ -1,4 +1,4 @@
-"""What Keras is attached to: routes its calls to the shared fit and evaluation."""
+"""The adapter that Keras's hooks call: it routes calls to the shared fit and evaluation."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ class KerasAdapter:
             keras_hooks.start_at(model, None)
 
     def _share_written(self) -> None:
-        """What the leader's callbacks wrote is there for all; collective."""
+        """Make files that the leader's callbacks wrote visible to all ranks; collective."""
         if self._files is not None:
             self._files.share_written()
 
     def model_changed(self) -> None:
-        """The model of the running fit has other shapes: trace its step anew. Local."""
+        """Trace the step of the running fit anew, because its model has other shapes. Local."""
         if self._fit is not None:
             self._fit.shapes_changed()
 
@@ -158,9 +158,9 @@ class KerasAdapter:
             return self._within(CallKind.PREDICT, lambda: original(model, **given))
 
     def _plainly(self, call: Callable[[], Any]) -> Any:
-        """What a callback asks of a model, as one process would do it; local.
+        """Make a *call* that a callback makes of a model as one process would; local.
 
-        Other ranks may ask for it at another time, or not at all: no rank waits for them.
+        Other ranks may make it at another time, or not at all: no rank waits for them.
         """
         if self.is_alone:
             return call()
@@ -192,7 +192,7 @@ class KerasAdapter:
         return original(*args, **kwargs)
 
     def _unless_whole(self, verb: str, make: Any, feed: MakeFeed, given: dict[str, Any]) -> Any:
-        """What *make* gives, or Keras's own iterator where the data cannot be shared."""
+        """The iterator that *make* makes, or Keras's own where the data cannot be shared."""
         try:
             return make(self._model, feed, given)
         except NotShareable as reason:

@@ -134,9 +134,9 @@ class RowSource:
     """Rows known by number: each rank reads its own only, in the seeded order of the epoch.
 
     Args:
-        batch_size: rows of a step, or of each of *parts* of it; all samples where they are fewer.
-        parts: number of parts of a step; asked anew for each, and never more than at an
-            epoch's beginning.
+        batch_size: rows of a step before *multiplier*; all samples where they are fewer.
+        multiplier: function that gives the factor for *batch_size*; called anew for each step, and
+            never larger than at the beginning of the epoch. 1 by default.
     """
 
     explanation = ""
@@ -148,12 +148,12 @@ class RowSource:
         batch_size: int,
         shuffle: bool,
         seed: int,
-        parts: Callable[[], int] = lambda: 1,
+        multiplier: Callable[[], int] = lambda: 1,
     ) -> None:
         self._batches = batches
         self._reader = Prefetch(batches)
-        self._part_size = batch_size
-        self._parts = parts
+        self._script_batch_size = batch_size
+        self._multiplier = multiplier
         self._shuffle = shuffle
         self._seed = seed
         self._order: Order | None = None
@@ -166,7 +166,7 @@ class RowSource:
 
     @property
     def _batch_size(self) -> int:
-        return min(self._part_size * self._parts(), self._batches.samples)
+        return min(self._script_batch_size * self._multiplier(), self._batches.samples)
 
     @property
     def num_batches(self) -> int:

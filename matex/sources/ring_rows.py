@@ -54,7 +54,7 @@ class RingRows(RowSource):
 
     Args:
         epochs: number of epochs of the fit; after the last one nothing is handed on.
-        batch_size, shuffle, seed, parts: see :class:`RowSource`.
+        batch_size, shuffle, seed, multiplier: see :class:`RowSource`.
 
     Raises:
         InputError: alike on every rank, where there is nothing to shuffle.
@@ -69,14 +69,16 @@ class RingRows(RowSource):
         shuffle: bool,
         seed: int,
         epochs: int,
-        parts: Callable[[], int] = lambda: 1,
+        multiplier: Callable[[], int] = lambda: 1,
     ) -> None:
         if not shuffle:
             raise InputError(
                 "shuffle ring is a way to shuffle. Received: fit(shuffle=False); "
                 "leave one of them out"
             )
-        super().__init__(batches, batch_size=batch_size, shuffle=True, seed=seed, parts=parts)
+        super().__init__(
+            batches, batch_size=batch_size, shuffle=True, seed=seed, multiplier=multiplier
+        )
         self._communicator = communicator
         self._epochs = epochs
         self._places = len(communicator.pending.expected)

@@ -159,9 +159,9 @@ class EmbeddingRows:
 
 
 def _look_ups(indices: Any) -> tuple[int, ...]:
-    """How many of *indices* each row of the batch brings, by look-up; () where it cannot be told.
+    """Number of *indices* that each row of the batch has, by look-up; () where it is unknown.
 
-    The graph tells it, so nothing is known of what was computed eagerly.
+    It is read from the graph, so it is unknown for what was computed eagerly.
     """
     if hasattr(indices, "numpy"):
         return ()

@@ -55,7 +55,7 @@ class StepEngine:
         model: built, with equal weights on all ranks.
         source: source of the batches; every rank has the whole of it and takes its rows.
         compiled: step of the model, perhaps with the buffers of an earlier fit.
-        strategy: how ranks share the work; synchronous averaging by default.
+        strategy: manner in which ranks share the work; synchronous averaging by default.
         finds_nonfinite: whether to look for numbers that are not finite, on by default; off where
             the script itself does.
     """

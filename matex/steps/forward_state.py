@@ -56,7 +56,7 @@ class ForwardState:
             variable.assign(variable + _shift(sample_offset, variable))
 
     def changes(self, saved: list[Any], sample_offset: Any) -> tuple[list[Any], list[Any]]:
-        """After the forward pass: changes to be averaged, increments to be added up."""
+        """Changes to be averaged and increments to be added up; call after the forward pass."""
         averaged = [
             tf.identity(v) - before for v, before in zip(self._averaged, saved, strict=False)
         ]

@@ -1,4 +1,4 @@
-"""What a traced step does beside computing: it draws numbers, runs Python, writes variables."""
+"""Side effects of a traced step: random numbers, calls of Python, writes to variables."""
 
 from __future__ import annotations
 

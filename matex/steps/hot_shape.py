@@ -1,4 +1,4 @@
-"""Which batch size is worth a graph of its own. Pure."""
+"""The choice of batch sizes that are worth a graph of their own. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class HotShape:
     """Counts steps by the size of their batch.
 
     Args:
-        after: so many steps of one size deserve a graph,
-        short_s: unless they take longer than this on average: they would not feel it.
+        after: number of steps of one size that deserve a graph; 1000 by default.
+        short_s: longest mean time of such a step, in seconds, 0.01 by default; a longer step
+            would not become noticeably faster.
     """
 
     def __init__(self, *, after: int = AFTER, short_s: float = _SHORT_S) -> None:

@@ -1,4 +1,4 @@
-"""What this rank contributes to a step: which rows, and what they come to."""
+"""This rank's contribution to a step: the rows assigned to it, and their sums."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class LocalContribution:
 
     @property
     def exchanged(self) -> Layout:
-        """What of it the ranks exchange."""
+        """The layout of the part that the ranks exchange."""
         found = self._step.exchanged
         assert found is not None
         return found
 
     def assigned(self, span: Span) -> list[Span]:
-        """What falls to this rank of *span*, given who was lost since the last step.
+        """Rows of *span* that this rank computes, given who was lost since the last step.
 
         A batch without rows, which Keras takes like any other, is the first living rank's.
         """
@@ -71,7 +71,7 @@ class LocalContribution:
         return assigned(span, pending.expected, pending.lost, rank, self.speeds)
 
     def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
-        """The rows of *spans* and what their contribution is told."""
+        """The rows of *spans*, and the control vector for their contribution."""
         batch = self.running
         lo, hi = batch.span
         count = sum(end - start for start, end in spans)

@@ -1,12 +1,12 @@
-"""What becomes of a step in which a rank computed a NaN or an infinity.
+"""Policies for a step in which a rank computed a NaN or an infinity.
 
-It was seen on the rank that made it while it packed its contribution, and travelled to the
-others as a flag; no weight was changed. By *policy* the run stops, or the step is made again
+The rank that computed it sees it while it packs its contribution, and tells the others by a
+flag in the header; no weight was changed. By *policy* the run stops, or the step is made again
 
 * ``recompute``: by the same ranks from the same samples, which helps where a passing error
   of the hardware made the number; when it comes again the run stops;
-* ``skip``: without the samples of the ranks that made it. The sum is scaled by all samples /
-  those that are left, so it remains a mean over samples. The others count as lost.
+* ``skip``: without the samples of the ranks that computed it. The sum is scaled by all samples /
+  remaining samples, so it remains a mean over samples. The samples left out count as lost.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _BYTES = 512  # of names, from each rank
 
 
 class StepRedo(NamedTuple):
-    """How to make the step again.
+    """The manner in which the step is made again.
 
-    ``samples`` and their ``fingerprint`` are left out; or it is made ``anew``, with all
+    Its ``samples`` with their ``fingerprint`` are left out; or it is made ``anew``, with all
     work shared out again, because a rank died meanwhile.
     """
 
@@ -38,11 +38,11 @@ class StepRedo(NamedTuple):
 
 
 class Nonfinite:
-    """One policy; one attempt a step.
+    """Applies one policy; it makes one more attempt a step.
 
     Args:
         policy: "stop", "skip" or "recompute".
-        tell: called on every rank with the ranks that made such numbers.
+        tell: function that every rank calls with the ranks that computed such numbers.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Nonfinite:
 
         Args:
             guilty: whether this rank's contribution is not finite.
-            samples, fingerprint: what it was made of.
+            samples, fingerprint: number and fingerprint of this rank's samples in it.
             header: header of the step's sum.
         """
         if self._policy == "stop" or self._tried or not header.nonfinite:

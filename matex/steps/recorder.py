@@ -19,11 +19,11 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """What one trace of a ``train_step`` handed to its optimizer. Local.
+    """Records the gradients that one trace of a ``train_step`` gives its optimizer. Local.
 
-    ``scaled`` says that the loss was multiplied by the contribution's weight, so
-    the gradients already are; a step that does not call ``scale_loss`` leaves it
-    to the caller to weight them.
+    ``scaled`` says that the loss was multiplied by the contribution's weight, and so were
+    the gradients; a step that does not call ``scale_loss`` leaves it to the caller to
+    weight them.
     """
 
     def __init__(self, optimizer: Any) -> None:

@@ -32,7 +32,7 @@ class StepRecovery:
 
     Args:
         services: ranks and faults of the run.
-        local: what this rank contributes.
+        local: contribution of this rank.
         source: source of the batches.
     """
 
@@ -74,7 +74,7 @@ class StepRecovery:
         return self.have
 
     def decline(self) -> None:
-        """After :meth:`begin`: contribute nothing, because training should stop here. Local.
+        """Contribute nothing, because training should stop here; after :meth:`begin`. Local.
 
         Where all ranks do, :meth:`complete` raises :class:`AllStop`; where some do not, the step is
         made again with the whole of its samples, and training stops after it.
@@ -126,9 +126,9 @@ class StepRecovery:
         return self._declined and not before
 
     def _finite(self, exchange: HostExchange, error: BaseException) -> np.ndarray:
-        """What this rank sends in a second attempt at a step with numbers that are not finite.
+        """The vector of this rank for a second attempt at a step with non-finite numbers.
 
-        Collective; raises *error* on every rank where there is to be none.
+        Collective; raises *error* on every rank where no second attempt is made.
         """
         self._doubted = True  # which a newcomer would know nothing of
         batch = self._local.running
@@ -180,7 +180,7 @@ class StepRecovery:
         return recovery.finished
 
     def _completed(self, exchange: HostExchange) -> np.ndarray:
-        """What this rank has for the step, and its piece of what the dead left undone."""
+        """The vector of this rank, with its part of the rows that the dead left undone added."""
         batch = self._local.running
         lo, hi = batch.span
         exchange.expected = (hi - lo, batch.fingerprint([batch.span]))

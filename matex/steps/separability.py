@@ -1,9 +1,9 @@
-"""Whether a train step adds up: contributions of two parts of a few rows to that of all of them.
+"""The check that a train step adds up: two parts of a few rows give the sum that all rows give.
 
-What is shared among ranks is right only where the loss is a mean over the rows of a
-batch, where metrics count rows, and where what else changes does so by a mean. A step of the
-script's own may be anything, so it is tried out before the first update, without what random
-layers and batch statistics do, which differs in parts by nature.
+A shared step is right only where the loss is a mean over the rows of a batch, where metrics
+count rows, and where all other changes are means over rows. The script's own ``train_step`` may
+be anything, so it is tried out before the first update, without random layers and batch
+statistics, which differ in parts by nature.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ROUNDING = 1e-6  # of float32, over some operations
 
 
 def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> str:
-    """What of *step* does not add up on some rows of *batch*; "" where all does. Local.
+    """Name the part of *step* that does not add up on some rows of *batch*; "" for none. Local.
 
     Nothing is changed, no generator of random numbers either.
 
     Args:
-        alone: there is one rank, which computes batches whole, and only has to add up what
-            metrics count in them.
+        alone: whether there is one rank, which computes batches whole, so that its metrics alone
+            must add up; off by default.
     """
     lo, hi = batch.span
     if hi - lo < (
@@ -153,7 +153,7 @@ def _telling(batch: GlobalBatch) -> Any:
 
 
 def _zeros(tensor: Any) -> np.ndarray:
-    """What part of each row is zero or empty, shape (rows,)."""
+    """The fraction of each row that is zero or empty, shape (rows,)."""
     values = np.asarray(tensor)
     nothing = values == (b"" if values.dtype == object else 0)
     return nothing.reshape(len(values), -1).mean(1) if values.size else np.zeros(len(values))

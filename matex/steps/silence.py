@@ -12,7 +12,7 @@ __all__ = ["unheard"]
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """What the script's own code prints and warns of inside was said before, or will be; local.
+    """Suppress what the script's own code prints and warns of: another call says it; local.
 
     ``warnings.catch_warnings`` would not do: it makes Python forget which warnings it has shown
     once, and shows them again.

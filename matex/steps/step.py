@@ -135,7 +135,7 @@ class Step:
 
     @property
     def tolerance(self) -> float:
-        """How far rounding may take a contribution, relative to it."""
+        """Largest deviation of a contribution by rounding, relative to it."""
         return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
 
     # Its functions.

@@ -48,19 +48,19 @@ def large(**options: Any) -> tuple[Scaled, Any]:
 
 def test_one_that_died_in_a_step_counts_in_it_and_not_in_the_next() -> None:
     batch, communicator = large(batch_per_rank=True, lr_scaling="linear", warmup_epochs=2)
-    assert (batch.parts(), batch.rate(1.0), batch.rate(7.5)) == (4, 2.5, 4)
+    assert (batch.multiplier(), batch.rate(1.0), batch.rate(7.5)) == (4, 2.5, 4)
     communicator.pending = ft.Pending(operation=6, expected=(0, 2, 5), lost=())
-    assert (batch.parts(), batch.rate(1.0), batch.rate(7.5)) == (3, 2, 3)
+    assert (batch.multiplier(), batch.rate(1.0), batch.rate(7.5)) == (3, 2, 3)
 
 
 def test_without_it_nothing_depends_on_the_ranks() -> None:
     batch, _ = large()
-    assert (batch.parts(), batch.rate(3.0), batch.scales_rate) == (1, 1.0, False)
+    assert (batch.multiplier(), batch.rate(3.0), batch.scales_rate) == (1, 1.0, False)
 
 
 def test_where_replicas_part_the_rate_alone_follows_the_ranks() -> None:
     batch, communicator = large(strategy="gossip", lr_scaling="sqrt", warmup_epochs=0)
-    assert (batch.parts(), batch.rate(0.0), batch.scales_rate) == (1, 2.0, True)
+    assert (batch.multiplier(), batch.rate(0.0), batch.scales_rate) == (1, 2.0, True)
     communicator.pending = ft.Pending(operation=6, expected=(2,), lost=())
     assert batch.rate(0.0) == 1.0
     elastic, _ = large(strategy="easgd", lr_scaling="sqrt", warmup_epochs=0)
