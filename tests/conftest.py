@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -15,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def pytest_configure(config: pytest.Config) -> None:
     under_mpi = bool(config.getoption("--with-mpi"))
+    gc.disable()  # what is imported from here on stays
     # A user's own settings must not change what is tested, here or in the children.
     for name in [name for name in os.environ if name.startswith("MATEX_")]:
         del os.environ[name]
@@ -46,6 +48,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(
                 f"--with-mpi is for tests/mpi alone. Received: {item.nodeid}; run it without"
             )
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the million objects of TensorFlow and Keras, in each test."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -204,6 +204,9 @@ _MORE: dict[str, tuple[Any, ...]] = {
     "threshold": (0.5, 0.0),
 }
 
+# Keras goes through all values of these one after the other, in Python.
+_BY_ROW = {"nanmedian"}
+
 
 def _above_one(x: Any) -> Any:
     return ops.arccosh(x + 1.0)
@@ -345,7 +348,7 @@ def test_functions_that_are_followed(name: str) -> None:
         pytest.skip("a later Keras has it")
     model, x = _model(*OPERATIONS[name])
     assert "before" in _mortal(model)
-    _prune(model, x)
+    _prune(model, x[:4] if name in _BY_ROW else x)
 
 
 @pytest.mark.parametrize("name", sorted(BARRED))

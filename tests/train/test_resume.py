@@ -109,14 +109,13 @@ def test_resumes_in_the_second_of_two_fits(tmp_path: Path) -> None:
     assert "passed over" in rest.stdout
 
 
-def test_a_rank_dies_while_checkpoints_are_written(tmp_path: Path) -> None:
+def test_a_rank_dies_while_checkpoints_are_written(whole: Outcome, tmp_path: Path) -> None:
     """All write each of them together; what rank 0 was to write of one, another does."""
     options = ["--checkpoint", tmp_path / "saved", "--checkpoint-every", "4"]
     options += ["--checkpoint-part-mb", "0.0001"]
     options += ["--inject", "kill:rank=0,step=12,at=checkpoint"]
-    plain = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=1)
     outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=3, options=options)
-    assert_whole(outcome, world_size_end=2, losses=plain.losses)
+    assert_whole(outcome, world_size_end=2, losses=whole.losses)
     newest = checkpoints.Store(tmp_path / "saved").newest_valid()
     assert newest is not None and newest[1].step == 48
     written = {e["step"]: e["parts"] for e in outcome.events if e["event"] == "checkpoint"}
