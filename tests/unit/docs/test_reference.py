@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 
 import pytest
@@ -15,6 +16,7 @@ EVENTS = tables(DOCS / "reference" / "events.md")
 SUMMARY = tables(DOCS / "reference" / "summary.md")
 
 
+@functools.cache
 def written() -> dict[str, set[str]]:
     """Each event that is written with a name in the code, and the fields named there."""
     found: dict[str, set[str]] = defaultdict(set)
