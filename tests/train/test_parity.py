@@ -13,7 +13,9 @@ import pytest
 
 from tests.train.runs import Outcome, assert_whole, matex_run, relative_differences
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(700)  # two launches
+
+LIMIT_S = 300
 
 # Beside those of test_ways.py.
 KINDS = ["plain", "two-inputs", "class-weight", "regularized", "unshuffled", "at-once", "jit"]
@@ -34,7 +36,8 @@ def evaluated(outcome: Outcome, kind: str) -> list[float]:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return matex_run(tmp_path_factory.mktemp("alone"), "classify.py", *ARGUMENTS, ranks=1)
+    folder = tmp_path_factory.mktemp("alone")
+    return matex_run(folder, "classify.py", *ARGUMENTS, ranks=1, timeout_s=LIMIT_S)
 
 
 @pytest.fixture(
@@ -47,7 +50,9 @@ def shared(
 ) -> Outcome:
     ranks, exchange = request.param
     folder, options = tmp_path_factory.mktemp("shared"), ["--exchange", exchange]
-    outcome = matex_run(folder, "classify.py", *ARGUMENTS, ranks=ranks, options=options)
+    outcome = matex_run(
+        folder, "classify.py", *ARGUMENTS, ranks=ranks, options=options, timeout_s=LIMIT_S
+    )
     assert_whole(outcome, world_size_end=ranks, losses=alone.losses)
     assert len(outcome.losses) == EPOCHS * len(KINDS)
     return outcome
@@ -90,8 +95,9 @@ def test_hdf5_data_sets_are_read_by_row(tmp_path: Path) -> None:
     assert shared.summary["samples_used"] == 2 * 1800
 
 
+@pytest.mark.slow
 def test_more_ranks_than_samples_in_the_last_batch(tmp_path: Path) -> None:
-    """130 samples in batches of 64 leave 2 for the last step of 4 ranks."""
+    """130 samples in batches of 64 leave 2 for the last step of 4 ranks; see test_few_rows.py."""
     arguments = ["--samples", "130", "--batch-size", "64", "--epochs", "3"]
     alone = matex_run(tmp_path, "classify.py", *arguments, ranks=1).losses
     shared = matex_run(tmp_path, "classify.py", *arguments, ranks=4)
