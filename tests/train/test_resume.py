@@ -125,9 +125,8 @@ def test_a_rank_dies_while_checkpoints_are_written(whole: Outcome, tmp_path: Pat
     assert (tmp_path / "saved" / FENCE).read_text() == "1 1\n"  # nor does one that was left
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
-    options = ["--checkpoint", tmp_path / "saved"]
-    matex_run(tmp_path, "classify.py", "--epochs", "1", ranks=1, options=options)
+def test_a_checkpoint_of_another_model_is_refused(interrupted: Path, tmp_path: Path) -> None:
+    options = ["--checkpoint", shutil.copytree(interrupted, tmp_path / "saved")]
     outcome = matex_run(
         tmp_path, "classify.py", "--epochs", "2", "--kind", "two-inputs", ranks=2, options=options
     )
