@@ -1,4 +1,7 @@
-"""Calls of matex.allreduce, allgather and broadcast; each rank writes what it got."""
+"""Calls of matex.allreduce, allgather and broadcast; each rank writes what it got.
+
+It writes before the last sum, and again after it.
+"""
 
 import argparse
 import json
@@ -17,6 +20,7 @@ parser.add_argument("directory")
 parser.add_argument("--die", type=int, help="this rank ends itself before the last sum")
 args = parser.parse_args()
 me = matex.rank()
+path = Path(args.directory, f"{me}.json")
 
 
 @tf.function
@@ -50,7 +54,9 @@ model.compile("sgd", "mse")
 alone = Alone()
 model.fit(np.ones((8, 2)), np.ones(8), batch_size=8, epochs=1, verbose=0, callbacks=[alone])
 found["alone"] = alone.said
+found["before"] = matex.allreduce(np.arange(3.0) + me).numpy().tolist()
+path.write_text(json.dumps(found))
 if me == args.die:
     os.kill(os.getpid(), signal.SIGKILL)
 found["after"] = matex.allreduce(np.arange(3.0) + me).numpy().tolist()
-Path(args.directory, f"{me}.json").write_text(json.dumps(found))
+path.write_text(json.dumps(found))
