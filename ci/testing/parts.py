@@ -23,16 +23,18 @@ class Part:
     junit: str | None = None
 
 
-def _pytest_part(name: str, slow: bool, *folders: str, timeout_s: float) -> Part:
+def _pytest_part(name: str, slow: bool, *folders: str, timeout_s: float, at_once: int = 2) -> Part:
     """Plain pytest on *folders* of tests, or on the one of that name.
 
     pytest's status 5, no test collected, is a failure too.
-    Tests that start ranks wait much, for mpiexec and for each other, so two files are tested side
-    by side.
+
+    Args:
+        at_once: so many files are tested side by side, because tests that start ranks wait much,
+            for mpiexec and for each other.
     """
     places = [f"tests/{folder}" for folder in folders or (name,)]
     junit = f"{name}.xml"
-    options = [f"--junitxml={REPORTS / junit}", "--numprocesses=2", "--dist=loadfile"]
+    options = [f"--junitxml={REPORTS / junit}", f"--numprocesses={at_once}", "--dist=loadfile"]
     options += ["--durations=20", "--durations-min=5", *([] if slow else ["-m", "not slow"])]
     return Part([[sys.executable, "-m", "pytest", *places, *options]], timeout_s, junit)
 
@@ -62,7 +64,7 @@ def parts(slow: bool) -> dict[str, Part]:
         ),
         "fault": _pytest_part("fault", slow, timeout_s=2400),
         "slurm": _pytest_part("slurm", slow, timeout_s=1800),
-        "train": _pytest_part("train", slow, timeout_s=7200 if slow else 3000),
+        "train": _pytest_part("train", slow, timeout_s=7200 if slow else 3000, at_once=3),
         "keras": Part(
             [[sys.executable, "-m", "ci.keras_suite", "--part", "all" if slow else "quick"]],
             7200 if slow else 1200,
@@ -72,9 +74,10 @@ def parts(slow: bool) -> dict[str, Part]:
 
 PARTS = tuple(parts(slow=False))
 
-#: Parts in a lane run one after the other, and lanes run side by side: train computes nearly all
-#: the time, while fault and slurm wait for jobs to start, for deaths to be noticed and for limits.
+#: Parts in a lane run one after the other, and lanes run side by side: the first computes nearly
+#: all the time, while fault and slurm wait for jobs to start, for deaths to be noticed, for limits.
 LANES = (
     ("lint", "types", "layering", "house", "unit", "train"),
-    ("mpi", "fault", "slurm", "keras"),
+    ("fault", "keras"),
+    ("slurm", "mpi"),
 )
