@@ -1,9 +1,8 @@
-"""How many of each group die, so that a network comes down to a size at the least cost. Pure.
+"""The allotment of removals to groups that brings a network to a size at the least cost. Pure.
 
-The size is reached at the least cost where the next unit of every group costs as much for what the
-network shrinks by. What a removal costs is relative to what each reader made of the group, so it is
-taken once for each reader: a channel of a residual stream, which all blocks read, costs every one
-of them.
+The cost is least where the next unit of every group has the same cost per parameter or FLOP
+saved. A removal's cost is relative to the output of each reader of the group, so it counts once for
+each reader: a channel of a residual stream, which all blocks read, costs every one of them.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ def allotted(
     """The fewest of *found*, in the order in which they die, that meet the target; else all.
 
     Args:
-        found: with all that could die of each group, and what it costs.
-        savings: what the network shrinks by with a unit of each, above 0.
+        found: candidates with all units that could die of each group, and their costs.
+        savings: decrease of the network's size for a unit of each candidate, above 0.
         is_met: whether the network without the dead of some is small enough. With more dead it
             is, too.
     """

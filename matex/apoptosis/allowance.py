@@ -1,11 +1,11 @@
-"""What an event may cost, measured against what training gains. Pure.
+"""The rise of the held-out loss that an event may cause, measured against training's gain. Pure.
 
-While the loss still falls fast, an event that costs a part of what one epoch gains is paid
-back within that epoch; near the end of the training there is nothing to pay with. So an
-event may raise the held-out loss by the larger of *delta* of its scale and half of what the
-last epoch gained; of that by no more than twice *delta* of the loss, as a network that learns
-fast does not use yet what it will need. The next event waits until training is back where the
-last one began. So what events cost cannot add up.
+While the loss still falls fast, a rise by a part of one epoch's gain is recovered within that
+epoch; near the end of the training nothing recovers it. So an event may raise the held-out loss
+by the larger of *delta* times its scale and half of the last epoch's gain; the latter counts up to
+twice *delta* times the loss, because a network that learns fast does not use yet what it will
+need. The next event waits until the loss is back where the last one began, so that the costs of
+events cannot add up.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def allowed_loss(before: float, at_start: float, delta: float, gained: float = 0
 
 @dataclass(frozen=True)
 class LossProgress:
-    """What the losses have done, as far as events ask. Epochs are counted from 1.
+    """The history of the losses that events need. Epochs are counted from 1.
 
     ``at_start`` is the held-out loss of the untrained network. At the end of ``epoch`` (0:
     not looked yet) the held-out loss was ``held_out``, after an event if there was one, on
@@ -57,7 +57,7 @@ class LossProgress:
     def looked(
         self, epoch: int, held_out: float, training: float | None, rows: int
     ) -> LossProgress:
-        """With the losses at the end of *epoch*, *held_out* on so many rows."""
+        """A copy with the losses at the end of *epoch*, *held_out* on so many rows."""
         return replace(self, epoch=epoch, held_out=held_out, training=training, rows=rows)
 
     def gained(self, epoch: int, held_out: float, training: float | None) -> float:
@@ -76,7 +76,7 @@ class LossProgress:
         return max(0.0, gained)
 
     def spent(self, held_out: float, training: float | None) -> LossProgress:
-        """With an event, before which the losses were these."""
+        """A copy with a new event, before which the losses were these."""
         return replace(self, owed=held_out if training is None else training)
 
     def from_epoch(self, epoch: int) -> LossProgress:
@@ -89,5 +89,5 @@ class LossProgress:
         return self.owed is None or now <= allowed_loss(self.owed, self.at_start or 0.0, delta)
 
     def notes(self) -> dict[str, Any]:
-        """What a checkpoint keeps, as JSON can write it; ``LossProgress(**notes)`` reads it."""
+        """The fields for a checkpoint, ready for JSON; ``LossProgress(**notes)`` reads them."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""Which units of a group die, and who takes over: one choice by the name of a criterion. Pure."""
+"""The criteria, by name: each chooses the units of a group that die and their substitutes. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CRITERIA = ("gram", "projection", "similarity", "angle", "magnitude", "random")
 
 
 def choose(criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0) -> Removal:
-    """Who dies of a group of units.
+    """Choose the units of a group that die.
 
     Args:
         criterion: one of :data:`CRITERIA`.
@@ -30,7 +30,7 @@ def choose(criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0)
 def transfers(
     criterion: str, evidence: Evidence, kept: np.ndarray, removed: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """What those who stay take over: a matrix T for each reader.
+    """The parts of the removed units that the kept ones take over: a matrix T for each reader.
 
     Its shape is (k, r) or, with a constant, (k + 1, r): the outgoing rows of the k that stay
     become ``U[kept] + T[:k] @ U[removed]``, and ``T[k] @ U[removed]`` is for the bias.

@@ -39,7 +39,7 @@ class Compaction(NamedTuple):
         return cls(left, np.flatnonzero(~stays[:left]), left + np.flatnonzero(stays[left:]))
 
     def square(self, matrix: np.ndarray) -> np.ndarray:
-        """What is left of *matrix*, a view of it, whose rest is lost."""
+        """The remaining rows and columns of *matrix*, a view of it, whose rest is lost."""
         matrix[self.free] = matrix[self.movers]
         matrix[:, self.free] = matrix[:, self.movers]
         return matrix[: self.left, : self.left]

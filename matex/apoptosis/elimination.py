@@ -101,7 +101,7 @@ def _regular(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 class _State:
-    """What is needed of one reader's matrices, for the units that may still go.
+    """The parts of one reader's matrices for the units that may still go.
 
     ``W`` is held as exactly as the network's weights are; ``G^-1``, which is near singular,
     in float64.
@@ -122,7 +122,7 @@ class _State:
         self._gone = 0  # since the block began
 
     def scores(self) -> np.ndarray:
-        """What it costs to lose each unit, relative; of the gone without meaning, or infinite."""
+        """The relative cost of losing each unit; without meaning, or infinite, for the removed."""
         lost = np.full(len(self._left), np.inf)
         inverse = self._inverse.diagonal
         np.divide(self._outgoing.diagonal, inverse * self._energy, out=lost, where=inverse > 0)
@@ -132,7 +132,7 @@ class _State:
         return scores
 
     def cost(self, unit: int) -> float:
-        """What it costs to lose *unit*, as :meth:`scores` has it; 0 for one that is gone."""
+        """The cost of losing *unit*, as :meth:`scores` has it; 0 for one that is gone."""
         if self._dead[unit]:
             return 0.0
         row = self._row[unit]

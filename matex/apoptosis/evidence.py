@@ -1,4 +1,4 @@
-"""What a criterion is told about a group of units, and what it answers."""
+"""The input of a criterion, measurements of a group of units, and its output, a removal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reader(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What was measured of one group of n units.
+    """The measurements of one group of n units.
 
     ``incoming`` holds the vectors [w; b] that make the units, shape (n, d), float64.
     ``scales``: whether a unit with a multiple of another's incoming vector has that multiple
@@ -45,10 +45,10 @@ class Evidence(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How far a removal may go.
+    """The limits of a removal.
 
-    ``most`` units at a cost of at most ``budget``, relative to what all of them do; of each
-    of ``parts``, indices of units, at least so many stay.
+    At most ``most`` units die, at a cost of at most ``budget``, relative to the effect of all
+    units; of each of ``parts``, pairs of indices of units and a number, at least so many stay.
     """
 
     most: int
@@ -57,10 +57,10 @@ class Limits(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """Which units die, in order; ascending, which stay.
+    """The units that die, in the order of their death, and those that stay, ascending.
 
-    ``costs`` are in the criterion's own terms, relative: 0 for what is compensated exactly,
-    1 for all of it gone. Each is that of the unit and of all that go before it.
+    ``costs`` are in the criterion's own terms, relative: 0 for a unit that is compensated exactly,
+    1 for the loss of all. Each is the cost of the unit and of all that go before it.
     """
 
     kept: np.ndarray
@@ -80,7 +80,7 @@ class Removal(NamedTuple):
 
 
 class Survivors:
-    """Who is alive, and who may still go. Local state of one greedy removal."""
+    """The units that are alive, and those that may still go. Local state of one greedy removal."""
 
     def __init__(self, units: int, limits: Limits) -> None:
         self._limits = limits
@@ -99,7 +99,7 @@ class Survivors:
 
     @property
     def removal(self) -> Removal:
-        """What came of it."""
+        """The removal up to now."""
         removed = np.array(self.removed, np.int64)
         return Removal(np.flatnonzero(self.alive), removed, np.array(self._costs, np.float64))
 
@@ -114,13 +114,13 @@ class Survivors:
 
     @property
     def dead(self) -> int:
-        """How many have gone."""
+        """Number of units that have gone."""
         return len(self.removed)
 
     def candidates(self, scores: np.ndarray, count: int) -> np.ndarray:
         """A mask of *count* units that may go, of the smallest scores.
 
-        Of all that may go, where parts of the group may come to their end before the others.
+        All that may go where the group has parts, as one may come to its limit before the others.
         """
         open_to = self.alive & self.mortal
         if any(len(part) < len(scores) for part, _ in self._parts):

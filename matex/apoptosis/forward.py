@@ -50,7 +50,7 @@ class Forward:
         return outputs, float(_mean_loss(self.model, batch, outputs))
 
     def forget(self) -> None:
-        """What the layers compute has changed: nothing traced of them serves any longer."""
+        """Drop what was traced, because the layers' computation has changed."""
 
     def _has_loss(self, batch: tuple[Any, ...]) -> bool:
         return self.model.compiled and keras.utils.unpack_x_y_sample_weight(batch)[1] is not None
@@ -92,7 +92,7 @@ class Traced(Forward):
     def _check(
         self, batch: tuple[Any, ...], shapes: list[tuple[int, ...]]
     ) -> tuple[Any, float | None]:
-        """What :meth:`__call__` returns of the first batch at a size."""
+        """The result of :meth:`__call__` for the first batch at a size."""
         outputs: Any
         wanted: Any
         outputs, wanted = super().__call__(batch)

@@ -48,15 +48,15 @@ class Judge:
         return peers.verdict(float(total / max(weight, 1e-300)))
 
     def forget(self) -> None:
-        """What the layers compute has changed by more than their weights; local."""
+        """Drop what was traced, because more than the layers' weights has changed; local."""
         self._forward.forget()
 
     def begin(self) -> None:
-        """What was judged last is what is compared with; local."""
+        """Compare with the outputs of the last evaluation from now on; local."""
         self._before = self._after = self._spans, self._newest
 
     def accept(self) -> None:
-        """What was judged last stays; local."""
+        """Take the outputs of the last evaluation for those of the model that stays; local."""
         self._after = self._spans, self._newest
 
     def at_risk(self, peers: Peers) -> float | None:

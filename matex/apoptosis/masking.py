@@ -36,8 +36,8 @@ class Masks:
     """The masks of all such layers of *net*, in force within ``with``; local.
 
     Args:
-        changed: called when the layers begin and when they cease to compute with masks: what has
-            been traced of them is to be traced again.
+        changed: function to be called when the layers begin or cease to compute with masks, after
+            which they must be traced again.
     """
 
     def __init__(self, net: Network, changed: Callable[[], None]) -> None:
@@ -69,13 +69,13 @@ class Masks:
             self._changed()
 
     def leave_out(self, dead: Collection[int]) -> None:
-        """From now on the units whose roots are *dead*, and no others, are left out."""
+        """Leave out the units whose roots are *dead*, and no others, from now on."""
         gone = np.array(sorted(dead), np.int64)
         for one in self._masked:
             one.mask.assign(~np.isin(self._net.units.roots(one.norm.units), gone))
 
     def remember(self, model: Any, inputs: Any) -> None:
-        """What the layers make of *inputs* as they are is what :meth:`refit` fits them to."""
+        """Keep the layers' outputs for *inputs* as the target of :meth:`refit`."""
         if not self._masked:
             return
         for one in self._masked:
@@ -108,7 +108,7 @@ class Masks:
 
 
 class _AffineFit(NamedTuple):
-    """What a layer's gamma and beta are fitted to: some rows that it normalized, (rows, units).
+    """The target of a fit of gamma and beta: some rows that the layer normalized, (rows, units).
 
     ``gamma`` and ``beta`` are those that belong to these rows, 1 and 0 where there are none.
     """

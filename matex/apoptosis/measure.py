@@ -1,4 +1,4 @@
-"""What the readers of a group see: Gram matrices of activations over a sample."""
+"""Gram matrices, over a sample, of the activations that the readers of a group see."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Sums = list[list[np.ndarray]]
 
 
 def numbers(groups: Sequence[Group]) -> int:
-    """How many all sums of *groups* have together."""
+    """Number of elements in all sums of *groups*."""
     return sum((g.width + 1) ** 2 for g in groups for _ in g.readings)
 
 
@@ -58,8 +58,8 @@ def add(
     are needed, does not depend on how they are cut.
 
     Args:
-        batches: the number of the first sample of each, and the inputs.
-        samples: how many there are in all, on all ranks.
+        batches: pairs of the number of a batch's first sample and its inputs.
+        samples: number of samples in all, on all ranks.
         sums: each float64, shape (n + 1, n + 1).
     """
     readings = {
@@ -106,7 +106,7 @@ def _watched(readings: list[Reading]) -> Iterator[dict[int, list[Any]]]:
 
 
 def _rows(reading: Reading, inputs: Any) -> np.ndarray | None:
-    """What *reading* multiplies, float32, shape (rows, units); samples lie one after another.
+    """The activations that *reading* multiplies, float32, shape (rows, units), in sample order.
 
     None where this call of its layer is of another kind.
     """
@@ -121,9 +121,9 @@ def _rows(reading: Reading, inputs: Any) -> np.ndarray | None:
 
 
 def samples_needed(net: Network, groups: Sequence[Group], most: int) -> int:
-    """On how many samples, of *most*, to measure *groups*; local.
+    """Number of samples, up to *most*, on which to measure *groups*; local.
 
-    On all where a kernel reads its units several times in each, as they are in a picture.
+    It is *most* where a kernel reads its units several times in each sample, as in a picture.
     """
     counts = {id(variable): count for variable, count in net.work}
     rows = 1
@@ -137,7 +137,7 @@ def samples_needed(net: Network, groups: Sequence[Group], most: int) -> int:
 
 
 def rows_wanted(net: Network, groups: Sequence[Group]) -> int:
-    """How many samples tell the units of every group apart, as none has fewer rows than units."""
+    """Number of samples that give every group at least as many rows as it has units."""
     counts = {id(variable): count for variable, count in net.work}
     return max(
         (
@@ -155,10 +155,10 @@ def _wanted(units: int, *, alike: bool) -> int:
 
 
 def stride(rows: int, units: int, *, alike: bool) -> int:
-    """Which of *rows* to look at: every so manieth. Pure.
+    """The step from one to the next of the *rows* that are looked at. Pure.
 
     Args:
-        alike: several rows come from each sample.
+        alike: whether several rows come from each sample.
     """
     step = max(1, rows // _wanted(units, alike=alike))
     # An even one might see every other position of a picture alone.

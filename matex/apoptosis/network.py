@@ -75,11 +75,11 @@ class Norm(NamedTuple):
 
 
 class Network:
-    """What the rules note down while a graph is followed. Local.
+    """The notes that the rules take while a graph is followed. Local.
 
     Args:
-        outer: where an axis of units is split in two, whether those along the first stay apart, as
-            heads of attention do, and not those along the last.
+        outer: whether, where an axis of units is split in two, the units along the first stay
+            apart, as heads of attention do, and not those along the last; off by default.
     """
 
     def __init__(self, *, outer: bool = False) -> None:
@@ -150,7 +150,7 @@ class Network:
         self.sized.append(Sized(units, resize))
 
     def keep(self, tag: Tag | None, layer: Any = None, why: str = "") -> None:
-        """What *tag* marks must stay; *why*, where it is the layer's doing."""
+        """Note that the units of *tag* must stay; *why*, where the layer is the cause."""
         if tag is not None:
             self.units.fix(tag.units)
             if layer is not None and why:

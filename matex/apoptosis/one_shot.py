@@ -37,7 +37,7 @@ _NAMED = 5
 
 
 class Pruned(NamedTuple):
-    """What came of pruning a model."""
+    """The result of pruning a model."""
 
     outcome: Outcome
     moved: float
@@ -209,7 +209,7 @@ def _loaded(source: Path) -> Any:
 
 
 def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) -> list[str]:
-    """What the user is told: what went and what it cost, what stays and why, what to doubt."""
+    """Lines for the user: the removals and their cost, the layers that stay and why, warnings."""
     outcome, (measured, held_out) = pruned.outcome, pruned.rows
     sizes = {"parameters": outcome.parameters, "flops": outcome.flops}
     before, after = sizes[asked.measure]

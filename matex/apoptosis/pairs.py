@@ -79,7 +79,7 @@ def _outgoing(evidence: Evidence) -> np.ndarray:
 
 
 def _pairwise(criterion: str, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What is lost of w_j, lam, and the angle: arrays with j in rows and i in columns."""
+    """The lost part of w_j, lam, and the angle: arrays with j in rows and i in columns."""
     product = w @ w.T
     square = np.diagonal(product).copy()
     safe = np.maximum(square, 1e-300)

@@ -1,8 +1,8 @@
-"""Who takes part in an event: this process alone, or the ranks of a run.
+"""The participants of an event: this process alone, or the ranks of a run.
 
-What an event needs of others are four things: a sum over samples, decisions about groups
-made by one each, one verdict, and equal weights at the end. On ranks all of them go through
-collectives that outlive their members, so that whoever dies, the rest hold the same.
+An event needs four things of its peers: a sum over samples, decisions about groups that one rank
+each makes, one value for all, and equal weights at the end. On ranks all of them go through
+collectives that complete when members die, so that the survivors hold the same.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Peers(Protocol):
     """Each method is collective over those who take part."""
 
     def total(self, size: int, length: int, add: Add) -> np.ndarray:
-        """What *add* adds to a vector, float64, shape (length,), for all rows [0, size)."""
+        """The sum of what *add* adds for all rows [0, size), float64, shape (length,)."""
 
     def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
         """*make* of each group, whose widths are given, the same everywhere."""
 
     def verdict(self, value: float) -> float:
-        """One value for all."""
+        """The leader's *value*, the same everywhere."""
 
     def settle(self, model: Any) -> None:
-        """The model has been cut: weights and slots become equal."""
+        """Make weights and slots equal after the model has been cut."""
 
     def renew(self, model: Any) -> None:
         """Local: what was traced of the model's former shapes is traced anew."""
@@ -88,7 +88,7 @@ class Together:
 
     Args:
         run: run of this process.
-        changed: called when the model has another shape; local.
+        changed: local function to be called when the model's shapes have changed.
     """
 
     def __init__(self, run: Any, changed: Callable[[], None]) -> None:

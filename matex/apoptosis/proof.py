@@ -46,10 +46,10 @@ class Probe:
         self._noise = [_distance(a, b) for a, b in zip(self._wanted, self._outputs(), strict=True)]
 
     def complaint(self, model: Any = None) -> str:
-        """What is wrong with the model as it now is, in words; empty where nothing is. Local.
+        """A sentence about what is wrong with the model as it now is; empty for nothing. Local.
 
         Args:
-            model: instead of it, one that was loaded from its file.
+            model: model that was loaded from its file, to be looked at in place of it.
         """
         if model is None and (wrong := self._shapes.complaint()):
             return wrong

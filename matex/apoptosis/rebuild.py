@@ -109,7 +109,7 @@ def _resize_rest(net: Network, dead: Collection[int], *, all_live: bool = False)
     gone = np.array(sorted(dead), np.int64)
 
     def size(units: np.ndarray) -> tuple[int, bool]:
-        """How many there are to be, and whether that is another number."""
+        """The new number of *units*, and whether it differs from the old."""
         left = int(np.count_nonzero(~np.isin(net.units.roots(units), gone)))
         return len(units) if all_live else left, left != len(units)
 
@@ -158,10 +158,10 @@ def notes_of(model: Any) -> dict[str, Any]:
 
 
 def history_of(model: Any, variables: list[Any]) -> dict[str, np.ndarray]:
-    """What was done to *model*, as arrays with names for a checkpoint.
+    """The removals made in *model*, as named arrays for a checkpoint.
 
-    What is left of each of *variables*: ``apoptosis/<place>/<axis>`` -> original indices;
-    and the notes.
+    They are the remaining indices of each of *variables*, ``apoptosis/<place>/<axis>`` ->
+    original indices, and the notes.
     """
     notes = json.dumps(notes_of(model)).encode()
     own = {_NOTES: np.frombuffer(notes, np.uint8)} if notes_of(model) else {}

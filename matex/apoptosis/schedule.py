@@ -1,4 +1,4 @@
-"""When units die, and how many at most. Pure."""
+"""The schedule of events, and the limits of each. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Thresholds:
         return self.taus.get(group, self.mode.tau)
 
     def after(self, group: str, *, part: float, kept: bool) -> Thresholds:
-        """After an event that was kept, or refused, for *group* at this part of its tau."""
+        """The thresholds after an event that was kept, or refused, for *group* at this *part*."""
         if not self.mode.adapts:
             return self
         tau = part * self.tau(group)
@@ -99,11 +99,12 @@ class Calendar:
         return self if self.due <= epoch + self.wait else replace(self, due=0)
 
     def after(self, epoch: int, *, gone: float, flops: float) -> Calendar:
-        """After an event at the end of *epoch*.
+        """The calendar after an event at the end of *epoch*.
 
         Args:
-            gone: the part of the parameters that went.
-            flops: operations a row of what is left; infinite where size itself is the goal.
+            gone: the fraction of the parameters that was removed.
+            flops: operations of the smaller network for a row; infinite where size itself is the
+                goal.
         """
         wait = self.every
         if not wait and gone >= _MUCH:
@@ -116,11 +117,11 @@ class Calendar:
 def rows_to_judge(
     training: int, *, scored: int, widths: Sequence[int], flops: float, most: int
 ) -> int:
-    """How many held-out rows to judge by, so that an event costs a fifth of an epoch. Pure.
+    """Number of held-out rows to judge by, so that an event costs a fifth of an epoch. Pure.
 
-    An epoch over *training* rows costs three forward passes of them; an event one over
-    *scored* rows, the decisions, and over these one before, one with all groups, one with less
-    and mostly one with each.
+    An epoch over *training* rows costs three forward passes of them. An event costs one pass over
+    the *scored* rows, the decisions, and, over the held-out rows, one pass before, one with all
+    groups, one with fewer removals and mostly one with each group.
 
     Args:
         widths: units of each group.

@@ -1,14 +1,15 @@
-"""How much of what may die does: a search that asks the held-out loss as seldom as it can.
+"""The search for the numbers of units to remove, with few evaluations of the held-out loss.
 
-All groups at once at the cost of their thresholds. Where the loss rises too far each group by
-itself, and of those for which it still does as much as should cost their share of what is left.
-Where it hardly rises more of all, or else as much as should be allowed by how far it then did:
-a loss rises ever faster with what dies, so between two points it lies below the line through them.
-A group dies in one order, so what dies at less is part of what dies at more.
+First all groups are tried at once, at the cost of their thresholds. Where the loss rises too far,
+each group is tried by itself; of a group for which it still does, as many units as should cost its
+share of the rise that is left. Where the loss hardly rises, more is tried of all groups; if that is
+too much, the amount that should be allowed by the rise that it caused: the loss is convex in the
+amount removed, so between two points it lies below the line through them. A group's units go in
+one order, so a smaller removal is part of a larger one.
 
-Shares are as the square roots of what a group's dead make the network smaller by: with equal ones
-groups that hardly matter to its size spend most of what is allowed, and in proportion to it one
-group does, until it is where the network fails.
+Shares are proportional to the square roots of the savings of each group. With equal shares groups
+that hardly matter to the network's size would spend most of the allowed rise; in proportion to the
+savings one group would, up to where the network fails.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ class Candidate(NamedTuple):
     tau: float
 
     def at(self, part: float) -> Candidate:
-        """With what dies at this part of the threshold."""
+        """A copy with the removal at this part of the threshold."""
         return self._replace(removal=self.removal.within(part * self.tau))
 
     @property
     def is_worth_it(self) -> bool:
-        """Shrinking a group by a few units costs more than it brings."""
+        """Whether so many units go that shrinking the group brings more than it costs."""
         return len(self.removal.removed) >= max(1.0, LEAST_SHARE * self.group.width)
 
 
 class GroupVerdict(NamedTuple):
-    """What came of a group: at which part of its threshold, with which held-out loss."""
+    """The verdict on a group: the part of its threshold that was tried, and the held-out loss."""
 
     candidate: Candidate
     part: float
@@ -70,7 +71,7 @@ class Trial(Protocol):
         """The amount by which its death makes the network smaller, above 0, in any unit."""
 
     def accept(self) -> None:
-        """What was judged last may stay."""
+        """Keep what was applied last."""
 
     def undo(self) -> None:
         """Take back what was applied last."""
@@ -99,7 +100,7 @@ def search(
 
 
 class _Course:
-    """What has been tried so far: ``loss`` with what stands, and the newest verdicts by group."""
+    """The trials so far: ``loss`` with all that was accepted, the newest verdicts by group."""
 
     def __init__(self, trial: Trial, before: float, allowed: float) -> None:
         self._trial = trial
@@ -110,11 +111,11 @@ class _Course:
         self.verdicts: dict[int, GroupVerdict] = {}
 
     def together(self, some: Sequence[tuple[Candidate, float]]) -> bool:
-        """Groups at parts of their thresholds, if any; whether the loss allows it."""
+        """Try groups at parts of their thresholds, if any; whether the loss allows it."""
         return not some or self._try(some, self._allowed)
 
     def each(self, some: Sequence[tuple[Candidate, float]]) -> None:
-        """Each by itself, if it raises the loss by no more than its share of what is left.
+        """Try each by itself, and keep it if it takes no more than its share of the rise left.
 
         One may cost what all others together do, and would leave nothing for them. What one
         leaves of its share is for those that matter more, which come later.
@@ -141,7 +142,7 @@ class _Course:
         return result
 
     def more(self, found: Sequence[Candidate], part: float) -> list[tuple[Candidate, float]]:
-        """What goes at such a part of the thresholds, where that is worth it beyond what does."""
+        """The removals at *part* of the thresholds that are worth it beyond the accepted ones."""
         dying = {n: len(v.candidate.removal.removed) for n, v in self.verdicts.items() if v.kept}
         return [
             (one, part)

@@ -23,7 +23,7 @@ __all__ = ["evidence", "take_over"]
 def evidence(
     net: Network, group: Group, sums: Sequence[np.ndarray] | None, *, incoming: bool
 ) -> Evidence:
-    """What the criteria are told of *group*; local.
+    """The measurements of *group* for the criteria; local.
 
     Args:
         sums: sums of :func:`matex.apoptosis.measure.views`, one for each of the group's
@@ -78,7 +78,7 @@ def take_over(
 def _fold(
     reading: Reading, share: np.ndarray, removal: Removal, places: np.ndarray, rows: np.ndarray
 ) -> None:
-    """What was constant in the dead goes into the reader's bias; *rows* are by its units."""
+    """Add the constant part of the removed units to the reader's bias; *rows* are by its units."""
     constant = np.zeros(rows.shape[1:])
     for place in places:
         dead = place[removal.removed]
@@ -95,7 +95,7 @@ def _fold(
 
 
 def _rows(net: Network, binding: Binding, group: Group, value: Any = None) -> np.ndarray:
-    """What a variable holds for each unit of *group*: shape (units, everything else)."""
+    """The values of a variable for each unit of *group*: shape (units, everything else)."""
     value = np.asarray(binding.variable.numpy() if value is None else value)
     front = np.moveaxis(value, binding.axis, 0).reshape(value.shape[binding.axis], -1)
     places = occurrences(net.units.roots(binding.units), group.members)
@@ -132,7 +132,7 @@ def _incoming(net: Network, group: Group) -> np.ndarray:
 
 
 def _fold_norm(net: Network, number: int, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What a BatchNormalization right after the source does to it: scale and shift."""
+    """Scale and shift by the BatchNormalization right after the source."""
     norm = net.folded.get(number)
     if norm is None:
         return np.ones(len(units)), np.zeros(len(units))

@@ -1,4 +1,4 @@
-"""How large a model is, and how small it is to become. Pure."""
+"""The size of a model, and the goal for it. Pure."""
 
 from __future__ import annotations
 

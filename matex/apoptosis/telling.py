@@ -1,4 +1,4 @@
-"""What is told of an event: to the user in a line, to the report in fields. Pure."""
+"""The record of an event in the report, and its line for the user. Pure."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def traces(model: Any) -> list[Network]:
 
 
 def _living_sources(net: Network) -> int:
-    """How many layers make units of which any may die; whatever their number is."""
+    """Number of layers with a unit that may die."""
     fixed = net.units.fixed_roots()
     return sum(bool(set(net.units.roots(s.units).tolist()) - fixed) for s in net.sources)
 
@@ -194,7 +194,7 @@ def groups_of(net: Network) -> list[Group]:
 
 
 def _least(net: Network, source: int) -> int:
-    """How many roots must stay, where several units of a source go at once: filters of groups."""
+    """Number of roots that must stay; several units of a source may share one, as filters do."""
     made = net.sources[source]
     together = len(made.units) // len(np.unique(net.units.roots(made.units)))
     return -(-made.least // together)

@@ -1,1 +1,1 @@
-"""What outlives the ranks: when a run saves itself, where, and how it is found again."""
+"""Checkpoints of a run: when and where it saves itself, and how it finds them again."""

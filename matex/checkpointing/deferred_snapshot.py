@@ -16,11 +16,11 @@ __all__ = ["DeferredSnapshot"]
 
 
 class DeferredSnapshot:
-    """What variables are now, as a snapshot to be made at leisure; local.
+    """The values of variables at one time, from which a snapshot is copied later; local.
 
-    It holds references, in less time than copies would take. TensorFlow gives a variable other
-    memory before it changes one that somebody refers to, so training may go on at once. To spare
-    it that, copies should be made soon; then the references are let go.
+    It holds references, which takes less time than copies would. TensorFlow gives a variable new
+    memory before it changes one that is referred to, so training may go on immediately. To spare
+    it that, the copies should be made soon; then the references are dropped.
 
     Args:
         parts: variables of "weights", "optimizer" and "metrics".

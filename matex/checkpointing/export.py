@@ -1,9 +1,9 @@
-"""From a checkpoint to a model: for plain Keras, and for archives.
+"""The export of a checkpoint as a model, for plain Keras and for archives.
 
 Keras builds a model from the text in a checkpoint, which may name code: a Lambda layer
-carries its own, and other objects name a module to import. Neither is let through
-unasked. What the text describes is built without memory first and compared with the
-arrays, so that a text alone cannot ask for any amount of it.
+carries its own, and other objects name a module to import. Neither is accepted unless the
+user allows it. The described model is built without memory first and compared with the
+arrays, so that the text alone cannot make a process allocate any amount of memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run keeps in the memory of its hosts: snapshots, and beside them Open MPI's segments.
+"""The directories of a run in the memory of its hosts: snapshots and Open MPI's segments.
 
 Through its segment a rank shares memory with the others of its host. A rank that is killed
 leaves it behind, so those of a run lie in a directory of their own, which can be removed.
@@ -66,7 +66,7 @@ def ready_segments() -> None:
 
 
 def forsake_segments() -> None:
-    """After the end of MPI: the last rank of a host that lost none removes the directory; local."""
+    """Remove the directory after MPI's end, on the last rank of a host that lost none; local."""
     directory = segments_directory()
     if directory is not None:
         with contextlib.suppress(OSError):  # others are still there, or a dead one's segment is

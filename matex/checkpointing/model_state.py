@@ -44,12 +44,12 @@ def weights_of(model: Any) -> list[Any]:
 
 
 def nbytes_of(model: Any) -> int:
-    """How many bytes weights and optimizer state take; local."""
+    """Bytes of weights and optimizer state; local."""
     return sum(map(size_of, (*weights_of(model), *model.optimizer.variables)))
 
 
 def size_of(variable: Any) -> int:
-    """How many bytes its value takes; local."""
+    """Bytes of the variable's value; local."""
     return int(math.prod(variable.shape) * variable.value.dtype.size)
 
 
@@ -110,12 +110,12 @@ def hold(
     extra: dict[str, np.ndarray],
     copies: BufferPool | None = None,
 ) -> DeferredSnapshot:
-    """What a checkpoint of *model* is made of; local.
+    """The deferred snapshot of *model* for a checkpoint; local.
 
     Args:
         cursor: seed, fit, epoch, samples (of the epoch), step.
         architecture: see `architecture_of`.
-        extra: what else decides, beside the states of metrics.
+        extra: further arrays on which the rest of the run depends, by name.
         copies: see `DeferredSnapshot`.
     """
     parts = {

@@ -1,4 +1,4 @@
-"""What a run continues from: the newest valid snapshot of any tier, the same on all ranks."""
+"""The snapshot from which a run continues: the newest valid one of any tier, on all ranks."""
 
 from __future__ import annotations
 

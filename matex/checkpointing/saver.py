@@ -1,9 +1,9 @@
-"""When and where a run saves itself: a tier in the memory of each node, and one of files.
+"""The saver of a run, with a tier in the memory of each node, and one of files.
 
 All ranks hold the same state, so any of them can save it, and several can save a large one
-together, each a part of its file. Between two steps it is held; a thread copies and writes it
-while training goes on. What is due by the clock is the leader's word, which travels with the
-gradients; what is due by a count all ranks know.
+together, each a part of its file. Between two steps a deferred snapshot is made; a thread copies
+and writes it while training goes on. The leader decides on saves that are due by the clock, and
+its decision travels with the gradients; saves that are due by a count all ranks know.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ class Saver:
 
     @property
     def numbers(self) -> list[int]:
-        """How many saves each tier has had, by which ranks take turns, and the number of this
-        start. Equal on all ranks."""
+        """Numbers of saves of each tier, by which ranks take turns, and of this start; equal on all
+        ranks."""
         counts = [0 if tier is None else tier.number for tier in (self.memory, self.files)]
         return [*counts, 0 if self.files is None else self._starts.number]
 
@@ -208,7 +208,7 @@ class Saver:
         The leader publishes. One that dies over it is followed by the next.
 
         Args:
-            point: called before each attempt, for fault injection.
+            point: function that is called before each attempt, for fault injection.
         """
         files = self.files
         if files is None:
@@ -227,9 +227,9 @@ class Saver:
         return bool(done[0] == 1)
 
     def _team(self, tier: Tier, first: int) -> tuple[checkpoints.Team | None, bool]:
-        """With whom this rank saves the next of *tier* that *first* publishes, and whether it does.
+        """The team for the next save of *tier*, which *first* publishes; whether this rank writes.
 
-        Equal on all ranks but for the place in it; None where one writes alone.
+        The team is equal on all ranks but for the place in it; None where one rank writes alone.
         """
         communicator, world = self._communicator, self._communicator.world
         part_mb, most = self._config.checkpoint_part_mb, world.size

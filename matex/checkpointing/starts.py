@@ -1,4 +1,4 @@
-"""Which start of a run this is: checkpoints of former starts are kept out by a fence."""
+"""The number of this start of a run; a fence keeps checkpoints of former starts out."""
 
 from __future__ import annotations
 

@@ -60,13 +60,13 @@ class SpareReleased(SystemExit):
 
 
 def described(code: int) -> str:
-    """What *code* (a signal's number, `CLOCK` or `MISSING`) stands for."""
+    """The meaning of *code*, a signal's number, `CLOCK` or `MISSING`, in words."""
     said = {CLOCK: "the wall time is over", MISSING: "ranks are missing"}
     return said.get(code) or signal.Signals(code).name
 
 
 def stopped_in_own_loop() -> ToldToLeave:
-    """What ends a loop of the script's own that is not saved."""
+    """The exception that ends a custom loop that is not saved."""
     return ToldToLeave(
         "told to leave in a loop of the script's own, which only it can continue, with "
         "matex.Checkpoint"
@@ -74,9 +74,9 @@ def stopped_in_own_loop() -> ToldToLeave:
 
 
 def margin_s(wall_time_s: float, save_s: float) -> float:
-    """How long before the end of the wall time to leave. Pure.
+    """Seconds before the end of the wall time at which to leave. Pure.
 
-    A tenth of it, 30 s at most, and twice what the longest checkpoint so far took.
+    They are a tenth of it, 30 s at most, and twice the longest time of a checkpoint so far.
     """
     return min(30.0, wall_time_s / 10) + 2 * save_s
 
@@ -85,7 +85,7 @@ class StopRequest:
     """Whether this rank was told to leave. Local; one to a process.
 
     Args:
-        wall_time_s: how long from now the run may last; 0 means for ever.
+        wall_time_s: longest time from now that the run may last; 0, the default, is for no limit.
 
     A rank alone that runs a loop of its own makes no steps that are known here, and so never asks
     for :attr:`code`: while :meth:`raise_in_handler` is on, a signal raises `ToldToLeave` where it

@@ -12,7 +12,7 @@ __all__ = ["Tier"]
 
 
 class Tier:
-    """A store, the thread that writes into it, and how that goes. Local.
+    """A store, the thread that writes into it, and the events of its saves. Local.
 
     ``number`` counts the saves, by which ranks take turns: it is equal on all ranks.
     ``last_s`` is the time of the clock at which the last one began.
@@ -20,9 +20,9 @@ class Tier:
     Args:
         name: name in events, ``memory`` or ``files``.
         store: directory in which checkpoints are kept.
-        events: learn of every checkpoint.
-        warn: tells the user one line.
-        on_written: called in the thread that writes with what is safe now.
+        events: event file, which gets an event of every checkpoint.
+        warn: function that prints one line for the user.
+        on_written: function that the writing thread calls with each save that is safe now.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who saves: one rank of each host, or one or several of the run, others each time. Pure."""
+"""The ranks that save: one of each host, or one or several of the run, in turns. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def writes_for_host(number: int, members: Sequence[Member], rank: int) -> bool:
 
 
 def team_size(nbytes: int, part_bytes: float, ranks: int) -> int:
-    """How many of so many *ranks* write a state of *nbytes* together: parts of at least
-    *part_bytes*, 0 meaning that one writes all."""
+    """Number of *ranks* that write a state of *nbytes* together, in parts of at least *part_bytes*;
+    where these are 0 one writes all."""
     return max(1, min(ranks, int(nbytes / part_bytes))) if part_bytes else 1
 
 

@@ -1,4 +1,4 @@
-"""What fit may be given, as tables: rows by index."""
+"""Tables with rows by index for the arrays that ``fit`` accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From any format to contiguous HDF5, which ranks read by rows: one pass, bounded memory."""
+"""Conversion of any format to contiguous HDF5, read by rows: one pass, bounded memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def open_to_convert(
     """Open as :func:`matex.data.open` does, but read a gzip CSV file once, in little memory.
 
     Args:
-        on_progress: called with the bytes of a CSV file checked so far, and all of them.
+        on_progress: function of the bytes of a CSV file checked so far, and of all its bytes.
         dtype: type that floating point is to be stored as: numbers of text are read as exactly.
     """
     if format_of(path, format) == "csv" and size is None:
@@ -69,7 +69,7 @@ def convert(
             ``x_train`` and ``y_train``; 0 leaves the members as they are.
         dtype: type of what is floating point.
         force: replace *target*.
-        on_progress: called with the rows written so far, and all of them.
+        on_progress: function of the number of rows written so far, and of all rows.
 
     Raises:
         InputError: *target* exists or has no room, or *data* cannot be split.

@@ -148,8 +148,8 @@ def open_csv(
         label: column of ``y``, by number (-1 is the last) or by name.
         dtype: type of all values, ``float32`` or ``float64``.
         forward: a gzip file is to be read in order and once, and takes no memory.
-        on_progress: called with the bytes of the first pass so far, and all of them.
-        gzip_bytes: what the values of a gzip file may take.
+        on_progress: function of the bytes of the first pass so far, and of all bytes.
+        gzip_bytes: bytes that the values of a gzip file may take.
 
     Raises:
         DataError: naming the file, and the row where there is one.

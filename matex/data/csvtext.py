@@ -34,13 +34,13 @@ _EXACT = float(1 << 24)
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How a file is written.
+    """The format of a CSV file.
 
     Args:
         delimiter: one character.
         width: values in a row.
         columns: their names; empty without a header.
-        start: where the first row begins, in bytes of the text.
+        start: offset of the first row, in bytes of the text.
         dtype: type of the values.
         exact: the column whose integers must not be rounded, as the label's.
     """
@@ -58,9 +58,9 @@ class Lines(NamedTuple):
 
     Attributes:
         row: number of the first, from 0.
-        offset: where it begins in the text, in bytes.
+        offset: its offset in the text, in bytes.
         text: the lines.
-        starts: where each begins in *text*, int64.
+        starts: offsets of each line in *text*, int64.
     """
 
     row: int
@@ -133,7 +133,7 @@ def lines(
     """All rows of *path*, some megabytes at a time, each checked to have the dialect's width.
 
     Args:
-        on_progress: called with the bytes of the file taken so far, and all of them.
+        on_progress: function of the bytes of the file taken so far, and of all bytes.
 
     Raises:
         DataError: naming the file and the row: another width, or the file ends too early.

@@ -1,4 +1,4 @@
-"""Which format a file has, by its content; its name must agree."""
+"""The format of a file, by its content; its name must agree."""
 
 from __future__ import annotations
 

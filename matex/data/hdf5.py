@@ -65,7 +65,7 @@ class Hdf5Rows(Rows):
 
     @property
     def layout(self) -> str:
-        """How the rows are stored, in words."""
+        """The storage layout of the rows, in words."""
         if self._mapped is not None:
             return "contiguous, mapped"
         if self.dataset.is_virtual:

@@ -1,4 +1,4 @@
-"""Which data sets an HDF5 file has, by all their names: hard, soft and external links."""
+"""The data sets of an HDF5 file, by all their names: hard, soft and external links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Key = tuple[int, int]
 
 
 class Members(NamedTuple):
-    """What a file holds.
+    """The members of a file.
 
     Attributes:
         datasets: each data set under the first of its names.

@@ -1,4 +1,4 @@
-"""What pandas, PyTables and netCDF put into HDF5 for themselves, beside the user's values."""
+"""The objects of pandas, PyTables and netCDF in HDF5 that are none of the user's values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 20
 
 
 class Role(NamedTuple):
-    """What a child of a group is for; *hidden* when it is no data of the user's."""
+    """The purpose of a child of a group; *hidden* when it is no data of the user's."""
 
     words: str
     hidden: bool
@@ -34,7 +34,7 @@ def attribute(item: Any, name: str) -> str:
 
 
 def role(group: h5py.Group, name: str, child: Any) -> Role | None:
-    """What the *child* of *group* called *name* is for, None for the user's own."""
+    """The role of the *child* of *group* called *name*, None for the user's own."""
     if isinstance(child, h5py.Group):
         if attribute(child, "CLASS") == "TINDEX":
             return Role("an index that PyTables made, passed over", True)

@@ -1,4 +1,4 @@
-"""What keeps the values of an HDF5 data set from being read, found before any is wanted.
+"""Obstacles to reading an HDF5 data set, found before the first of its values is wanted.
 
 libhdf5 looks for a filter when it meets the first chunk that was packed by it, and gives the fill
 value for what lies in a file that it does not find: numbers that nobody has stored.
@@ -45,7 +45,7 @@ def obstacle(dataset: h5py.Dataset, *, trail: _Trail = ()) -> str | None:
 
 
 def gaps(dataset: h5py.Dataset) -> str | None:
-    """Which values of *dataset* nobody has written, in words; None where there are none.
+    """The values of *dataset* that nobody has written, in words; None where there are none.
 
     They read as the fill value of the data set.
     """
@@ -173,7 +173,7 @@ def _wrong_part(file: h5py.File, name: str, source: h5py.VDSmap, trail: _Trail) 
 
 
 def _source_file(dataset: h5py.Dataset, name: str) -> Path | None:
-    """Where libhdf5 finds the file *name* (H5Pset_virtual in its reference)."""
+    """The path at which libhdf5 finds the file *name* (H5Pset_virtual in its reference)."""
     here = Path(dataset.file.filename).absolute()
     return next((path for path in _places(dataset, here, name) if path.is_file()), None)
 

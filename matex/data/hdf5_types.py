@@ -60,7 +60,7 @@ def same_bits(stored: h5t.TypeID, dtype: np.dtype[Any]) -> bool:
 
 
 def described(stored: h5t.TypeID) -> str:
-    """What is stored that :func:`memory_type` has no type for, in words."""
+    """The name of a stored type for which :func:`memory_type` has none, in words."""
     kind = stored.get_class()
     if kind in _WORDS:
         return _WORDS[kind]

@@ -48,8 +48,8 @@ class MappedFile:
         """Rows of *shape* and *dtype* from byte *offset*, *stride* bytes apart.
 
         Args:
-            name: what the file calls them, for messages.
-            stride: from row to row; without it one row follows the other.
+            name: name of the rows in the file, for messages.
+            stride: bytes from row to row; by default one row follows the other.
 
         Raises:
             DataError: the file ends before the last of them, or no array has that shape.
@@ -88,7 +88,7 @@ class Mapped(Rows):
 
     Args:
         view: array over the mapped bytes; axes after the first may be in any order.
-        offset, stride: where row 0 begins in *mapping*, and bytes from row to row.
+        offset, stride: offset of row 0 in *mapping*, and distance from row to row, in bytes.
     """
 
     def __init__(self, view: np.ndarray, mapping: mmap.mmap, offset: int, stride: int) -> None:

@@ -62,7 +62,7 @@ def shape_by_dimensions(dataset: h5py.Dataset) -> tuple[int, ...]:
 
 
 def _length(scale: h5py.Dataset) -> int:
-    """How long the longest variable along the dimension *scale* is."""
+    """Length of the longest variable along the dimension *scale*."""
     lengths = [scale.shape[0]] if scale.shape else [0]
     for reference, axis in scale.attrs.get("REFERENCE_LIST", ()):
         variable = scale.file[reference]

@@ -1,4 +1,4 @@
-"""What the values of a netCDF variable mean by its attributes (NetCDF Users Guide, Appendix A).
+"""The meaning of a netCDF variable's values by its attributes (NetCDF Users Guide, Appendix A).
 
 ::
 
@@ -34,13 +34,13 @@ _UNWRITTEN_BYTES = {"i1": -127, "u1": 255}
 
 
 class Marks(NamedTuple):
-    """Which values mean that there is none.
+    """The marks for "no value".
 
     Attributes:
-        values: these, as they are stored.
-        low, high: and what is below or above; None where nothing is said.
+        values: stored values that are marks.
+        low, high: limits below and above which all values are marks; None for no limit.
         unpacked: whether *low* and *high* are for unpacked values, rather than stored ones.
-        unwritten: what the netCDF library puts where nothing was written.
+        unwritten: value that the netCDF library puts where nothing was written; None for none.
     """
 
     values: tuple[Any, ...]
@@ -56,14 +56,14 @@ class Marks(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """How stored values become those that are meant.
+    """The conversion of stored values to the values that they mean.
 
     Attributes:
-        taken: the type that stored values are taken for.
-        dtype: type of the values that are given.
-        scale, offset: None where nothing is packed.
-        marks: what becomes NaN, where *dtype* is floating point.
-        words: what of this a user should know, "" if nothing.
+        taken: type that stored values are taken for.
+        dtype: type of the values that are returned.
+        scale, offset: factor and summand of packed values; None where there is none.
+        marks: marks that become NaN, where *dtype* is floating point.
+        words: note on the conversion for the user, "" for none.
     """
 
     taken: np.dtype[Any]
@@ -110,7 +110,7 @@ class Unpacked(Rows):
 def meaning_of(
     stored: np.dtype[Any], attributes: Mapping[str, Any], *, prefilled: bool
 ) -> Meaning | None:
-    """What values stored as *stored* mean; None where they are what they seem.
+    """The meaning of values stored as *stored*; None where they are what they seem.
 
     Packed values have the type that NumPy gives ``stored * scale_factor + add_offset``, and
     float64 where that is an integer. Integers with marks become floating point for the sake of
@@ -140,7 +140,7 @@ def meaning_of(
 
 
 def fill_of(stored: np.dtype[Any], attributes: Mapping[str, Any]) -> Any:
-    """What the netCDF library gives for values of the type *stored* that are in no file."""
+    """The value that the netCDF library gives for values of type *stored* that are in no file."""
     for value in _numbers(attributes, "_FillValue"):
         return value.astype(stored)
     return stored.type({**_UNWRITTEN, **_UNWRITTEN_BYTES}.get(stored.str[1:], 0))

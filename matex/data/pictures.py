@@ -1,4 +1,4 @@
-"""From the bytes of JPEG, PNG, GIF and BMP images to pixels of one size, by TensorFlow."""
+"""Decodes JPEG, PNG, GIF and BMP images to pixels of one size, by TensorFlow."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def pixels_of_all(
     """*count* images, shape (count, height, width, 3), uint8.
 
     Args:
-        contents: where each comes from, and its bytes.
+        contents: pairs of an image's origin, for messages, and its bytes.
         shape: (height, width, 3) of every one.
 
     Raises:

@@ -15,7 +15,7 @@ WORTH_S = 1e-3  # reading quicker than this is not worth handing to another thre
 
 
 class RowReader(Protocol):
-    """What rows are read from; ``Batches`` is one."""
+    """A source from which rows are read; ``Batches`` is one."""
 
     @property
     def costly(self) -> bool: ...

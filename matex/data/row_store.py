@@ -44,12 +44,12 @@ class RowStore:
 
     @property
     def count(self) -> int:
-        """How many rows are held."""
+        """Number of rows that are held."""
         return len(self._free) - self._left
 
     @property
     def nbytes(self) -> int:
-        """How many bytes there is room for."""
+        """Bytes of the arrays, with the room for rows that are not held yet."""
         return sum(array.nbytes for array in self._arrays)
 
     @property

@@ -1,4 +1,4 @@
-"""What all readers return: equal rows, read when they are asked for."""
+"""The rows that all readers return: of one shape, and read when they are indexed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Rows(abc.ABC):
         return one[rest]
 
     def _numbers(self, wanted: np.ndarray) -> np.ndarray:
-        """What NumPy takes as an index of the first axis, as row numbers."""
+        """Row numbers of an index of the first axis, as NumPy understands it."""
         if wanted.dtype == bool and wanted.shape == self.shape[:1]:
             return np.flatnonzero(wanted)
         numbers = wanted.astype(np.int64, casting="same_kind") if wanted.size else wanted[:0]

@@ -201,7 +201,7 @@ def open_tfrecord(
 
 
 def _passed_over(records: _Records, names: set[str]) -> dict[str, str]:
-    """What some records have beside the features *names* of the first, and why it is no member.
+    """Features of some records beside *names*, those of the first, and why they are no members.
 
     The first, the second, the one in the middle and the last are looked at.
     """

@@ -1,4 +1,4 @@
-"""What a replaced function asks: what its rank sees, and how the script names a file in errors."""
+"""Helpers of the replaced functions: the view of their rank, the script's names in errors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["asked", "placed"]
 
 
 def placed(call: Callable[[], Any], *given: Any) -> Any:
-    """What *call* gives; its errors name files as the script does.
+    """The result of *call*, whose errors name files as the script does.
 
     Args:
-        given: names by which the script called them.
+        given: the script's names of the files.
     """
     try:
         return call()

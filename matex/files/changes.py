@@ -1,8 +1,8 @@
-"""What the script does to files, done in the view of its rank.
+"""The script's changes of files, made in the view of its rank.
 
-Each function takes absolute paths and, where something is done to the real file system at once,
-the function of Python's that does it. On the leader that is what happens; elsewhere the same is
-done in the rank's own tree. Errors are those that the script would meet if its rank ran alone.
+Each function takes absolute paths and, for a change that the leader makes directly to the real
+file system, the function of Python that makes it. The other ranks make the same change in their
+own trees. Errors are those that the script would meet if its rank ran alone.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def link(view: FileView, source: str, target: str, call: Call) -> None:
 
 
 def of_attributes(view: FileView, path: str) -> str | None:
-    """Whose mode or times the script changes; None where only the leader changes the real ones."""
+    """The path whose mode or times change; None where only the leader changes the real ones."""
     if view.leads or (view.knows_ranks and not view.is_mirrored(path)):
         return path
     there = view.place(path)

@@ -65,7 +65,7 @@ def getcwd(files: PrivateFiles) -> Any:
 
 
 class ViewedEntry:
-    """What ``os.DirEntry`` is, of a view."""
+    """The ``os.DirEntry`` of a view."""
 
     def __init__(self, folder: str, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""What the script changed on the real file system since the run began, and how that was before.
+"""The ledger of paths that the script changed since the run began, and of their former state.
 
 The leader writes a line before it first changes a path; the other ranks read them, and so find
 every path as it was at the start, however far the leader is ahead of them. What an outside
@@ -27,13 +27,13 @@ _NAME = "changes.jsonl"
 
 @dataclass(frozen=True)
 class Before:
-    """What a path was before the run: "nothing", "folder", "file", or "lost", which is not known.
+    """The state of a path before the run: "nothing", "folder", "file" or "lost", for unknown.
 
     Args:
-        kept: where the file's content is now; None for its own place.
+        kept: place of the file's content now; None, the default, for its own place.
         size: number of bytes there, from the first, that are its content; None for all.
-        tree: nothing below it was there either.
-        aside: a file under it is not yet whole, and is to take another's place.
+        tree: whether nothing below the path was there either.
+        aside: whether the file at the path is not yet whole, and is to replace another.
     """
 
     kind: str
@@ -76,7 +76,7 @@ class Ledger:
         return list(self._entries)
 
     def names(self, directory: str) -> set[str]:
-        """What was changed right in *directory*."""
+        """Names directly in *directory* that were changed."""
         self._look()
         return self._below.get(directory, set())
 
@@ -91,7 +91,7 @@ class Ledger:
             self._write(path, Before("nothing", aside=True))
 
     def asides(self) -> list[str]:
-        """Where leaders wrote what was then renamed, unless they died before."""
+        """Paths to which leaders wrote files that they then renamed, unless they died before."""
         self._look()
         return [path for path, entry in self._entries.items() if entry.aside]
 

@@ -35,7 +35,7 @@ def asks_for_rank(text: str) -> bool:
 
 
 class PrivateFiles:
-    """What the replaced functions ask. One to a process, where there is more than one rank.
+    """The private files of this rank. One to a process, where there is more than one rank.
 
     Args:
         passed: directories whose files are the same for all: matex's own.
@@ -81,7 +81,7 @@ class PrivateFiles:
     # What the replaced functions ask.
 
     def view(self) -> FileView | None:
-        """What this rank sees; None where this thread works on the real files."""
+        """The view of this rank; None where this thread works on the real files."""
         if real.is_passing():
             return None
         if not self._view.leads:
@@ -137,7 +137,7 @@ class PrivateFiles:
 
     @contextlib.contextmanager
     def written(self) -> Iterator[None]:
-        """Around what only the leader does, for all ranks: they are told the files' names."""
+        """A context in which the leader alone writes files for all ranks, and notes their names."""
         view = self._view
         self.settle()
         before, view.recorder = view.recorder, self._recording if view.leads else None
@@ -147,7 +147,7 @@ class PrivateFiles:
             view.recorder = before
 
     def share_written(self) -> None:
-        """Let all ranks see what :meth:`written` was around; collective."""
+        """Let all ranks see the files of the contexts of :meth:`written`; collective."""
         self.settle()
         with real.passing():
             mine = sorted(path for path in self._recording if os.path.isfile(path))

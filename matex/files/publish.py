@@ -52,7 +52,7 @@ def _bring(view: FileView, done: dict[str, object]) -> dict[str, object]:
     """Do to the real files what this rank did in its own tree.
 
     Args:
-        done: what an earlier call returned, whose changes are made already.
+        done: result of an earlier call, whose changes are made already.
 
     Returns:
         Each path that was changed, and how its file in the tree was then.
@@ -78,7 +78,7 @@ def _state(place: str) -> tuple[int, ...]:
 
 
 def publish_open(view: FileView) -> None:
-    """What this rank opened before it led, and still writes to its own tree, once more; local."""
+    """Publish again the files that this rank opened before it led and still writes; local."""
     if not view.scratch.made:
         return
     with real.passing():

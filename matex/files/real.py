@@ -79,7 +79,7 @@ def islink(path: str) -> bool:
 
 
 def names(path: str) -> list[str]:
-    """What is in the directory *path*; nothing where there is none."""
+    """Names in the directory *path*; empty where there is none."""
     try:
         return listdir(path)
     except (FileNotFoundError, NotADirectoryError):

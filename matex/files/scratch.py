@@ -58,7 +58,7 @@ class Scratch:
         return f"{self._root}/cut-{self._cuts}"
 
     def lead(self) -> None:
-        """From now on the name of this rank's tree is that of the real one."""
+        """Make the name of this rank's tree stand for the real one from now on."""
         _point_at("/")
 
     def remove(self) -> None:

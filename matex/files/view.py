@@ -1,4 +1,4 @@
-"""What one rank sees at a path: its own tree, the past of what the leader changed, the real file.
+"""The view of one rank: its own tree, the past of what the leader changed, the real files.
 
 Paths here are absolute, without ``..`` and without symbolic links in their folders
 (:meth:`FileView.canonical`).
@@ -124,8 +124,8 @@ class FileView:
         does there. Such an answer does not count: *act* is called again at the new place.
 
         Args:
-            errors: what *act* may raise because the file changed.
-            undo: called with a result that does not count.
+            errors: exceptions that *act* may raise because the file changed; OSError by default.
+            undo: function to be called with a result that does not count; None for none.
 
         Raises:
             FileNotFoundError: there is nothing of that name.
@@ -165,7 +165,7 @@ class FileView:
             return False
 
     def names(self, path: str) -> list[str]:
-        """What is in the directory *path*, in an order that is equal on all ranks.
+        """Names in the directory *path*, in an order that is equal on all ranks.
 
         Raises:
             OSError: it is no directory.
@@ -277,7 +277,7 @@ class FileView:
         return name
 
     def _restore(self, path: str, past: Before) -> None:
-        """What a leader that is gone did to *path*, this rank is about to do: first undo it."""
+        """Undo what a dead leader did to *path*, before this rank does the same."""
         put_back(path, past, self.aside, lambda below: self.found(below) is None)
 
     def undo(self, path: str, *, keep: bool) -> None:

@@ -1,4 +1,4 @@
-"""Where to write what the script writes, in the view of its rank."""
+"""The places to which the script's writes go, in the view of its rank."""
 
 from __future__ import annotations
 

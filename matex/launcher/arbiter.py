@@ -29,7 +29,7 @@ _PATIENCE_S = 5.0  # with one who asks and does not come to an end
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What a part says of itself: original ranks, and of the unknown ones where they are.
+    """The report of a part on itself: its original ranks, and the places of the unknown ones.
 
     ``asks`` is whether it goes on only with leave; a larger part only says that it does.
     """
@@ -56,7 +56,7 @@ class Question:
 
 @dataclass
 class Rulings:
-    """Who was given leave, or said that it went on; one for each start of the ranks. Pure."""
+    """The part that was given leave, or that went on; one for each start of the ranks. Pure."""
 
     chosen: frozenset[int] | None = field(default=None)
 

@@ -1,4 +1,4 @@
-"""What became of a run, from what its ranks left: one exit status, and lines that say why."""
+"""The end of a run, from the files of its ranks: one exit status, and lines that say why."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG_END = 64 << 10  # bytes
 
 
 class Logs:
-    """What the ranks of the newest start have written into their logs in *report*."""
+    """The logs of the ranks in *report*, from the newest start on."""
 
     def __init__(self, report: Path) -> None:
         self._report = report
@@ -49,7 +49,7 @@ class Logs:
 
 
 def all_events(report: Path) -> list[Event]:
-    """What was written so far, in order of time."""
+    """Events that were written so far, in order of time."""
     path = report / EVENTS
     return read_events(path) if path.exists() else []
 
@@ -88,9 +88,9 @@ def judge(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> i
     Where the ranks could not write a summary, write one for them.
 
     Args:
-        reason: why there is none, where there is none.
-        ranks: how many there were at first.
-        kept: whether the report is.
+        reason: reason for which there is no summary, used where there is none.
+        ranks: number of ranks at the start.
+        kept: whether the report is kept.
     """
     every, ends = all_events(report), logs.ends()
     events = last_start(every)
@@ -121,7 +121,7 @@ def judge(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> i
 
 
 def _advice(end: End) -> str:
-    """What else to say of the error of the script's own that ended a rank."""
+    """Advice on the script's own error that ended a rank, to be appended to a line; "" for none."""
     if not end.is_own:
         return ""
     instead = advice(end.reason)

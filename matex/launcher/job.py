@@ -30,7 +30,7 @@ class Job:
     Args:
         mpiexec: the program that *command* calls.
         environment: variables of all processes, beside the token.
-        quiet: what they write is thrown away.
+        quiet: whether their output is thrown away.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What was asked to be started, and the command line of it. Pure."""
+"""The launch that the user asked for, and its command line. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Launch", "mpiexec_command", "rank_options"]
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """What ``matex run`` was asked to start.
+    """The launch that ``matex run`` was asked for.
 
-    ``ranks`` are those that work, beside the spares of ``config``, which is that of all ranks;
-    ``nodes`` is how many hosts there are, given here or by a batch system; ``max_restarts`` how
-    often a run that was lost is started again; ``grow`` whether one that has lost ranks is, at
-    a checkpoint; ``ulfm`` whether deaths are to be survived in place.
+    ``ranks`` is the number of ranks that work, beside the spares of ``config``, which all ranks
+    use; ``nodes`` is the number of hosts, given here or by a batch system; ``max_restarts`` the
+    number of times that a lost run is started again; ``grow`` says whether a run that has lost
+    ranks is started again at a checkpoint; ``ulfm`` whether deaths are to be survived in place.
     """
 
     ranks: int

@@ -68,7 +68,7 @@ class Quiet:
     """Files that have shown no sign of life for *for_s* seconds, counted from now.
 
     Args:
-        look: what of them changes while somebody writes.
+        look: function whose result changes while somebody writes.
         clock: seconds, of which only differences count.
     """
 

@@ -26,7 +26,7 @@ __all__ = ["Relaunch", "Survey", "take_fence"]
 
 
 class Survey:
-    """Which hosts of a run still answer, asked once, when it is first wanted."""
+    """The hosts of a run that still answer, asked once, when they are first wanted."""
 
     def __init__(self, relaunch: Relaunch) -> None:
         self._relaunch = relaunch
@@ -72,9 +72,9 @@ class Relaunch:
         return dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
 
     def ask(self) -> dict[str, int] | None:
-        """What :attr:`Survey.left` says.
+        """Ask the hosts for :attr:`Survey.left`.
 
-        What the ranks of the lost start left of MPI's in their memory is removed.
+        It removes the segments of MPI that ranks of the lost start left in their memory.
         """
         hosts = self.all_hosts()
         if self._places is None:
@@ -116,7 +116,7 @@ class Relaunch:
         Ranks that all came to the end have done so themselves.
 
         Args:
-            reason: why there is no summary, "" where there is one.
+            reason: reason for which there is no summary, "" where there is one.
         """
         if self._places is None or not self._wanted.several:
             return

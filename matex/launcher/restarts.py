@@ -33,7 +33,7 @@ class Attempt:
     Args:
         step: the furthest training step that was begun; -1 where none was.
         started: whether any rank came as far as to meet the others.
-        reason: what ended it.
+        reason: cause of its end, in words.
     """
 
     step: int
@@ -43,7 +43,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class StartAgain:
-    """After *delay_s* seconds."""
+    """A new start after *delay_s* seconds."""
 
     delay_s: float
 
@@ -56,7 +56,7 @@ class GiveUp:
 
 
 def decide(attempts: Sequence[Attempt], *, limit: int) -> StartAgain | GiveUp:
-    """What comes after *attempts*, all lost; at most *limit* of them are followed by another.
+    """Decide what follows *attempts*, all lost; at most *limit* of them are followed by another.
 
     An attempt that came further than all before it made progress: the next one follows
     after a second. Each one that did not doubles the delay, up to a minute, and the third
@@ -76,7 +76,7 @@ def decide(attempts: Sequence[Attempt], *, limit: int) -> StartAgain | GiveUp:
 
 
 def _without_progress(steps: Sequence[int]) -> int:
-    """How many of the last attempts came no further than the furthest before them."""
+    """Number of the last attempts that came no further than the furthest before them."""
     stuck, furthest = 0, -2
     for step in steps:
         stuck = 0 if step > furthest else stuck + 1

@@ -16,7 +16,7 @@ _CRASH_LINES = 15
 
 
 class End(NamedTuple):
-    """How a rank ended: *step* is None where no training step had been made."""
+    """The end of a rank: *step* is None where no training step had been made."""
 
     rank: int
     reason: str
@@ -47,7 +47,7 @@ def survived(events: Iterable[Event], logs: Mapping[int, str]) -> list[End]:
 
 
 def root_cause(events: Iterable[Event], logs: Mapping[int, str]) -> End | None:
-    """What ended the run: the first error that no other rank survived; None where none is known.
+    """The first error that the other ranks did not survive; None where none is known.
 
     Args:
         events: events of all ranks, in order of time.
@@ -65,7 +65,7 @@ def root_cause(events: Iterable[Event], logs: Mapping[int, str]) -> End | None:
 
 
 def crash_in(log: str) -> str:
-    """What Python wrote into *log* when a signal ended its process, and where that was; else ""."""
+    """The traceback that Python wrote into *log* when a signal ended its process; else ""."""
     _, found, crash = log.rpartition(_FATAL)
     return "\n".join(crash.splitlines()[:_CRASH_LINES]) if found else ""
 

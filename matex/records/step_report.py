@@ -35,7 +35,7 @@ class Replay:
 
 
 class StepRequests(NamedTuple):
-    """What a rank asks for with a step, or what all ranks agreed on by the sum of these."""
+    """Requests of a rank in a step, or the agreement of all ranks by the sum of these."""
 
     stop: bool = False
     """Whether training is to stop after the step."""

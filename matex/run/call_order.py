@@ -19,7 +19,7 @@ _NAME_BYTES = 48
 
 
 def difference(ranks: Sequence[int], names: Sequence[str]) -> str:
-    """Which of *ranks* came to which call, or "" where all came to the same. Pure."""
+    """The calls to which *ranks* came, in words, or "" where all came to the same. Pure."""
     if len(set(names)) <= 1:
         return ""
     came = {name: [r for r, n in zip(ranks, names, strict=True) if n == name] for name in names}
@@ -62,13 +62,13 @@ class CallOrder:
 
     @contextlib.contextmanager
     def made(self, name: str, *, left: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Around the call *name*; collective.
+        """The context of the call *name*; collective.
 
-        Where all ranks leave it by an exception, it goes on to the script. One that leaves it
-        alone ends here, whether the script would catch the exception or not.
+        Where all ranks leave it by an exception, the exception goes on to the script. A rank that
+        alone leaves it so ends here, whether the script would catch the exception or not.
 
         Args:
-            left: called where all left it by an exception; collective.
+            left: collective function to be called where all leave it by an exception.
         """
         self.begin(name)
         try:

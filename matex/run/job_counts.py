@@ -45,7 +45,7 @@ class JobCounts:
             self._totals.go_on_from(counts)
 
     def extra(self) -> dict[str, np.ndarray]:
-        """What a checkpoint of now keeps beside its other arrays; equal on all ranks.
+        """The counts that a checkpoint made now keeps, as an array; equal on all ranks.
 
         Only samples of the steps that are done are expected in it: the fit that goes on knows what
         is still to come.

@@ -90,7 +90,7 @@ class RunLifeCycle:
 
         Args:
             weights_hash: 16 hexadecimal digits, or None where nothing was trained.
-            reason: why the run failed on all ranks alike; None when it did not.
+            reason: reason for which the run failed on all ranks alike; None when it did not.
         """
         run = self._run
         if run.outcome.end():
@@ -126,7 +126,7 @@ class RunLifeCycle:
         Args:
             gathered: rows of :func:`_row_of`.
             waiting: ranks that were in reserve when the script ended.
-            reason: why the run failed, None when it did not.
+            reason: reason for which the run failed, None when it did not.
         """
         run, stopped = self._run, self._run.outcome.stopped
         self._record_unfired()

@@ -25,7 +25,7 @@ class RunOutcome:
         """Note that the run ends early, on all ranks.
 
         Args:
-            reason: why, in words for the user.
+            reason: reason of the end, in words for the user.
             resumable: whether a checkpoint of this very step is there.
         """
         self._stopped = Stopped(reason=reason, resumable=resumable)

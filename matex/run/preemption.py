@@ -62,7 +62,7 @@ def record_stop(run: RunContext, problem: str | None) -> None:
     """Record that the run ends here, before its end; collective.
 
     Args:
-        problem: why it cannot be continued from here.
+        problem: reason for which it cannot be continued from here; None where it can.
     """
     codes = _codes(run) - {0, MISSING}
     signals = [described(code) for code in sorted(codes)] or ["a rank that died"]

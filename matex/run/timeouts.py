@@ -1,4 +1,4 @@
-"""How long a rank may be silent before it is given up. Pure."""
+"""The time that a rank may be silent before it is given up. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def step_limit(step_s: Iterable[float]) -> float:
 
 
 def patience(place: int, size: int) -> float:
-    """How many times as long as it may work the rank at *place* of *size* waits for others.
+    """Ratio of the times for which the rank at *place* of *size* may wait and may work.
 
-    From 3 for the last and for spares to 6 for the leader: where all wait, for a call that
+    It goes from 3 for the last and for spares to 6 for the leader: where all wait, for a call that
     never ends, one gives up first, and its end lets the others repair.
     """
     return 3.0 + 3.0 * max(0, size - 1 - place) / max(1, size - 1)

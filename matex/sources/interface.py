@@ -84,11 +84,15 @@ class Source(Protocol):
         """A row in the form of ``signature``; None where there is none before its turn."""
 
     def after_step(self, step: int) -> tuple[int, int]:
-        """After the step of the newest batch, made on every member, and before anything else
-        between steps. How many messages this rank handed to MPI for it, and their bytes.
+        """Follow the step of the newest batch, which every member has made.
+
+        Called before anything else between steps.
 
         Args:
-            step: its number, the same everywhere.
+            step: number of the step, the same everywhere.
+
+        Returns:
+            The number of messages that this rank handed to MPI for it, and their bytes.
         """
 
     def report(self) -> dict[str, Any]:
@@ -180,7 +184,7 @@ class RowSource:
         """Nothing: an epoch begins where it is told to."""
 
     def resume(self, cursor: int, mark: int) -> None:
-        """Before the first epoch, where that begins at *cursor*: whether this is its order.
+        """Check, before the first epoch, that the order is that of a checkpoint at *cursor*.
 
         Raises:
             InputError: alike on every rank.

@@ -1,7 +1,7 @@
-"""What each kind of layer means for units: one function a kind, found by the exact class.
+"""The rules for units in each kind of layer: one function a kind, found by the exact class.
 
-A rule takes the network, the call, and the tags of its inputs, in order; it notes what the
-layer's weights are indexed by, and gives the tags of its outputs. Layers without a rule,
+A rule takes the network, the call, and the tags of its inputs, in order; it notes the units that
+index the layer's weights, and returns the tags of its outputs. Layers without a rule,
 subclasses among them, are left alone.
 """
 

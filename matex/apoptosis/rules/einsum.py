@@ -83,7 +83,7 @@ def _reads(letters: _Letters, axis: int) -> bool:
 
 
 def _times(letters: _Letters, shape: tuple[int | None, ...]) -> float:
-    """How often a sample is multiplied by each weight: at each place that the kernel lacks."""
+    """Number of multiplications by each weight for a sample: one at each place without a kernel."""
     sizes = [n or 1 for n in shape[1:]]
     named = letters.given[-len(sizes) :]
     others = sizes[: len(sizes) - len(named)]

@@ -126,7 +126,7 @@ def parts_taken(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def _items_by_axis(key: Any, rank: int) -> list[Any] | None:
-    """What a key says of each axis; None where it adds axes, or holds arrays."""
+    """The items of a key, one for each axis; None where it adds axes, or holds arrays."""
     given = list(key) if isinstance(key, list | tuple) else [key]
     if any(not isinstance(item, int | slice) and item is not Ellipsis for item in given):
         return None

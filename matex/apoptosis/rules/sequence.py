@@ -114,7 +114,7 @@ def convolutional(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def _give_channels(cell: Any, channels: int, *, first: bool) -> None:
-    """What a cell of ConvLSTM remembers of the shape that it was built from."""
+    """Set the number of input channels that a cell of ConvLSTM keeps since it was built."""
     cell.input_dim = channels
     cell.kernel_shape = (*cell.kernel_size, channels, cell.kernel_shape[-1])
     shape = list(cell.input_spec.shape)
@@ -123,7 +123,7 @@ def _give_channels(cell: Any, channels: int, *, first: bool) -> None:
 
 
 def states_of(layer: Any, x: Any) -> Any:
-    """What each step of the recurrent layer reads of the one before, shape (batch, time, units)."""
+    """The states that each step of the recurrent layer reads, shape (batch, time, units)."""
     given = layer.return_sequences, layer.return_state
     layer.return_sequences, layer.return_state = True, False
     try:
@@ -188,7 +188,7 @@ def of_cells(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def _run_of(layer: Any, cells: list[Any]) -> Callable[[Any], Any]:
-    """What gives the outputs of the last of *cells* at each step, shape (batch, time, units)."""
+    """A function that gives the outputs of the last of *cells*, shape (batch, time, units)."""
 
     def run(x: Any) -> Any:
         cell = keras.layers.StackedRNNCells(cells, name="some") if len(cells) > 1 else cells[0]

@@ -1,4 +1,4 @@
-"""Which rule is for which class."""
+"""The table of rules by the class of a layer."""
 
 from __future__ import annotations
 
