@@ -76,7 +76,7 @@ def begin_shared(
         InputError, Unsupported: alike on every rank.
     """
     run, model, plan = fit.run, fit.model, fit.plan
-    keras_hooks.check_separable_loss(model)
+    keras_hooks.check_reductions(model)
     source = _source(fit, make_feed, given, batches)
     with attempted("the model cannot be built from its data before training"):
         keras_hooks.build(model, source.built_on)

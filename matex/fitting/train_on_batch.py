@@ -61,7 +61,7 @@ class BatchTrainer:
     def __init__(self, run: RunContext, model: Any, batch: Any, *, number: int) -> None:
         keras_hooks.verify(type(model))
         keras_hooks.refuse(model)
-        keras_hooks.check_separable_loss(model)
+        keras_hooks.check_reductions(model)
         self._source = _GivenBatches(keras_hooks.batch_spec(batch), number)
         with attempted("the model cannot be built from its data before training"):
             keras_hooks.build(model, self._source.as_data(self._source.signature))

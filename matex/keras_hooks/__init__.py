@@ -36,18 +36,17 @@ from matex.keras_hooks.graphs import (
     shapes_in_training,
 )
 from matex.keras_hooks.limits import most_epochs, most_steps, watch_environment
+from matex.keras_hooks.loss_sums import check_reductions, mean_losses_only, shared_losses
 from matex.keras_hooks.metrics import Results, flat_logs, recorded_results, weighted_batch_metrics
 from matex.keras_hooks.models import (
     build,
     changing_variables,
-    check_separable_loss,
     described,
     first_epoch,
     flat_layers,
     is_graph,
     is_precise,
     layers_with_weights,
-    mean_losses_only,
     parameters,
     refuse,
     seed_variables,
@@ -125,7 +124,7 @@ __all__ = [
     "callback_state",
     "calls_in",
     "changing_variables",
-    "check_separable_loss",
+    "check_reductions",
     "constant",
     "counts_add_up",
     "dataset_of",
@@ -202,6 +201,7 @@ __all__ = [
     "set_second_argument",
     "set_shape",
     "shapes_in_training",
+    "shared_losses",
     "slots",
     "start_at",
     "state_of",

@@ -9,7 +9,6 @@ from typing import Any
 
 import keras
 from keras.src.backend.common import global_state
-from keras.src.backend.common.masking import get_keras_mask
 from keras.src.models.functional import Functional
 
 from matex.errors import NotShareable, Unsupported
@@ -17,13 +16,11 @@ from matex.errors import NotShareable, Unsupported
 __all__ = [
     "build",
     "changing_variables",
-    "check_separable_loss",
     "first_epoch",
     "flat_layers",
     "is_graph",
     "is_precise",
     "layers_with_weights",
-    "mean_losses_only",
     "parameters",
     "refuse",
     "seed_variables",
@@ -143,42 +140,6 @@ def refuse(model: Any) -> None:
             "matex shares the batch among ranks itself: do not use tf.distribute. "
             f"Received: {type(strategy).__name__}"
         )
-
-
-def check_separable_loss(model: Any) -> None:
-    """Raise for losses that are no mean over the rows of a batch.
-
-    Raises:
-        NotShareable: naming it.
-    """
-    for loss in keras.tree.flatten(model.loss):
-        reduction = getattr(loss, "reduction", "sum_over_batch_size")
-        if reduction not in ("sum_over_batch_size", "mean"):
-            name = getattr(loss, "name", type(loss).__name__)
-            raise NotShareable(f"the loss {name!r} is reduced by {reduction!r}, not to a mean")
-
-
-@contextlib.contextmanager
-def mean_losses_only(model: Any) -> Iterator[None]:
-    """Trace a step of *model* inside: a masked loss divides by what is not masked, not by rows.
-
-    Raises:
-        NotShareable: an output carries a mask.
-    """
-    compute_loss = model.compute_loss
-
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        outputs = kwargs.get("y_pred", args[2] if len(args) > 2 else None)
-        for output in keras.tree.flatten(outputs):
-            if get_keras_mask(output) is not None:
-                raise NotShareable("the loss is masked, so it is no mean over the batch")
-        return compute_loss(*args, **kwargs)
-
-    object.__setattr__(model, "compute_loss", checked)
-    try:
-        yield
-    finally:
-        object.__delattr__(model, "compute_loss")
 
 
 def first_epoch(model: Any, given: int) -> int:

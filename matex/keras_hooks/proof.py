@@ -59,7 +59,12 @@ def adds_up(model: Any) -> bool:
 def evaluates_rows(model: Any) -> bool:
     """Whether *model*'s ``test_step`` is made of parts of Keras alone that add up. Local."""
     own = "test_step" in vars(model) or type(model).test_step is not keras.Model.test_step
-    return adds_up(model) and not own
+    # What other losses come to depends on how rows are put together to batches.
+    means = all(
+        getattr(loss, "reduction", "mean") in ("sum_over_batch_size", "mean")
+        for loss in keras.tree.flatten(model.loss)
+    )
+    return adds_up(model) and means and not own
 
 
 def counts_add_up(model: Any) -> bool:
@@ -97,7 +102,7 @@ def _is_known_loss(loss: Any) -> bool:
     if loss is None or isinstance(loss, str):
         return loss is None or loss.lower() in _LOSSES
     if isinstance(loss, keras.losses.Loss):
-        return type(loss) in _CLASSES and loss.reduction in ("sum_over_batch_size", "mean")
+        return type(loss) in _CLASSES
     return _is_of_keras(loss) and getattr(loss, "__name__", "") in _LOSSES
 
 

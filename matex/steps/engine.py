@@ -174,7 +174,9 @@ class StepEngine:
         self._step.trace()
         sample = self._source.sample()
         if sample is not None:
-            self._step.contribution(sample, Control(1.0, 0.0, Header()).array())
+            denominators = self._step.denominators(sample)
+            control = Control(1.0, 0.0, Header(), denominators)
+            self._step.contribution(sample, control.array())
 
     # One step.
 
@@ -239,7 +241,7 @@ class StepEngine:
     def _make_step(
         self, batch: GlobalBatch, rate_factor: float, *, decline: bool
     ) -> dict[str, Any]:
-        self._local.batch = batch
+        self._local.running = batch
         step, slots = self._step, self._recovery.slots
         if not step.separability_checked and batch.span[0] != batch.span[1]:
             self._check_separable(batch)  # members may be lost in it: before rows are assigned

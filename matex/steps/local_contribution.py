@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ __all__ = ["LocalContribution"]
 class LocalContribution:
     """This rank's part of the running step's batch. Local.
 
-    ``batch`` is that of the running step. The header carries ``stop_wanted``, the requests of
+    The header carries ``stop_wanted``, the requests of
     *services* and, from the leader only, ``rate_factor``. ``speeds``, equal on all ranks, sets the
     fraction of the batch that each of them computes; empty means equal fractions.
     """
@@ -30,7 +30,8 @@ class LocalContribution:
         self._communicator = services.communicator
         self._model = model
         self._step = step
-        self.batch: GlobalBatch | None = None
+        self._batch: GlobalBatch | None = None
+        self._whole: tuple[Any, Sequence[float]] | None = None
         self.stop_wanted = False
         self.rate_factor = 1.0
         self.speeds: Mapping[int, float] = {}
@@ -42,8 +43,12 @@ class LocalContribution:
     @property
     def running(self) -> GlobalBatch:
         """The batch of the running step."""
-        assert self.batch is not None
-        return self.batch
+        assert self._batch is not None
+        return self._batch
+
+    @running.setter
+    def running(self, batch: GlobalBatch) -> None:
+        self._batch, self._whole = batch, None
 
     @property
     def layout(self) -> Layout:
@@ -84,8 +89,34 @@ class LocalContribution:
             **self._asked(),
         )
         weight = count / (hi - lo) if count else 1.0
-        control = Control(weight=weight, sample_offset=float(spans[0][0] - lo), header=header)
-        return batch.rows(spans), control.array()
+        control = Control(
+            weight=weight,
+            sample_offset=float(spans[0][0] - lo),
+            header=header,
+            denominators=self._denominators(),
+        )
+        return self._rows(spans), control.array()
+
+    def _denominators(self) -> Sequence[float]:
+        """Denominators of the running batch, which is read as a whole for them, once."""
+        if self._whole is None and self._step.divides_by_rows:
+            return ()
+        if self._whole is None:
+            rows = self.running.rows([self.running.span])
+            self._whole = rows, self._step.denominators(rows)
+        return self._whole[1]
+
+    def _rows(self, spans: list[Span]) -> Any:
+        """The rows of *spans*, cut out of the whole batch where that has been read."""
+        if self._whole is None:
+            return self.running.rows(spans)
+        start = self.running.span[0]
+
+        def cut(tensor: Any) -> Any:
+            pieces = [tensor[lo - start : hi - start] for lo, hi in spans]
+            return pieces[0] if len(pieces) == 1 else keras_hooks.joined(pieces)
+
+        return keras_hooks.map_structure(cut, self._whole[0])
 
     def _asked(self) -> dict[str, float]:
         """The fields of the header by which ranks agree on what comes after the step."""

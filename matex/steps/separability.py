@@ -62,9 +62,11 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
     traced = hasattr(contribution, "captured_inputs")
     foreign = ForeignVariables(contribution, known) if traced else None
 
+    denominators = step.denominators(rows)
+
     def made(lo: int, hi: int) -> list[np.ndarray]:
         part = tf.nest.map_structure(lambda tensor: tensor[lo:hi], rows)
-        control = Control(weight=(hi - lo) / count, sample_offset=float(lo), header=Header())
+        control = Control((hi - lo) / count, float(lo), Header(), denominators)
         parts = contribution(part, tf.constant(control.array()))
         return [np.asarray(part).astype(np.float64) for part in parts]
 

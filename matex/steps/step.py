@@ -9,7 +9,7 @@ so TensorFlow itself keeps the commit from running.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,10 +33,13 @@ class Control(NamedTuple):
     sample_offset: float
     """Place of the first sample in the step."""
     header: Header
+    denominators: Sequence[float] = ()
+    """What the losses of the whole step are divided by, see :meth:`Step.denominators`."""
 
     def array(self) -> np.ndarray:
-        """float32, shape (2 + header,)."""
-        return np.array([self.weight, self.sample_offset, *self.header], np.float32)
+        """float64, shape (2 + header + denominators,)."""
+        facts = [self.weight, self.sample_offset, *self.header, *self.denominators]
+        return np.array(facts, np.float64)
 
 
 class Step:
@@ -88,7 +91,7 @@ class Step:
         self.separability_checked = False  # whether all ranks found that batches can be cut
         self.may_vary = not keras_hooks.adds_up(model)  # so that it must be tried whether they can
         self.may_count = not keras_hooks.counts_add_up(model)  # the same of its metrics alone
-        self._signature = (signature, tf.TensorSpec((2 + len(Header._fields),), tf.float32))
+        self._signature = (signature, tf.TensorSpec((None,), tf.float64))
         self._functions: StepFunctions
         if self.runs_eagerly:
             self._functions = EagerFunctions(self._parts)
@@ -147,6 +150,16 @@ class Step:
     def contribution(self, batch: Batch, control: Any) -> Parts:
         """Compute what the samples of *batch* add to the step; local, changes nothing."""
         return self._functions.contribution(batch, control)
+
+    @property
+    def divides_by_rows(self) -> bool:
+        """Whether no loss is divided by anything but numbers of rows."""
+        return self._functions.denominators is None
+
+    def denominators(self, rows: Batch) -> Sequence[float]:
+        """Divisors of the losses of *rows* that are not their number, in order; local."""
+        compute = self._functions.denominators
+        return () if compute is None else compute(rows).tolist()
 
     def commit(self, parts: Parts) -> dict[str, Any]:
         """Change the model by what was exchanged; local. The step's logs."""

@@ -14,6 +14,7 @@ from matex.exchange import HostExchange
 from matex.steps.graph_inspection import drawing, runs_python
 from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch, Parts, StepParts
+from matex.steps.subgraph import function_of
 from matex.steps.user_code import attempted
 
 __all__ = ["EagerFunctions", "GraphFunctions", "StepFunctions"]
@@ -28,6 +29,9 @@ class StepFunctions(Protocol):
 
     may_draw: bool
     """Whether the step may draw numbers that nobody sees, because its code is Python as it runs."""
+
+    denominators: Callable[[Batch], np.ndarray] | None
+    """Function that gives divisors of the losses of rows; None where they are numbers of rows."""
 
     def connect(self, exchange: HostExchange) -> None:
         """Let :meth:`fused` make *exchange*; before its first call, and for good."""
@@ -55,6 +59,7 @@ class EagerFunctions:
         self._parts = parts
         self._exchange: HostExchange | None = None
         self.may_draw = True
+        self.denominators: Callable[[Batch], np.ndarray] | None = None
 
     def connect(self, exchange: HostExchange) -> None:
         self._exchange = exchange
@@ -105,12 +110,19 @@ class GraphFunctions:
             self._traced = self._contribution.get_concrete_function()  # the layout is known now
         _refuse_drawing(drawn, drawing(self._traced))
         self.may_draw = runs_python(self._traced)
+        self.denominators = self._denominators(signature[0])
         assert parts.layout is not None
         assert parts.exchanged is not None
         layouts = [parts.exchanged] if parts.sums_gradients else [parts.layout, parts.exchanged]
         specs = [tf.TensorSpec(s, layout.dtype) for layout in layouts for s in layout.shapes]
         self._commit = concrete(parts.commit, (specs,))
         self._fused = SpecializedFunction(self._around_exchange, *signature)
+
+    def _denominators(self, batch: Any) -> Callable[[Batch], np.ndarray] | None:
+        wanted = self._parts.denominators
+        if not wanted:
+            return None
+        return function_of(self._traced, wanted, batch, purpose="the masks or weights of a loss")
 
     def _around_exchange(self, batch: Batch, control: Any) -> Logs:
         assert self._exchange is not None, _UNCONNECTED

@@ -33,6 +33,9 @@ class StepParts:
             gradient over this rank's own rows, by 0 where it has none.
         scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
         most_rows: rows of the largest global batch, where gradients of embeddings may be slices.
+
+    ``denominators`` are those of the losses in the newest contribution: where it is traced,
+    tensors of its graph.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class StepParts:
         self.most_rows = most_rows if sums_gradients else None
         self.embedding_rows = EmbeddingRows(self.most_rows)
         self.layout: Layout | None = None
+        self.denominators: list[Any] = []
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
         self._log_names: list[str] = []
@@ -68,13 +72,14 @@ class StepParts:
         """Compute what the samples of *batch* add to the step; every variable stays as it was."""
         control = tf.convert_to_tensor(control)
         weight, sample_offset = control[0], control[1]
-        header = self._with_learning_rate(control[2:])
+        end = 2 + len(Header._fields)
+        header = self._with_learning_rate(control[2:end])
         state, recorder = self._state, self._recorder
         saved = state.save()
         state.prepare(sample_offset)
         with (
             recorder.recording(weight),
-            keras_hooks.mean_losses_only(self._model),
+            keras_hooks.shared_losses(weight, control[end:]) as self.denominators,
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
             keras_hooks.recorded_results(self._model) as results,
         ):
@@ -134,7 +139,7 @@ class StepParts:
         if rate is None:
             return header
         is_rate = [name == "learning_rate" for name in Header._fields]
-        return header * tf.where(is_rate, tf.cast(rate, tf.float32), 1.0)
+        return header * tf.where(is_rate, tf.cast(rate, header.dtype), tf.ones((), header.dtype))
 
     def _extra_logs(self, logs: dict[str, Any], results: keras_hooks.Results) -> dict[str, Any]:
         """Scalars that a custom train step returns beside results: averaged like the loss."""
@@ -167,7 +172,8 @@ def _with_nonfinite(header: Any, gradients: Parts) -> Any:
     """The exchange sees the header only: tell it whether all gradients are finite."""
     finite = [tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients]
     is_flag = [name == "nonfinite" for name in Header._fields]
-    return header + tf.where(tf.reduce_all(finite) | tf.logical_not(is_flag), 0.0, 1.0)
+    found = tf.reduce_any(tf.logical_not(finite)) & is_flag
+    return header + tf.cast(found, header.dtype)
 
 
 def _flat(tensor: Any, dtype: Any) -> Any:

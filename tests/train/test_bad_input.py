@@ -46,7 +46,7 @@ BODIES = {
         "    while True:\n"
         "        yield generator.normal(size=(16, 2)), np.zeros((16, 1))\n"
         "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
-        "model.compile('sgd', keras.losses.MeanSquaredError(reduction='sum'))\n"
+        "model.compile('sgd', keras.losses.MeanSquaredError(reduction=None))\n"
         "model.fit(batches(), steps_per_epoch=4, shuffle=False)\n"
     ),
     "other-backend": (

@@ -14,6 +14,7 @@ import keras
 import ways_data
 import ways_few
 import ways_loops
+import ways_losses
 import ways_models
 import ways_steps
 import ways_tests
@@ -27,6 +28,7 @@ KINDS = {
     **ways_models.KINDS,
     **ways_steps.KINDS,
     **ways_loops.KINDS,
+    **ways_losses.KINDS,
     **ways_whole.KINDS,
     **ways_tests.KINDS,
 }

@@ -1,0 +1,139 @@
+"""Losses that are no means over rows: sums over local rows, divided by what the batch comes to.
+
+Keras divides a masked loss by what is not masked, a loss reduced by ``"mean_with_sample_weight"``
+by the sum of the weights, and one reduced by ``"sum"`` by nothing. Numerators add up over the
+rows of a batch, and so do denominators. So a rank divides the numerator of its rows by the
+denominator of the whole batch, which it is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common.masking import get_keras_mask
+from keras.src.losses import loss as keras_loss
+
+from matex.errors import NotShareable
+
+__all__ = ["check_reductions", "mean_losses_only", "shared_losses"]
+
+_MEANS = ("sum_over_batch_size", "mean")
+_REDUCTIONS = (*_MEANS, "sum", "mean_with_sample_weight")
+
+
+def check_reductions(model: Any) -> None:
+    """Raise for losses of *model* that are not reduced to a number.
+
+    Raises:
+        NotShareable: naming it.
+    """
+    for loss in keras.tree.flatten(model.loss):
+        reduction = getattr(loss, "reduction", "sum_over_batch_size")
+        if reduction not in _REDUCTIONS:
+            name = getattr(loss, "name", type(loss).__name__)
+            raise NotShareable(f"the loss {name!r} is reduced by {reduction!r}, not to a number")
+
+
+@contextlib.contextmanager
+def shared_losses(weight: Any, denominators: Any) -> Iterator[list[Any]]:
+    """Trace a step inside; its losses are parts of the batch's, divided by *weight*. Local.
+
+    The recorder multiplies the loss by *weight*, so that what is no loss of rows counts once.
+
+    Args:
+        weight: scalar, local rows / rows of the step.
+        denominators: vector, those of the whole batch, in the order in which the step asks.
+
+    Yields:
+        The denominators of the local rows in that order, filled as the step runs.
+
+    Raises:
+        NotShareable: a denominator is wanted that nobody knows.
+    """
+    local: list[Any] = []
+    original = keras_loss.reduce_weighted_values
+
+    def reduced(
+        values: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None,
+    ) -> Any:
+        given = {"sample_weight": sample_weight, "mask": mask, "dtype": dtype}
+        counts = reduction == "mean_with_sample_weight" and sample_weight is not None
+        if reduction not in _REDUCTIONS or (
+            reduction != "sum" and mask is None and not counts
+        ):  # a mean over all elements
+            return original(values, reduction=reduction, **given)
+        weighted = original(values, reduction=None, **given)
+        if not weighted.shape.rank:
+            return weighted
+        divisor = tf.cast(weight, tf.float64)
+        if reduction != "sum":
+            if denominators.shape[0] is not None and len(local) >= denominators.shape[0]:
+                raise NotShareable("a loss with masks or weights is divided in eager Python")
+            divisor *= denominators[len(local)]
+            local.append(_denominator(weighted, sample_weight, mask, reduction))
+        return tf.math.divide_no_nan(tf.reduce_sum(weighted), tf.cast(divisor, weighted.dtype))
+
+    keras_loss.reduce_weighted_values = reduced
+    try:
+        yield local
+    finally:
+        keras_loss.reduce_weighted_values = original
+
+
+def _denominator(weighted: Any, sample_weight: Any, mask: Any, reduction: str) -> Any:
+    """The divisor of a sum over *weighted*, a float64 scalar made of weights and masks alone."""
+    if reduction in _MEANS:
+        # Keras's mean of n elements whose mask of m elements is multiplied by m / those it lets by.
+        valid = tf.reduce_sum(tf.cast(mask, tf.float64))
+        return valid * _elements_to_one_of_mask(weighted.shape, mask.shape)
+    if sample_weight is not None:
+        sample_weight = keras.ops.convert_to_tensor(sample_weight, dtype=weighted.dtype)
+    merged = keras_loss.apply_mask(sample_weight, mask, dtype=weighted.dtype, reduction=reduction)
+    return tf.reduce_sum(tf.cast(merged, tf.float64))
+
+
+def _elements_to_one_of_mask(weighted: tf.TensorShape, mask: tf.TensorShape) -> float:
+    """Elements of a loss to one of its mask, by their shapes.
+
+    Raises:
+        NotShareable: the shapes do not tell.
+    """
+    if weighted.rank is None or weighted.rank != mask.rank:
+        raise NotShareable(f"the mask, of shape {mask}, is not of the loss, of shape {weighted}")
+    factor = 1.0
+    for elements, masks in zip(weighted[1:], mask[1:], strict=True):
+        if elements is None and masks == 1:
+            raise NotShareable(f"the mask has one value for a loss of shape {weighted}")
+        factor *= elements / masks if elements and masks else 1.0
+    return factor
+
+
+@contextlib.contextmanager
+def mean_losses_only(model: Any) -> Iterator[None]:
+    """Trace a step of *model* inside: a masked loss divides by what is not masked, not by rows.
+
+    Raises:
+        NotShareable: an output carries a mask.
+    """
+    compute_loss = model.compute_loss
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        outputs = kwargs.get("y_pred", args[2] if len(args) > 2 else None)
+        for output in keras.tree.flatten(outputs):
+            if get_keras_mask(output) is not None:
+                raise NotShareable("the loss is masked, so it is no mean over the batch")
+        return compute_loss(*args, **kwargs)
+
+    object.__setattr__(model, "compute_loss", checked)
+    try:
+        yield
+    finally:
+        object.__delattr__(model, "compute_loss")

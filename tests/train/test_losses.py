@@ -1,0 +1,86 @@
+"""Losses with masks, sums and means with weights are shared, with the numbers of plain Keras.
+
+One launch runs all kinds, because starting TensorFlow takes longer than any of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import slow
+from tests.train.runs import SCRIPTS, Outcome, execute, faults, matex_run
+from tests.train.test_ways import Outcomes, flat, outcomes
+
+pytestmark = pytest.mark.timeout(600)
+
+SINGLE = [
+    "tags", "tags-of-padded-batches", "tags-with-weights", "tags-with-weights-of-words",
+    "tags-summed", "tags-compiled", "tags-by-own-loss", "translation", "several-outputs", "sums",
+    "sums-by-class", "weighted-means", "weighted-means-by-class", "computed-by-itself", "nested",
+    "batch-by-batch",
+]  # fmt: skip
+DOUBLE = [
+    "double-tags", "double-several-outputs", "double-translation", "double-sums",
+    "double-weighted-means",
+]  # fmt: skip
+WHOLE = ["normalized-by-itself"]
+KINDS = [*SINGLE, *DOUBLE, *WHOLE]
+# Eight steps an epoch: the steps of the kinds follow each other.
+KILLED = ["several-outputs", "weighted-means", "double-tags", "batch-by-batch"]
+KILLS = faults("kill:rank=0,step=4,at=in-exchange", "kill:rank=2,step=34,at=in-exchange")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """Plain Keras in one process, without matex."""
+    folder = tmp_path_factory.mktemp("alone")
+    command = [sys.executable, SCRIPTS / "ways.py", folder, *KINDS]
+    done = execute(command, directory=folder, timeout_s=500)
+    assert done.returncode == 0, done.stderr
+    return outcomes(folder)
+
+
+def on_ranks(
+    folder: Path, kinds: list[str], *, ranks: int, options: list[str]
+) -> tuple[Outcome, Outcomes]:
+    written = folder / "outcomes"
+    written.mkdir()
+    outcome = matex_run(
+        folder, "ways.py", written, *kinds, ranks=ranks, options=options, timeout_s=500
+    )
+    assert outcome.status == 0, outcome.stderr
+    summary = outcome.summary
+    assert summary["samples_used"] == summary["samples_expected"] > 0
+    assert len(set(summary["weights_hash"].values())) == 1
+    return outcome, outcomes(written)
+
+
+def assert_same(mine: Outcomes, alone: Outcomes, kinds: list[str]) -> None:
+    assert mine.keys() == set(kinds)
+    for kind in kinds:
+        accuracy = (1e-10, 1e-12) if kind in DOUBLE else (1e-4, 1e-6)
+        wanted = pytest.approx(list(flat(alone[kind]["numbers"])), *accuracy)
+        assert list(flat(mine[kind]["numbers"])) == wanted, kind
+
+
+@pytest.mark.parametrize("ranks", slow.all_but([3], [1, 2, 3]))
+def test_they_are_shared_with_the_numbers_of_plain_keras(
+    ranks: int, alone: Outcomes, tmp_path: Path
+) -> None:
+    outcome, mine = on_ranks(tmp_path, KINDS, ranks=ranks, options=[])
+    assert_same(mine, alone, KINDS)
+    fits = [e for e in outcome.events if e["event"] == "fit" and e["rank"] == 0]
+    shared = [fit for fit in fits if "whole" not in fit]
+    with_fit = len(KINDS) - 1  # but for the one that calls train_on_batch
+    assert len(shared) == with_fit - (len(WHOLE) if ranks > 1 else 0)
+    said = [line for line in outcome.stdout.splitlines() if "computes the whole batch" in line]
+    assert len(said) == (len(WHOLE) if ranks > 1 else 0), said
+
+
+def test_they_are_when_ranks_die_in_an_exchange(alone: Outcomes, tmp_path: Path) -> None:
+    outcome, mine = on_ranks(tmp_path, KILLED, ranks=3, options=KILLS)
+    assert len(outcome.summary["faults"]) == 2
+    assert_same(mine, alone, KILLED)
