@@ -7,6 +7,7 @@
     |   +-- DataError       a data file cannot be read, as seen from this rank
     +-- Unsupported         the script uses something that cannot be trained rightly in parallel
     |   +-- NotShareable    ... by rows; every rank can still compute all of it
+    |       +-- SeveralUpdatesFound     ... by one exchange a step
     +-- HooksError          the hooks into Keras did not take: training would not be parallel
     +-- TrainingError       the run as a whole cannot go on; every rank raises it alike
         +-- NonFiniteGradients
@@ -26,6 +27,7 @@ __all__ = [
     "NonFiniteGradients",
     "NotShareable",
     "ReplicasDiverged",
+    "SeveralUpdatesFound",
     "ToldToLeave",
     "TrainingError",
     "Unsupported",
@@ -54,6 +56,10 @@ class Unsupported(MatexError):
 
 class NotShareable(Unsupported):
     """No sum over rows of independent parts, so every rank computes the whole of it."""
+
+
+class SeveralUpdatesFound(NotShareable):
+    """A train step does not make one update by the model's own optimizer."""
 
 
 class HooksError(MatexError):

@@ -27,7 +27,9 @@ __all__ = [
     "restore",
     "restore_metrics",
     "size_of",
+    "slots_of",
     "state_hash",
+    "variables_of",
     "weights_hash",
     "weights_of",
 ]
@@ -43,9 +45,20 @@ def weights_of(model: Any) -> list[Any]:
     return [v for v in model.variables if id(v) not in metrics]
 
 
+def slots_of(model: Any) -> list[Any]:
+    """The variables of the optimizers of *model*: its own, then those that are its attributes."""
+    every = [v for one in keras_hooks.optimizers_of(model) for v in one.variables]
+    return list({id(variable): variable for variable in every}.values())
+
+
+def variables_of(model: Any) -> list[Any]:
+    """The weights and the optimizer state of *model*."""
+    return [*weights_of(model), *slots_of(model)]
+
+
 def nbytes_of(model: Any) -> int:
     """Bytes of weights and optimizer state; local."""
-    return sum(map(size_of, (*weights_of(model), *model.optimizer.variables)))
+    return sum(map(size_of, variables_of(model)))
 
 
 def size_of(variable: Any) -> int:
@@ -64,9 +77,7 @@ def broadcast(
     Returns:
         The names of the variables that held something else on this rank.
     """
-    return broadcast_all(
-        communicator, [*weights_of(model), *model.optimizer.variables], sources=sources
-    )
+    return broadcast_all(communicator, variables_of(model), sources=sources)
 
 
 def broadcast_all(
@@ -99,7 +110,7 @@ def weights_hash(variables: Iterable[Any], after: Iterable[str] = ()) -> str:
 
 def state_hash(model: Any) -> str:
     """64 bits over weights and optimizer state, as 16 hexadecimal digits; local."""
-    return weights_hash((*weights_of(model), *model.optimizer.variables))
+    return weights_hash(variables_of(model))
 
 
 def hold(
@@ -120,7 +131,7 @@ def hold(
     """
     parts = {
         "weights": weights_of(model),
-        "optimizer": model.optimizer.variables,
+        "optimizer": slots_of(model),
         "metrics": model.metrics_variables,
     }
     return DeferredSnapshot(parts, cursor, architecture=architecture, extra=extra, copies=copies)
@@ -151,7 +162,7 @@ def restore(model: Any, saved: checkpoints.Snapshot) -> None:
             "rounded and which has no state of the optimizer; use matex.load on it"
         )
     pairs = matched("weights", weights_of(model), saved.weights)
-    pairs += matched("optimizer", model.optimizer.variables, saved.optimizer)
+    pairs += matched("optimizer", slots_of(model), saved.optimizer)
     for variable, value in pairs:
         variable.assign(value)
 

@@ -78,8 +78,12 @@ class Layout:
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """float32, or float64 where a gradient is: narrower ones are summed in float32."""
-        wide = any(segment.dtype == "float64" for segment in self.gradients)
+        """float32, or float64 where a gradient is: narrower ones are summed in float32.
+
+        Without gradients what else there is decides.
+        """
+        deciding = self.gradients or (*self.means, *self.sums)
+        wide = any(segment.dtype == "float64" for segment in deciding)
         return np.dtype(np.float64 if wide else np.float32)
 
     @property

@@ -153,8 +153,7 @@ class Fit:
             self._checkpoint.restore()
             keras_hooks.start_at(model, saved.cursor["epoch"])
             return
-        if not model.optimizer.built:  # reading a file has built the leader's
-            model.optimizer.build(model.trainable_variables)
+        keras_hooks.build_optimizer(model)  # reading a file has built the leader's
         model_state.broadcast(self._run.communicator, model)
         given = self._arguments["initial_epoch"]
         epoch = np.array([keras_hooks.first_epoch(model, given)], np.int64)
@@ -248,7 +247,7 @@ class Fit:
             ReplicasDiverged, HooksError: on every rank.
         """
         model, iterator = self._model, self._iterator
-        if iterator is not None and not self._whole.has_begun:
+        if iterator is not None and iterator.engine.makes_one_update and not self._whole.has_begun:
             self._updates.check()
         stops = bool(model.stop_training or self._stop_flags.stop_wanted)
         agreed = self._agreement.settle(epoch, stops=stops)

@@ -7,8 +7,7 @@ from typing import Any
 from matex.fitting.fit_plan import FitPlan
 from matex.run.context import RunContext
 from matex.sources.interface import Source
-from matex.steps.engine import CompiledStep, trace_step
-from matex.steps.step import Step
+from matex.steps.engine import AnyStep, CompiledStep, trace_step
 
 __all__ = ["compiled_step"]
 
@@ -37,14 +36,14 @@ def _compiled_before(model: Any, source: Source, most_rows: int | None) -> Compi
     compiled: CompiledStep | None = getattr(model.train_function, "compiled", None)
     if compiled is None or compiled.step.batch_spec != source.as_data(source.signature):
         return None
-    if not compiled.step.embedding_rows.take(most_rows):
+    if not compiled.step.takes(most_rows):
         return None
     return compiled
 
 
-def _say_dense(run: RunContext, step: Step) -> None:
+def _say_dense(run: RunContext, step: AnyStep) -> None:
     """Say which gradients are far larger on their way than what was looked up."""
-    large = {name: n for name, n in step.embedding_rows.summed.items() if n >= _LARGE_BYTES}
+    large = {name: n for name, n in step.summed_embeddings.items() if n >= _LARGE_BYTES}
     if large and run.communicator.initial_size > 1:
         names = ", ".join(f"{name} {n / 1e6:.0f} MB" for name, n in large.items())
         run.say_once(

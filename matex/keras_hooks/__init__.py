@@ -40,6 +40,7 @@ from matex.keras_hooks.loss_sums import check_reductions, mean_losses_only, shar
 from matex.keras_hooks.metrics import Results, flat_logs, recorded_results, weighted_batch_metrics
 from matex.keras_hooks.models import (
     build,
+    build_optimizer,
     changing_variables,
     described,
     first_epoch,
@@ -58,7 +59,9 @@ from matex.keras_hooks.optimizers import (
     is_recording,
     learning_rate_variable,
     nesterov_momentum,
+    optimizers_of,
     recording,
+    replaced_apply,
     scaled_learning_rate,
     scales_loss,
     set_learning_rate,
@@ -78,6 +81,7 @@ from matex.keras_hooks.resizing import (
     set_input_shapes,
     slots,
 )
+from matex.keras_hooks.row_noise import NoiseRows, rows_of_noise
 from matex.keras_hooks.tensors import (
     as_tensors,
     batch_spec,
@@ -107,6 +111,7 @@ __all__ = [
     "Generators",
     "GraphCall",
     "LayerScale",
+    "NoiseRows",
     "OrderSeeds",
     "Results",
     "Slot",
@@ -120,6 +125,7 @@ __all__ = [
     "attach",
     "batch_spec",
     "build",
+    "build_optimizer",
     "cache_folder",
     "callback_state",
     "calls_in",
@@ -175,6 +181,7 @@ __all__ = [
     "most_steps",
     "nesterov_momentum",
     "optimizer_keys",
+    "optimizers_of",
     "outside_graphs",
     "pack_as",
     "parameters",
@@ -185,8 +192,10 @@ __all__ = [
     "rekey",
     "renew_validation",
     "replace_file_functions",
+    "replaced_apply",
     "resize",
     "restore_callback_state",
+    "rows_of_noise",
     "saves_best",
     "saving_nothing",
     "scaled_learning_rate",

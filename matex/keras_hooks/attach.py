@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.optimizers import base_optimizer
 
-from matex.errors import HooksError, NotShareable
+from matex.errors import HooksError, SeveralUpdatesFound
 from matex.keras_hooks import optimizers
 from matex.keras_hooks.versions import TESTED, outside
 
@@ -201,8 +201,11 @@ def _guard_apply(owner: Any, hooks: TrainerHooks) -> None:
     def replacement(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         if optimizers.is_updating():
             return original(self, grads, trainable_variables)
+        instead = optimizers.in_place_of_apply()
+        if instead is not None:
+            return instead(self, list(grads), trainable_variables)
         if optimizers.is_recording():
-            raise NotShareable("train_step uses more than the model's own optimizer")
+            raise SeveralUpdatesFound("train_step uses more than the model's own optimizer")
         grads = hooks.applying(self, list(grads))
         with optimizers.updating():
             return original(self, grads, trainable_variables)

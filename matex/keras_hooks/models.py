@@ -12,9 +12,11 @@ from keras.src.backend.common import global_state
 from keras.src.models.functional import Functional
 
 from matex.errors import NotShareable, Unsupported
+from matex.keras_hooks.optimizers import optimizers_of
 
 __all__ = [
     "build",
+    "build_optimizer",
     "changing_variables",
     "first_epoch",
     "flat_layers",
@@ -64,7 +66,16 @@ def build(model: Any, data: Any) -> None:
         raise NotShareable(
             f"{type(model).__name__} cannot be built from its data before training"
         ) from error
-    if not model.optimizer.built:
+    build_optimizer(model)
+
+
+def build_optimizer(model: Any) -> None:
+    """Create the variables of *model*'s optimizer, where it is the only one.
+
+    Where there are others it may be Keras's default, which the script has no use for; those that
+    it uses get theirs when the step is traced.
+    """
+    if not model.optimizer.built and len(optimizers_of(model)) == 1:
         model.optimizer.build(model.trainable_variables)
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 
 __all__ = [
+    "in_place_of_apply",
     "is_recording",
     "is_updating",
     "learning_rate_variable",
     "nesterov_momentum",
+    "optimizers_of",
     "recording",
+    "replaced_apply",
     "scaled_learning_rate",
     "scales_loss",
     "set_learning_rate",
@@ -22,8 +25,31 @@ __all__ = [
     "updating",
 ]
 
+Apply = Callable[[Any, list[Any], Any], None]
+
 _updating = 0
 _recording = 0
+_in_its_place: Apply | None = None
+
+
+def in_place_of_apply() -> Apply | None:
+    """The function that is called instead of every optimizer's ``apply`` now, if there is one."""
+    return _in_its_place
+
+
+@contextlib.contextmanager
+def replaced_apply(apply: Apply) -> Iterator[None]:
+    """Context in which *apply* is called instead of the ``apply`` of every optimizer.
+
+    Args:
+        apply: function of the optimizer, its gradients, and its variables or None.
+    """
+    global _in_its_place  # noqa: PLW0603 - a property of the process, as the optimizers' class is
+    before, _in_its_place = _in_its_place, apply
+    try:
+        yield
+    finally:
+        _in_its_place = before
 
 
 def is_updating() -> bool:
@@ -52,7 +78,7 @@ def recording() -> Iterator[None]:
     """Context of a train step whose one optimizer is being recorded: no other may change weights.
 
     Raises:
-        NotShareable: another did.
+        SeveralUpdatesFound: another did.
     """
     global _recording  # noqa: PLW0603 - a property of the process, as the optimizers' class is
     _recording += 1
@@ -120,6 +146,17 @@ def state_of(optimizer: Any) -> list[Any]:
     """The variables of *optimizer* and the weights it changes."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return [*optimizer.variables, *inner._trainable_variables]
+
+
+def optimizers_of(model: Any) -> list[Any]:
+    """The optimizers that *model* has as attributes, alone or in lists and dicts, its own first."""
+    own = getattr(model, "optimizer", None)  # none where fit was refused, uncompiled
+    found = [] if own is None else [own]
+    for value in vars(model).values():
+        inside = value.values() if isinstance(value, dict) else value
+        several = inside if isinstance(value, dict | list | tuple) else [value]
+        found += [one for one in several if isinstance(one, keras.optimizers.Optimizer)]
+    return list({id(one): one for one in found}.values())
 
 
 def scales_loss(optimizer: Any) -> bool:

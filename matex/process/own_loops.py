@@ -82,9 +82,7 @@ class OwnLoops:
         """Note *model*, whose weights are part of what the ranks compare at the end."""
 
         def variables() -> list[Any]:
-            optimizer = getattr(model, "optimizer", None)  # none where fit was refused, uncompiled
-            slots = [] if optimizer is None else optimizer.variables
-            return [*model_state.weights_of(model), *slots]
+            return model_state.variables_of(model)
 
         self.trained.remember(model, variables=variables)
 

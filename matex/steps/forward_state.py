@@ -19,11 +19,14 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Segment, segment_of
 
-__all__ = ["ForwardState"]
+__all__ = ["ForwardState", "unshifted"]
 
 
 class ForwardState:
-    """Graph-building helpers around a model's changing variables. Local."""
+    """Graph-building helpers around a model's changing variables. Local.
+
+    ``others`` are the model's variables that the forward pass leaves alone: weights.
+    """
 
     def __init__(self, model: Any) -> None:
         sums, seeds = model.metrics_variables, keras_hooks.seed_variables(model)
@@ -33,6 +36,7 @@ class ForwardState:
         self._seeds = [v.value for v in seeds]
         known = {id(v) for v in (*self._sums, *self._seeds)}
         self._means = [v.value for v in changing if id(v.value) not in known]
+        self.others = [v for v in model.variables if id(v.value) not in self._names]
         for variable in self._means:
             if not (variable.dtype.is_floating or variable.dtype.is_integer):
                 raise NotShareable(
@@ -43,6 +47,11 @@ class ForwardState:
     @property
     def _averaged(self) -> list[Any]:
         return [*self._means, *self._seeds]
+
+    @property
+    def seeds(self) -> list[Any]:
+        """The seeds that :meth:`prepare` moves."""
+        return self._seeds
 
     def save(self) -> list[Any]:
         """The values before the forward pass."""
@@ -87,6 +96,11 @@ class ForwardState:
                 shaped = tf.cast(tf.round(shaped), tf.int64)
             # Arithmetic, not assign(shaped): that would alias the exchange's buffer.
             variable.assign(variable + tf.cast(shaped, variable.dtype))
+
+
+def unshifted(seed: Any, sample_offset: Any) -> Any:
+    """The value *seed* of a generator without what :meth:`ForwardState.prepare` added to it."""
+    return seed - _shift(sample_offset, seed)
 
 
 def _shift(sample_offset: Any, seed: Any) -> Any:

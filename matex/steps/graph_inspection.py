@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import auto_control_deps_utils
 
-__all__ = ["ForeignVariables", "drawing", "runs_python", "summarizes"]
+__all__ = ["ForeignVariables", "drawing", "first_used", "runs_python", "summarizes", "variables_in"]
 
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
@@ -48,16 +49,34 @@ def _drops_nothing(node: Any) -> bool:
     return "dropout" in node.attr and not node.attr["dropout"].f
 
 
+def first_used(
+    operations: Iterable[Any], graph: Any, variables: Iterable[Any], *, writes: bool = False
+) -> str:
+    """The name of the first of *variables* that *operations* of *graph* use; "" for none. Local.
+
+    Args:
+        operations: operations of a graph that is being traced.
+        graph: graph that they are in.
+        variables: variables of Keras.
+        writes: whether only what may change them counts. False by default.
+    """
+    names = {id(variable.value.handle): variable.path for variable in variables}
+    inside = {id(inner): names.get(id(outer), "") for outer, inner in graph.captures}
+    for operation in operations:
+        reads, written = auto_control_deps_utils.get_read_write_resource_inputs(operation)
+        for handle in (*written, *(() if writes else reads)):
+            if found := inside.get(id(handle)):
+                return found
+    return ""
+
+
 class ForeignVariables:
     """The variables that *function* reaches and that are not among *known*, tf.Variables. Local."""
 
     def __init__(self, function: Any, known: Iterable[Any]) -> None:
         handles = {id(variable.handle) for variable in known}
         self._handles = [
-            (handle, dtype)
-            for handle in function.captured_inputs
-            if handle.dtype == tf.resource and id(handle) not in handles
-            if (dtype := _dtype_of(handle)) is not None
+            (handle, dtype) for handle, dtype in variables_in(function) if id(handle) not in handles
         ]
         self._before = [self._read(*handle) for handle in self._handles]
 
@@ -77,6 +96,16 @@ class ForeignVariables:
             return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()
         except tf.errors.FailedPreconditionError:  # it has no value yet
             return None
+
+
+def variables_in(function: Any) -> list[tuple[Any, Any]]:
+    """Handle and dtype of each variable that *function*, a concrete one, reaches. Local."""
+    return [
+        (handle, dtype)
+        for handle in function.captured_inputs
+        if handle.dtype == tf.resource
+        if (dtype := _dtype_of(handle)) is not None
+    ]
 
 
 def _dtype_of(handle: Any) -> Any | None:

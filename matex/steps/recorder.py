@@ -13,7 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.errors import NotShareable
+from matex.errors import SeveralUpdatesFound
+from matex.steps.graph_inspection import first_used
 
 __all__ = ["Recorder"]
 
@@ -28,9 +29,11 @@ class Recorder:
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
+        self._rate = keras_hooks.learning_rate_variable(optimizer)
         self._gradients: list[Any] = []
         self._variables: list[Any] | None = None
         self._calls = 0
+        self._begun = self._applied = 0
         self.scaled = False
 
     @contextlib.contextmanager
@@ -39,9 +42,14 @@ class Recorder:
         optimizer = self._optimizer
         scale_loss = optimizer.scale_loss
         self._calls, self.scaled = 0, False
+        self._begun = _count()
 
         def apply(grads: Sequence[Any], trainable_variables: Any = None) -> None:
             self._calls += 1
+            self._applied = _count()
+            if not optimizer.built:
+                with tf.init_scope():
+                    optimizer.build(trainable_variables)
             self._variables = None if trainable_variables is None else list(trainable_variables)
             self._gradients = list(grads)
             assert len(self._gradients) == len(self._changed)
@@ -60,7 +68,31 @@ class Recorder:
             object.__delattr__(optimizer, "apply")
             object.__delattr__(optimizer, "scale_loss")
         if self._calls != 1:
-            raise NotShareable(f"train_step calls its optimizer {self._calls} times, not once")
+            raise SeveralUpdatesFound(
+                f"train_step calls its optimizer {self._calls} times, not once"
+            )
+
+    def check_order(self, weights: Sequence[Any]) -> None:
+        """See that what was traced last neither changes *weights* nor looks at the new ones.
+
+        It would get those from before the update, which comes after it. Eager steps tell nothing.
+
+        Raises:
+            SeveralUpdatesFound: it does; the update must be made where the step makes it.
+        """
+        if tf.executing_eagerly():
+            return
+        graph = tf.compat.v1.get_default_graph()
+        traced = graph.get_operations()
+        slots = [v for v in self._optimizer.variables if v is not self._rate]
+        later = first_used(traced[self._applied :], graph, [*weights, *slots])
+        changed = first_used(traced[self._begun :], graph, [*weights, *slots], writes=True)
+        if later or changed:
+            raise SeveralUpdatesFound(
+                f"train_step uses {later} after the update"
+                if later
+                else f"train_step changes {changed} beside the update"
+            )
 
     @property
     def gradients(self) -> list[Any]:
@@ -90,3 +122,10 @@ class Recorder:
         given = iter(gradients)
         complete = [None if g is None else next(given) for g in self._gradients]
         self._optimizer.apply(complete, self._variables)
+
+
+def _count() -> int:
+    """The number of operations of the graph that is being traced."""
+    if tf.executing_eagerly():
+        return 0
+    return len(tf.compat.v1.get_default_graph().get_operations())

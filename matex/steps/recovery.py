@@ -10,12 +10,13 @@ import ft
 from matex.errors import TrainingError
 from matex.exchange import HostExchange, header_of
 from matex.partition.spans import Span, difference, size
-from matex.records.step_report import Replay, samples_of
 from matex.steps.local_contribution import LocalContribution
 from matex.steps.nonfinite import nonfinite_error
-from matex.steps.services import OpenSlots, StepServices, StepSource
+from matex.steps.own_rows import OwnRows
+from matex.steps.row_recovery import RowRecovery
+from matex.steps.services import StepServices, StepSource
 
-__all__ = ["AllStop", "StepRecovery"]
+__all__ = ["AllStop", "StepRecovery", "misfit"]
 
 
 class AllStop(Exception):
@@ -23,55 +24,38 @@ class AllStop(Exception):
 
 
 class StepRecovery:
-    """Repairs, computes what the dead left undone, and replays. One to an engine.
-
-    ``have`` are the spans that this rank's kept contribution is made of; ``replay`` is
-    what the running step lost and took over, ``inherited`` what a rank that joins it does instead
-    of the dead. ``slots`` are filled after a recovery, before the step is made again; None where
-    no spare may join.
+    """Computes what the dead left undone, and replays. One to a step.
 
     Args:
         services: ranks and faults of the run.
+        rows: rows that this rank computes.
+        taken_over: account of the rows, and repair.
         local: contribution of this rank.
         source: source of the batches.
     """
 
     def __init__(
-        self, services: StepServices, local: LocalContribution, source: StepSource
+        self,
+        services: StepServices,
+        rows: OwnRows,
+        taken_over: RowRecovery,
+        local: LocalContribution,
+        source: StepSource,
     ) -> None:
         self._communicator = services.communicator
         self._faults = services.faults
         self._nonfinite = services.nonfinite
+        self._rows = rows
+        self._taken_over = taken_over
         self._local = local
         self._source = source
-        self.slots: OpenSlots | None = None
-        self._anew = self._doubted = self._declined = False
-        self.inherited: dict[int, int] = {}
-        self.have: list[Span] = []
-        self.replay = Replay()
+        self._anew = self._declined = False
 
     def begin(self) -> list[Span]:
-        """A new step: what this rank is to compute of it. Local.
-
-        Who was lost in the last step, after others had finished it, has rows in this one.
-        """
-        span, pending = self._local.running.span, self._communicator.pending
-        self.replay = Replay()
+        """A new step: what this rank is to compute of it. Local."""
         self._nonfinite.begin()
-        self._anew = self._doubted = self._declined = False
-        self.have = self._local.assigned(span)
-        if self.inherited:
-            self.replay.at_risk, self.inherited = self.inherited, {}
-            self.replay.recomputed = size(self.have)
-        if pending.lost:
-            speeds = self._local.speeds
-            fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
-            self.replay.at_risk = {
-                rank: samples_of(rank, span, fresh, speeds) for rank in pending.lost
-            }
-            own = samples_of(self._communicator.world.rank, span, fresh, speeds)
-            self.replay.recomputed = size(self.have) - own
-        return self.have
+        self._anew = self._declined = False
+        return self._taken_over.begin()
 
     def decline(self) -> None:
         """Contribute nothing, because training should stop here; after :meth:`begin`. Local.
@@ -79,7 +63,7 @@ class StepRecovery:
         Where all ranks do, :meth:`complete` raises :class:`AllStop`; where some do not, the step is
         made again with the whole of its samples, and training stops after it.
         """
-        self.have = []
+        self._taken_over.have = []
 
     def complete(self, exchange: HostExchange | None, error: BaseException) -> None:
         """Bring the failed exchange to its end; collective over the survivors.
@@ -95,7 +79,7 @@ class StepRecovery:
             died = isinstance(cause, ft.PeerFailure)
             if not died and self._all_stop(exchange):
                 raise AllStop
-            finished = died and self._recover()
+            finished = died and self._taken_over.recover()
             started = time.perf_counter()
             try:
                 if finished:
@@ -110,7 +94,7 @@ class StepRecovery:
                     raise self._explained(exchange, again) from None
                 cause = again
             finally:
-                self.replay.seconds += time.perf_counter() - started
+                self._taken_over.replay.seconds += time.perf_counter() - started
         raise error if cause is None else cause
 
     def _all_stop(self, exchange: HostExchange) -> bool:
@@ -130,12 +114,12 @@ class StepRecovery:
 
         Collective; raises *error* on every rank where no second attempt is made.
         """
-        self._doubted = True  # which a newcomer would know nothing of
-        batch = self._local.running
+        self._taken_over.is_closed = True  # which a newcomer would know nothing of
+        batch = self._rows.running
         verdict = self._nonfinite.judge(
             guilty=_is_guilty(exchange),
-            samples=size(self.have),
-            fingerprint=batch.fingerprint(self.have) if self.have else 0,
+            samples=size(self._taken_over.have),
+            fingerprint=batch.fingerprint(self._taken_over.have) if self._taken_over.have else 0,
             header=exchange.header,
         )
         if verdict is None:
@@ -150,42 +134,25 @@ class StepRecovery:
         total, marks = hi - lo, batch.fingerprint([batch.span])
         exchange.expected = (total - verdict.samples, marks - verdict.fingerprint)
         if _is_guilty(exchange) and verdict.samples:
-            self.have = []
+            self._taken_over.have = []
             vector = exchange.packed(self._local.sent([]))
         elif _is_guilty(exchange):
-            vector = exchange.packed(self._local.sent(self.have))
+            vector = exchange.packed(self._local.sent(self._taken_over.have))
         else:
             vector = exchange.local.copy()
             if verdict.samples:
                 layout.averaged(vector)[:] *= total / (total - verdict.samples)
         tail = layout.views(vector)[-1]
-        self._local.put_header(tail, header_of(tail))
+        self._rows.put_header(tail, header_of(tail))
         return vector
-
-    def _recover(self) -> bool:
-        """Whether somebody had finished the operation; what was at risk is noted. Collective."""
-        span, pending = self._local.running.span, self._communicator.pending
-        joinable = self.slots is not None and not self._doubted
-        recovery = self._communicator.recover(joinable=joinable)
-        for member in recovery.lost:
-            # What a rank handed over before it died is in the sum that another one has.
-            undone = (
-                0
-                if recovery.finished
-                else samples_of(member.rank, span, pending, self._local.speeds)
-            )
-            self.replay.at_risk[member.rank] = undone
-        if self.slots is not None and joinable and not recovery.finished:
-            self.slots.fill(recovery)
-        return recovery.finished
 
     def _completed(self, exchange: HostExchange) -> np.ndarray:
         """The vector of this rank, with its part of the rows that the dead left undone added."""
-        batch = self._local.running
+        batch = self._rows.running
         lo, hi = batch.span
         exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
-        wanted = self._local.assigned(batch.span)
-        missing = None if self._anew or lo == hi else difference(wanted, self.have)
+        wanted = self._rows.assigned(batch.span)
+        missing = None if self._anew or lo == hi else difference(wanted, self._taken_over.have)
         self._anew = False
         vector = exchange.local.copy()
         if missing is None:  # a second death moved the pieces: start over
@@ -193,10 +160,10 @@ class StepRecovery:
             missing = wanted
         if missing:
             vector += exchange.packed(self._local.sent(missing))
-            self.replay.recomputed += size(missing)
-        self.have = wanted
+            self._taken_over.replay.recomputed += size(missing)
+        self._taken_over.have = wanted
         tail = exchange.layout.views(vector)[-1]
-        self._local.put_header(tail, header_of(tail))
+        self._rows.put_header(tail, header_of(tail))
         return vector
 
     def _explained(
@@ -205,25 +172,31 @@ class StepRecovery:
         """Say whose fault it is; collective, all ranks get here together."""
         if isinstance(error, ft.PeerFailure):
             return error
-        step = self._faults.step
-        if exchange.header.nonfinite:
-            return self._blamed(exchange, step)
-        return self._misfit(error)
-
-    def _blamed(self, exchange: HostExchange, step: int) -> TrainingError:
+        if not exchange.header.nonfinite:
+            return misfit(error, self._source, self._taken_over.have, step=self._faults.step)
         layout, spoiled = exchange.layout, exchange.local if exchange.spoiled else None
         if spoiled is None and _is_guilty(exchange):  # by gradients, which were not sent
             layout = self._local.layout
-            spoiled = layout.packed(self._local.contribution(self.have))
-        return nonfinite_error(self._communicator, layout, spoiled, step=step)
+            spoiled = layout.packed(self._local.contribution(self._taken_over.have))
+        return nonfinite_error(self._communicator, layout, spoiled, step=self._faults.step)
 
-    def _misfit(self, error: TrainingError) -> TrainingError:
-        """The sum is not of the step's samples; on every rank that had some alike."""
-        reason = self._source.explanation
-        if reason and not self.have:
-            # The others may be of one mind, and go on: this rank has no part in their sum.
-            ft.fail_stop(f"step {self._faults.step}: {reason}")
-        return TrainingError(f"step {self._faults.step}: {reason}") if reason else error
+
+def misfit(
+    error: TrainingError, source: StepSource, have: list[Span], *, step: int
+) -> TrainingError:
+    """The error of a sum that is not of the step's samples; alike on every rank that had some.
+
+    Args:
+        error: error of the exchange.
+        source: source of the batches, which may have an explanation.
+        have: spans that this rank computed.
+        step: number of the step.
+    """
+    reason = source.explanation
+    if reason and not have:
+        # The others may be of one mind, and go on: this rank has no part in their sum.
+        ft.fail_stop(f"step {step}: {reason}")
+    return TrainingError(f"step {step}: {reason}") if reason else error
 
 
 def _is_guilty(exchange: HostExchange) -> bool:

@@ -16,16 +16,20 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.exchange import Header
+from matex.exchange import Header, Layout
 from matex.sources.interface import GlobalBatch
+from matex.steps.control import Control
 from matex.steps.graph_inspection import ForeignVariables
 from matex.steps.silence import unheard
-from matex.steps.step import Control, Step
+from matex.steps.step import Step
 from matex.steps.user_code import attempted
 
-__all__ = ["find_inseparable"]
+__all__ = ["CUT", "Value", "find_inseparable", "telling_rows", "values_of"]
 
-_ROWS, _CUT, _LOOKED_AT = 8, 3, 64
+CUT = 3
+"""Rows of the first of two parts."""
+
+_ROWS, _LOOKED_AT = 8, 64
 
 _ROUNDING = 1e-6  # of float32, over some operations
 
@@ -50,7 +54,7 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> 
         # Run eagerly it is the script's own code: what that prints or warns of is not for the user.
         broken = "train_step fails on a part of a batch"
         with keras_hooks.generators_kept(), unheard(), attempted(broken):
-            return _differing(step, _telling(batch), alone=alone)
+            return _differing(step, telling_rows(batch), alone=alone)
     except NotShareable as reason:
         return str(reason)
 
@@ -58,7 +62,7 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> 
 def _differing(step: Step, rows: Any, *, alone: bool) -> str:
     contribution, known = step.quiet()
     count = len(tf.nest.flatten(rows)[0])
-    cut = min(_CUT, count - 1)
+    cut = min(CUT, count - 1)
     traced = hasattr(contribution, "captured_inputs")
     foreign = ForeignVariables(contribution, known) if traced else None
 
@@ -66,7 +70,9 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
 
     def made(lo: int, hi: int) -> list[np.ndarray]:
         part = tf.nest.map_structure(lambda tensor: tensor[lo:hi], rows)
-        control = Control((hi - lo) / count, float(lo), Header(), denominators)
+        control = Control(
+            (hi - lo) / count, float(lo), float(count), Header(), [(lo, hi)], denominators
+        )
         parts = contribution(part, tf.constant(control.array()))
         return [np.asarray(part).astype(np.float64) for part in parts]
 
@@ -79,13 +85,15 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
     finally:
         if foreign is not None:
             foreign.put_back()
-    for value in _values(step, whole, [again]):
+    layout = step.layout
+    assert layout is not None
+    for value in values_of(layout, whole, [again]):
         if value.differs(step.tolerance):
             return (
                 f"train_step draws random numbers without a SeedGenerator: the {value.name} is "
                 f"{value.figures} in two computations from the same rows"
             )
-    for value in _values(step, whole, parts):
+    for value in values_of(layout, whole, parts):
         if value.differs(step.tolerance) and (value.counts or not alone):
             return (
                 f"train_step does not add up over rows: the {value.name} is {value.figures} for "
@@ -94,7 +102,7 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
     return ""
 
 
-class _Value(NamedTuple):
+class Value(NamedTuple):
     """One part of a contribution, of the whole and as the sum of parts."""
 
     name: str
@@ -117,9 +125,16 @@ class _Value(NamedTuple):
         return f"{self.whole.flat[place]:.6g} and {self.added.flat[place]:.6g} in one place"
 
 
-def _values(step: Step, whole: list[np.ndarray], parts: list[list[np.ndarray]]) -> Iterator[_Value]:
-    layout = step.layout
-    assert layout is not None
+def values_of(
+    layout: Layout, whole: list[np.ndarray], parts: list[list[np.ndarray]]
+) -> Iterator[Value]:
+    """The values of a contribution, of the whole and as the sum of its parts; pure.
+
+    Args:
+        layout: layout of the contributions.
+        whole: parts of the contribution of all rows.
+        parts: contributions of several pieces of the rows.
+    """
     cuts = np.cumsum(layout.tail_sizes)[:-1]
     segments = [*layout.gradients, *layout.means, *layout.sums]
 
@@ -135,10 +150,10 @@ def _values(step: Step, whole: list[np.ndarray], parts: list[list[np.ndarray]]) 
         counts = segment in layout.sums
         least = floor if segment in layout.gradients else 1e-12
         added = sum(others).reshape(-1)
-        yield _Value(segment.name, mine.reshape(-1), added, scale, least, counts)
+        yield Value(segment.name, mine.reshape(-1), added, scale, least, counts)
 
 
-def _telling(batch: GlobalBatch) -> Any:
+def telling_rows(batch: GlobalBatch) -> Any:
     """Eight rows of *batch*, those with most zeros first and those with fewest last.
 
     Masks and counts are made of zeros, and a loss that is divided by them adds up where all rows
@@ -149,7 +164,7 @@ def _telling(batch: GlobalBatch) -> Any:
     zeros = sum(_zeros(tensor) for tensor in tf.nest.flatten(rows))
     order = np.argsort(-np.asarray(zeros), kind="stable")
     if len(order) > _ROWS:
-        order = np.concatenate([order[:_CUT], order[_CUT - _ROWS :]])
+        order = np.concatenate([order[:CUT], order[CUT - _ROWS :]])
     chosen = np.resize(order, max(2, len(order)))
     return tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), rows)
 

@@ -10,36 +10,20 @@ so TensorFlow itself keeps the commit from running.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from matex import keras_hooks
 from matex.exchange import HostExchange
-from matex.exchange.layout import Header, Layout
+from matex.exchange.layout import Layout
+from matex.steps.control import control_spec
 from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
 from matex.steps.step_parts import Batch, Parts, StepParts
 
-__all__ = ["Batch", "Control", "Step"]
-
-
-class Control(NamedTuple):
-    """Facts about the samples of a contribution, beside the samples."""
-
-    weight: float
-    """Local samples / samples of the step."""
-    sample_offset: float
-    """Place of the first sample in the step."""
-    header: Header
-    denominators: Sequence[float] = ()
-    """What the losses of the whole step are divided by, see :meth:`Step.denominators`."""
-
-    def array(self) -> np.ndarray:
-        """float64, shape (2 + header + denominators,)."""
-        facts = [self.weight, self.sample_offset, *self.header, *self.denominators]
-        return np.array(facts, np.float64)
+__all__ = ["Batch", "Step"]
 
 
 class Step:
@@ -91,7 +75,7 @@ class Step:
         self.separability_checked = False  # whether all ranks found that batches can be cut
         self.may_vary = not keras_hooks.adds_up(model)  # so that it must be tried whether they can
         self.may_count = not keras_hooks.counts_add_up(model)  # the same of its metrics alone
-        self._signature = (signature, tf.TensorSpec((None,), tf.float64))
+        self._signature = (signature, control_spec())
         self._functions: StepFunctions
         if self.runs_eagerly:
             self._functions = EagerFunctions(self._parts)
@@ -117,9 +101,27 @@ class Step:
         return self._parts.most_rows
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The options that it was made with, to make it again."""
+        return {
+            "sums_gradients": self.sums_gradients,
+            "scales_rate": self.scales_rate,
+            "most_rows": self.most_rows,
+        }
+
+    @property
     def embedding_rows(self) -> EmbeddingRows:
         """The gradients of embeddings that travel as slices, and those that do not."""
         return self._parts.embedding_rows
+
+    def takes(self, most_rows: int | None) -> bool:
+        """Whether it can go on with global batches of so many rows at most."""
+        return self.embedding_rows.take(most_rows)
+
+    @property
+    def summed_embeddings(self) -> dict[str, int]:
+        """The bytes of gradients of embeddings that travel as whole tables, by name."""
+        return self.embedding_rows.summed
 
     @property
     def layout(self) -> Layout | None:

@@ -13,11 +13,13 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.exchange.layout import Header, Layout, Segment, segment_of
+from matex.steps.control import denominators_in, header_in, indices_in, rows_in
 from matex.steps.embedding_rows import EmbeddingRows
-from matex.steps.forward_state import ForwardState
+from matex.steps.forward_state import ForwardState, unshifted
 from matex.steps.recorder import Recorder
+from matex.steps.step_tail import StepTail, flat
 
-__all__ = ["Batch", "Parts", "StepParts"]
+__all__ = ["Batch", "Parts", "StepParts", "with_learning_rate"]
 
 Batch = tuple[Any, ...]
 Parts = list[Any]
@@ -57,9 +59,8 @@ class StepParts:
         self.denominators: list[Any] = []
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
-        self._log_names: list[str] = []
-        self._extra_names: list[str] = []
-        self._sources: dict[str, tuple[Any, str | None]] = {}
+        self._tail = StepTail(self._state)
+        self._noise_by_row: list[bool] = []
 
     @property
     def exchanged(self) -> Layout | None:
@@ -72,33 +73,41 @@ class StepParts:
         """Compute what the samples of *batch* add to the step; every variable stays as it was."""
         control = tf.convert_to_tensor(control)
         weight, sample_offset = control[0], control[1]
-        end = 2 + len(Header._fields)
-        header = self._with_learning_rate(control[2:end])
+        header = with_learning_rate(header_in(control), self._model.optimizer)
         state, recorder = self._state, self._recorder
         saved = state.save()
         state.prepare(sample_offset)
+        rows = keras_hooks.NoiseRows(
+            tf.shape(tf.nest.flatten(batch)[0])[0],
+            rows_in(control),
+            indices_in(control),
+        )
         with (
             recorder.recording(weight),
-            keras_hooks.shared_losses(weight, control[end:]) as self.denominators,
+            keras_hooks.shared_losses(weight, denominators_in(control)) as self.denominators,
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
+            keras_hooks.rows_of_noise(
+                rows, state.seeds, lambda seed: unshifted(seed, sample_offset), self._noise_by_row
+            ),
             keras_hooks.recorded_results(self._model) as results,
         ):
             logs = self._model.train_step(self._as_data(batch))
+        recorder.check_order(state.others)
         averaged, sums = state.changes(saved, sample_offset)
-        extra = self._extra_logs(keras_hooks.flat_logs(logs), results)
+        extra = self._tail.note(logs, results)
         restored = state.restore(saved)
         values, places = self.embedding_rows.fill(
             recorder.gradients, recorder.variables, batch, sample_offset
         )
-        dtype = self._lay_out(values, places, list(extra)).dtype
+        dtype = self._lay_out(values, places).dtype
         weight = tf.cast(weight, dtype)
         gradients = [tf.cast(value, dtype) for value in values]
         if not recorder.scaled:
             gradients = [g * weight for g in gradients]
         if not self.sums_gradients and not keras_hooks.scales_loss(self._model.optimizer):
             header = _with_nonfinite(header, gradients)
-        means = [_flat(m, dtype) * weight for m in (*averaged, *extra.values())]
-        tail = [*means, *(_flat(s, dtype) for s in (*sums, *places)), tf.cast(header, dtype)]
+        means = [flat(m, dtype) * weight for m in (*averaged, *extra)]
+        tail = [*means, *(flat(s, dtype) for s in (*sums, *places)), tf.cast(header, dtype)]
         # The first fence: the tail, and so the exchange, comes after every side effect.
         with tf.control_dependencies([r.op for r in restored if not tf.executing_eagerly()]):
             return [*gradients, tf.concat(tail, 0)]
@@ -127,38 +136,26 @@ class StepParts:
             whole = [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]
             counted = len(self._state.segments()[1])
             self._recorder.apply(self.embedding_rows.empty(whole, sums[counted:]))
-        extra = [means.pop() for _ in self._extra_names][::-1]
-        self._state.add(means, sums[:counted])
-        logs = {name: keras_hooks.Results.now(source) for name, source in self._sources.items()}
-        logs.update((n, tf.reshape(e, ())) for n, e in zip(self._extra_names, extra, strict=True))
-        return {name: logs[name] for name in self._log_names}
+        return self._tail.commit(means, sums[:counted])
 
-    def _with_learning_rate(self, header: Any) -> Any:
-        """The leader says 1 for its learning rate, the others 0: put the number in its place."""
-        rate = keras_hooks.learning_rate_variable(self._model.optimizer)
-        if rate is None:
-            return header
-        is_rate = [name == "learning_rate" for name in Header._fields]
-        return header * tf.where(is_rate, tf.cast(rate, header.dtype), tf.ones((), header.dtype))
-
-    def _extra_logs(self, logs: dict[str, Any], results: keras_hooks.Results) -> dict[str, Any]:
-        """Scalars that a custom train step returns beside results: averaged like the loss."""
-        sources = {name: results.source_of(value) for name, value in logs.items()}
-        self._log_names = list(logs)
-        self._sources = {name: source for name, source in sources.items() if source is not None}
-        extra = {name: value for name, value in logs.items() if name not in self._sources}
-        self._extra_names = list(extra)
-        return extra
-
-    def _lay_out(self, gradients: Parts, places: Parts, extra: list[str]) -> Layout:
-        means, sums = self._state.segments()
+    def _lay_out(self, gradients: Parts, places: Parts) -> Layout:
+        means, sums = self._tail.segments()
         named = zip(gradients, self._recorder.names, strict=True)
         self.layout = Layout(
             gradients=tuple(segment_of("gradient of", gradient, name) for gradient, name in named),
-            means=(*means, *(Segment(f"value of {name}", (), "float32") for name in extra)),
+            means=means,
             sums=(*sums, *(Segment("places", (int(p.shape[0]),), "float32") for p in places)),
         )
         return self.layout
+
+
+def with_learning_rate(header: Any, optimizer: Any) -> Any:
+    """The leader says 1 for its learning rate, the others 0: put the number in its place."""
+    rate = keras_hooks.learning_rate_variable(optimizer)
+    if rate is None:
+        return header
+    is_rate = [name == "learning_rate" for name in Header._fields]
+    return header * tf.where(is_rate, tf.cast(rate, header.dtype), tf.ones((), header.dtype))
 
 
 def _mean_of_own(gradients: Parts, own: Any, total: Any) -> Parts:
@@ -174,7 +171,3 @@ def _with_nonfinite(header: Any, gradients: Parts) -> Any:
     is_flag = [name == "nonfinite" for name in Header._fields]
     found = tf.reduce_any(tf.logical_not(finite)) & is_flag
     return header + tf.cast(found, header.dtype)
-
-
-def _flat(tensor: Any, dtype: Any) -> Any:
-    return tf.reshape(tf.cast(tensor, dtype), [-1])

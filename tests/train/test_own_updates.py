@@ -12,7 +12,8 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.exchange import Header, header_of
 from matex.optimizers import LARS
-from matex.steps.step import Control, Step
+from matex.steps.control import Control
+from matex.steps.step import Step
 from tests.train.test_step import contribution, control
 
 CUTS = [(0, 30), (30, 61), (61, 96)]
@@ -81,7 +82,7 @@ def test_a_factor_is_a_rate_with_its_velocity_corrected(optimizer: Any, batches:
     before = 1.0
     for factor in (1.0, 2.5, 4.0, 3.0, 3.0):
         header = Header(samples=96, learning_rate=1, rate_factor=factor)
-        told = Control(weight=1.0, sample_offset=0.0, header=header).array()
+        told = Control(1.0, 0.0, 96.0, header, [(0, 96)]).array()
         step.commit(step.contribution(batches.rows(np.arange(96)), told))
         theirs.optimizer.learning_rate = base * factor
         if not isinstance(theirs.optimizer, keras.optimizers.Adam):

@@ -15,8 +15,9 @@ from matex.data import Batches
 from matex.exchange import Header, HostExchange
 from matex.partition.spans import parts_of
 from matex.steps import specialization
+from matex.steps.control import Control
 from matex.steps.hot_shape import HotShape
-from matex.steps.step import Control, Step
+from matex.steps.step import Step
 
 
 def make_model(*, dropout: float = 0.0) -> Any:
@@ -67,7 +68,7 @@ class InGraph(HostExchange):
 
 def control(lo: int, hi: int, samples: int) -> np.ndarray:
     header = Header(samples=hi - lo, learning_rate=float(lo == 0))
-    return Control(weight=(hi - lo) / samples, sample_offset=lo, header=header).array()
+    return Control((hi - lo) / samples, lo, samples, header, [(lo, hi)]).array()
 
 
 def contribution(step: Step, batches: Batches, lo: int, hi: int) -> list[np.ndarray]:
@@ -215,7 +216,9 @@ def test_random_masks_depend_on_the_place_in_the_step(batches: Batches) -> None:
     step = make_step(make_model(dropout=0.5), batches)
     rows = batches.rows(np.arange(48))
     here, there, again = (
-        step.contribution(rows, Control(1.0, offset, Header()).array())[0].numpy()
+        step.contribution(
+            rows, Control(1.0, offset, 96.0, Header(), [(offset, offset + 48)]).array()
+        )[0].numpy()
         for offset in (0.0, 48.0, 0.0)
     )
     assert not np.allclose(here, there)

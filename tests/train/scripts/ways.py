@@ -18,6 +18,7 @@ import ways_losses
 import ways_models
 import ways_steps
 import ways_tests
+import ways_updates
 import ways_whole
 
 import matex
@@ -31,6 +32,7 @@ KINDS = {
     **ways_losses.KINDS,
     **ways_whole.KINDS,
     **ways_tests.KINDS,
+    **ways_updates.KINDS,
 }
 
 

@@ -1,0 +1,152 @@
+"""The rows of the running step that this rank computes, and what goes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from matex import keras_hooks
+from matex.exchange import Header
+from matex.partition.spans import Span, assigned, size
+from matex.sources.interface import GlobalBatch
+from matex.steps.control import Control
+from matex.steps.services import StepServices
+
+__all__ = ["OwnRows"]
+
+
+class DividedLosses(Protocol):
+    """A step, whose losses may be divided by something else than a number of rows."""
+
+    @property
+    def divides_by_rows(self) -> bool:
+        """Whether no loss is divided by anything but numbers of rows."""
+
+    def denominators(self, rows: Any) -> Sequence[float]:
+        """Divisors of the losses of *rows* that are not their number, in order; local."""
+
+
+class OwnRows:
+    """This rank's part of the running step's batch. Local.
+
+    The header carries ``stop_wanted``, the requests of
+    *services* and, from the leader only, ``rate_factor``. ``speeds``, equal on all ranks, sets the
+    fraction of the batch that each of them computes; empty means equal fractions.
+
+    Args:
+        services: ranks and requests of the run.
+        model: model whose optimizer has the learning rate.
+    """
+
+    def __init__(self, services: StepServices, model: Any) -> None:
+        self._services = services
+        self._communicator = services.communicator
+        self._model = model
+        self._batch: GlobalBatch | None = None
+        self._whole: tuple[Any, Sequence[float]] | None = None
+        self._divided: DividedLosses | None = None
+        self.stop_wanted = False
+        self.rate_factor = 1.0
+        self.speeds: Mapping[int, float] = {}
+
+    @property
+    def running(self) -> GlobalBatch:
+        """The batch of the running step."""
+        assert self._batch is not None
+        return self._batch
+
+    @running.setter
+    def running(self, batch: GlobalBatch) -> None:
+        self._batch, self._whole = batch, None
+
+    def use(self, step: DividedLosses) -> None:
+        """Compute rows by *step* from now on."""
+        self._divided, self._whole = step, None
+
+    def assigned(self, span: Span) -> list[Span]:
+        """Rows of *span* that this rank computes, given who was lost since the last step.
+
+        A batch without rows, which Keras takes like any other, is the first living rank's.
+        """
+        pending = self._communicator.pending
+        rank = self._communicator.world.rank
+        if span[0] == span[1]:
+            first = next(r for r in pending.expected if r not in pending.lost)
+            return [span] if rank == first else []
+        return assigned(span, pending.expected, pending.lost, rank, self.speeds)
+
+    def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
+        """The rows of *spans*, and the control vector for their contribution."""
+        return self.rows(spans), self.control(spans)
+
+    def rows(self, spans: list[Span]) -> Any:
+        """The rows of *spans*, cut out of the whole batch where that has been read."""
+        self._denominators()
+        if self._whole is None:
+            return self.running.rows(spans)
+        start = self.running.span[0]
+
+        def cut(tensor: Any) -> Any:
+            pieces = [tensor[lo - start : hi - start] for lo, hi in spans]
+            return pieces[0] if len(pieces) == 1 else keras_hooks.joined(pieces)
+
+        return keras_hooks.map_structure(cut, self._whole[0])
+
+    def _denominators(self) -> Sequence[float]:
+        """Denominators of the running batch, which is read as a whole for them, once."""
+        if self._divided is None or self._divided.divides_by_rows:
+            return ()
+        if self._whole is None:
+            rows = self.running.rows([self.running.span])
+            self._whole = rows, self._divided.denominators(rows)
+        return self._whole[1]
+
+    def control(self, spans: list[Span], *, counts: bool = True) -> np.ndarray:
+        """The control vector for the contribution of *spans*: :class:`Control` as an array.
+
+        Args:
+            spans: rows that are computed.
+            counts: whether they are this rank's, or only borrowed. True by default.
+        """
+        batch = self.running
+        lo, hi = batch.span
+        count = size(spans) if counts else 0
+        leads = self._communicator.world.is_leader
+        header = Header(
+            samples=float(count),
+            fingerprint=float(batch.fingerprint(spans)) if counts else 0.0,
+            learning_rate=float(leads),
+            rate_factor=self.rate_factor if leads else 0.0,
+            **self._asked(),
+        )
+        return Control(
+            weight=count / (hi - lo) if count else 1.0,
+            sample_offset=float(spans[0][0] - lo),
+            batch_rows=float(hi - lo),
+            header=header,
+            spans=[(start - lo, end - lo) for start, end in spans],
+            denominators=self._denominators(),
+        ).array()
+
+    def put_header(self, tail: np.ndarray, header: Header) -> None:
+        """Make *tail* one contribution of this rank, whatever it was added up from."""
+        rate = keras_hooks.learning_rate_variable(self._model.optimizer)
+        leads = self._communicator.world.is_leader
+        tail[-len(Header._fields) :] = header._replace(
+            learning_rate=float(rate.numpy()) if leads and rate is not None else 0.0,
+            rate_factor=self.rate_factor if leads else 0.0,
+            one=1.0,
+            **self._asked(),
+        )
+
+    def _asked(self) -> dict[str, float]:
+        """The fields of the header by which ranks agree on what comes after the step."""
+        requests = self._services.requests()
+        leads = self._communicator.world.is_leader
+        return {
+            "stop": float(self.stop_wanted),
+            "leave": float(requests.leave),
+            "save": float(requests.save) if leads else 0.0,
+        }

@@ -1,0 +1,50 @@
+"""Putting back what a step has changed, whatever it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from matex.steps.graph_inspection import variables_in
+
+__all__ = ["Rollback"]
+
+
+class Rollback:
+    """The values of all variables that a graph reaches, from before it ran. Local.
+
+    TensorFlow does not copy a value for it: an update writes a new one where the old is held.
+
+    Args:
+        function: concrete function of the step.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._variables = variables_in(function)
+        self._values: list[Any] | None = None
+        self._read = tf.function(self._reads, autograph=False).get_concrete_function()
+
+    def _reads(self) -> list[Any]:
+        return [
+            tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+            for handle, dtype in self._variables
+        ]
+
+    def begin(self) -> None:
+        """Hold the values of now."""
+        self._values = self._read()
+
+    def end(self) -> None:
+        """Let them go."""
+        self._values = None
+
+    def put_back(self) -> None:
+        """Give the variables the values that they had at :meth:`begin`."""
+        assert self._values is not None
+        for (handle, _), value in zip(self._variables, self._values, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+
+    def values(self) -> list[Any]:
+        """The values of now, as arrays."""
+        return [value.numpy() for value in self._read()]

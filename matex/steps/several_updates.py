@@ -1,0 +1,205 @@
+"""Steps with several updates: a transaction that is made whole, or put back and made again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import ft
+from matex.errors import NotShareable, TrainingError
+from matex.exchange import HostExchange, Layout
+from matex.partition.spans import size
+from matex.sources.interface import GlobalBatch
+from matex.steps.maker import Made
+from matex.steps.nonfinite import StepRedo, nonfinite_error
+from matex.steps.own_rows import OwnRows
+from matex.steps.recovery import misfit
+from matex.steps.row_recovery import RowRecovery
+from matex.steps.services import StepServices, StepSource
+from matex.steps.several_updates_step import SeveralUpdatesStep
+from matex.steps.update_trial import find_inseparable_update
+from matex.strategies import Traffic
+
+__all__ = ["SeveralUpdates"]
+
+
+class SeveralUpdates:
+    """Makes steps of several exchanges. The engine's maker.
+
+    When a rank dies in one of them the survivors put back what the step had changed (weights,
+    slots, counters, statistics, seeds), divide the rows anew, and make all of it again. Only where
+    somebody has finished the last exchange, the step stands, and who missed the sum gets it.
+
+    Args:
+        services: ranks, faults and watch of the run.
+        source: source of the batches.
+        rows: rows that this rank computes.
+        taken_over: account of the rows, and repair.
+        step: step of the model.
+        check_finite: whether the exchanges look for numbers that are not finite.
+    """
+
+    may_decline = False
+    exchange = None  # the step has its own
+
+    def __init__(
+        self,
+        services: StepServices,
+        source: StepSource,
+        rows: OwnRows,
+        taken_over: RowRecovery,
+        step: SeveralUpdatesStep,
+        *,
+        check_finite: bool,
+    ) -> None:
+        self._services = services
+        self._communicator = services.communicator
+        self._source = source
+        self._rows = rows
+        self._taken_over = taken_over
+        self._step = step
+        self._check_finite = check_finite
+        self._last: HostExchange | None = None
+        self._left_out = StepRedo(0, 0, False)
+
+    @property
+    def made(self) -> Made:
+        last = self._connected()
+        exchanges = [*self._step.exchanges.used, last]
+        return Made(
+            last.header,
+            sum(exchange.seconds for exchange in exchanges),
+            Traffic(len(exchanges), sum(exchange.bytes for exchange in exchanges)),
+        )
+
+    def prepare(self, sample: Callable[[], Any]) -> None:
+        self._connected()
+
+    def check_separable(self, batch: GlobalBatch) -> None:
+        alone = self._communicator.initial_size == 1
+        found = "" if alone else find_inseparable_update(self._step, batch)
+        if not self._communicator.agree(not found):
+            raise NotShareable(found or "another rank found that its train_step does not add up")
+
+    def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
+        self._services.nonfinite.begin()
+        self._left_out = StepRedo(0, 0, False)
+        self._taken_over.begin()
+        self._connected()
+        rollback = self._step.rollback
+        rollback.begin()
+        try:
+            return self._insisted(batch)
+        except BaseException:
+            rollback.put_back()
+            raise
+        finally:
+            rollback.end()
+
+    def _insisted(self, batch: GlobalBatch) -> dict[str, Any]:
+        """Make the step, anew after each death in it; its logs."""
+        while True:
+            try:
+                self._attempt(batch)
+                break
+            except (tf.errors.OpError, ft.PeerFailure, TrainingError) as error:
+                started = time.perf_counter()
+                if self._recovered(error):
+                    break
+                self._taken_over.replay.seconds += time.perf_counter() - started
+        return self._step.commit([tf.constant(part) for part in self._connected().result])
+
+    def _attempt(self, batch: GlobalBatch) -> None:
+        spans, step = self._taken_over.have, self._step
+        lo, hi = batch.span
+        samples = hi - lo - self._left_out.samples
+        fingerprint = batch.fingerprint([batch.span]) - self._left_out.fingerprint
+        step.exchanges.used, step.exchanges.failed = [], None
+        for exchange in (*step.exchanges.made, self._connected()):
+            exchange.begin(samples=samples, fingerprint=fingerprint)
+        step.exchanges.sends_nothing = not spans
+        computed = spans or [(lo, min(lo + 1, hi))]
+        control = self._rows.control(computed, counts=bool(spans))
+        control[0] *= (hi - lo) / max(1, samples)
+        tail = step.run(self._rows.rows(computed), control)
+        if not spans:
+            fields = step.layout.tail_sizes[-1] if step.layout else 0
+            tail = np.concatenate([np.zeros_like(tail[:-fields]), tail[-fields:]])
+        step.exchanges.failed = last = self._connected()
+        last(tail)
+        step.exchanges.failed = None
+
+    def _recovered(self, error: BaseException) -> bool:
+        """Whether the step stands after all; if not, all is as it was before it. Collective.
+
+        Raises:
+            TrainingError: alike on every rank.
+        """
+        exchange = self._step.exchanges.failed
+        if exchange is None:  # the script's own mistake
+            raise error
+        cause = exchange.error
+        if isinstance(cause, ft.PeerFailure):
+            return self._survived(exchange)
+        if not isinstance(cause, TrainingError):
+            raise error if cause is None else cause
+        self._step.rollback.put_back()
+        self._judge(exchange, cause)
+        return False
+
+    def _survived(self, exchange: HostExchange) -> bool:
+        taken_over, before = self._taken_over, size(self._taken_over.have)
+        is_last = exchange is self._last
+        if taken_over.recover(ends_step=is_last, undo=self._step.rollback.put_back):
+            exchange.check()
+            return True
+        # Who computed what is of no use any more, nor what was agreed to leave out.
+        self._left_out = StepRedo(0, 0, False)
+        taken_over.have = self._rows.assigned(self._rows.running.span)
+        taken_over.replay.recomputed += max(0, size(taken_over.have) - before)
+        return False
+
+    def _judge(self, exchange: HostExchange, error: TrainingError) -> None:
+        """See how the step is made again after a sum that was not right; collective.
+
+        Raises:
+            TrainingError: alike on every rank, it is not.
+        """
+        have, step = self._taken_over.have, self._services.faults.step
+        self._taken_over.is_closed = True  # a newcomer would know nothing of it
+        verdict = self._services.nonfinite.judge(
+            guilty=exchange.spoiled,
+            samples=size(have),
+            fingerprint=self._rows.running.fingerprint(have) if have else 0,
+            header=exchange.header,
+        )
+        if verdict is None:
+            if not exchange.header.nonfinite:
+                raise misfit(error, self._source, have, step=step)
+            spoiled = exchange.local if exchange.spoiled else None
+            raise nonfinite_error(self._communicator, exchange.layout, spoiled, step=step)
+        if verdict.anew:
+            self._taken_over.have = self._rows.assigned(self._rows.running.span)
+        elif verdict.samples:
+            self._left_out = verdict
+            if exchange.spoiled:
+                self._taken_over.have = []
+
+    def _connected(self) -> HostExchange:
+        """The last exchange; all are made by the first call."""
+        if self._last is None:
+            step = self._step
+
+            def make(layout: Layout) -> HostExchange:
+                return self._services.make_exchange(layout, self._check_finite)
+
+            step.exchanges.connect(make)
+            assert step.layout is not None
+            self._last = step.last_exchange = step.last_exchange or make(step.layout)
+            for exchange in (*step.exchanges.made, self._last):
+                exchange.check_finite = self._check_finite
+        return self._last

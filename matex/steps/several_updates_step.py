@@ -1,0 +1,218 @@
+"""A training step in which optimizers change weights several times, as one graph.
+
+GANs, actors and critics, and alternating steps make one update after the other, and
+what the second is computed from are weights that the first has changed. So every update has an
+exchange of its own in the middle of the graph: a rank's gradients go in, those of the batch come
+out, and the optimizer makes its update by them, on all ranks the same. Metrics, statistics and the
+step's logs follow in a last exchange, after the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from matex import keras_hooks
+from matex.errors import NotShareable
+from matex.exchange import HostExchange
+from matex.exchange.layout import Header, Layout, segment_of
+from matex.steps.control import control_spec, denominators_in, header_in, indices_in, rows_in
+from matex.steps.forward_state import ForwardState, unshifted
+from matex.steps.graph_inspection import drawing
+from matex.steps.rollback import Rollback
+from matex.steps.specialization import SpecializedFunction, concrete
+from matex.steps.step_parts import Batch, with_learning_rate
+from matex.steps.step_tail import StepTail, flat
+from matex.steps.subgraph import function_of
+from matex.steps.update_exchanges import UpdateExchanges
+from matex.steps.user_code import attempted
+
+__all__ = ["SeveralUpdatesStep"]
+
+
+class SeveralUpdatesStep:
+    """The step of one model, traced for one structure of batches. Local to build.
+
+    ``run(batch, control)`` makes the updates and returns this rank's last contribution; it is
+    collective, by :attr:`exchanges`, and changes the model. ``commit(parts)`` applies the sum of
+    the last contributions. :attr:`rollback` puts back what both have changed.
+
+    Args:
+        model: built, and its metrics.
+        signature: structure of ``tf.TensorSpec`` with a free batch dimension.
+        as_data: makes of a batch of that signature what ``train_step`` gets.
+        scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
+
+    Raises:
+        NotShareable: the step makes no update, cannot be traced, or draws numbers that ranks would
+            not draw alike.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        signature: Batch,
+        *,
+        as_data: Callable[[Batch], Any] = keras_hooks.as_data,
+        scales_rate: bool = False,
+    ) -> None:
+        self._model = model
+        self._as_data = as_data
+        self._scales_rate = scales_rate
+        self._state = ForwardState(model)
+        self._tail = StepTail(self._state)
+        self._noise_by_row: list[bool] = []
+        self._divisors: list[Any] = []
+        self._signature = (signature, control_spec())
+        self.exchanges = UpdateExchanges()
+        self.last_exchange: HostExchange | None = None
+        self.layout: Layout | None = None
+        self.batch_spec = as_data(signature)
+        self.separability_checked = False
+        self._run = SpecializedFunction(self._made, *self._signature)
+        with keras_hooks.generators_kept() as drawn, attempted("train_step cannot be traced"):
+            traced = self._run.trace()
+        by = drawn or [name for name in [drawing(traced)] if name]
+        if by:
+            raise NotShareable(
+                f"train_step draws random numbers without a SeedGenerator, by {' and '.join(by)}"
+            )
+        if not self.exchanges.layouts:
+            raise NotShareable("train_step changes weights without an optimizer")
+        assert self.layout is not None
+        self._denominators: Callable[[Batch], np.ndarray] | None = None
+        if self._divisors:
+            purpose = "the masks or weights of a loss"
+            self._denominators = function_of(traced, self._divisors, signature, purpose=purpose)
+        self.rollback: Rollback = Rollback(traced)
+        specs = [tf.TensorSpec(shape, self.layout.dtype) for shape in self.layout.shapes]
+        self._commit: Callable[..., Any] = concrete(self._applied, (specs,))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that it was made with, to make it again."""
+        return {"sums_gradients": True, "scales_rate": self._scales_rate}
+
+    def takes(self, most_rows: int | None) -> bool:
+        """Whether it can go on with global batches of so many rows at most."""
+        return True
+
+    @property
+    def summed_embeddings(self) -> dict[str, int]:
+        """The bytes of gradients of embeddings that travel as whole tables, by name."""
+        return {}
+
+    @property
+    def tolerance(self) -> float:
+        """The relative difference that rounding may make in a contribution."""
+        return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
+
+    @property
+    def divides_by_rows(self) -> bool:
+        """Whether no loss is divided by anything but numbers of rows."""
+        return self._denominators is None
+
+    def denominators(self, rows: Batch) -> Sequence[float]:
+        """Divisors of the losses of *rows* that are not their number, in order; local."""
+        return () if self._denominators is None else self._denominators(rows).tolist()
+
+    def run(self, batch: Batch, control: np.ndarray) -> np.ndarray:
+        """Make the updates; collective. This rank's part of the last exchange."""
+        return np.asarray(self._run(batch, control))
+
+    def commit(self, parts: list[Any]) -> dict[str, Any]:
+        """Apply the sum of the last contributions; local. The step's logs."""
+        logs: dict[str, Any] = self._commit(parts)
+        return logs
+
+    def quiet(self) -> Callable[[Batch, np.ndarray], np.ndarray]:
+        """:meth:`run` without what random layers and batch statistics do, for a trial. Local."""
+        if not keras_hooks.is_noisy(self._model):
+            return self.run
+
+        def quiet(batch: Batch, control: Any) -> Any:
+            with keras_hooks.without_noise(self._model):
+                return self._made(batch, control)
+
+        traced = tf.function(quiet, input_signature=self._signature, autograph=False)
+        return lambda batch, control: np.asarray(traced(batch, tf.constant(control)))
+
+    # In the graph.
+
+    def _made(self, batch: Batch, control: Any) -> Any:
+        weight, sample_offset, header = control[0], control[1], header_in(control)
+        state = self._state
+        self.exchanges.begin_trace()
+        saved = state.save()
+        state.prepare(sample_offset)
+        rows = keras_hooks.NoiseRows(
+            tf.shape(tf.nest.flatten(batch)[0])[0],
+            rows_in(control),
+            indices_in(control),
+        )
+
+        def apply(optimizer: Any, gradients: list[Any], variables: Any) -> None:
+            self._update(optimizer, gradients, variables, weight=weight, header=header)
+
+        with (
+            keras_hooks.replaced_apply(apply),
+            keras_hooks.shared_losses(weight, denominators_in(control)) as divisors,
+            keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
+            keras_hooks.rows_of_noise(
+                rows, state.seeds, lambda seed: unshifted(seed, sample_offset), self._noise_by_row
+            ),
+            keras_hooks.recorded_results(self._model) as results,
+        ):
+            logs = self._model.train_step(self._as_data(batch))
+        self._divisors = divisors
+        averaged, sums = state.changes(saved, sample_offset)
+        extra = self._tail.note(logs, results)
+        restored = state.restore(saved)
+        means, counts = self._tail.segments()
+        self.layout = Layout(gradients=(), means=means, sums=counts)
+        dtype = self.layout.dtype
+        shares = [flat(part, dtype) * tf.cast(weight, dtype) for part in (*averaged, *extra)]
+        tail = [*shares, *(flat(part, dtype) for part in sums), tf.cast(header, dtype)]
+        with tf.control_dependencies([operation.op for operation in restored]):
+            return tf.concat(tail, 0)
+
+    def _update(
+        self, optimizer: Any, gradients: list[Any], variables: Any, *, weight: Any, header: Any
+    ) -> None:
+        """Exchange the gradients of one update, and make it."""
+        changed = list(optimizer.trainable_variables if variables is None else variables)
+        if not optimizer.built:
+            with tf.init_scope():
+                optimizer.build(changed)
+        given = [
+            (tf.convert_to_tensor(gradient), variable)
+            for gradient, variable in zip(gradients, changed, strict=True)
+            if gradient is not None
+        ]
+        segments = [
+            segment_of("gradient of", gradient, getattr(variable, "path", variable.name))
+            for gradient, variable in given
+        ]
+        layout = Layout(gradients=tuple(segments), means=(), sums=())
+        dtype = layout.dtype
+        parts = [tf.cast(gradient, dtype) * tf.cast(weight, dtype) for gradient, _ in given]
+        parts.append(tf.cast(with_learning_rate(header, optimizer), dtype))
+        *sums, summed = self.exchanges.in_graph(layout, parts)
+        reduced = Header(*tf.unstack(summed))
+        keras_hooks.set_learning_rate(optimizer, reduced.learning_rate)
+        whole = iter(
+            tf.cast(total, gradient.dtype) for total, (gradient, _) in zip(sums, given, strict=True)
+        )
+        complete = [None if gradient is None else next(whole) for gradient in gradients]
+        factor = reduced.rate_factor if self._scales_rate else None
+        with keras_hooks.updating(), keras_hooks.scaled_learning_rate(optimizer, factor):
+            optimizer.apply(complete, variables)
+
+    def _applied(self, parts: list[Any]) -> dict[str, Any]:
+        assert self.layout is not None
+        *rest, _ = tf.split(parts[-1], self.layout.tail_sizes)
+        means = len(self.layout.means)
+        return self._tail.commit(rest[:means], rest[means:])

@@ -1,0 +1,129 @@
+"""Steps whose one optimizer makes one update: one exchange carries all there is to share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+import ft
+from matex.errors import NotShareable, TrainingError
+from matex.exchange import Header, HostExchange
+from matex.sources.interface import GlobalBatch
+from matex.steps.control import Control
+from matex.steps.local_contribution import LocalContribution
+from matex.steps.maker import Made
+from matex.steps.own_rows import OwnRows
+from matex.steps.recovery import StepRecovery
+from matex.steps.row_recovery import RowRecovery
+from matex.steps.separability import find_inseparable
+from matex.steps.services import StepServices, StepSource
+from matex.steps.step import Step
+from matex.strategies import Traffic
+
+__all__ = ["SingleUpdate"]
+
+
+class SingleUpdate:
+    """Makes steps by one exchange; who misses its sum gets it, or replays. The engine's maker.
+
+    Args:
+        services: ranks, faults and watch of the run.
+        source: source of the batches.
+        rows: rows that this rank computes.
+        taken_over: account of the rows, and repair.
+        step: step of the model.
+        exchange: buffers of an earlier fit; made anew by default.
+        check_finite: whether the exchange looks for numbers that are not finite.
+    """
+
+    may_decline = True
+
+    def __init__(
+        self,
+        services: StepServices,
+        source: StepSource,
+        rows: OwnRows,
+        taken_over: RowRecovery,
+        step: Step,
+        *,
+        exchange: HostExchange | None = None,
+        check_finite: bool,
+    ) -> None:
+        self._services = services
+        self._communicator = services.communicator
+        self._rows = rows
+        self._taken_over = taken_over
+        self._step, self._exchange = step, exchange
+        self._check_finite = check_finite
+        self._local = LocalContribution(rows, self._step)
+        self._recovery = StepRecovery(services, rows, taken_over, self._local, source)
+        self._is_ready = self._exchange is not None
+
+    @property
+    def exchange(self) -> HostExchange | None:
+        """The buffers, to be used again by the next fit."""
+        return self._exchange
+
+    @property
+    def made(self) -> Made:
+        exchange = self._exchange
+        assert exchange is not None
+        return Made(exchange.header, exchange.seconds, Traffic(1, exchange.bytes))
+
+    def prepare(self, sample: Callable[[], Any]) -> None:
+        if self._step.layout is None:
+            return
+        self._connected()
+        self._step.trace()
+        rows = sample()
+        if rows is not None:
+            denominators = self._step.denominators(rows)
+            control = Control(1.0, 0.0, 1.0, Header(), [(0, 1)], denominators)
+            self._step.contribution(rows, control.array())
+
+    def check_separable(self, batch: GlobalBatch) -> None:
+        found = find_inseparable(self._step, batch, alone=self._communicator.initial_size == 1)
+        if not self._communicator.agree(not found):
+            raise NotShareable(found or "another rank found that its train_step does not add up")
+
+    def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
+        step = self._step
+        spans = self._recovery.begin()
+        if decline:
+            self._recovery.decline()
+            spans = []
+        try:
+            # Slots follow from the first row of a stretch, so each stretch is computed by itself.
+            if self._is_ready and spans and not (len(spans) > 1 and step.embedding_rows.used):
+                exchange = self._begin(batch)
+                inputs = self._rows.inputs(spans)
+                if step.runs_eagerly:  # calls the exchange itself, which is the operation
+                    return step.fused(*inputs)
+                return exchange.run(lambda: step.fused(*inputs))
+            # The first step goes by the parts that recovery needs: afterwards they are ready.
+            if step.layout is not None and not decline:  # else sent() sees to it
+                self._local.idle(spans)
+            sent = self._local.sent(spans)
+            self._begin(batch)(*sent)
+            self._is_ready = True
+        except (tf.errors.OpError, ft.PeerFailure, TrainingError) as error:
+            self._recovery.complete(self._exchange, error)
+        assert self._exchange is not None
+        # Own gradients, where they count, are computed again: this rank may have got more rows.
+        own = [] if step.sums_gradients else self._local.contribution(self._taken_over.have)
+        return step.commit([tf.constant(part) for part in (*own, *self._exchange.result)])
+
+    def _connected(self) -> HostExchange:
+        if self._exchange is None:
+            self._exchange = self._services.make_exchange(self._local.exchanged, self._check_finite)
+            self._step.connect(self._exchange)
+        self._exchange.check_finite = self._check_finite
+        return self._exchange
+
+    def _begin(self, batch: GlobalBatch) -> HostExchange:
+        exchange = self._connected()
+        lo, hi = batch.span
+        exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
+        return exchange

@@ -1,0 +1,99 @@
+"""The exchanges in the middle of a step's graph: one for each update of an optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from matex.exchange import HostExchange, Layout
+
+__all__ = ["UpdateExchanges"]
+
+Parts = list[np.ndarray]
+
+
+class UpdateExchanges:
+    """Sums the gradients of each update over the ranks; the graph calls it in their order. Local.
+
+    ``sends_nothing`` is whether no row of the step is this rank's: what it computed from a
+    borrowed one is not sent. ``used`` are the exchanges that the running attempt has come to, and
+    ``failed`` is the one of them that failed.
+    """
+
+    def __init__(self) -> None:
+        # A number that counts exchanges: TensorFlow keeps the order of what uses one variable,
+        # and ranks that made two exchanges in different orders would wait for each other.
+        self._turn = tf.Variable(0, dtype=tf.int64, trainable=False, name="exchanges")
+        self.layouts: list[Layout] = []
+        self.made: list[HostExchange] = []
+        self.sends_nothing = False
+        self.used: list[HostExchange] = []
+        self.failed: HostExchange | None = None
+        self._given: dict[int, Parts] | None = None
+        self._noted: dict[int, Parts] = {}
+
+    def begin_trace(self) -> None:
+        """Forget the layouts of an earlier trace of the same step."""
+        self.layouts = []
+
+    def connect(self, make: Callable[[Layout], HostExchange]) -> None:
+        """Make the exchanges, once."""
+        if not self.made:
+            self.made = [make(layout) for layout in self.layouts]
+
+    def in_graph(self, layout: Layout, parts: list[Any]) -> list[Any]:
+        """Add the next exchange to the graph being traced: the sums of *parts*. Local.
+
+        Args:
+            layout: layout of what is exchanged.
+            parts: tensors, those of *layout*.
+        """
+        number = len(self.layouts)
+        self.layouts.append(layout)
+
+        def exchange(*values: np.ndarray) -> Parts:
+            return self._exchange(number, list(values))
+
+        before = self._turn.assign_add(1, read_value=False)
+        with tf.control_dependencies([before]):
+            sums: list[Any] = tf.numpy_function(exchange, parts, [layout.dtype] * len(parts))
+        for part, shape in zip(sums, layout.shapes, strict=True):
+            part.set_shape(shape)
+        with tf.control_dependencies(sums):
+            self._turn.assign_add(0, read_value=False)
+        return sums
+
+    def trial(
+        self, run: Callable[[], Any], given: dict[int, Parts] | None = None
+    ) -> tuple[Any, dict[int, Parts]]:
+        """Run the graph without exchanging anything; local.
+
+        Args:
+            run: function that runs the graph.
+            given: sums that the graph gets, by number; its own parts by default.
+
+        Returns:
+            What *run* returned, and the parts of this rank by number of the exchange.
+        """
+        self._given, self._noted = given or {}, {}
+        try:
+            return run(), self._noted
+        finally:
+            self._given = None
+
+    def _exchange(self, number: int, parts: Parts) -> Parts:
+        if self._given is not None:
+            self._noted[number] = [np.array(part) for part in parts]
+            return self._given.get(number, self._noted[number])
+        exchange = self.made[number]
+        self.used.append(exchange)
+        if self.sends_nothing:
+            header = parts[-1]
+            parts = [*(np.zeros_like(part) for part in parts[:-1]), header]
+        self.failed = exchange
+        sums = exchange(*parts)
+        self.failed = None
+        return sums
