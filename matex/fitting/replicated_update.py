@@ -3,8 +3,9 @@
 They serve custom loops, and losses that are no mean over rows. The result is that of one process,
 because each rank does what that process would do; the average only keeps the ranks equal to the
 last bit, whatever their rounding. When a rank dies no work is lost: the others average the
-gradients that they have. Where ranks computed different gradients from the same batch, the step draws random numbers from a generator that no
-seed reaches: then the leader's gradients count, which are one process's, too.
+gradients that they have. Where ranks computed different gradients from the same batch, the step
+draws random numbers from a generator that no seed reaches: then the leader's gradients count, which
+are one process's, too.
 """
 
 from __future__ import annotations
