@@ -61,15 +61,16 @@ def test_as_in_plain_python(
 ) -> None:
     folder, seen = prepare(tmp_path / "run"), tmp_path / "seen"
     seen.mkdir()
-    outcome = matex_run(
-        folder, SCRIPT, tmp_path, *([killed] if killed else []),
-        ranks=ranks, timeout_s=280, environment={"SEEN": str(seen)},
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="mx-") as own:  # others have what is theirs elsewhere
+        outcome = matex_run(
+            folder, SCRIPT, tmp_path, *([killed] if killed else []),
+            ranks=ranks, timeout_s=280, environment={"SEEN": str(seen), "TMPDIR": own},
+        )  # fmt: skip
+        assert not list(Path(own).glob("matex-files-*"))
     assert outcome.status == 0, outcome.stderr
     found = [json.loads(path.read_text()) for path in seen.iterdir()]
     assert len(found) == ranks - bool(killed)
     for one in found:
         assert one == plain[0]
     assert tree(folder) == plain[1]
-    assert not list(Path(tempfile.gettempdir()).glob("matex-files-*"))
     assert not list(outcome.report.glob(".matex*"))
