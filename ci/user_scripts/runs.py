@@ -124,6 +124,7 @@ def main(folder: Path, scripts: Sequence[str]) -> None:
     """Run *scripts* one after the other; an exception of one of them ends all."""
     import keras
 
+    gc.freeze()  # what TensorFlow and Keras are made of need not be looked through each time
     for script in map(Path, scripts):
         place = folder / script.stem
         place.mkdir(exist_ok=True)

@@ -4,6 +4,7 @@ Each kind starts from the same seed and returns numbers that must not depend on 
 number of ranks, and the variables whose bits must be equal on all of them.
 """
 
+import gc
 import hashlib
 import json
 import os
@@ -53,6 +54,7 @@ def plain(value):
 
 def main():
     folder, *kinds = sys.argv[1:]
+    gc.freeze()  # each clear_session has all objects looked through, of which TensorFlow has most
     for kind in kinds or KINDS:
         keras.backend.clear_session()
         keras.utils.set_random_seed(11)
