@@ -1,4 +1,4 @@
-"""How programs of this repository are started: mpiexec, its settings, and the environment."""
+"""Starts programs of this repository: mpiexec, its settings, and the environment."""
 
 from __future__ import annotations
 

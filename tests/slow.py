@@ -1,4 +1,4 @@
-"""Which cases of a parametrised test are slow, and run with ``make test-all`` only."""
+"""Marks cases of a parametrised test as slow: they run with ``make test-all`` only."""
 
 from __future__ import annotations
 

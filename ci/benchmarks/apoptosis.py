@@ -1,4 +1,4 @@
-"""What apoptosis does to size, speed and quality: JSON lines, and at last a table.
+"""Size, speed and quality with and without apoptosis: JSON lines, and at last a table.
 
     python -m ci.benchmarks.apoptosis higgs --data higgs.h5 [--ranks 1] [--seeds 3] [--epochs 20]
     python -m ci.benchmarks.apoptosis images --data mnist.h5 -- --model cnn

@@ -1,4 +1,4 @@
-"""What --balance makes of a rank that is slow: one JSON object.
+"""The time of a step with --balance and a slow rank: one JSON object.
 
     python -m ci.benchmarks.balance [--ranks 3] [--factor 3] [--steps 120]
 
@@ -23,7 +23,7 @@ BATCH, BASE = 1536, 4
 
 
 def work(steps: int) -> None:
-    """What every rank does."""
+    """Train on every rank, which computes artificially long."""
     import keras
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""What checkpoints cost: one JSON object a line.
+"""The time that checkpoints cost: one JSON object a line.
 
     python -m ci.benchmarks.checkpoint [--ranks 2] [--blocks 16] [--directory DIR] [part ...]
 
@@ -77,7 +77,7 @@ class Blocks:
         self.copies.append(time.perf_counter() - began)
 
     def step(self) -> bool:
-        """After each step; whether there are steps still to make."""
+        """Note a step that was made; whether there are steps still to make."""
         now = time.perf_counter()
         if self._last:
             self._steps.append(now - self._last)

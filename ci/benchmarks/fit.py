@@ -1,4 +1,4 @@
-"""What a whole model.fit costs: one JSON object a line and model.
+"""The time of a whole model.fit: one JSON object a line and model.
 
     python -m ci.benchmarks.fit [--ranks 2] [--rounds 6] [--model mlp|cnn]... [--against DIR]
 

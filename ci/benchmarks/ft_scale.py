@@ -1,4 +1,4 @@
-"""What one death costs the ranks of ft that are left, by their number, as JSON lines.
+"""The time that one death costs the survivors in ft, by the number of ranks, as JSON lines.
 
     python -m ci.benchmarks.ft_scale [--ranks 8 16 32 64] [--times 3]
 

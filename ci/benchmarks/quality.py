@@ -1,4 +1,4 @@
-"""What each strategy learns in the same epochs: one JSON object a line, and a table.
+"""The quality that each strategy reaches in the same epochs: JSON lines, and a table.
 
     python -m ci.benchmarks.quality higgs.h5 [--seeds 1,2,3] [--strategies "sync;easgd;..."]
 
@@ -33,7 +33,7 @@ STRATEGIES = ("sync", *(f"{words} --lr-scaling sqrt --warmup-epochs 0" for words
 
 
 def work(path: Path, seed: int, rows: int, epochs: int) -> None:
-    """What every rank does."""
+    """Train on every rank, and print the held-out metric."""
     import keras
 
     layers = keras.layers

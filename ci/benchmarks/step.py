@@ -1,4 +1,4 @@
-"""What sharing a step costs: one JSON object a line and model.
+"""The time of a shared step: one JSON object a line and model.
 
     python -m ci.benchmarks.step [--ranks 2] [--rounds 12] [--model mlp|cnn|vector]...
 
@@ -74,7 +74,7 @@ def build(name: str) -> tuple[Any, np.ndarray, np.ndarray, int]:
 
 
 def measure(name: str, rounds: int) -> None:
-    """On every rank; the leader prints."""
+    """Time the steps on every rank; the leader prints."""
     import tensorflow as tf
 
     from matex import keras_hooks, session
@@ -116,7 +116,7 @@ def measure(name: str, rounds: int) -> None:
                 checking_s += time.perf_counter() - started
 
     class Services:
-        """Those of the run, but for the watch, which is there while guards are on."""
+        """The services of the run, with the watch only while guards are on."""
 
         def __init__(self) -> None:
             self.communicator = communicator

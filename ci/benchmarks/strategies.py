@@ -1,4 +1,4 @@
-"""What each strategy costs and brings on a slow network: one JSON object a line.
+"""Time and loss of each strategy on a slow network: one JSON object a line.
 
     python -m ci.benchmarks.strategies [--strategies sync,gossip,...] [--rate 100] [--delay 1]
 
@@ -33,7 +33,7 @@ HOSTS, SLOTS = 2, 2
 
 
 def work(data: Path | None, images: int, epochs: int, batch_size: int) -> None:
-    """What every rank does."""
+    """Train on every rank, and write the times of steps and the losses of epochs."""
     sys.path.insert(0, str(ROOT / "examples"))
     import keras
 
@@ -105,7 +105,7 @@ def run(words: list[str], link: Link, script: list[str]) -> dict[str, Any]:
 
 
 def time_to(loss: float, seconds: list[float], losses: list[float]) -> float | None:
-    """When *losses* first came down to *loss*, on lines between epochs. Pure."""
+    """The time at which *losses* first came down to *loss*, on lines between epochs. Pure."""
     before: tuple[float, float] | None = None
     for when, value in zip(seconds, losses, strict=True):
         if value <= loss:

@@ -26,7 +26,7 @@ ONE_THREAD = {
 
 
 def wait_for_turns(folder: Path, who: str, rounds: int, part: Callable[[], float]) -> None:
-    """In a program that takes turns: do *part* in each round. Of several ranks rank 0 tells."""
+    """Do *part* in each round of a program that takes turns; of several ranks rank 0 reports."""
     leads = os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0"
     for number in range(rounds):
         await_file(folder / f"{who}-{number}.go")
@@ -47,7 +47,7 @@ def take_turns(
     """Start all commands and let them take turns; the figures of each, a round each.
 
     Args:
-        commands: by name, each with its environment.
+        commands: words and environment of each command, by name.
         on_one_core: name of the one that is kept on a core; none by default.
     """
     figures: dict[str, list[float]] = {who: [] for who in commands}

@@ -1,4 +1,4 @@
-"""What Keras's tests import and this project does not install: other backends, other data loaders.
+"""Stand-ins for packages that Keras's tests import and this project does not install.
 
 The test files import them at their head, whatever they test. While the files are collected, an
 import of a package that is absent gives a stand-in; a test that then uses one is skipped. Keras
@@ -62,7 +62,7 @@ class _Finder:
 
 @contextlib.contextmanager
 def stand_ins(packages: Sequence[str] = _PACKAGES) -> Iterator[None]:
-    """Around the import of test files."""
+    """The context in which test files are imported, with stand-ins for *packages*."""
     absent = [name for name in packages if importlib.util.find_spec(name) is None]
     finder = _Finder(absent)
     sys.meta_path.append(finder)

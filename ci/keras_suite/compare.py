@@ -1,4 +1,4 @@
-"""What differs between plain pytest and pytest on ranks, beside what is known to differ."""
+"""Differences between plain pytest and pytest on ranks, beside the known ones."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def differences(
 def judge(
     found: Sequence[Difference], known: Sequence[Known], ran: Mapping[str, set[str]]
 ) -> tuple[list[Difference], list[Known]]:
-    """Which differences are not listed, and which that are listed are none any more.
+    """Differences that are not listed, and listed ones that are no differences any more.
 
     Args:
-        ran: the names of the tests that ran, of each way.
+        ran: names of the tests that ran, by way.
     """
     listed = {(entry.way, entry.test): entry for entry in _each(known)}
     unlisted = [one for one in found if (one.way, one.test) not in listed]

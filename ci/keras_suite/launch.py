@@ -37,8 +37,8 @@ class Way:
 
     Args:
         root: Keras's own folder of tests.
-        folder: for the records and logs of this way.
-        test_s: a test that takes longer hangs.
+        folder: directory for the records and logs of this way.
+        test_s: longest time of a test, in seconds; one that takes longer hangs.
     """
 
     ranks: int

@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 def needed() -> list[str]:
-    """What the tests import besides Keras and TensorFlow, as pip wants it."""
+    """Requirements of the tests besides Keras and TensorFlow, in pip's form."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     tools = [tool for tool in extras["test"] if tool.startswith(_TEST_TOOLS)]
@@ -88,7 +88,7 @@ def install(pair: Pair, folder: Path) -> Path:
 
 
 def own_tests(python: Path, folder: Path, variables: dict[str, str]) -> str:
-    """What is wrong with Keras's own tests on ranks of matex; "" where nothing is."""
+    """A sentence about what is wrong with Keras's own tests on ranks of matex; "" for nothing."""
     command = [str(python), "-m", "ci.keras_suite", "--report", str(folder / "keras")]
     try:
         done = subprocess.run(command, cwd=ROOT, env=variables, check=False, timeout=SUITE_LIMIT_S)

@@ -117,7 +117,7 @@ class Recorder:
 
 @contextlib.contextmanager
 def one_clock(recorder: Recorder) -> Iterator[None]:
-    """What is seeded by the clock gets the same number on every rank.
+    """Seed generators that take their seed from the clock alike on every rank.
 
     Generators that are made without a seed, and names of temporary folders in a common place,
     would differ between the ranks, as they do between two runs of plain Python.
@@ -132,7 +132,7 @@ def one_clock(recorder: Recorder) -> Iterator[None]:
 
 
 def conftest() -> types.ModuleType:
-    """What Keras's tests import from the conftest that its wheel does not have."""
+    """A module with the names that Keras's tests import from the conftest missing in its wheel."""
     module = types.ModuleType("conftest")
 
     def skip_if_backend(backend: str, reason: str) -> Any:

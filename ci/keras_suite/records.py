@@ -1,7 +1,7 @@
-"""What the ranks of keras_suite.py write, a JSON object a line, and what they say.
+"""The records of the ranks of the Keras suite, a JSON object a line, and their outcomes.
 
 A rank writes ``{"test"}`` when it begins a test, ``{"test", "outcome", "seconds", "reason"}`` when
-the test is over, and ``{"end"}`` after the last: what hung or was lost is what was begun only.
+the test is over, and ``{"end"}`` after the last. A test that only began hung or was lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WIDTH = 300
 
 
 class Outcome(NamedTuple):
-    """How a test went on a rank: passed, failed, skipped, hung or lost (with its rank)."""
+    """The outcome of a test on a rank: passed, failed, skipped, hung or lost (with its rank)."""
 
     outcome: str
     seconds: float

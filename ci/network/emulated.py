@@ -55,12 +55,12 @@ class Emulated:
     """A network that is up.
 
     Args:
-        addresses: of the hosts.
-        environment: with which Open MPI starts ranks on them.
+        addresses: addresses of the hosts.
+        environment: variables with which Open MPI starts ranks on them.
         head: words before a command that is to run on the head.
-        inside: the same for each host.
-        spaces: the namespaces of the hosts.
-        switch: counts what goes between hosts.
+        inside: words before a command that is to run on a host, for each.
+        spaces: namespaces of the hosts.
+        switch: switch between the hosts, which counts their frames.
     """
 
     addresses: tuple[str, ...]
@@ -166,9 +166,9 @@ def _signal(space: str, number: signal.Signals) -> None:
 
 
 def end_tidily() -> None:
-    """From now on SIGTERM ends this program as an exception does: networks are removed.
+    """Let SIGTERM end this program like an exception from now on, so that networks are removed.
 
-    One that comes while they are is not heard: a process group and a pool are often told twice.
+    A second one, while they are removed, is ignored: a process group and a pool often send two.
     """
 
     def leave(number: int, frame: object) -> None:

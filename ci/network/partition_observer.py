@@ -36,14 +36,14 @@ class Times(NamedTuple):
 
 
 def times(notes: Sequence[Note], *, cut_at: float, ended_at: float) -> Times:
-    """How long the run stood still. *notes* are in order of time."""
+    """The times for which the run stood still. *notes* are in order of time."""
     after = [cut_at, *(note["time"] for note in notes if note["time"] > cut_at)]
     pause = max((b - a for a, b in itertools.pairwise(after)), default=0.0)
     return Times(pause, ended_at - after[-1])
 
 
 def two_worlds(notes: Iterable[Note]) -> str:
-    """Which two worlds made steps in one start of the ranks after they had parted; ""."""
+    """The two worlds that made steps in one start of the ranks after they had parted; else ""."""
     newest: dict[tuple[str, int], tuple[int, ...]] = {}
     for note in notes:
         members = tuple(note["members"])
@@ -58,7 +58,7 @@ def two_worlds(notes: Iterable[Note]) -> str:
 
 
 def two_starts(notes: Iterable[Note]) -> str:
-    """Which rank made a step after the launcher's next start had made its first; ""."""
+    """The rank that made a step after the launcher's next start had made its first; else ""."""
     seen: list[str] = []
     for note in notes:
         if note["start"] not in seen:
@@ -69,10 +69,10 @@ def two_starts(notes: Iterable[Note]) -> str:
 
 
 def two_writers(notes: Iterable[Note], events: Iterable[Note]) -> str:
-    """Who gave a file a name after a world without it had done so; "".
+    """The rank that gave a file a name after a world without it had done so; else "".
 
     Args:
-        events: of the run, in order of time (``time_s``, since the epoch).
+        events: events of the run, in order of time (``time_s``, since the epoch).
     """
     writes = [
         {"time": event["time_s"], "rank": event["rank"], "what": event["event"]}
@@ -108,12 +108,12 @@ def problems(
     status: int | None,
     taken: Times,
 ) -> list[str]:
-    """All that is not as it must be.
+    """Sentences about all that is not as it must be.
 
     Args:
         summary: ``summary.json``; None where there is none.
-        status: of the launcher; None where it had to be ended.
-        taken: what :func:`times` gave.
+        status: exit status of the launcher; None where it had to be ended.
+        taken: result of :func:`times`.
     """
     found = []
     if both := two_worlds(notes):

@@ -46,7 +46,7 @@ CUTS = ("one", "half", "one-way", "head", "frozen", "head+one")
 
 
 class Case(NamedTuple):
-    """What is cut, among how many hosts of how many ranks, and for how long; 0 for good."""
+    """A cut of a network: its kind, the hosts and their ranks, and its duration; 0 for good."""
 
     hosts: int
     slots: int
@@ -80,7 +80,7 @@ def notes(folder: Path) -> list[dict[str, Any]]:
 
 
 def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
-    """What is wrong with one case, and a last line about how it went."""
+    """Sentences about what is wrong with one case, and a last line about how it went."""
     report, steps, saved = folder / "report", folder / "steps", folder / "saved"
     steps.mkdir()
     ranks = case.hosts * case.slots
@@ -127,7 +127,7 @@ def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
 
 
 def judge(folder: Path, *, status: int | None, cut_at: float, ended_at: float) -> list[str]:
-    """What is wrong with the run that left its files in *folder*, and a line about how it went.
+    """Sentences about what is wrong with the run in *folder*, and a line about how it went.
 
     A file that cannot be read is wrong, too, and the others are judged without it.
 

@@ -84,10 +84,10 @@ class Cluster:
     """A cluster that is up.
 
     Args:
-        nodes: the names of its nodes.
-        environment: with which Slurm's commands, and jobs, find it.
-        network: cuts links; the head's port is 0, the node's that comes first 1.
-        folder: of its daemons' files.
+        nodes: names of its nodes.
+        environment: variables with which Slurm's commands, and jobs, find it.
+        network: network that cuts links; the head's port is 0, that of the first node 1.
+        folder: directory of its daemons' files.
     """
 
     nodes: tuple[str, ...]
@@ -102,10 +102,10 @@ class Cluster:
         directory: Path | None = None,
         quiet: bool = False,
     ) -> str:
-        """What a command prints that runs on the head.
+        """Run a command on the head; its output.
 
         Args:
-            quiet: not what it prints as an error.
+            quiet: whether its error output is left out.
 
         Raises:
             subprocess.CalledProcessError: it failed.
@@ -187,8 +187,8 @@ def cluster(nodes: int, *, cores: int = 2, lost_s: int = 10) -> Iterator[Cluster
     """A cluster of so many nodes, gone afterwards.
 
     Args:
-        cores: that Slurm believes each node to have.
-        lost_s: after so many seconds of silence a node is down.
+        cores: number of cores that Slurm believes each node to have.
+        lost_s: seconds of silence after which a node is down.
 
     Raises:
         OSError: no network can be made, or a program is missing.

@@ -34,10 +34,10 @@ class Link:
     queue_s: float = 0.05
 
     def departure(self, now: float, free: float, size: int) -> float | None:
-        """When the last bit of *size* bytes has left; None where the frame is dropped. Pure.
+        """The time at which the last bit of *size* bytes has left; None for a dropped frame. Pure.
 
         Args:
-            free: when the link will have sent what came before.
+            free: time at which the link will have sent all earlier frames.
         """
         begin = max(now, free)
         if begin - now > self.queue_s:

@@ -46,7 +46,7 @@ _MARGIN = 0.02
 
 
 class Outcome(NamedTuple):
-    """What came of pruning a network; *problem* is "" where nothing is wrong."""
+    """The outcome of pruning a network; *problem* is "" where nothing is wrong."""
 
     parameters: int
     gone: float
@@ -157,7 +157,7 @@ def settle_statistics(model: Any, rows: np.ndarray) -> None:
 
 
 def outputs(model: Any, rows: np.ndarray) -> np.ndarray:
-    """What *model* makes of *rows*, without training."""
+    """Outputs of *model* for *rows*, without training."""
     return np.asarray(model(rows, training=False))
 
 

@@ -33,7 +33,7 @@ NOT_TO_LOAD = {"both-stepwise"}
 
 
 class Case(NamedTuple):
-    """What a graph is made of."""
+    """The parts of which a graph is made."""
 
     kind: str
     blocks: list[str]
@@ -47,7 +47,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of pruning a graph; *problem* is "" where nothing is wrong."""
+    """The outcome of pruning a graph; *problem* is "" where nothing is wrong."""
 
     gone: float
     refused: tuple[str, ...] = ()

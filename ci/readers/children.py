@@ -59,7 +59,7 @@ class _Child:
             raise RuntimeError(f"a child must start. Received: {self._last_words()}")
 
     def ask(self, item: str, limit_s: float) -> Outcome:
-        """Its answer, or what became of it."""
+        """The child's answer on *item*, or the manner of its end."""
         assert self.process.stdin is not None
         print(json.dumps(item), file=self.process.stdin, flush=True)
         line = self._line(limit_s)
@@ -81,7 +81,7 @@ class _Child:
         self.process.communicate()
 
     def _line(self, limit_s: float) -> str | None:
-        """What it says next; "" when it has ended, None when it says nothing in time."""
+        """The child's next line; "" when it has ended, None when it says nothing in time."""
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
@@ -97,7 +97,7 @@ class _Child:
 def answers(
     command: list[str], items: Iterable[str], *, limit_s: float
 ) -> Iterator[tuple[str, Outcome]]:
-    """What children that *command* starts answer, in the order of *items*."""
+    """Answers of the children that *command* starts, in the order of *items*."""
     child: _Child | None = None
     with tempfile.TemporaryDirectory(prefix="mx-") as folder:
         try:

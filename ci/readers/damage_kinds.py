@@ -18,12 +18,12 @@ Rows = Mapping[str, np.ndarray]
 
 
 class Damage(NamedTuple):
-    """What became of a file.
+    """A damaged file.
 
     Attributes:
-        words: what was done, for the one who looks for the cause.
+        words: description of the damage, for the reader who looks for a cause.
         content: all bytes of the damaged file.
-        places: the offsets of the bytes that differ, int64, or None where bytes moved or the
+        places: offsets of the bytes that differ, int64, or None where bytes moved or the
             length is another.
     """
 
@@ -109,7 +109,7 @@ _WAYS: Sequence[Callable[[bytes, np.random.Generator], tuple[str, bytes]]] = (
 
 
 def first_difference(sound: Rows, found: Rows, notes: Mapping[str, str]) -> str:
-    """How *found* differs from the *sound* rows; "" where no member does.
+    """The first difference of *found* from the *sound* rows, in words; "" where no member differs.
 
     A member that is missing is no difference where one of the *notes* is about it.
     """
@@ -125,9 +125,9 @@ def first_difference(sound: Rows, found: Rows, notes: Mapping[str, str]) -> str:
 
 
 def strange_rows(sound: Rows, found: Rows) -> str:
-    """Which member of *found* has a row that none of the *sound* file has; "" where none does.
+    """The member of *found* that has a row which the *sound* file has not; "" where none has.
 
-    So it is judged where each record has a checksum, but the file has none: whole records may be
+    It is the rule where each record has a checksum, but the file has none: whole records may be
     missing or be there twice.
     """
     for name in sound.keys() & found.keys():

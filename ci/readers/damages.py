@@ -100,7 +100,7 @@ def _sound(path: Path, case: Case) -> tuple[str, dict[str, np.ndarray]] | None:
 
 
 def _rule(file: Path, before: bytes, done: Damage, *, opened_as: str) -> str:
-    """What holds of the rows: "equal", "known" (each is one of the sound file's), or ""."""
+    """The rule for the rows: "equal", "known" (each is one of the sound file's), or ""."""
     if opened_as == "tfrecord":
         return "known"
     if before.startswith(b"\x1f\x8b"):
@@ -143,7 +143,7 @@ def _fletcher32(file: Path, content: bytes) -> list[tuple[int, int]]:
 
 
 def _judged(path: Path, case: Case, sound: dict[str, np.ndarray], rule: str) -> Outcome:
-    """What matex gives of the damaged file at *path*."""
+    """The outcome of matex's reading the damaged file at *path*."""
     from matex import data
     from matex.errors import MatexError
 

@@ -42,13 +42,14 @@ def judge(
     word: str = "",
     within: float = 0.0,
 ) -> Outcome:
-    """Compare what matex gave of a file with what the outside reader gives.
+    """Compare matex's values of a file with those of the outside reader.
 
     Args:
         expected: name -> values (masked where missing), or None where the outside reader has
             something that is no rows of numbers; None for a file that must be refused.
-        found, notes: of matex.
-        word: what the note about a member of numbers that was passed over must match.
+        found, notes: rows and notes of matex.
+        word: regular expression that the note about a member of numbers that was passed over must
+            match.
     """
     if expected is None:
         return Outcome("WRONG", f"it must be refused ({word}). Received: {_shown(found)}")
@@ -73,7 +74,7 @@ def judge(
 
 
 def _note(notes: Mapping[str, str], name: str) -> str:
-    """What the notes say of a member: under its name or its group's, or with its name in it."""
+    """The notes on a member: under its name or its group's, or with its name in them."""
     name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     parts = name.split("/")
     for whole in ("/".join(parts[:end]) for end in range(len(parts), 0, -1)):
@@ -86,7 +87,7 @@ def _note(notes: Mapping[str, str], name: str) -> str:
 def _compared(
     name: str, expected: Any, found: np.ndarray, note: str, within: float
 ) -> Outcome | None:
-    """What is wrong with the values of one member; None where nothing is."""
+    """The difference in the values of one member; None where there is none."""
     if found.shape != expected.shape:
         lost = found.ndim and expected.ndim and len(found) < len(expected)
         shapes = f"{name} has shape {expected.shape}. Received: {found.shape}"
@@ -103,7 +104,7 @@ def _compared(
 
 
 def _difference(name: str, values: np.ndarray, found: np.ndarray, within: float) -> Outcome | None:
-    """Where two arrays of one shape differ by more than their types must, or *within*."""
+    """The difference of two arrays of one shape beyond that of their types, or *within*."""
     wide, mine = values.astype(np.float64), found.astype(np.float64)
     if not within and values.dtype.kind in "iu" and found.dtype.kind in "iu":
         apart = values != found

@@ -71,7 +71,7 @@ def answer(item: str) -> Outcome:
 
 
 def _judged(path: Path, expected: Mapping[str, Any] | None, case: Case) -> Outcome:
-    """What matex gives of *path*, read in order and shuffled, against what is *expected*."""
+    """The outcome of matex's reading *path*, in order and shuffled, against *expected*."""
     from matex import data
     from matex.errors import MatexError
 

@@ -55,7 +55,7 @@ _SECTION = re.compile(r"[A-Z]\w+:$")
 
 
 class Limit(NamedTuple):
-    """What is counted, how much of it there may be, and what there should be."""
+    """A count, the most that it may be, and the goal for it."""
 
     find: Callable[[Path], list[str]]
     most: int
@@ -106,8 +106,8 @@ def openings_without_noun(root: Path) -> list[str]:
 
 
 def _docstrings(root: Path) -> Iterator[tuple[str, str]]:
-    """Place and text of each docstring of the packages."""
-    for path in _modules(root, *PACKAGES):
+    """Place and text of each docstring of the repository."""
+    for path in _modules(root, *PACKAGES, "ci", "examples", "tests"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 place = f"{path.relative_to(root)}:{getattr(node, 'lineno', 1)}"

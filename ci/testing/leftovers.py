@@ -1,4 +1,4 @@
-"""What a test run leaves behind: processes, shared-memory files, temporary files.
+"""Leftovers of a test run: processes, shared-memory files, temporary files.
 
 Every process of a run inherits one token in its environment, so a rank that outlived its
 launcher is found wherever it was re-parented, and nobody else's process ever is.

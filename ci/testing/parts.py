@@ -29,8 +29,8 @@ def _pytest_part(name: str, slow: bool, *folders: str, timeout_s: float, at_once
     pytest's status 5, no test collected, is a failure too.
 
     Args:
-        at_once: so many files are tested side by side, because tests that start ranks wait much,
-            for mpiexec and for each other.
+        at_once: number of files that are tested side by side, 2 by default, because tests that
+            start ranks wait much, for mpiexec and for each other.
     """
     places = [f"tests/{folder}" for folder in folders or (name,)]
     junit = f"{name}.xml"

@@ -1,4 +1,4 @@
-"""What the docstrings of public names lack: Args, Returns, Raises, an example.
+"""Sections that the docstrings of public names lack: Args, Returns, Raises, an example.
 
     python -m ci.testing.public_names
 

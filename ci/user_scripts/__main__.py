@@ -40,7 +40,7 @@ class Cell(NamedTuple):
 
 
 def judge(wanted: Ended, found: Ended, *, killed: bool) -> list[str]:
-    """What differs, a line each; the reason comes first where the run failed."""
+    """Differences, a line each; the reason comes first where the run failed."""
     differences = []
     if found.status != wanted.status:
         last = found.stderr.strip().splitlines()[-1:] or ["(nothing)"]

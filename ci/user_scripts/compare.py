@@ -27,9 +27,9 @@ _EVENTS = re.compile(r"(events\.out\.tfevents)\.[^/]*")
 
 
 def lines_of(text: str) -> list[str]:
-    """What a reader of the terminal sees in the end.
+    """Lines that a reader of the terminal sees in the end.
 
-    Without times, addresses, colours and matex's own lines.
+    Times, addresses, colours and matex's own lines are left out.
     """
     found = []
     for line in text.replace("\r\n", "\n").split("\n"):
@@ -85,7 +85,7 @@ def _compare_file(name: str, wanted: Path, found: Path) -> Iterator[str]:
 
 
 def _contents(path: Path) -> str:
-    """What is in a binary file, without the numbers: names and shapes, or that it is not empty."""
+    """The contents of a binary file without numbers: names and shapes, or that it is not empty."""
     if path.suffix == ".keras":
         with zipfile.ZipFile(path) as archive:
             if broken := archive.testzip():
@@ -153,7 +153,7 @@ def _near(a: str, b: str) -> bool:
 
 
 def _places(number: str) -> int:
-    """How many digits after the decimal point were printed; 0 for an integer."""
+    """Number of digits that were printed after the decimal point; 0 for an integer."""
     digits, _, exponent = number.partition("e")
     after = len(digits.partition(".")[2])
     if not exponent:

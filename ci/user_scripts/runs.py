@@ -33,7 +33,7 @@ class Way(NamedTuple):
     faults: tuple[str, ...] = ()
 
     def command(self) -> list[str]:
-        """What comes before the script."""
+        """Words of the command line before the script."""
         if not self.ranks:
             return [sys.executable]
         faults = [word for fault in self.faults for word in ("--inject", fault)]
@@ -41,7 +41,7 @@ class Way(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How one run of a script went. *status* is None where the script did not come to its end."""
+    """The end of one run of a script. *status* is None where the script did not reach its end."""
 
     status: int | None
     stdout: str

@@ -1,1 +1,1 @@
-"""What the numbered examples share: their command line, and their data, read or made up."""
+"""The common parts of the numbered examples: command line and data, read or made up."""

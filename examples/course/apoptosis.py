@@ -1,4 +1,4 @@
-"""What the three experiments with apoptosis share: options, the callback, and what came of it."""
+"""The common parts of the three experiments with apoptosis: options, the callback, the result."""
 
 import argparse
 import json
@@ -11,10 +11,10 @@ MODES = ("conservative", "natural", "aggressive", "adaptive", "none")
 
 
 def parser(description: str, **defaults) -> options.Parser:
-    """What the experiments take; --mode none trains the twin that keeps its size.
+    """The options of the experiments; --mode none trains the twin that keeps its size.
 
     Args:
-        defaults: what options.Parser takes beside the description.
+        defaults: arguments of options.Parser beside the description.
     """
     made = options.Parser(description, **defaults)
     add = made.add_argument

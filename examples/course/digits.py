@@ -36,7 +36,7 @@ class Digits(NamedTuple):
 
 
 def load(args: argparse.Namespace) -> Digits:
-    """Those of --data, or --images drawn ones."""
+    """The digits of --data, or --images drawn ones."""
     if args.data is not None:
         return read(args.data)
     print(f"No --data: drawing {args.images:,} digits from a font ...", flush=True)

@@ -42,7 +42,7 @@ def load(args: argparse.Namespace) -> Split:
 
 
 def held_out_rows(rows: int) -> int:
-    """How many of `rows` to keep for the test: UCI's last 500,000, but at most a tenth."""
+    """Number of `rows` to keep for the test: UCI's last 500,000, but at most a tenth."""
     return min(UCI_TEST_ROWS, max(1, rows // 10))
 
 

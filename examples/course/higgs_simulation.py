@@ -190,7 +190,7 @@ def _merge(jets: np.ndarray, flavour: np.ndarray) -> None:
 
 
 def detect(rng: Generator, truth: Truth) -> tuple[np.ndarray, np.ndarray]:
-    """What the detector makes of n events: low-level features (n, 21), and which pass (n,) bool.
+    """Measure n events: low-level features (n, 21), and whether each passes, (n,) bool.
 
     Features are in GeV and radians, b tags 0, 1 or 2. An event passes with one isolated lepton and
     four jets, each above 20 GeV and within |eta| < 2.5, if two of the leading four are b-tagged.

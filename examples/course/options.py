@@ -11,7 +11,7 @@ class Parser(argparse.ArgumentParser):
     """The options that all examples take; bad input gets one line and exit status 2.
 
     Args:
-        data: what --data may be.
+        data: words for the values of --data.
         epochs, batch_size, learning_rate: defaults.
     """
 

@@ -21,7 +21,7 @@ class Part(NamedTuple):
 
 
 class Pictures(NamedTuple):
-    """What to train and to test on. `in_files` says whether images are paths."""
+    """The images to train and to test on. `in_files` says whether they are paths."""
 
     train: Part
     test: Part
@@ -30,7 +30,7 @@ class Pictures(NamedTuple):
 
 
 def load(args: argparse.Namespace) -> Pictures:
-    """Those of --data, or --images drawn ones of --size pixels."""
+    """The images of --data, or --images drawn ones of --size pixels."""
     if args.data is not None:
         found = read(args.data)
     else:

@@ -65,7 +65,7 @@ def read_hdf5(path: Path) -> Text:
 
 
 def written(model, text: Text, *, letters: int, seed: int) -> str:
-    """What *model*, which gives logits, goes on to write after the first piece of the test."""
+    """The text that *model*, which gives logits, writes after the first piece of the test."""
     rng, length = np.random.default_rng(seed), text.x_test.shape[1]
     numbers = text.x_test[0].tolist()
     for _ in range(letters):

@@ -282,7 +282,7 @@ def test_what_else_is_wrong_with_a_training_is_seen() -> None:
 
 
 def test_a_strategy_may_part_from_one_rank_but_not_far() -> None:
-    """Its losses and what it tells of itself: plan, and what is wrong with changes of it."""
+    """The judge looks at its losses and its report; each change of a right one is found wrong."""
     way = ("--strategy", "downpour", "--staleness-bound", "1")
 
     def wrong_of(change: Any, *, staleness: str = "1") -> str:

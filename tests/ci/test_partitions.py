@@ -24,7 +24,7 @@ BEGIN_S, END_S = 60.0, 60.0
 
 @pytest.fixture
 def left(tmp_path: Path) -> Path:
-    """What a right run leaves."""
+    """The files that a right run leaves."""
     for name in ("steps", "report"):
         (tmp_path / name).mkdir()
     (tmp_path / "log").write_text("done\n")
@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be_read_is_a_finding(left: Path, name: str) -> None:
 
 
 def test_a_case_that_is_told_to_end_again_and_again_leaves_nothing(tmp_path: Path) -> None:
-    """As by `timeout`, which tells the whole group, and the pool, which tells its processes."""
+    """The signals are those of `timeout`, to the whole group, and of the pool, to its processes."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the command ip")
     words = ("--hosts", "2", "--slots", "1", "--cut", "one", "--for", "0")

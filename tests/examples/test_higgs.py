@@ -39,7 +39,7 @@ def sample(rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_csv(path: Path, x: np.ndarray, y: np.ndarray) -> Path:
-    """As UCI writes it: 18 decimals, label first."""
+    """Write a CSV file like UCI's: 18 decimals, label first."""
     np.savetxt(path, np.column_stack([y, x]), delimiter=",", fmt="%.18e")
     return path
 

@@ -377,7 +377,7 @@ def test_no_low_level_feature_gives_the_answer_away(
 def test_formulas_agree_with_the_uci_file(
     features: ModuleType, real_data: Callable[[str], Path]
 ) -> None:
-    """Its units are unknown but follow from the cuts: pT above 20 GeV, |eta| below 2.5."""
+    """The file's units are unknown but follow from the cuts: pT above 20 GeV, |eta| below 2.5."""
     with h5py.File(real_data("higgs.h5")) as file:
         x = file["x_train"][:20_000].astype(np.float64)
     low = x[:, :21].copy()

@@ -53,7 +53,7 @@ from tests.fault.ranks import (
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is left of a job: its marks, all output, and how long it took."""
+    """The results of a job: its marks, all output, and its duration."""
 
     marks: dict[str, dict[int, Any]]
     output: str
@@ -309,12 +309,12 @@ ITEMS = 12
 
 
 def total(step: int) -> int:
-    """What all the work of *step* sums to, whoever does it."""
+    """The sum of all work of *step*, whoever does it."""
     return sum(step * ITEMS + item + 1 for item in range(ITEMS))
 
 
 def share(pending: ft.Pending, rank: int, step: int) -> int:
-    """What the items of *step* that fall to *rank* sum to."""
+    """The sum of the items of *step* that fall to *rank*."""
     alive = [r for r in pending.expected if r not in pending.lost]
     mine = []
     for item in range(ITEMS):

@@ -62,7 +62,7 @@ def work(working: int, steps: int, plan: dict[int, dict], rounds: int) -> None:
             strike()
 
     def tell(joined: list[int]) -> None:
-        """Those who join learn the sums so far."""
+        """Tell the ranks that join the sums so far."""
         known = [r for r in communicator.world.ranks if r not in joined]
         state = np.array([len(sums), *sums, *[0] * (rounds * steps - len(sums))])
         if reached("telling") and rank not in joined:

@@ -1,4 +1,4 @@
-"""What makes no progress is ended, by itself or by its neighbours, and the others go on."""
+"""A rank without progress is ended, by itself or by its neighbours, and the others go on."""
 
 from __future__ import annotations
 

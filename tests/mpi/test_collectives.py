@@ -1,4 +1,4 @@
-"""What each collective leaves on every living rank."""
+"""The result of each collective on every living rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run continues from: the newest snapshot, whichever tier and node holds it."""
+"""A run continues from the newest snapshot, whichever tier and node holds it."""
 
 from __future__ import annotations
 

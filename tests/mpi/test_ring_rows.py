@@ -99,7 +99,7 @@ def test_a_checkpoint_of_another_order_is_refused(
 
 
 def test_an_epoch_is_continued_as_it_was_laid_out(comm: ft.Communicator) -> None:
-    """By a checkpoint of five ranks in steps of eight, after the second; the next by own steps."""
+    """The checkpoint is one of five ranks after two steps of 8; the next epoch has own steps."""
     rows, _, _ = ring(comm, 48, 12)
     rows.resume(16, pack_geometry(5, 8))
     for epoch, cursor, width in ((2, 16, 8), (3, 0, 12)):

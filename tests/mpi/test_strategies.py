@@ -61,7 +61,7 @@ class AveragingRule(CentreRule):
 
 
 def from_a_new_row(**options: Any) -> Make:
-    """What makes the strategy of :class:`AveragingRule` from a row of its own."""
+    """A factory of the strategy of :class:`AveragingRule`, from a row of its own."""
 
     def make(comm: ft.Communicator, replica: ReplicaLike) -> Strategy:
         with pytest.MonkeyPatch.context() as patch:
@@ -78,7 +78,7 @@ def from_a_new_row(**options: Any) -> Make:
 
 
 def centre(rule: CentreRule, topology: type[AllAtOnce | InTurn], **options: Any) -> Make:
-    """What makes a centre strategy; with ``two_level`` of nodes of two ranks."""
+    """A factory of a centre strategy; with ``two_level`` of nodes of two ranks."""
 
     def make(comm: ft.Communicator, replica: ReplicaLike) -> Strategy:
         given = dict(options)
@@ -297,7 +297,7 @@ def test_pushes_of_downpour_come_in_turn_and_nothing_is_lost(comm: ft.Communicat
 
 
 def test_asynchronous_elastic_averaging_keeps_the_sum(comm: ft.Communicator) -> None:
-    """Of the centre and the workers, when all visits have come home and nobody moves."""
+    """The sum is that of the centre and the workers, when all pushes are done and nobody moves."""
     vector, size, rank = Vector(), comm.world.size, comm.world.rank
     strategy = CentreStrategy(comm, vector, ElasticRule(), InTurn(every=4))
     for step in range(2 + 4 * 10):

@@ -24,7 +24,7 @@ def test_each_gets_what_its_source_sent(comm: ft.Communicator, size: int) -> Non
 
 
 def test_channels_do_not_meet(comm: ft.Communicator) -> None:
-    """Of two messages with one number, the one that was sent last is received first."""
+    """The last sent of two messages with one number is received first."""
     ranks, place = comm.world.ranks, comm.world.place
     if len(ranks) == 1:
         pytest.skip("there is nobody to send to")

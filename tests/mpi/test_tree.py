@@ -67,7 +67,7 @@ def test_synchronous_levels_are_those_of_the_paper(comm: ft.Communicator) -> Non
 
 
 def test_one_node_has_one_level(comm: ft.Communicator) -> None:
-    """To the last bit, in turn and at once."""
+    """Both are equal to the last bit, in turn and all at once."""
     for rule, topology in KINDS.values():
         models = []
         for nodes in (nodes_by(comm, 8), None):
@@ -84,7 +84,7 @@ def test_one_node_has_one_level(comm: ft.Communicator) -> None:
 
 
 def test_levels_in_turn_keep_the_sum_of_workers_and_centres(comm: ft.Communicator) -> None:
-    """When all visits have come home and nobody moves."""
+    """It is kept when all pushes are done and nobody moves."""
     vector, size, rank = Vector(), comm.world.size, comm.world.rank
     topology = InTurn(every=4, nodes=nodes_by(comm, 2), outer=2)
     strategy = CentreStrategy(comm, vector, ElasticRule(), topology)

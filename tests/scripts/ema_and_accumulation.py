@@ -1,4 +1,4 @@
-"""What optimizers can do: accumulation, averaged weights, clipping, decays, schedules, warm restarts."""
+"""Features of optimizers: accumulation, averaged weights, clipping, decays, schedules, warm restarts."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Which group is a person in? Full-batch graph convolution, and nodes looked up by their index."""
+"""The group that a person is in: full-batch graph convolution, and nodes looked up by their index."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Which pixels are border, which inside: a small U-Net with skip connections and BatchNormalization."""
+"""Border and inside pixels by a small U-Net with skip connections and BatchNormalization."""
 
 import os
 

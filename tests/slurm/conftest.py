@@ -46,9 +46,9 @@ class Job:
         self.cluster.run("scontrol", "update", f"JobId={self.number}", end)
 
     def start_soon(self, *, nodes: int = NODES) -> None:
-        """Before the two minutes are over that Slurm lets a job wait that was queued again.
+        """Start a job that was queued again before the two minutes of Slurm's wait are over.
 
-        Not in the second in which it was ended: a node would take it for the one that was.
+        It does not start in the second in which it was ended: a node would take it for the old one.
         """
         self.cluster.wait_until_idle(_IDLE_S, nodes=nodes)
         words = (f"JobId={self.number}", "StartTime=now+5seconds", "TimeLimit=10")

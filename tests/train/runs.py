@@ -24,7 +24,7 @@ EXCHANGES = ["native", "host"]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run ended, what it printed and what it reported."""
+    """The outcome of a run: its status, its output and its report."""
 
     status: int
     stdout: str

@@ -1,4 +1,4 @@
-"""What apoptosis does to each layer and each function of Keras: a table that must be complete.
+"""The effect of apoptosis on each layer and function of Keras: a table that must be complete.
 
 A release of Keras with a layer or a function that is not in it fails here, so that somebody says
 what pruning does to it.

@@ -56,7 +56,7 @@ def cut_every_third(model: Any) -> None:
 
 
 def walks_of(forward: Forward, batch: tuple[Any, ...]) -> int:
-    """How often Python goes through the model for this batch, whose results are the right ones."""
+    """Number of Python's passes through the model for this batch, whose results must be right."""
     model = forward.model
     wanted, loss = Forward(model)(batch)
     before = model.walks

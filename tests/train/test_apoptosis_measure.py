@@ -1,4 +1,4 @@
-"""On what activations are measured: as many samples as it takes, and no more."""
+"""Activations are measured on as many samples as it takes, and no more."""
 
 from __future__ import annotations
 

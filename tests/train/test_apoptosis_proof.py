@@ -1,4 +1,4 @@
-"""What a cut would break is found out on some rows, put back as it was, and named."""
+"""A cut that would break the model is found on some rows, put back as it was, and named."""
 
 from __future__ import annotations
 

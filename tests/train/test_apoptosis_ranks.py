@@ -14,7 +14,7 @@ EPOCHS = ("--epochs", "5")  # events after epochs 1 to 3: before steps 10, 20 an
 
 
 def written(folder: Path) -> dict[str, Any]:
-    """What the ranks say of their models, which is the same."""
+    """The ranks' account of their models, which is the same on all."""
     outcomes = [json.loads(path.read_text()) for path in sorted(folder.glob("out-*.json"))]
     assert all(outcome == outcomes[0] for outcome in outcomes)
     return dict(outcomes[0])
@@ -35,7 +35,7 @@ def shrunk(folder: Path, *arguments: str, ranks: int, options: list[str]) -> Out
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """On one rank."""
+    """The account of one rank alone."""
     folder = tmp_path_factory.mktemp("alone")
     outcome = shrunk(folder, *EPOCHS, ranks=1, options=[])
     assert "apoptosis after epoch 1: a 48 -> " in outcome.stdout

@@ -1,4 +1,4 @@
-"""After a cut everything that knew the model knows the smaller one."""
+"""Everything that knew the model knows the smaller one after a cut."""
 
 from __future__ import annotations
 

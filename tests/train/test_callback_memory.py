@@ -1,4 +1,4 @@
-"""What callbacks remember goes into a checkpoint and comes back, whatever else the list holds."""
+"""The state of callbacks goes into a checkpoint and comes back, whatever else the list holds."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def board(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What plain Keras leaves after two epochs, and a second run that goes on."""
+    """Files of plain Keras after two epochs, and after a second run that goes on."""
     folder = tmp_path_factory.mktemp("alone")
     for epochs in ("2", "8"):
         done = execute([sys.executable, SCRIPTS / "watched.py", folder, epochs], directory=folder)

@@ -1,4 +1,4 @@
-"""What callbacks of a script hold and do is the same on every rank, and that of plain Keras."""
+"""Callbacks of a script hold and do the same on every rank, and the same as in plain Keras."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.train.runs import SCRIPTS, execute, faults, matex_run
 
 
 def told(text: str) -> dict[str, Any]:
-    """What the script says in lines that begin with "told"."""
+    """Values of the script's lines that begin with "told"."""
     found: dict[str, Any] = {}
     for line in text.splitlines():
         if line.startswith("told "):

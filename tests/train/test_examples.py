@@ -169,7 +169,7 @@ for line in open(sys.argv[2]).read().splitlines():
 
 
 def in_turn(calls: list[list[str]], place: Path) -> str:
-    """What the scripts of *calls* print in one process: starting TensorFlow takes longer."""
+    """Output of the scripts of *calls* in one process: starting TensorFlow takes longer."""
     lines = ["\t".join([str(EXAMPLES / script), *words]) for script, *words in calls]
     (place / "lines").write_text("\n".join(lines))
     program = [sys.executable, "-c", IN_TURN, EXAMPLES, place / "lines"]

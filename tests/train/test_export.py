@@ -1,4 +1,4 @@
-"""From a checkpoint to plain Keras: models, weights, archives, and what is refused."""
+"""Exports of a checkpoint to plain Keras: models, weights, archives, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script does to files is what plain Python does, on every rank and on the disk."""
+"""A script's work with files has the effects of plain Python, on every rank and on the disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPT = SCRIPTS / "file_cases.py"
 
 
 def prepare(folder: Path) -> Path:
-    """What was there before the run."""
+    """Make the files that are there before the run."""
     (folder / "olddir").mkdir(parents=True)
     (folder / "report").mkdir()  # where matex_run has it
     (folder / "olddir" / "was").write_text("x")

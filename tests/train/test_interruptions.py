@@ -21,8 +21,10 @@ SMALL_DISK = 'mount -t tmpfs -o size=1m none "$0" && exec "$@"'
 def interrupted(
     folder: Path, *arguments: str, ranks: int, at: str, what: str, **more: object
 ) -> Outcome:
-    """Args:
-    at, what: what happens when; several of them with blanks between.
+    """Run the script with an interruption.
+
+    Args:
+        at, what: time and kind of the interruption; several of them with blanks between.
     """
     folder.mkdir(exist_ok=True)
     words = [*arguments, "--at", *at.split(), "--what", *what.split()]

@@ -52,7 +52,7 @@ def test_a_batch_for_each_rank_is_that_of_a_larger_batch_and_rate(
 
 @pytest.mark.slow
 def test_a_rank_found_slow_gets_less_from_then_on(tmp_path: Path) -> None:
-    """In the fit in which it is found, if that goes on for long enough, and in all that follow."""
+    """It does in the fit in which it is found, if that is long enough, and in all that follow."""
     slow = faults("slow:rank=1,step=2,factor=40,steps=999")
     options = ("--straggler", "balance", "--check-every", "3", *slow)
     outcome = run(tmp_path, "--fits", "2", "--epochs", "2", ranks=2, options=options)

@@ -84,7 +84,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 def test_all_ranks_are_started_again_after_a_death(
     python: Path, whole: list[float], tmp_path: Path
 ) -> None:
-    """From what ranks have in memory, and on more ranks than there are cores."""
+    """They continue from snapshots in memory, and there are more ranks than cores."""
     options = ["--memory-every", "0.02", "--max-restarts", "2"]
     outcome = run(
         python, tmp_path, ranks=3,

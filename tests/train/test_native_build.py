@@ -16,14 +16,14 @@ ARGUMENTS = ["--epochs", "1", "--optimizer", "sgd"]
 
 @pytest.fixture(scope="module")
 def full_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the library in it, as ``matex build`` on a login node leaves it."""
+    """A cache with the library in it, as ``matex build`` on a login node leaves it."""
     cache = tmp_path_factory.mktemp("cache")
     built(cache)
     return cache
 
 
 def built(cache: Path, **environment: str) -> str:
-    """What ``matex build`` says; TensorFlow's own messages are on stderr."""
+    """The output of ``matex build``; TensorFlow's own messages are on stderr."""
     done = execute(
         [sys.executable, "-m", "matex", "build"],
         directory=cache, MATEX_CACHE=str(cache), **environment,

@@ -1,4 +1,4 @@
-"""That two passes over a tf.data pipeline, seeded alike, give the same, in this process."""
+"""Two passes over a tf.data pipeline, seeded alike, give the same, in this process."""
 
 from __future__ import annotations
 

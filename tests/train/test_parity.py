@@ -1,4 +1,4 @@
-"""The same script follows one trajectory, however many ranks run it and with either exchange.
+"""A script follows one trajectory, however many ranks run it and with either exchange.
 
 One launch runs many kinds of it, because starting TensorFlow takes longer than any of them.
 """
@@ -111,7 +111,7 @@ def accuracy(outcome: Outcome) -> float:
 
 @pytest.mark.slow
 def test_dropout_repeats_from_the_seed_and_learns_as_well(tmp_path: Path) -> None:
-    """That masks differ between ranks is tested with the step itself, in test_step.py."""
+    """The step's own tests, in test_step.py, see that masks differ between ranks."""
     alone, first, second = (
         matex_run(tmp_path / str(i), "random_layers.py", ranks=n) for i, n in enumerate((1, 2, 2))
     )

@@ -30,7 +30,7 @@ class Own(keras.Model):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With a trained model, and the data it was trained on."""
+    """A folder with a trained model, and the data it was trained on."""
     keras.utils.set_random_seed(1)
     generator = np.random.default_rng(0)
     x = generator.normal(size=(800, 8, 8, 1)).astype(np.float32)

@@ -23,7 +23,7 @@ STEPS = 10  # of a file: two epochs of five
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same samples in every format; all are read-only."""
+    """Files with the same samples, one in every format; all are read-only."""
     root = tmp_path_factory.mktemp("files")
     generator = np.random.default_rng(0)
     y = np.sort(generator.integers(0, 3, ROWS)).astype(np.uint8)  # as a folder a class sorts them
@@ -58,7 +58,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def losses(stdout: str) -> list[list[float]]:
-    """Of each file: the loss of each epoch, then the validation loss of each."""
+    """Losses by file: the loss of each epoch, then the validation loss of each."""
     assert "readers left: 0" in stdout
     lines = [line for line in stdout.splitlines() if line.startswith("losses ")]
     return [json.loads(line.removeprefix("losses ")) for line in lines]

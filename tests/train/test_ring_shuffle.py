@@ -28,7 +28,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
-    """What each rank told of its rows, epoch by epoch."""
+    """Each rank's account of its rows, epoch by epoch."""
     events = [event for event in outcome.events if event["event"] == "epoch"]
     return [{**e["rows"], "epoch": e["epoch"], "rank": e["rank"]} for e in events if "rows" in e]
 

@@ -80,7 +80,7 @@ def run(
 
 @pytest.fixture(scope="module")
 def losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """Of one rank, which every strategy but for its partings follows."""
+    """Losses of one rank, which every strategy follows but for the differences of its replicas."""
     return run(tmp_path_factory.mktemp("sync"), "sync", ranks=1).losses
 
 
@@ -146,7 +146,7 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
 
 
 def test_nesterov_sgd_of_keras_is_the_worker_of_eamsgd() -> None:
-    """Its weights look ahead; behind them in the replica is the velocity by which they do."""
+    """The weights look ahead; behind them in the replica is the velocity by which they do."""
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True), "mse")
     variables = model.trainable_variables

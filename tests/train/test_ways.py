@@ -73,7 +73,7 @@ Outcomes = dict[str, dict[str, Any]]
 
 
 def outcomes(folder: Path) -> Outcomes:
-    """What each kind came to, as the ranks wrote it; they must have written the same."""
+    """The outcome of each kind, as the ranks wrote it; they must have written the same."""
     found: Outcomes = {}
     for path in sorted(folder.glob("*.json")):
         kind = path.stem.rpartition("-")[0]

@@ -55,7 +55,7 @@ KILLED = ["contrastive", "test-step-of-scalars-and-metrics", "loss-with-a-mask"]
 
 
 def in_plain_keras(folder: Path, kinds: Collection[str]) -> Outcomes:
-    """In one process, without matex."""
+    """Run the kinds in one process, without matex."""
     command = [sys.executable, SCRIPTS / "ways.py", folder, *kinds]
     done = execute(command, directory=folder, timeout_s=300)
     assert done.returncode == 0, done.stderr

@@ -118,11 +118,11 @@ def _await(launcher: subprocess.Popen[bytes], logs: list[Path]) -> str:
 def judge(
     plan: LaunchPlan, logs: dict[int, list[Line]], *, problem: str, seconds: float, output: str
 ) -> Iterator[Verdict]:
-    """What each run of a launch came to. Pure, but for a look at /dev/shm.
+    """The verdict on each run of a launch. Pure, but for a look at /dev/shm.
 
     Args:
-        logs: what each rank wrote.
-        problem: what was wrong with the job as a whole.
+        logs: lines of each rank.
+        problem: sentence about what was wrong with the job as a whole; "" for nothing.
     """
     struck = {
         rank: [line for line in lines if line["what"] == "fault"] for rank, lines in logs.items()

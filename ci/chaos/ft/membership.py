@@ -1,4 +1,4 @@
-"""Who works and who waits on one rank of the ft layer, and what newcomers receive."""
+"""The working ranks and the spares, as one rank of the ft layer sees them; newcomers' state."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Places:
         self._tell(rank for rank in called.after.ranks if rank not in called.before.ranks)
 
     def call_back(self, *, closing: bool) -> None:
-        """After the last operation of a run: all are members again."""
+        """Make all ranks members again after the last operation of a run."""
         workers = self._comm.world.ranks
         self._faults.during("validation")
         self._comm.call_back(closing=closing)
@@ -68,7 +68,7 @@ class Places:
         """Fill the places of the dead, and tell who took them; collective over those who work.
 
         Args:
-            replaced: who did so in the recovery that has just been made.
+            replaced: pairs of a dead rank and the spare in its place, of the recovery just made.
         """
         while replaced := replaced or self._comm.fill():
             self._tell(spare for _, spare in replaced)

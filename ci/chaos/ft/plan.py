@@ -1,4 +1,4 @@
-"""What a launch of the ft layer does and who dies in it: a function of its seed. Pure."""
+"""The plan of a launch of the ft layer, deaths included: a function of its seed. Pure."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun:
-    """What a rank works with once it has met the others."""
+    """The tools of a rank that has met the others."""
 
     plan: dict[str, Any]
     communicator: ft.Communicator
@@ -51,7 +51,8 @@ def begin(in_recovery: Callable[[ft.Injector], None]) -> Begun:
     """Meet the others, with faults and recoveries written down; by the words of the command line.
 
     Args:
-        in_recovery: called inside each repair, where this rank does not wait for others.
+        in_recovery: function that is called inside each repair, where this rank does not wait for
+            others.
     """
     plan = json.loads(Path(sys.argv[1]).read_text())
     faulthandler.dump_traceback_later(STACKS_AFTER_S)

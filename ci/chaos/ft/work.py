@@ -1,4 +1,4 @@
-"""What one rank of the ft layer works on: operations whose results are known."""
+"""The work of one rank of the ft layer: operations whose results are known."""
 
 from __future__ import annotations
 

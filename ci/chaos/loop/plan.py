@@ -1,4 +1,4 @@
-"""What a launch of the loop layer sums and who dies in it: a function of its seed."""
+"""The plan of a launch of the loop layer, its sums and its deaths: a function of its seed."""
 
 from __future__ import annotations
 

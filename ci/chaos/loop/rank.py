@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def wrong(number: int, total: np.ndarray, ranks: tuple[int, ...], start: int) -> str:
-    """What is wrong with the sum of an operation; "" for nothing.
+    """A sentence about what is wrong with the sum of an operation; "" for nothing.
 
     Args:
         total: the sum of the members' vectors: a one at each one's place, and then its values.
@@ -38,7 +38,7 @@ def wrong(number: int, total: np.ndarray, ranks: tuple[int, ...], start: int) ->
 
 
 def value(number: int, rank: int) -> float:
-    """What *rank* adds in operation *number*."""
+    """The value that *rank* adds in operation *number*."""
     return float((number * 1009 + rank * 7919) % 100_003)
 
 

@@ -97,7 +97,7 @@ class Moments:
             self._injector.at(self._phase)
 
     def _cut(self, role: str) -> list[dict[str, Any]]:
-        """What is planned for the running phase in which this rank has the *role*."""
+        """Faults that are planned for the running phase in which this rank has the *role*."""
         return [
             cut
             for cut in self._cuts
@@ -123,7 +123,7 @@ class Vector:
         self.value += np.float32(0.1) * (np.float32(target) - self.value)
 
     def wrong(self, number: int) -> list[str]:
-        """What is wrong with it after step *number*."""
+        """Sentences about what is wrong with it after step *number*."""
         parts = self.value[: self.weights], self.value[self.weights :]
         spread = max(float(np.ptp(part)) for part in parts)
         if spread < ALIKE and np.abs(self.value).max() < FARTHEST:
@@ -134,7 +134,7 @@ class Vector:
 def strategy_of(
     way: str, communicator: ft.Communicator, vector: Vector, *, epochs: int
 ) -> Strategy:
-    """What the words of matex run come to."""
+    """The strategy that ``matex run`` makes from the words of its command line."""
     options: dict[str, Any] = {}
     name, *words = way.split()
     while words:

@@ -62,7 +62,7 @@ def verdicts(
     *,
     seconds: float,
 ) -> list[Verdict]:
-    """What each training of a launch came to. Pure."""
+    """The verdict on each training of a launch. Pure."""
     pairs = list(zip(plan.starts, outcomes, strict=True))
     problem = next(filter(None, (judge(start, outcome) for start, outcome in pairs)), "")
     problem = problem or _judge_resuming(pairs)
@@ -113,7 +113,7 @@ def verdicts(
 
 
 def judge(start: Start, outcome: Outcome) -> str:
-    """What is wrong with a start of the ranks as a whole, "" when nothing is. Pure."""
+    """A sentence about what is wrong with a start of the ranks as a whole, "" for nothing. Pure."""
     summary, total = outcome.summary, start.ranks + start.spares
     if outcome.left:
         return f"left behind: {', '.join(outcome.left)}"
@@ -149,7 +149,7 @@ def judge(start: Start, outcome: Outcome) -> str:
 
 
 def _judge_strategy(start: Start, outcome: Outcome) -> str:
-    """What is wrong with what a start's strategy reported."""
+    """A sentence about what is wrong with the report of a start's strategy, "" for nothing."""
     if strategy_of(start.way) == "sync":
         return ""
     assert outcome.summary is not None
@@ -163,7 +163,7 @@ def _judge_strategy(start: Start, outcome: Outcome) -> str:
 
 
 def _judge_resuming(pairs: Sequence[tuple[Start, Outcome]]) -> str:
-    """What is wrong with where the second start, if there is one, began."""
+    """A sentence on a wrong beginning of the second start, "" where it is right or missing."""
     if len(pairs) == 1:
         return ""
     (first, _), (_, again) = pairs
@@ -179,11 +179,11 @@ _LETHAL = ("kill", "segv", "exit", "raise", "stop")
 def judge_losses(
     number: int, losses: Losses, alone: list[tuple[float, ...]], *, within: float
 ) -> str:
-    """What is wrong with the losses of training *number*, "" when nothing is. Pure.
+    """A sentence about what is wrong with the losses of training *number*, "" for nothing. Pure.
 
     Args:
-        alone: those of one rank without a fault.
-        within: how far from these they may be, relative to them.
+        alone: losses of one rank without a fault.
+        within: largest difference from these, relative to them.
     """
     for step, wanted in zip(_ends(number), alone, strict=True):
         found = losses.get(step, ())
@@ -196,7 +196,7 @@ def judge_losses(
 
 
 def _within(plan: TrainPlan, number: int) -> float:
-    """How far the losses of training *number* may be from those of one rank."""
+    """Largest relative difference of the losses of training *number* from those of one rank."""
     first, *again = plan.starts
     if not again or first.end_all is None or number < first.end_all[0]:
         return tolerance(first.way)

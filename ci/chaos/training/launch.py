@@ -30,7 +30,7 @@ Event = dict[str, Any]
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What a start of the ranks left behind; ``left`` is what should have gone with them."""
+    """The outcome of a start of the ranks; ``left`` names what should have gone with them."""
 
     status: int
     output: str
@@ -116,7 +116,7 @@ def train(
 
 
 def _left(launcher: int, place: Path) -> list[str]:
-    """What is left in /dev/shm of the run of *launcher*, and of processes that began in *place*."""
+    """Files of *launcher*'s run in /dev/shm, and processes that began in *place* and are left."""
     names = leftovers.shared_memory()
     mine = sorted(name for name in names if name.split("-")[2:3] == [str(launcher)])
     _, alive = psutil.wait_procs(_processes_in(place), timeout=_GRACE_S)

@@ -1,4 +1,4 @@
-"""How the ranks of the full layer share the work of a training: options of matex run. Pure."""
+"""The options of ``matex run`` by which ranks of the full layer share a training. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def draw_way(dice: random.Random) -> Way:
 
 
 def strategy_of(way: Way) -> str:
-    """Its name."""
+    """The name of the strategy of *way*."""
     return way[way.index("--strategy") + 1] if "--strategy" in way else "sync"
 
 
@@ -59,7 +59,7 @@ def takes_spares(way: Way) -> bool:
 
 
 def tolerance(way: Way) -> float:
-    """How far losses may be from those of one rank alone, relative to these."""
+    """Largest difference of losses from those of one rank alone, relative to these."""
     if strategy_of(way) != "sync":
         return _APART
     return _COMPRESSED if "--compression" in way else _EXACT

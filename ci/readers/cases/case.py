@@ -1,4 +1,4 @@
-"""What a line of the table is: a file by an outside writer, and what an outside reader gives."""
+"""A line of the table: a file by an outside writer, and the values of an outside reader."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Case(NamedTuple):
     """One file.
 
     Attributes:
-        name: what is particular about it.
-        file: its name, which matex may go by.
-        write: makes it, at a path of that name.
-        read: what the outside reader gives of it; without one matex must refuse it.
+        name: words for what is particular about it.
+        file: file name, by which matex may recognise its format.
+        write: function that makes the file at a path of that name.
+        read: function that reads it by the outside reader; None where matex must refuse it.
         word: a regular expression that the true reason for refusing it, or for passing a member
             over, matches in any case of letters; "" where it must be read.
-        options: of ``matex.data.open``.
-        within: by how much values may differ, where decoders do.
+        options: options of ``matex.data.open``.
+        within: largest difference of values, where decoders differ.
     """
 
     name: str

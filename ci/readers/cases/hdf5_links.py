@@ -101,7 +101,7 @@ def _latin(path: Path) -> None:
 
 
 def _latin_read(path: Path) -> Any:
-    """As Python names a file so written."""
+    """Read it by the name that Python gives a file so written."""
     return {"d\udce9bit": ROWS, "y": np.arange(24)}
 
 

@@ -59,7 +59,7 @@ def _by_pil(
 
 
 def _raw(name: str, file: str, content: bytes, *, word: str = "") -> Case:
-    """As *_by_pil*, of an image that is written by hand."""
+    """A case like those of *_by_pil*, with an image that is written by hand."""
 
     def write(path: Path) -> None:
         for folder in ("a", "b"):
@@ -120,7 +120,7 @@ def _alpha() -> Any:
 
 
 def _turned() -> Any:
-    """What its mark of orientation says to turn; neither reader does."""
+    """A case with an orientation mark that asks for a turn, which neither reader makes."""
     image = _colour()
     image.getexif()[0x0112] = 6
     return image

@@ -27,7 +27,7 @@ def _of_scipy(path: Path) -> Members:
 
 
 def _scipy(name: str, fill: Callable[[Any], Any], *, version: int = 1, word: str = "") -> Case:
-    """As ``netcdf``, by scipy."""
+    """A case like those of ``netcdf``, written by scipy."""
 
     def write(path: Path) -> None:
         with netcdf_file(path, "w", version=version) as file:

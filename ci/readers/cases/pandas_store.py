@@ -24,7 +24,7 @@ def _fixed(path: Path) -> None:
 
 
 def _fixed_values(path: Path) -> dict[str, Any]:
-    """As h5py gives it, in which the values are those that pandas gives."""
+    """Members as h5py reads them, whose values are those of pandas."""
     frame = pd.read_hdf(path, "frame")
     return {**everything(path), "frame/block0_values": np.asarray(frame)}
 

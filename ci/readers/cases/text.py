@@ -48,7 +48,7 @@ def _text(
 
 
 def _by_pandas(name: str, file: str = "data.csv", *, word: str = "", **how: Any) -> Case:
-    """As pandas writes a frame."""
+    """A case with a frame that pandas writes."""
 
     def write(path: Path) -> None:
         _FRAME.to_csv(path, index=False, **how)
@@ -60,7 +60,7 @@ def _by_pandas(name: str, file: str = "data.csv", *, word: str = "", **how: Any)
 
 
 def _by_csv(name: str, rows: list[list[Any]], read: Any, *, word: str = "", **how: Any) -> Case:
-    """As Python's csv module writes *rows*."""
+    """A case with *rows* that Python's csv module writes."""
 
     def write(path: Path) -> None:
         with path.open("w", newline="") as file:

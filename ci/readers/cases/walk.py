@@ -1,4 +1,4 @@
-"""What h5py gives of an HDF5 file: all that has a name, through all links."""
+"""All named members of an HDF5 file as h5py reads them, through all links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scripts do to files, case by case; prints what each case found. sys.argv[1]: a free folder.
+"""Scripts' work with files, case by case; prints what each case found. sys.argv[1]: a free folder.
 
 With sys.argv[2] the leader kills itself before the case of that name.
 """
@@ -204,7 +204,7 @@ def records():
 
 @case
 def own_records():
-    """What TensorFlow opens in C++ is this rank's own file: no other rank wrote this number."""
+    """TensorFlow opens this rank's own file in C++: no other rank wrote this number."""
     mine = str(os.getpid())
     with tf.io.TFRecordWriter("own.tfrecord") as w:
         w.write(mine.encode())

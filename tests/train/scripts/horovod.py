@@ -1,4 +1,4 @@
-"""What a script that comes from Horovod does: ``horovod.py FOLDER [WRONG]``.
+"""A script that comes from Horovod: ``horovod.py FOLDER [WRONG]``.
 
 Each way trains the same line on the same batches. WRONG does what must be refused, too.
 """

@@ -1,4 +1,4 @@
-"""What trains wrongly when it is left from Horovod: must be refused, by name, before an update."""
+"""Leftovers of Horovod that train wrongly: each must be refused, by name, before an update."""
 
 import keras
 import tensorflow as tf

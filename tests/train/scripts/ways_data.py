@@ -158,7 +158,7 @@ def generator_that_ends():
 
 
 def data_let_go_of():
-    """How many iterators outlive the fits, where nobody collects garbage."""
+    """Number of iterators that outlive the fits, where nobody collects garbage."""
     model = classifier()
     kind = type(iter(sliced().batch(BATCH)))
 

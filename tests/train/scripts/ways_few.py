@@ -36,7 +36,7 @@ def noisy(run_eagerly):
 
 
 class Counting(keras.Model):
-    """Its step is Python, of which each rank must run all."""
+    """A model whose step is Python, of which each rank must run all."""
 
     def __init__(self):
         super().__init__()

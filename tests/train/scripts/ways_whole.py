@@ -130,7 +130,7 @@ def loss_added_as_a_sum():
 
 
 def masked_loss_of(targets, predicted):
-    """As in TensorFlow's tutorial on translation."""
+    """The masked loss of TensorFlow's tutorial on translation."""
     loss = keras.losses.sparse_categorical_crossentropy(targets, predicted, from_logits=True)
     mask = tf.cast(targets != 0, loss.dtype)
     return tf.reduce_sum(loss * mask) / tf.reduce_sum(mask)
@@ -197,7 +197,7 @@ def own_normalization():
 
 
 def whole_batches():
-    """Those of a data set, in which every batch has the one size."""
+    """The batches of a data set in which every batch has the one size."""
     rows = ROWS // BATCH * BATCH
     return sliced(X[:rows], Y[:rows].reshape(-1, 1)).batch(BATCH, drop_remainder=True)
 

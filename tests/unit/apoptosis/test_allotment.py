@@ -1,4 +1,4 @@
-"""How many of each group die so that a target is met at the least cost."""
+"""The allotment of removals to groups meets a target at the least cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an event may cost, and that what events cost does not add up."""
+"""The rise of the loss that an event may cause; rises of several events do not add up."""
 
 from __future__ import annotations
 

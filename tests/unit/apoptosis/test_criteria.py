@@ -1,4 +1,4 @@
-"""Which units die, and that what they did is done by those that stay."""
+"""The units that each criterion removes; those that stay take over their work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def layer(
 def outputs(
     criterion: str, evidence: Evidence, activations: np.ndarray, removal: Removal
 ) -> np.ndarray:
-    """What the reader makes of the units that stay."""
+    """Outputs of the reader for the units that stay."""
     (transfer,) = transfers(criterion, evidence, removal.kept, removal.removed)
     outgoing = evidence.readers[0].outgoing
     k = len(removal.kept)

@@ -1,4 +1,4 @@
-"""When units die, and how the held-out loss moves the threshold."""
+"""The schedule of events, and the changes of the threshold by the held-out loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a removal goes: what is tried, in which order, and what stands in the end."""
+"""The search of removals: its trials, their order, and the accepted removals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def candidate(number: int, least: float = 0.0) -> Candidate:
 
 
 class Network:
-    """Its loss is 1, and rises by a price for each unit of a group that is gone."""
+    """A network whose loss is 1, and rises by a price for each unit of a group that is gone."""
 
     def __init__(self, *prices: float, sizes: Sequence[float] = (1, 1, 1)) -> None:
         self.prices = prices

@@ -1,4 +1,4 @@
-"""What a run keeps in the memory of its hosts is found by its ranks, and gone after its end."""
+"""Files of a run in the memory of its hosts are found by its ranks, and gone after its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells a rank to leave, and the sign of life it gives."""
+"""Stop requests of a rank, and the sign of life it gives."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ print(os.WTERMSIG(os.waitpid(child, 0)[1]))
 
 
 def test_a_signal_ends_a_child_that_was_forked() -> None:
-    """As a pool of processes ends its workers, and waits for their end."""
+    """A pool of processes ends its workers so, and waits for their end."""
     done = subprocess.run(
         [sys.executable, "-c", FORKING],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,

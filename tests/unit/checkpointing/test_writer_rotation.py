@@ -1,4 +1,4 @@
-"""Who saves a checkpoint: one rank of a host, one or several of the run, spread over them."""
+"""The writers of a checkpoint: one rank of a host, one or several of the run, spread over them."""
 
 from __future__ import annotations
 

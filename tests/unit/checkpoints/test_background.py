@@ -19,7 +19,7 @@ def snapshot(step: int, size: int = 8) -> Snapshot:
 
 
 class Heard(list[Saved]):
-    """What a writer told, to wait for; with `gate` it cannot go on until it is opened."""
+    """The saves that a writer reported, to wait for; with `gate` it waits until that is opened."""
 
     def __init__(self) -> None:
         super().__init__()

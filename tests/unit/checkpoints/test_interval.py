@@ -1,4 +1,4 @@
-"""How long to wait between two checkpoints, against the exact optimum and a direct solution."""
+"""The interval between two checkpoints, against the exact optimum and a direct solution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ seconds = st.floats(1e-3, 1e6)
 
 
 def expected_run_time(interval_s: float, cost_s: float, mean_time_s: float) -> float:
-    """Of a second of work, with failures at any time (Daly 2006, equation 13, no restart cost)."""
+    """Expected time for a second of work, with failures at any time (Daly 2006, equation 13)."""
     return mean_time_s * math.expm1((interval_s + cost_s) / mean_time_s) / interval_s
 
 

@@ -1,4 +1,4 @@
-"""What a snapshot accepts, and that it comes back bit for bit and in order."""
+"""A snapshot refuses what it cannot hold, and comes back bit for bit and in order."""
 
 from __future__ import annotations
 

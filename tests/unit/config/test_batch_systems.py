@@ -1,4 +1,4 @@
-"""What batch systems say of a job, as they say it."""
+"""The variables that batch systems set for a job, in their own form."""
 
 from __future__ import annotations
 

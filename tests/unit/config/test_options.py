@@ -101,7 +101,7 @@ def bad_texts(each: Option) -> list[str]:
 
 
 def allowed(each: Option) -> list[str]:
-    """What a refusal may say that is allowed."""
+    """Texts by which a refusal may name the allowed values."""
     if each.kind is WORDS:
         return ["kind must be one of kill"]
     limits = {"at least": each.least, "above": each.above, "below": each.below}
@@ -191,7 +191,7 @@ GOOD: dict[Kind, list[Any]] = {
 
 
 def beside(each: Option) -> dict[str, Any]:
-    """What must be given beside an option, by the table and by the rules for several."""
+    """Options that must be given beside another, by the table and by the rules for several."""
     more: dict[str, Any] = {"strategy": each.strategies[0]} if each.strategies else {}
     return {**more, "two_level": True} if each.name == "outer_every" else more
 

@@ -292,7 +292,7 @@ def test_a_missing_filter_is_named_when_the_file_is_opened(
 
 
 def test_a_frame_of_pandas(tmp_path: Path) -> None:
-    """As DataFrame.to_hdf writes it (pandas 3.1, PyTables 3.11)."""
+    """The frame is written like DataFrame.to_hdf does (pandas 3.1, PyTables 3.11)."""
     with h5py.File(tmp_path / "data.h5", "w") as file:
         frame = file.create_group("df")
         frame.attrs["pandas_type"] = np.bytes_("frame")

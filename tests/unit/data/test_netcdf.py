@@ -77,7 +77,7 @@ UNWRITTEN = {
 
 
 def in_hdf5(path: Path, values: np.ndarray, attributes: Attributes) -> None:
-    """As the netCDF library writes it: attributes are arrays of one."""
+    """Write a variable like the netCDF library, whose attributes are arrays of one."""
     with h5py.File(path, "w") as file:
         fill = UNWRITTEN.get(values.dtype.str[1:])
         x = file.create_dataset("x", data=values, fillvalue=fill)

@@ -38,7 +38,7 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """What MkDocs calls the headings of a page."""
+    """Anchors that MkDocs gives the headings of a page."""
     titles = re.findall(r"^#+ (.+)$", prose(path), re.MULTILINE)
     plain = [re.sub(r"[^\w\s-]", "", title).strip().lower() for title in titles]
     return {re.sub(r"[-\s]+", "-", title) for title in plain}

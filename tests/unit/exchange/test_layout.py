@@ -1,4 +1,4 @@
-"""Where things lie in the exchanged vector: aligned, without overlap, found again and blamed."""
+"""The parts of the exchanged vector: aligned, without overlap, found again and blamed."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Step = tuple[str, ...]
 
 
 def act(view: FileView | None, root: Path, step: Step) -> Any:
-    """What the script gets from *step*, through *view* or, with None, from Python itself."""
+    """The script's answer from *step*, through *view* or, with None, from Python itself."""
     name, *rest = step
     paths = [str(root / path) for path in rest]
     try:
@@ -94,7 +94,7 @@ _STEPS = st.lists(st.one_of(_ONE, _ONE, _ONE, _TWO, _FOLDERS), max_size=14)
 
 
 def prepare(root: Path) -> Path:
-    """What was there before the run."""
+    """Make the files that are there before the run."""
     (root / "was").mkdir(parents=True)
     (root / "old").write_text("old\n")
     (root / "was" / "old").write_text("was old\n")

@@ -69,7 +69,7 @@ def test_where_replicas_part_the_rate_alone_follows_the_ranks() -> None:
 
 
 def test_with_two_levels_the_centres_of_the_nodes_must_be_moved_too() -> None:
-    """Of hosts as they are, nodes of so many ranks, and one node, which has one level."""
+    """The nodes are the hosts, or so many ranks each, or one node, which has one level."""
     levels: dict[str, Any] = {"strategy": "easgd", "two_level": True, "lr_scaling": "sqrt"}
     batch, communicator = large(**levels, warmup_epochs=0)
     assert batch.rate(0.0) == pytest.approx(2.0 * (4 + 3 + 1) / 4)  # 0; 2 and 3; 5

@@ -1,4 +1,4 @@
-"""Who is right when replicas differ, and how often to look."""
+"""The majority when replicas differ, and the interval of comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the progress engine of MPI has to be called from outside."""
+"""The cases in which the progress engine of MPI has to be called from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who started a process, as launchers say it; and a process without MPI, which is one rank."""
+"""The launcher of a process, by its variables; and a process without MPI, which is one rank."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_one_of_several_that_a_launcher_started_is_told_what_is_missing(what: st
 
 
 def test_processes_that_mpi_does_not_bring_together_are_told_so(tmp_path: Path) -> None:
-    """As under an srun that speaks another PMI than mpi4py's MPI: each would train alone."""
+    """It happens under an srun with another PMI than mpi4py's MPI: each would train alone."""
     alone = {"OMPI_MCA_btl": "self", "TMPDIR": str(tmp_path)}  # leaves nothing in /dev/shm
     done = run(COLLECTIVES, SLURM_STEP_NUM_TASKS="4", **alone)
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""Which part of a world goes on: never two of them."""
+"""The part of a world that goes on: never two of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes whose place after a meeting: the same on every rank, and nobody else's work changes."""
+"""The spares that take places at a view change, equal on every rank; no other's work changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How ranks introduce themselves in bytes: nothing is lost, and zeros are nobody."""
+"""The encoding of members in bytes: nothing is lost, and zeros are nobody."""
 
 from __future__ import annotations
 

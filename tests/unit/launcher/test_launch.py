@@ -32,7 +32,7 @@ def settings(words: list[str]) -> dict[str, str]:
 
 
 def launcher_s(words: list[str]) -> list[str]:
-    """What mpiexec itself reads."""
+    """Words that mpiexec itself reads."""
     return words[: words.index(sys.executable)]
 
 

@@ -1,4 +1,4 @@
-"""How long the launcher waits for ranks of which it hears nothing."""
+"""The time for which the launcher waits for ranks of which it hears nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a lost run is started again: pure decisions."""
+"""Decisions whether a lost run is started again; pure."""
 
 from __future__ import annotations
 

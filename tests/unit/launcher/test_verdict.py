@@ -1,4 +1,4 @@
-"""Which error is the cause, among all that ranks wrote before they ended."""
+"""The root cause among all errors that ranks wrote before they ended."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def visits(order: RingOrder) -> np.ndarray:
 
 
 def parts(order: RingOrder, ranks: int) -> list[set[int]]:
-    """What each of *ranks* trains on in the epoch."""
+    """Rows on which each of *ranks* trains in the epoch."""
     rows, places = visits(order), sharers(order.samples, order.batch_size, ranks)
     return [set(rows[places == place].tolist()) for place in range(ranks)]
 
@@ -68,7 +68,7 @@ def test_a_part_goes_to_the_next_place_and_after_a_turn_comes_back(places: int) 
 def test_what_does_not_go_to_the_next_place_is_what_shares_differ_by(
     size: tuple[int, int, int], epoch: int
 ) -> None:
-    """Where a batch cannot be cut alike, parts differ by a row a step, and their ends move."""
+    """Parts differ by a row a step, and their ends move, where a batch cannot be cut alike."""
     samples, width, places = size
     before = parts(ring(*size, epoch=epoch), places)
     after = parts(ring(*size, epoch=epoch + 1), places)

@@ -129,7 +129,7 @@ def test_a_rank_that_was_given_a_gpu_takes_that_one() -> None:
 
 
 class Config:
-    """In place of ``tf.config`` where there are no GPUs."""
+    """Stands for ``tf.config`` where there are no GPUs."""
 
     def __init__(self, error: str = "") -> None:
         self.calls: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""Which of the planned faults never went off, and on which ranks."""
+"""The planned faults that never went off, and their ranks."""
 
 from __future__ import annotations
 

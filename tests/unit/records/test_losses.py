@@ -1,4 +1,4 @@
-"""Which ranks a run lost, and to what."""
+"""The ranks that a run lost, and the causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a run notes where it stands, and what a note says."""
+"""The notes of a run's progress: their intervals and their words."""
 
 from __future__ import annotations
 

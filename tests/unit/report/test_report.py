@@ -1,4 +1,4 @@
-"""What a report shows and a comparison finds, from the events of a small run."""
+"""The contents of a report and of a comparison, from the events of a small run."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_run_without_faults_or_a_summary_has_a_page(tmp_path: Path) -> None:
 
 
 def shrinking(directory: Path) -> Path:
-    """The same with an event of apoptosis, which two ranks tell."""
+    """A small run with an event of apoptosis, which two ranks record."""
     changes = [
         {"layer": "a", "units_from": 64, "units_to": 30, "cost": 0.01, "loss": 0.5, "kept": True},
         {"layer": "b", "units_from": 32, "units_to": 9, "cost": 0.01, "loss": 0.9, "kept": False},

@@ -1,4 +1,4 @@
-"""How long ranks may be silent, and which of them are slow."""
+"""The time that ranks may be silent, and the ranks that are slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batch size gets a graph of its own."""
+"""The choice of batch sizes that get a graph of their own."""
 
 from __future__ import annotations
 

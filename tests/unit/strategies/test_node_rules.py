@@ -28,7 +28,7 @@ def test_shares_add_up_and_nodes_count_by_their_ranks() -> None:
 
 
 def test_a_tree_of_elastic_averaging_is_that_of_the_paper_while_workers_and_nodes_die() -> None:
-    """As the strategy has it, each rank with copies of the centres, beside one loop over all."""
+    """Ranks with copies of the centres, like the strategy's, agree with one loop over all."""
     rng = np.random.default_rng(2)
     start = rng.normal(size=4)
     alive = [rank for rank, _ in HOSTS]

@@ -11,7 +11,7 @@ SIZES = [1, 2, 3, 4, 5, 7, 8, 13, 16]
 
 
 def pairs(ranks: list[int], step: int) -> dict[int, int]:
-    """Who sends to whom; each must be expected there."""
+    """The receiver of each sender; each must be expected there."""
     found = {r: partners(ranks, r, step, seed=3) for r in ranks}
     sends = {r: p.to for r, p in found.items() if p is not None}
     receives = {p.source: r for r, p in found.items() if p is not None}

@@ -102,7 +102,7 @@ def test_workers_that_all_push_at_once_make_their_mean() -> None:
 def test_workers_come_in_turn_and_none_is_staler_than_the_bound(
     members: int, every: int, bound: int | None
 ) -> None:
-    """Who comes after a step is served after the next one, and hears of it after that."""
+    """A worker that pushes after a step is served after the next one, and pulls after that."""
     count = turns.groups(members, every, bound)
     version, known, coming = 0, [0] * members, [0] * members
     pushed: list[tuple[int, int]] = []
