@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from matex.files.asking import asked, placed
@@ -18,15 +18,7 @@ def listdir(files: PrivateFiles) -> Any:
 
     @functools.wraps(original)
     def listdir(path: Any = ".") -> Any:
-        found = None if isinstance(path, bytes) or path is None else asked(files, path)
-        if found is None:
-            return original(path)
-        view, folder = found
-        if not view.is_touched(folder):
-            listed = original(path if view.folder is None else folder)
-            if view.leads or not view.is_touched(folder):
-                return listed
-        return placed(lambda: view.names(folder), path)
+        return _read(files, path, original, whole=lambda names: names, viewed=lambda names: names)
 
     return listdir
 
@@ -36,21 +28,46 @@ def scandir(files: PrivateFiles) -> Any:
 
     @functools.wraps(original)
     def scandir(path: Any = ".") -> Any:
-        found = None if isinstance(path, bytes) or path is None else asked(files, path)
-        if found is None:
-            return original(path)
-        view, folder = found
-        if not view.is_touched(folder):
-            scanned = original(path if view.folder is None else folder)
-            if view.leads:
-                return scanned
-            entries = list(scanned)
-            if not view.is_touched(folder):
-                return _Scan(iter(entries))
-        names = placed(lambda: view.names(folder), path)
-        return _Scan(ViewedEntry(os.fspath(path), name) for name in names)
+        return _read(
+            files,
+            path,
+            original,
+            whole=lambda entries: _Scan(iter(list(entries))),
+            viewed=lambda names: _Scan(ViewedEntry(os.fspath(path), name) for name in names),
+        )
 
     return scandir
+
+
+def _read(
+    files: PrivateFiles,
+    path: Any,
+    original: Callable[[Any], Any],
+    *,
+    whole: Callable[[Any], Any],
+    viewed: Callable[[list[str]], Any],
+) -> Any:
+    """Read the directory *path*: by *original* where the view of it is the real one.
+
+    The leader may change a directory while another rank reads it. So the other reads it to its
+    end, and then asks again whether the two are one.
+
+    Args:
+        whole: function that reads a result of *original* to its end.
+        viewed: function that makes the result from the names in the view.
+    """
+    found = None if isinstance(path, bytes) or path is None else asked(files, path)
+    if found is None:
+        return original(path)
+    view, folder = found
+    if not view.is_touched(folder):
+        result = original(path if view.folder is None else folder)
+        if view.leads:
+            return result
+        result = whole(result)
+        if not view.is_touched(folder):
+            return result
+    return viewed(placed(lambda: view.names(folder), path))
 
 
 def getcwd(files: PrivateFiles) -> Any:
