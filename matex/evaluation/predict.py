@@ -64,7 +64,7 @@ class SharedPrediction:
         source: Source,
         *,
         predict: Predict,
-        at_once: int,
+        steps_per_execution: int,
         faults: ft.Injector,
         progress: Callable[[], None],
         say: Callable[[str], None],
@@ -72,7 +72,7 @@ class SharedPrediction:
         self._communicator = communicator
         self._source = source
         self._predict = predict
-        self._at_once = at_once
+        self._steps_per_execution = steps_per_execution
         self._faults = faults
         self._progress = progress
         self._say = say
@@ -93,7 +93,7 @@ class SharedPrediction:
 
     def __iter__(self) -> Iterator[tuple[int, int, SharedPrediction]]:
         self._faults.at("validation")
-        for first, last in self._source.epoch(0, 0, self._at_once):
+        for first, last in self._source.epoch(0, 0, self._steps_per_execution):
             yield first, last, self
 
     def __next__(self) -> Predicted:

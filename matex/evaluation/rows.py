@@ -116,8 +116,8 @@ class RowEvaluation:
         self.have = self.assigned_rows()
         self._chunks = self._chunked(self.have[0])
         # A progress bar is to come to the end of the whole set with the rank's own last batch.
-        own, at_once = max(1, len(self._chunks)), self._model.steps_per_execution
-        last = max(1, -(-self.num_batches // at_once)) * at_once
+        own, steps_per_execution = max(1, len(self._chunks)), self._model.steps_per_execution
+        last = max(1, -(-self.num_batches // steps_per_execution)) * steps_per_execution
         ends = [last * (step + 1) // own for step in range(own)]
         for before, end in itertools.pairwise([0, *ends]):
             yield before, end - 1, self

@@ -93,7 +93,7 @@ class SharedIterators:
             run.communicator,
             source,
             predict=model.predict_function.original,
-            at_once=model.steps_per_execution,
+            steps_per_execution=model.steps_per_execution,
             faults=run.faults,
             progress=run.watchdog.progress,
             say=run.say_once,

@@ -24,7 +24,7 @@ from matex.sources.stream import Stream, StreamBatch
 __all__ = ["StreamEvaluation"]
 
 _WINDOW = 16  # batches between two meetings, or one for each rank
-_MARK_BITS = 20  # squares of marks must add up exactly in float64
+_DIGEST_BITS = 20  # squares of digests must add up exactly in float64
 
 
 class StreamEvaluation:
@@ -67,12 +67,12 @@ class StreamEvaluation:
     def passed(self) -> tuple[int, int, int]:
         """Number of passes begun, digest of their data, and the sharing (-1: not known)."""
         sharing = self._step.sharing
-        return self._passes, self._stream.mark, -1 if sharing is None else int(sharing)
+        return self._passes, self._stream.digest, -1 if sharing is None else int(sharing)
 
-    def go_on_after(self, passes: int, mark: int, sharing: int) -> None:
+    def go_on_after(self, passes: int, digest: int, sharing: int) -> None:
         """Let the first pass come after *passes* that the other ranks made; local."""
         self._passes = passes
-        self._stream.resume(passes, mark, alone=True)
+        self._stream.resume(passes, digest, alone=True)
         if sharing >= 0:
             self._step.settle(Sharing(sharing))
 
@@ -168,9 +168,9 @@ class StreamEvaluation:
         """
         samples = sum(size([batch.span]) for batch in self._window)
         total = sums.over_rows(self._communicator, self)
-        count, square, mark, ranks = total[-4:]
-        # Equal for every rank exactly when all marks are equal; so all raise alike.
-        if ranks * square != mark**2 or count != (0 if self._is_whole else samples):
+        count, square, digest, ranks = total[-4:]
+        # Equal for every rank exactly when all digests are equal; so all raise alike.
+        if ranks * square != digest**2 or count != (0 if self._is_whole else samples):
             raise TrainingError(f"evaluation: {self._stream.explanation}")
         self._window, self.have = [], []
         if self._is_whole:
@@ -197,12 +197,12 @@ class StreamEvaluation:
         self._states.reset()
 
     def packed_rows(self) -> np.ndarray:
-        mark = self._stream.mark % (1 << _MARK_BITS)
+        digest = self._stream.digest % (1 << _DIGEST_BITS)
         count = sum(size(spans) for spans in self.have)
         states = self._states.packed()
         if self._is_whole:
             count, states = 0, np.empty(0)
-        return np.concatenate([states, [count, mark * mark, mark, 1.0]])
+        return np.concatenate([states, [count, digest * digest, digest, 1.0]])
 
     def _show(self) -> None:
         if self._is_whole:

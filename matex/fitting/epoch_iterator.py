@@ -103,7 +103,7 @@ class EpochIterator:
     @property
     def cursor(self) -> Cursor:
         """The place after the last step."""
-        return Cursor(self._epoch, self._samples, self.source.mark, self.source.samples)
+        return Cursor(self._epoch, self._samples, self.source.digest, self.source.samples)
 
     @property
     def step_cursor(self) -> Cursor:
@@ -221,7 +221,7 @@ class EpochIterator:
         return logs
 
     def _next_batch(self) -> GlobalBatch | None:
-        self._step_digest = self.source.mark
+        self._step_digest = self.source.digest
         return self.source.next()
 
     def _step(self, batch: GlobalBatch, original: TrainFunction) -> Logs:

@@ -258,7 +258,7 @@ class Fit:
             epoch=epoch,
             logs=logs or {},
             metrics={k: float(v) for k, v in (logs or {}).items() if np.ndim(v) == 0},
-            digest=0 if iterator is None else iterator.source.mark,
+            digest=0 if iterator is None else iterator.source.digest,
             is_complete=iterator is not None and iterator.epoch_is_complete,
             is_last=bool(model.stop_training or epoch + 1 == self._arguments["epochs"]),
             is_short=agreed.is_short,

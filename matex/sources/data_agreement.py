@@ -2,7 +2,7 @@
 
 Scripts written for Horovod give every rank its own part of the data. matex cuts each
 batch itself, so a part would be cut again, and some rows never trained on. Streams that
-differ in any other way are found out by their marks, in the first step.
+differ in any other way are found out by their digests, in the first step.
 """
 
 from __future__ import annotations

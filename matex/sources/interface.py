@@ -54,8 +54,8 @@ class Source(Protocol):
     most_rows: int | None
     """The largest number of rows of a global batch, where it is known beforehand."""
 
-    mark: int
-    """63 bits of what has been handed out so far; 0 where the cursor says it all."""
+    digest: int
+    """63 bits that identify the batches so far, or their order; 0 where the cursor does."""
 
     explanation: str
     """Why a step may turn out to be made of other samples than its own."""
@@ -71,7 +71,7 @@ class Source(Protocol):
     def reset(self) -> None:
         """Keras calls it before the first epoch."""
 
-    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
+    def epoch(self, epoch: int, cursor: int, steps_per_execution: int) -> Iterator[tuple[int, int]]:
         """Begin *epoch* at sample *cursor*; the first and last step of each execution."""
 
     def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
@@ -166,7 +166,7 @@ class RowSource:
         self.built_on = self.as_data(self.signature)
         self.samples: int | None = batches.samples
         self.most_rows: int | None = self._batch_size
-        self.mark = 0
+        self.digest = 0
 
     @property
     def _batch_size(self) -> int:
@@ -183,13 +183,13 @@ class RowSource:
     def reset(self) -> None:
         """Nothing: an epoch begins where it is told to."""
 
-    def resume(self, cursor: int, mark: int) -> None:
+    def resume(self, cursor: int, digest: int) -> None:
         """Check, before the first epoch, that the order is that of a checkpoint at *cursor*.
 
         Raises:
             InputError: alike on every rank.
         """
-        if cursor and mark:
+        if cursor and digest:
             raise InputError(
                 "a checkpoint from inside an epoch is continued on the same kind of data in the "
                 f"same order. Received: one of a stream or of --shuffle ring, at sample {cursor}; "
@@ -210,14 +210,14 @@ class RowSource:
             epoch=epoch,
         )
 
-    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
+    def epoch(self, epoch: int, cursor: int, steps_per_execution: int) -> Iterator[tuple[int, int]]:
         self._order = self._begin(epoch)
         self._cursor = cursor
         first = self._cursor // self._batch_size
         while self._cursor < self._order.samples:
             # Keras counts whole executions, also where the data end inside the last.
-            yield first, first + at_once - 1
-            first += at_once
+            yield first, first + steps_per_execution - 1
+            first += steps_per_execution
 
     @contextlib.contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:

@@ -19,9 +19,15 @@ class _RawBatch(StreamBatch):
     """A raw batch; its rows are mapped when they are taken, unless they were ahead of time."""
 
     def __init__(
-        self, raw: Sequence[Any], span: Span, mark: int, last: bool, ready: Any, pipeline: Pipeline
+        self,
+        raw: Sequence[Any],
+        span: Span,
+        digest: int,
+        last: bool,
+        ready: Any,
+        pipeline: Pipeline,
     ) -> None:
-        super().__init__(raw, span, mark, last)
+        super().__init__(raw, span, digest, last)
         self._mapped, self._place = ready
         self._pipeline = pipeline
 
@@ -68,7 +74,7 @@ class MappedStream(Stream):
         return list(raw), (mapped, place)
 
     def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> StreamBatch:
-        return _RawBatch(tensors, span, self.mark, last, extra, self._pipeline)
+        return _RawBatch(tensors, span, self.digest, last, extra, self._pipeline)
 
 
 def place_variable(communicator: ft.Communicator) -> tf.Variable:

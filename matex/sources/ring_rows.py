@@ -50,7 +50,8 @@ class RingRows(RowSource):
     """Rows known by number, in a :class:`RingOrder`; each rank holds about its part of them.
 
     Who needs a row next follows from the order and the members, so all ranks know, without
-    talking, what to send and what to expect. ``mark`` says which order it is.
+    talking, what to send and what to expect. ``digest`` is the packed
+    geometry of the order.
 
     Args:
         epochs: number of epochs of the fit; after the last one nothing is handed on.
@@ -95,24 +96,24 @@ class RingRows(RowSource):
         self._expected: tuple[int, ...] = ()
         self._span: Span = (0, 0)
         self._read_from_source = self._came = 0
-        self.mark = pack_geometry(self._places, self._batch_size)
+        self.digest = pack_geometry(self._places, self._batch_size)
 
-    def resume(self, cursor: int, mark: int) -> None:
-        places, width = unpack_geometry(mark)
-        if (cursor and not mark) or width > self._batches.samples:
-            other = "of other data" if mark else "without --shuffle ring"
+    def resume(self, cursor: int, digest: int) -> None:
+        places, width = unpack_geometry(digest)
+        if (cursor and not digest) or width > self._batches.samples:
+            other = "of other data" if digest else "without --shuffle ring"
             raise InputError(
                 "a checkpoint is continued on the same data in the same order. Received: one "
                 f"{other}, at sample {cursor}; train as it did, or give an empty checkpoint "
                 "directory to start anew"
             )
-        if mark:
-            self._places, self.mark = places, mark
+        if digest:
+            self._places, self.digest = places, digest
             self._resumed_width = width if cursor else 0
 
     def _begin(self, epoch: int) -> Order:
         width, self._resumed_width = self._resumed_width or self._batch_size, 0
-        self.mark = pack_geometry(self._places, width)
+        self.digest = pack_geometry(self._places, width)
         self._settle()
         plan = self._plan(epoch, width)
         held = self._store.numbers

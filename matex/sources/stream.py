@@ -4,7 +4,7 @@ Keras's own machinery makes them, on every rank alike, so epochs, repetition, cl
 weights and running out of data are what they are in one process. Each rank takes
 its rows of each batch.
 
-That the ranks do get the same batches is proven, not hoped for: the mark of a row is
+That the ranks do get the same batches is proven, not hoped for: the digest of a row is
 its number mixed with a hash of everything that came before and of whether more
 follows. The hashes travel with the gradients, so if one rank's data differ in
 anything, the sum is wrong for every rank alike, and no update is made.
@@ -46,13 +46,15 @@ class StreamBatch:
     Args:
         tensors: the leaves, all with the same number of rows.
         span: its interval in the epoch.
-        mark: digest of everything up to and with this batch.
-        last: nothing follows it.
+        digest: digest of everything up to and with this batch.
+        last: whether nothing follows it.
     """
 
-    def __init__(self, tensors: Sequence[Any], span: Span, mark: int, last: bool) -> None:
+    def __init__(self, tensors: Sequence[Any], span: Span, digest: int, last: bool) -> None:
         self._tensors = tensors
-        self._hashes = hashes(np.arange(span[1] - span[0]) + np.uint64(mark), span[1] - span[0] + 1)
+        self._hashes = hashes(
+            np.arange(span[1] - span[0]) + np.uint64(digest), span[1] - span[0] + 1
+        )
         self.span = span
         self.last = last
 
@@ -106,7 +108,7 @@ class Stream:
         self.built_on = leaves_of(specification, leaves)
         self.samples: int | None = None
         self.most_rows = most_rows
-        self.mark = 0
+        self.digest = 0
 
     @property
     def num_batches(self) -> int | None:
@@ -116,32 +118,33 @@ class Stream:
     def reset(self) -> None:
         self._feed.reset()
 
-    def resume(self, epochs: int, mark: int, *, alone: bool = False) -> None:
-        """Let the first epoch come after *epochs* others, of which *mark* was made.
+    def resume(self, epochs: int, digest: int, *, alone: bool = False) -> None:
+        """Let the first epoch come after *epochs* others, of which *digest* was made.
 
         Args:
-            alone: the other ranks went through them themselves, and need no resuming.
+            alone: whether the other ranks made them themselves, and need no resuming; off by
+                default.
         """
-        self._resumed = epochs, mark
+        self._resumed = epochs, digest
         self._mismatch = DataError if alone else InputError
 
-    def epoch(self, epoch: int, cursor: int, at_once: int) -> Iterator[tuple[int, int]]:
+    def epoch(self, epoch: int, cursor: int, steps_per_execution: int) -> Iterator[tuple[int, int]]:
         resumed, self._resumed = self._resumed, None
         if resumed is not None:
-            self._skip(resumed[0], at_once)
+            self._skip(resumed[0], steps_per_execution)
         self._cursor = 0
         for first, last, iterator in self._feed:
             if iterator is not self._iterator:
                 self._iterator = iterator
                 self._ahead = self._read()
-            self._left = at_once
+            self._left = steps_per_execution
             while self._left and self._cursor < cursor and self.next() is not None:
                 pass  # was trained on before the checkpoint
             if resumed is not None and self._cursor >= cursor:
                 self._compare(resumed[1])
                 resumed = None
             if self._left:
-                yield first + at_once - self._left, last
+                yield first + steps_per_execution - self._left, last
 
     def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
         context: contextlib.AbstractContextManager[None] = self._feed.catch_stop_iteration()
@@ -172,7 +175,7 @@ class Stream:
         last = self._ahead is None
         span = self._cursor, self._cursor + rows_in(tensors)
         self._cursor = span[1]
-        self.mark = digest(self.mark, tensors, last)
+        self.digest = digest(self.digest, tensors, last)
         return self._cut(tensors, extra, span, last)
 
     def _read(self) -> tuple[list[Any], Any] | None:
@@ -188,20 +191,20 @@ class Stream:
         return [tensor for leaf, tensor in leaves if _is_data(leaf)], None
 
     def _cut(self, tensors: list[Any], extra: Any, span: Span, last: bool) -> StreamBatch:
-        return StreamBatch(tensors, span, self.mark, last)
+        return StreamBatch(tensors, span, self.digest, last)
 
-    def _compare(self, mark: int) -> None:
-        if self.mark != mark:
+    def _compare(self, digest: int) -> None:
+        if self.digest != digest:
             raise self._mismatch(
                 "a resumed run must get the same batches in the same order as the interrupted one. "
                 "Received: others; seed every random generator of the input before it is made, "
                 "or give an empty checkpoint directory to start anew"
             )
 
-    def _skip(self, epochs: int, at_once: int) -> None:
+    def _skip(self, epochs: int, steps_per_execution: int) -> None:
         for epoch in range(epochs):
             with self.catch_stop_iteration():
-                for _ in self.epoch(epoch, 0, at_once):
+                for _ in self.epoch(epoch, 0, steps_per_execution):
                     if self.next() is None:
                         raise StopIteration  # as Keras's own step function does
                     while self.next() is not None:

@@ -113,7 +113,7 @@ def test_an_epoch_is_continued_as_it_was_laid_out(comm: ft.Communicator) -> None
             assert batch.fingerprint([batch.span]) == order.fingerprint([batch.span])
             spans.append(batch.span)
         assert spans == [(lo, min(lo + 12, 48)) for lo in range(cursor, 48, 12)]
-        assert rows.mark == pack_geometry(5, width)
+        assert rows.digest == pack_geometry(5, width)
     rows.close()
 
 
