@@ -18,14 +18,14 @@ _KEPT_BYTES = 256 << 20
 class BufferPool:
     """Memory for the copies of one state after the other. Local, for any thread.
 
-    What was lent comes back when its borrower is gone, in whichever thread that happens, so
-    arrays must not be kept longer than it.
+    Memory comes back when its owner is garbage collected, in whichever thread that happens, so
+    arrays must not be kept longer than their owner.
     """
 
     def __init__(self) -> None:
         self._free: list[np.ndarray] = []
 
-    def of(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    def copy(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Equal arrays that share no memory with *arrays*, and the memory they are in."""
         sizes = [-(-array.nbytes // _ALIGN) * _ALIGN for array in arrays.values()]
         memory = self._memory(sum(sizes))
@@ -39,10 +39,10 @@ class BufferPool:
             start += size
         return copies, memory
 
-    def lend(self, memory: np.ndarray, borrower: object) -> None:
-        """*memory* may be used again when *borrower* is gone."""
+    def recycle_after(self, owner: object, memory: np.ndarray) -> None:
+        """Let *memory* be used again when *owner* is garbage collected."""
         if memory.nbytes <= _KEPT_BYTES:
-            weakref.finalize(borrower, self._free.append, memory).atexit = False
+            weakref.finalize(owner, self._free.append, memory).atexit = False
 
     def _memory(self, nbytes: int) -> np.ndarray:
         with contextlib.suppress(IndexError):  # of an empty list

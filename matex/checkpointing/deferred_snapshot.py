@@ -25,8 +25,8 @@ class DeferredSnapshot:
     Args:
         parts: variables of "weights", "optimizer" and "metrics".
         cursor, architecture, extra: fields of :class:`checkpoints.Snapshot`.
-        copies: pool that lends memory for the copies as long as the snapshot is there; by default
-            a pool of its own.
+        pool: buffer pool that provides memory for the copies, until the snapshot is garbage
+            collected; by default a new one.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class DeferredSnapshot:
         *,
         architecture: str,
         extra: dict[str, np.ndarray],
-        copies: BufferPool | None = None,
+        pool: BufferPool | None = None,
     ) -> None:
         self._tensors: dict[str, Any] = {}
         for part, variables in parts.items():
@@ -46,7 +46,7 @@ class DeferredSnapshot:
         self._cursor = cursor
         self._architecture = architecture
         self._extra = extra
-        self._copies = copies or BufferPool()
+        self._pool = pool or BufferPool()
         self._copying = threading.Lock()
         self._copied: checkpoints.Snapshot | None = None
 
@@ -65,10 +65,10 @@ class DeferredSnapshot:
         """A snapshot of copies, the same for all who ask; in any thread."""
         with self._copying:
             if self._copied is None:
-                arrays, memory = self._copies.of(self._seen())
+                arrays, memory = self._pool.copy(self._seen())
                 self._tensors.clear()
                 self._copied = self._of(arrays)
-                self._copies.lend(memory, self._copied)
+                self._pool.recycle_after(self._copied, memory)
             return self._copied
 
     def _seen(self) -> dict[str, np.ndarray]:

@@ -119,7 +119,7 @@ def hold(
     *,
     architecture: str,
     extra: dict[str, np.ndarray],
-    copies: BufferPool | None = None,
+    pool: BufferPool | None = None,
 ) -> DeferredSnapshot:
     """The deferred snapshot of *model* for a checkpoint; local.
 
@@ -127,14 +127,14 @@ def hold(
         cursor: seed, fit, epoch, samples (of the epoch), step.
         architecture: see `architecture_of`.
         extra: further arrays on which the rest of the run depends, by name.
-        copies: see `DeferredSnapshot`.
+        pool: see `DeferredSnapshot`.
     """
     parts = {
         "weights": weights_of(model),
         "optimizer": slots_of(model),
         "metrics": model.metrics_variables,
     }
-    return DeferredSnapshot(parts, cursor, architecture=architecture, extra=extra, copies=copies)
+    return DeferredSnapshot(parts, cursor, architecture=architecture, extra=extra, pool=pool)
 
 
 def architecture_of(model: Any) -> str:

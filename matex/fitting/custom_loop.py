@@ -130,7 +130,7 @@ class Checkpoint:
             cursor,
             architecture=texts[0] if len(texts) == 1 else "",
             extra={} if self._run is None else self._run.ledger.job.extra(),
-            copies=self._buffers,
+            pool=self._buffers,
         )
 
 

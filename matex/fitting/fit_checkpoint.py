@@ -141,5 +141,5 @@ class FitCheckpoint:
             saved_cursor,
             architecture=self._architecture,
             extra=extra,
-            copies=self._buffers,
+            pool=self._buffers,
         )
