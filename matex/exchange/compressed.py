@@ -25,7 +25,7 @@ class CompressedExchange(HostExchange):
 
     Each rank adds up one part of the vector, in float32 and in the order of ranks,
     and sends the sum to all: an alltoall and an allgather, which move what a ring
-    allreduce moves, with two roundings whatever the number of ranks. The tail
+    allreduce moves, with two roundings whatever the number of ranks. The auxiliary part
     goes unrounded with the first. All ranks hold equal bits afterwards.
 
     What the first rounding took from this rank's gradients is kept, and added to
@@ -64,16 +64,16 @@ class CompressedExchange(HostExchange):
         if size == 1:
             super()._reduce(result)
             return
-        body, tail = self._body, self._send[self._body :]
+        body, auxiliary = self._body, self._send[self._body :]
         part = -(-body // size)
-        message = np.zeros((size, part + tail.nbytes // 2), np.uint16)
+        message = np.zeros((size, part + auxiliary.nbytes // 2), np.uint16)
         codes = np.zeros(size * part, np.uint16)
         wanted = self._send[:body].astype(np.float32) + self._kept
         codes[:body] = self._format.encode(wanted)
         np.subtract(wanted, self._format.decode(codes[:body]), out=self._taken)
         self._taken[~np.isfinite(self._taken)] = 0
         message[:, :part] = codes.reshape(size, part)
-        message[:, part:] = tail.view(np.uint16)
+        message[:, part:] = auxiliary.view(np.uint16)
 
         def call(comm: Any) -> None:
             got = np.zeros_like(message)
@@ -84,10 +84,10 @@ class CompressedExchange(HostExchange):
             comm.Allgather(mine, sums)
             whole = np.ascontiguousarray(sums[:, :-1]).reshape(-1)[:body]
             result[:body] = self._format.decode(whole)
-            tails = np.ascontiguousarray(got[:, part:]).view(tail.dtype)
-            result[body:] = tails.sum(0)
+            auxiliaries = np.ascontiguousarray(got[:, part:]).view(auxiliary.dtype)
+            result[body:] = auxiliaries.sum(0)
             if not (sums[:, -1] == _HERE).all():  # a death that MPI has reported as success
-                result[self.layout.header_at("one")] = 0
+                result[self.layout.header_at("ranks")] = 0
 
         self._communicator.attempt(result, call, self._is_whole, untouched=True)
 

@@ -36,7 +36,7 @@ extern "C" struct Plan {
   const int64_t* offsets;  // of the parts in both, in elements, and at last the whole length
   int64_t parts;
   int64_t most;            // elements in one call of MPI
-  int64_t samples_at, fingerprint_at, nonfinite_at, one_at;  // places in the vector
+  int64_t samples_at, fingerprint_at, nonfinite_at, ranks_at;  // places in the vector
   double samples, fingerprint, size;                         // what must stand there
   int32_t fence;         // whether result holds what a peer may still need until all are here
   int32_t check_finite;
@@ -136,7 +136,7 @@ struct Kernel {
   TF_DataType type;
 };
 
-// One gradient, or the tail: where it is read from, and where its sum goes.
+// One gradient, or the auxiliary part: where it is read from, and where its sum goes.
 //
 // A small sum is handed out where it lies in the plan's result. A large one is copied into the
 // gradient's own memory while both are in the cache, because TensorFlow can then update in place:
@@ -264,7 +264,7 @@ struct Call {
   template <typename T>
   bool Check(const Plan* plan) {
     const T* result = static_cast<const T*>(plan->result);
-    if (result[plan->one_at] == plan->size && result[plan->nonfinite_at] == 0 &&
+    if (result[plan->ranks_at] == plan->size && result[plan->nonfinite_at] == 0 &&
         result[plan->samples_at] == plan->samples &&
         result[plan->fingerprint_at] == plan->fingerprint)
       return true;

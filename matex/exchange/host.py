@@ -201,7 +201,7 @@ class HostExchange:
         return self._results[0][0]
 
     def _is_whole(self) -> bool:
-        return self.header.one == self._communicator.world.size
+        return self.header.ranks == self._communicator.world.size
 
     def check(self) -> None:
         """Whether the newest result is whole. Local; raises alike on every rank.

@@ -1,6 +1,6 @@
 """The layout of the vector that a step exchanges. Pure.
 
-``[gradient, gradient, ..., tail]`` with ``tail = [means | sums | header]``, one
+``[gradient, gradient, ..., auxiliary]`` with ``auxiliary = [means | sums | header]``, one
 dtype, one allreduce. Each part starts at a multiple of 64 bytes, so that it can
 be handed to TensorFlow without a copy; the gaps hold zeros.
 
@@ -28,7 +28,7 @@ ALIGNMENT = 64
 
 
 class Header(NamedTuple):
-    """The last elements of the tail, each a sum over ranks after the exchange."""
+    """The last elements of the auxiliary part, each a sum over ranks after the exchange."""
 
     samples: float = 0.0
     """How many: must come to those of the step."""
@@ -46,8 +46,8 @@ class Header(NamedTuple):
     """The leader's; everybody else adds 0."""
     rate_factor: float = 0.0
     """The leader's factor for the learning rate in this step; everybody else adds 0."""
-    one: float = 1.0
-    """Must come to the number of ranks."""
+    ranks: float = 1.0
+    """1 from each rank: must come to the number of ranks."""
 
 
 class Segment(NamedTuple):
@@ -67,14 +67,14 @@ class Layout:
     sums: tuple[Segment, ...]
 
     @property
-    def tail_sizes(self) -> list[int]:
-        """Lengths of what the tail is made of, the header's last."""
+    def auxiliary_sizes(self) -> list[int]:
+        """Lengths of the segments of the auxiliary part, the header's last."""
         return [*(segment.size for segment in (*self.means, *self.sums)), len(Header._fields)]
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Shapes of the parts: the gradients', and the tail's."""
-        return [*(segment.shape for segment in self.gradients), (sum(self.tail_sizes),)]
+        """Shapes of the parts: those of the gradients, and that of the auxiliary part."""
+        return [*(segment.shape for segment in self.gradients), (sum(self.auxiliary_sizes),)]
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
@@ -101,7 +101,7 @@ class Layout:
 
     def header_at(self, field: str) -> int:
         """The index in the vector of *field* of the header."""
-        header = self.offsets[-2] + sum(self.tail_sizes) - len(Header._fields)
+        header = self.offsets[-2] + sum(self.auxiliary_sizes) - len(Header._fields)
         return header + Header._fields.index(field)
 
     def views(self, vector: np.ndarray) -> list[np.ndarray]:
@@ -124,9 +124,9 @@ class Layout:
 
     def blame(self, vector: np.ndarray) -> list[str]:
         """Parts of *vector* that hold a NaN or an infinity, and the number of these."""
-        *gradients, tail = self.views(vector)
-        cuts = np.cumsum(self.tail_sizes)[:-1]
-        parts = [*gradients, *np.split(tail, cuts)]
+        *gradients, auxiliary = self.views(vector)
+        cuts = np.cumsum(self.auxiliary_sizes)[:-1]
+        parts = [*gradients, *np.split(auxiliary, cuts)]
         names: list[str] = []
         for segment, part in zip((*self.gradients, *self.means, *self.sums), parts, strict=False):
             bad = int(np.count_nonzero(~np.isfinite(part)))
@@ -135,9 +135,9 @@ class Layout:
         return names
 
 
-def header_of(tail: np.ndarray) -> Header:
-    """The header at the end of a vector's tail."""
-    return Header(*tail[-len(Header._fields) :].tolist())
+def header_of(auxiliary: np.ndarray) -> Header:
+    """The header at the end of a vector's auxiliary part."""
+    return Header(*auxiliary[-len(Header._fields) :].tolist())
 
 
 def segment_of(role: str, array: Any, name: str | None = None) -> Segment:

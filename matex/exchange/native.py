@@ -31,7 +31,7 @@ class _OperationPlan(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("parts", "most")),
         *(
             (f"{name}_at", ctypes.c_int64)
-            for name in ("samples", "fingerprint", "nonfinite", "one")
+            for name in ("samples", "fingerprint", "nonfinite", "ranks")
         ),
         *((name, ctypes.c_double) for name in ("samples", "fingerprint", "size")),
         *((name, ctypes.c_int32) for name in ("fence", "check_finite", "spoiled", "stage")),
@@ -79,7 +79,7 @@ class NativeExchange(HostExchange):
         for field in ("allreduce", "barrier", "error_string"):
             function = getattr(functions, f"MPI_{field.capitalize()}")
             setattr(plan, field, ctypes.cast(function, ctypes.c_void_p).value)
-        for field in ("samples", "fingerprint", "nonfinite", "one"):
+        for field in ("samples", "fingerprint", "nonfinite", "ranks"):
             setattr(plan, f"{field}_at", layout.header_at(field))
         if faults.strikes:
             plan.hook = self._hook = _HOOK(self._strike)

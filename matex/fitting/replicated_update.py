@@ -127,8 +127,8 @@ class ReplicatedUpdate:
         spoiled = bool(run.faults.take("nan")) or not np.isfinite(flat).all()
         square = 0.0 if spoiled else _square(flat)
         self._rate = float(rate)
-        tail = [square, spoiled, self.stop_wanted, run.stop_request.is_requested, 0.0, 1.0]
-        return np.concatenate([flat, np.array(tail, flat.dtype)])
+        auxiliary = [square, spoiled, self.stop_wanted, run.stop_request.is_requested, 0.0, 1.0]
+        return np.concatenate([flat, np.array(auxiliary, flat.dtype)])
 
     def _sum(self, send: np.ndarray) -> np.ndarray:
         """Over the ranks, of which the leader sends the learning rate; every one holds the work."""

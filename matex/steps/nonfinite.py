@@ -82,7 +82,7 @@ class Nonfinite:
         if self._policy == "skip" and rows[bad, 1].sum() == rows[:, 1].sum():  # nothing is left
             return None
         self._tell(tuple(np.array(gathered.ranks)[bad].tolist()))
-        if len(gathered.ranks) != round(header.one):
+        if len(gathered.ranks) != round(header.ranks):
             self._tried = False
             return StepRedo(0, 0, True)
         if self._policy == "recompute":

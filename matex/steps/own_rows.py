@@ -130,14 +130,14 @@ class OwnRows:
             denominators=self._denominators(),
         ).array()
 
-    def put_header(self, tail: np.ndarray, header: Header) -> None:
-        """Make *tail* one contribution of this rank, whatever it was added up from."""
+    def put_header(self, auxiliary: np.ndarray, header: Header) -> None:
+        """Make *auxiliary* one contribution of this rank, whatever it was added up from."""
         rate = keras_hooks.learning_rate_variable(self._model.optimizer)
         leads = self._communicator.world.is_leader
-        tail[-len(Header._fields) :] = header._replace(
+        auxiliary[-len(Header._fields) :] = header._replace(
             learning_rate=float(rate.numpy()) if leads and rate is not None else 0.0,
             rate_factor=self.rate_factor if leads else 0.0,
-            one=1.0,
+            ranks=1.0,
             **self._asked(),
         )
 

@@ -100,7 +100,7 @@ class StepRecovery:
     def _all_stop(self, exchange: HostExchange) -> bool:
         """Whether the step's sum says that every rank declined it."""
         header = exchange.header
-        return header.stop == header.one and header.samples == 0 != exchange.expected[0]
+        return header.stop == header.ranks and header.samples == 0 != exchange.expected[0]
 
     def _some_declined(self, exchange: HostExchange) -> bool:
         """Whether samples may be missing because a rank declined; once a step."""
@@ -142,8 +142,8 @@ class StepRecovery:
             vector = exchange.local.copy()
             if verdict.samples:
                 layout.averaged(vector)[:] *= total / (total - verdict.samples)
-        tail = layout.views(vector)[-1]
-        self._rows.put_header(tail, header_of(tail))
+        auxiliary = layout.views(vector)[-1]
+        self._rows.put_header(auxiliary, header_of(auxiliary))
         return vector
 
     def _completed(self, exchange: HostExchange) -> np.ndarray:
@@ -162,8 +162,8 @@ class StepRecovery:
             vector += exchange.packed(self._local.sent(missing))
             self._taken_over.replay.recomputed += size(missing)
         self._taken_over.have = wanted
-        tail = exchange.layout.views(vector)[-1]
-        self._rows.put_header(tail, header_of(tail))
+        auxiliary = exchange.layout.views(vector)[-1]
+        self._rows.put_header(auxiliary, header_of(auxiliary))
         return vector
 
     def _explained(

@@ -135,12 +135,12 @@ def values_of(
         whole: parts of the contribution of all rows.
         parts: contributions of several pieces of the rows.
     """
-    cuts = np.cumsum(layout.tail_sizes)[:-1]
+    cuts = np.cumsum(layout.auxiliary_sizes)[:-1]
     segments = [*layout.gradients, *layout.means, *layout.sums]
 
     def flat(contribution: list[np.ndarray]) -> list[np.ndarray]:
-        *gradients, tail = contribution
-        return [*gradients, *np.split(tail, cuts)[:-1]]
+        *gradients, auxiliary = contribution
+        return [*gradients, *np.split(auxiliary, cuts)[:-1]]
 
     # Gradients that are zero but for rounding, such as those of an attention's key bias, differ
     # by all that they are: no difference counts that is nothing beside the largest gradient.

@@ -125,12 +125,12 @@ class SeveralUpdates:
         computed = spans or [(lo, min(lo + 1, hi))]
         control = self._rows.control(computed, counts=bool(spans))
         control[0] *= (hi - lo) / max(1, samples)
-        tail = step.run(self._rows.rows(computed), control)
+        auxiliary = step.run(self._rows.rows(computed), control)
         if not spans:
-            fields = step.layout.tail_sizes[-1] if step.layout else 0
-            tail = np.concatenate([np.zeros_like(tail[:-fields]), tail[-fields:]])
+            fields = step.layout.auxiliary_sizes[-1] if step.layout else 0
+            auxiliary = np.concatenate([np.zeros_like(auxiliary[:-fields]), auxiliary[-fields:]])
         step.exchanges.failed = last = self._connected()
-        last(tail)
+        last(auxiliary)
         step.exchanges.failed = None
 
     def _recovered(self, error: BaseException) -> bool:

@@ -175,9 +175,9 @@ class SeveralUpdatesStep:
         self.layout = Layout(gradients=(), means=means, sums=counts)
         dtype = self.layout.dtype
         shares = [flat(part, dtype) * tf.cast(weight, dtype) for part in (*averaged, *extra)]
-        tail = [*shares, *(flat(part, dtype) for part in sums), tf.cast(header, dtype)]
+        auxiliary = [*shares, *(flat(part, dtype) for part in sums), tf.cast(header, dtype)]
         with tf.control_dependencies([operation.op for operation in restored]):
-            return tf.concat(tail, 0)
+            return tf.concat(auxiliary, 0)
 
     def _update(
         self, optimizer: Any, gradients: list[Any], variables: Any, *, weight: Any, header: Any
@@ -213,6 +213,6 @@ class SeveralUpdatesStep:
 
     def _applied(self, parts: list[Any]) -> dict[str, Any]:
         assert self.layout is not None
-        *rest, _ = tf.split(parts[-1], self.layout.tail_sizes)
+        *rest, _ = tf.split(parts[-1], self.layout.auxiliary_sizes)
         means = len(self.layout.means)
         return self._tail.commit(rest[:means], rest[means:])

@@ -129,8 +129,8 @@ class GraphFunctions:
         own = self._contribution(batch, control)
         if self._parts.sums_gradients:
             return self.commit(self._exchange.in_graph(own))
-        tail = tf.cast(own[-1], self._exchange.layout.dtype)
-        return self.commit([*own, *self._exchange.in_graph([tail])])
+        auxiliary = tf.cast(own[-1], self._exchange.layout.dtype)
+        return self.commit([*own, *self._exchange.in_graph([auxiliary])])
 
     def connect(self, exchange: HostExchange) -> None:
         self._exchange = exchange

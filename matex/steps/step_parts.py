@@ -107,10 +107,10 @@ class StepParts:
         if not self.sums_gradients and not keras_hooks.scales_loss(self._model.optimizer):
             header = _with_nonfinite(header, gradients)
         means = [flat(m, dtype) * weight for m in (*averaged, *extra)]
-        tail = [*means, *(flat(s, dtype) for s in (*sums, *places)), tf.cast(header, dtype)]
-        # The first fence: the tail, and so the exchange, comes after every side effect.
+        auxiliary = [*means, *(flat(s, dtype) for s in (*sums, *places)), tf.cast(header, dtype)]
+        # The first fence: the auxiliary part, and so the exchange, comes after every side effect.
         with tf.control_dependencies([r.op for r in restored if not tf.executing_eagerly()]):
-            return [*gradients, tf.concat(tail, 0)]
+            return [*gradients, tf.concat(auxiliary, 0)]
 
     def commit(self, parts: Parts) -> dict[str, Any]:
         """Apply the exchanged parts; the step's logs."""
@@ -123,11 +123,11 @@ class StepParts:
     def _apply(self, parts: Parts) -> dict[str, Any]:
         layout, model = self.layout, self._model
         assert layout is not None
-        *gradients, tail = parts
+        *gradients, auxiliary = parts
         if not self.sums_gradients:
             *gradients, own = gradients
-            gradients = _mean_of_own(gradients, own, tail)
-        *rest, header = tf.split(tail, layout.tail_sizes)
+            gradients = _mean_of_own(gradients, own, auxiliary)
+        *rest, header = tf.split(auxiliary, layout.auxiliary_sizes)
         means, sums = rest[: len(layout.means)], rest[len(layout.means) :]
         reduced = Header(*tf.unstack(header))
         keras_hooks.set_learning_rate(model.optimizer, reduced.learning_rate)

@@ -52,8 +52,8 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> str:
             (hi - lo) / count, float(lo), float(count), header, [(lo, hi)], denominators
         ).array()
         try:
-            tail, parts = step.exchanges.trial(lambda: quiet(part, control), given)
-            return {**parts, len(step.exchanges.layouts): [tail]}, rollback.values()
+            auxiliary, parts = step.exchanges.trial(lambda: quiet(part, control), given)
+            return {**parts, len(step.exchanges.layouts): [auxiliary]}, rollback.values()
         finally:
             rollback.put_back()
 

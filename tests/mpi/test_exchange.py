@@ -54,7 +54,7 @@ def layout_of(dtype: str, *shapes: tuple[int, ...]) -> Layout:
     )
 
 
-def tail_of(layout: Layout, comm: ft.Communicator, **fields: float) -> np.ndarray:
+def auxiliary_of(layout: Layout, comm: ft.Communicator, **fields: float) -> np.ndarray:
     header = Header(samples=2.0, fingerprint=FINGERPRINT / comm.world.size)._replace(**fields)
     return np.array([1.0, 2.0, 3.0, *header], layout.dtype)
 
@@ -75,8 +75,8 @@ def step_of(exchange: HostExchange, signature: list[Any]) -> Callable[..., list[
 
 
 def spec(layout: Layout, dtype: str) -> list[Any]:
-    *gradients, tail = layout.shapes
-    return [*(tf.TensorSpec(s, dtype) for s in gradients), tf.TensorSpec(tail, layout.dtype)]
+    *gradients, auxiliary = layout.shapes
+    return [*(tf.TensorSpec(s, dtype) for s in gradients), tf.TensorSpec(auxiliary, layout.dtype)]
 
 
 def values(shape: tuple[int, ...], seed: int) -> np.ndarray:
@@ -106,14 +106,14 @@ def test_sums_of_every_dtype(
             for rank in comm.world.ranks
         }
         local = [tf.cast(part, dtype) for part in mine[comm.world.rank]]
-        *sums, tail = step(*local, tf.constant(tail_of(layout, comm)))
+        *sums, auxiliary = step(*local, tf.constant(auxiliary_of(layout, comm)))
         for i, total in enumerate(sums):
             expected = np.sum([parts[i] for parts in mine.values()], axis=0)
             assert total.dtype == layout.dtype
             assert total.shape == shapes[i]
             np.testing.assert_array_equal(total, expected)
-        assert Header(*tail[3:].tolist()).one == comm.world.size
-        np.testing.assert_array_equal(tail[:3], np.array([1, 2, 3]) * comm.world.size)
+        assert Header(*auxiliary[3:].tolist()).ranks == comm.world.size
+        np.testing.assert_array_equal(auxiliary[:3], np.array([1, 2, 3]) * comm.world.size)
         # Both ends survive the step, as recovery needs them.
         np.testing.assert_array_equal(
             exchange.layout.views(exchange.local)[3], mine[comm.world.rank][3]
@@ -135,7 +135,7 @@ def test_the_result_is_not_written_by_what_uses_it(make: Make, comm: ft.Communic
         return tf.constant(0)
 
     exchange.begin(samples=2 * comm.world.size, fingerprint=FINGERPRINT)
-    exchange.run(lambda: fused(tf.ones(64), tf.constant(tail_of(layout, comm))))
+    exchange.run(lambda: fused(tf.ones(64), tf.constant(auxiliary_of(layout, comm))))
     np.testing.assert_array_equal(exchange.result[0], np.full(64, comm.world.size))
     before = variable.numpy()
     exchange.begin(samples=2 * comm.world.size, fingerprint=FINGERPRINT)
@@ -156,7 +156,7 @@ def test_what_is_not_finite_fails_on_every_rank_and_is_found_on_one(
         second[[3, 99]] = bad
     failures = (TrainingError, tf.errors.OpError)
     with pytest.raises(failures):
-        step(tf.ones(4), tf.constant(second), tf.constant(tail_of(layout, comm)))
+        step(tf.ones(4), tf.constant(second), tf.constant(auxiliary_of(layout, comm)))
     assert isinstance(exchange.error, TrainingError)
     assert "not finite" in str(exchange.error)
     assert exchange.header.nonfinite == 1
@@ -170,7 +170,7 @@ def test_not_looking_lets_it_through(make: Make, comm: ft.Communicator) -> None:
     layout = layout_of("float32", (4,))
     step = step_of(make(layout, check_finite=False), spec(layout, "float32"))
     gradient, _ = step(
-        tf.constant([np.inf, 1, 1, 1], tf.float32), tf.constant(tail_of(layout, comm))
+        tf.constant([np.inf, 1, 1, 1], tf.float32), tf.constant(auxiliary_of(layout, comm))
     )
     assert np.isinf(gradient[0])
     assert gradient[1] == comm.world.size
@@ -181,7 +181,7 @@ def test_a_sum_of_other_samples_is_refused(make: Make, comm: ft.Communicator) ->
     exchange = make(layout)
     step = step_of(exchange, spec(layout, "float32"))
     with pytest.raises((TrainingError, tf.errors.OpError)):
-        step(tf.ones(4), tf.constant(tail_of(layout, comm, fingerprint=5.0)))
+        step(tf.ones(4), tf.constant(auxiliary_of(layout, comm, fingerprint=5.0)))
     assert "each of its" in str(exchange.error)
     assert comm.failure is None
 
@@ -194,11 +194,11 @@ def test_a_wrong_constant_is_a_failed_operation(make: Make, comm: ft.Communicato
     if not comm.ulfm:
         pytest.skip("repair wants ULFM")
     with pytest.raises((ft.PeerFailure, tf.errors.OpError)):
-        step(tf.ones(4), tf.constant(tail_of(layout, comm, one=2.0)))
+        step(tf.ones(4), tf.constant(auxiliary_of(layout, comm, ranks=2.0)))
     assert isinstance(exchange.error, ft.PeerFailure)
     assert not comm.recover().finished
-    tail = tail_of(layout, comm)
-    exchange.replay(exchange.packed([np.ones(4, np.float32), tail]))
+    auxiliary = auxiliary_of(layout, comm)
+    exchange.replay(exchange.packed([np.ones(4, np.float32), auxiliary]))
     np.testing.assert_array_equal(exchange.result[0], np.full(4, comm.world.size))
 
 
@@ -210,7 +210,7 @@ def test_a_failed_exchange_keeps_the_whole_contribution(make: Make, comm: ft.Com
     exchange = make(layout, stretch=1000)
     step = step_of(exchange, spec(layout, "float32"))
     mine = np.arange(300_000, dtype=np.float32)
-    parts = [mine, np.full(50, 7, np.float32), tail_of(layout, comm)]
+    parts = [mine, np.full(50, 7, np.float32), auxiliary_of(layout, comm)]
     comm.handle.Revoke()
     with pytest.raises((ft.PeerFailure, tf.errors.OpError)):
         step(*map(tf.constant, parts))
@@ -227,7 +227,7 @@ def test_large_sums_leave_what_the_caller_holds_alone(make: Make, comm: ft.Commu
     step = step_of(exchange, spec(layout, "float32"))
     held = tf.range(600_000, dtype=tf.float32)
     for _ in range(2):
-        total, _ = step(held, tf.constant(tail_of(layout, comm)))
+        total, _ = step(held, tf.constant(auxiliary_of(layout, comm)))
         assert_sum(exchange, total, held.numpy() * comm.world.size)
         np.testing.assert_array_equal(held, np.arange(600_000, dtype=np.float32))
         np.testing.assert_array_equal(exchange.local[:600_000], held)
@@ -246,7 +246,7 @@ def test_an_error_in_the_graph_stays_what_it_is(make: Make, comm: ft.Communicato
 
     exchange.begin(samples=2, fingerprint=FINGERPRINT)
     with pytest.raises(tf.errors.InvalidArgumentError):
-        exchange.run(lambda: fused(tf.ones(4), tf.constant(tail_of(layout, comm))))
+        exchange.run(lambda: fused(tf.ones(4), tf.constant(auxiliary_of(layout, comm))))
     assert comm.failure is None
     assert comm.done == 0
 
@@ -258,7 +258,7 @@ def test_injected_exceptions_come_out_as_they_are(make: Make, comm: ft.Communica
     exchange = make(layout, "raise:rank=0,step=0,at=before-exchange")
     step = step_of(exchange, spec(layout, "float32"))
     with pytest.raises((ft.InjectedFault, tf.errors.OpError)):
-        step(tf.ones(4), tf.constant(tail_of(layout, comm)))
+        step(tf.ones(4), tf.constant(auxiliary_of(layout, comm)))
     assert isinstance(exchange.error, ft.InjectedFault)
 
 

@@ -50,7 +50,7 @@ def test_each_updates_by_the_mean_over_its_own_rows(batches: Batches) -> None:
         theirs.train_on_batch(*batches.rows(np.arange(*CUTS[1])))
     assert_equal_weights(ours, theirs)
     total = header_of(sum(part[-1] for part in parts))
-    assert (total.samples, total.one, total.nonfinite) == (96, 3, 0)
+    assert (total.samples, total.ranks, total.nonfinite) == (96, 3, 0)
 
 
 def test_gradients_that_are_not_finite_are_told_in_the_header(batches: Batches) -> None:

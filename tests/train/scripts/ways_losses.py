@@ -183,7 +183,7 @@ def batch_by_batch():
 
 
 def normalized_by_itself():
-    """Its own division by weights, which is no mean over rows: computed whole."""
+    """A loss with its own division by weights, which is no mean over rows: computed whole."""
 
     def loss(labels, predicted):
         weights = tf.cast(labels > 0.5, predicted.dtype) + 0.1

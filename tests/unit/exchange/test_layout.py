@@ -45,12 +45,12 @@ def test_views_are_the_vector_itself_and_leave_only_the_gaps(layout: Layout) -> 
         assert not view.any()
         np.add(view, 1, out=view)
     assert vector.sum() == sum(view.size for view in views)
-    assert views[-1].size == sum(layout.tail_sizes)
+    assert views[-1].size == sum(layout.auxiliary_sizes)
 
 
 def test_sizes_of_a_small_layout() -> None:
     layout = small("float32")
-    assert layout.tail_sizes == [4, 1, 4, len(Header._fields)]
+    assert layout.auxiliary_sizes == [4, 1, 4, len(Header._fields)]
     assert layout.shapes == [(3, 2), (9 + len(Header._fields),)]
     assert layout.offsets == [0, 16, 48]
     assert small("float64").offsets == [0, 8, 32]
@@ -71,29 +71,31 @@ def test_the_widest_gradient_decides_the_dtype(dtypes: tuple[str, ...], wanted: 
 
 def test_the_header_is_the_end_of_the_tail() -> None:
     layout = small("float32")
-    header = Header(samples=64, fingerprint=12345, stop=1, nonfinite=2, learning_rate=0.5, one=3)
+    header = Header(samples=64, fingerprint=12345, stop=1, nonfinite=2, learning_rate=0.5, ranks=3)
     vector = np.zeros(layout.size, layout.dtype)
-    tail = layout.views(vector)[-1]
-    tail[-len(Header._fields) :] = header
-    assert header_of(tail) == header
+    auxiliary = layout.views(vector)[-1]
+    auxiliary[-len(Header._fields) :] = header
+    assert header_of(auxiliary) == header
     assert Header() == (0, 0, 0, 0, 0, 0, 0, 0, 1)
 
 
 def test_headers_of_ranks_add_up() -> None:
-    tails = [np.array(Header(samples=rank, fingerprint=2 * rank), np.float32) for rank in range(4)]
-    total = header_of(np.sum(tails, axis=0))
-    assert (total.samples, total.fingerprint, total.one) == (6, 12, 4)
+    auxiliaries = [
+        np.array(Header(samples=rank, fingerprint=2 * rank), np.float32) for rank in range(4)
+    ]
+    total = header_of(np.sum(auxiliaries, axis=0))
+    assert (total.samples, total.fingerprint, total.ranks) == (6, 12, 4)
 
 
 def test_blame_names_each_part_that_is_not_finite() -> None:
     layout = small("float32", "float64")
     vector = np.zeros(layout.size, layout.dtype)
     assert layout.blame(vector) == []
-    first, second, tail = layout.views(vector)
+    first, second, auxiliary = layout.views(vector)
     first[0, 1] = np.nan
     second[:] = np.inf
-    tail[2:5] = -np.inf
-    tail[-1] = np.nan
+    auxiliary[2:5] = -np.inf
+    auxiliary[-1] = np.nan
     assert layout.blame(vector) == [
         "gradient float32 (1 of 6 values)",
         "gradient float64 (6 of 6 values)",
