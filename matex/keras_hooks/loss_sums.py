@@ -76,7 +76,9 @@ def shared_losses(weight: Any, denominators: Any) -> Iterator[list[Any]]:
         divisor = tf.cast(weight, tf.float64)
         if reduction != "sum":
             if denominators.shape[0] is not None and len(local) >= denominators.shape[0]:
-                raise NotShareable("a loss with masks or weights is divided in eager Python")
+                raise NotShareable(
+                    "a loss is divided by its mask or its weights in a step that runs eagerly"
+                )
             divisor *= denominators[len(local)]
             local.append(_denominator(weighted, sample_weight, mask, reduction))
         return tf.math.divide_no_nan(tf.reduce_sum(weighted), tf.cast(divisor, weighted.dtype))

@@ -66,7 +66,7 @@ def test_parts_add_up_to_the_loss_of_keras(reduction: str, masked: bool, weighte
 
 def test_without_its_denominator_a_masked_loss_cannot_be_shared() -> None:
     with (
-        pytest.raises(NotShareable, match="in eager Python"),
+        pytest.raises(NotShareable, match="in a step that runs eagerly"),
         keras_hooks.shared_losses(1.0, tf.zeros((0,), tf.float64)),
     ):
         loss_of("mean", slice(0, ROWS), masked=True, weighted=False)

@@ -182,6 +182,15 @@ def batch_by_batch():
     return result(seen, model)
 
 
+def tags_eagerly():
+    """In Python as it runs, nobody knows the denominator beforehand: computed whole."""
+    compiling = {"run_eagerly": True}
+    inputs = keras.Input((STEPS,), dtype="int32")
+    model = keras.Model(inputs, layers.Dense(TAGS, "softmax")(embedded(inputs)))
+    loss = "sparse_categorical_crossentropy"
+    return trained(model, TEXT, LABELS, loss=loss, epochs=1, compiling=compiling)
+
+
 def normalized_by_itself():
     """A loss with its own division by weights, which is no mean over rows: computed whole."""
 
@@ -210,7 +219,7 @@ KINDS = {
         tags, tags_of_padded_batches, tags_with_weights, tags_with_weights_of_words, tags_summed,
         tags_compiled, tags_by_own_loss, translation, several_outputs, sums, sums_by_class,
         weighted_means, weighted_means_by_class, computed_by_itself, nested, batch_by_batch,
-        normalized_by_itself, double(tags), double(several_outputs), double(translation),
-        double(sums), double(weighted_means),
+        tags_eagerly, normalized_by_itself, double(tags), double(several_outputs),
+        double(translation), double(sums), double(weighted_means),
     )
 }  # fmt: skip
