@@ -23,7 +23,7 @@ from ci.benchmarks import turns
 from ci.jobs import environment
 
 MODELS = ("tagging", "translation", "sums")
-BATCH, STEPS, LENGTH, WORDS, TAGS = 64, 12, 24, 1000, 12
+BATCH, STEPS, LENGTH, WORDS, TAGS = 128, 12, 24, 1000, 12
 
 
 def build(name: str) -> tuple[Any, Any, Any]:
@@ -47,11 +47,11 @@ def build(name: str) -> tuple[Any, Any, Any]:
         return model, text, labels
     if name == "translation":
         target = keras.Input((LENGTH,), dtype="int32")
-        coded = layers.GRU(96, return_sequences=True)(hidden)
+        coded = layers.LSTM(96, return_sequences=True)(hidden)
         decoded = layers.Embedding(WORDS, 64, mask_zero=True)(target)
-        decoded = layers.GRU(96, return_sequences=True)(decoded)
+        decoded = layers.LSTM(96, return_sequences=True)(decoded)
         attended = layers.MultiHeadAttention(4, 24)(decoded, coded)
-        hidden = layers.LayerNormalization()(layers.Add()([decoded, attended]))
+        hidden = layers.LayerNormalization()(attended)
         model = keras.Model([inputs, target], layers.Dense(WORDS, "softmax")(hidden))
         model.compile("sgd", loss, metrics=["accuracy"])
         return model, (text, np.roll(text, 1, 1)), text

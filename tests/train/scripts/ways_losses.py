@@ -94,10 +94,10 @@ def tags_by_own_loss():
 
 def translation():
     source, target = (keras.Input((STEPS,), dtype="int32") for _ in range(2))
-    coded, state = layers.GRU(6, return_sequences=True, return_state=True)(embedded(source))
-    decoded = layers.GRU(6, return_sequences=True)(embedded(target), initial_state=state)
+    coded, *state = layers.LSTM(6, return_sequences=True, return_state=True)(embedded(source))
+    decoded = layers.LSTM(6, return_sequences=True)(embedded(target), initial_state=state)
     attended = layers.MultiHeadAttention(2, 3)(decoded, coded)
-    hidden = layers.LayerNormalization()(layers.Add()([decoded, attended]))
+    hidden = layers.LayerNormalization()(attended)
     model = keras.Model([source, target], layers.Dense(WORDS)(layers.Dropout(0.0)(hidden)))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return trained(model, (OTHER, TEXT), TEXT, loss=loss, metrics=["accuracy"])
