@@ -1,4 +1,4 @@
-"""How much faster ranks fit losses that are no means over rows: one JSON object a line and model.
+"""Speed of ranks at losses that are no means over rows: one JSON object a line and model.
 
     python -m ci.benchmarks.losses [--ranks 2] [--rounds 5] [--model tagging|translation|sums]...
 

@@ -182,7 +182,7 @@ def batch_by_batch():
     return result(seen, model)
 
 
-def tags_eagerly():
+    """Nobody knows the denominator beforehand in Python as it runs: computed whole."""
     """In Python as it runs, nobody knows the denominator beforehand: computed whole."""
     compiling = {"run_eagerly": True}
     inputs = keras.Input((STEPS,), dtype="int32")
