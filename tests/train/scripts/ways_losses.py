@@ -182,8 +182,8 @@ def batch_by_batch():
     return result(seen, model)
 
 
+def tags_eagerly():
     """Nobody knows the denominator beforehand in Python as it runs: computed whole."""
-    """In Python as it runs, nobody knows the denominator beforehand: computed whole."""
     compiling = {"run_eagerly": True}
     inputs = keras.Input((STEPS,), dtype="int32")
     model = keras.Model(inputs, layers.Dense(TAGS, "softmax")(embedded(inputs)))
