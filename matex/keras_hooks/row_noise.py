@@ -22,14 +22,14 @@ _DRAWS: dict[str, Callable[..., Any]] = {
 
 
 class NoiseRows(NamedTuple):
-    """The place of a rank's rows in the batch; integer tensors."""
+    """The place of a rank's rows in the batch."""
 
     own: Any
-    """Number of the rank's rows."""
+    """Number of the rank's rows, an int32 scalar."""
     whole: Any
-    """Number of the batch's rows."""
-    indices: Any
-    """Places of the rank's rows in the batch, a vector."""
+    """Number of the batch's rows, an int32 scalar."""
+    indices: Callable[[], Any]
+    """Function that gives the places of the rank's rows in the batch, an int32 vector."""
 
 
 @contextlib.contextmanager
@@ -108,7 +108,7 @@ def _own(
     def of_the_batch() -> Any:
         whole = draw([blocks * rows.whole, *rest])
         by_block = tf.reshape(whole, [blocks, rows.whole, *rest])
-        own = tf.gather(by_block, rows.indices, axis=1)
+        own = tf.gather(by_block, rows.indices(), axis=1)
         return tf.reshape(own, [given, *rest])
 
     return tf.cond(

@@ -14,7 +14,7 @@ from matex.partition.spans import Span
 __all__ = ["Control", "control_spec", "denominators_in", "header_in", "indices_in", "rows_in"]
 
 _FACTS = 4  # before the header: those of Control, and the number of spans
-_SPANS = _FACTS + len(Header._fields)
+_END = _FACTS + len(Header._fields)
 
 
 class Control(NamedTuple):
@@ -33,10 +33,10 @@ class Control(NamedTuple):
     """What the losses of the whole step are divided by, see :meth:`Step.denominators`."""
 
     def array(self) -> np.ndarray:
-        """float64, shape (4 + header + 2 * spans + denominators,)."""
+        """float64, shape (4 + header + denominators + 2 * spans,)."""
         facts = [self.weight, self.sample_offset, self.batch_rows, len(self.spans)]
         ends = [end for span in self.spans for end in span]
-        return np.array([*facts, *self.header, *ends, *self.denominators], np.float64)
+        return np.array([*facts, *self.header, *self.denominators, *ends], np.float64)
 
 
 def control_spec() -> tf.TensorSpec:
@@ -46,7 +46,7 @@ def control_spec() -> tf.TensorSpec:
 
 def header_in(control: Any) -> Any:
     """The header of *control*, a tensor."""
-    return control[_FACTS:_SPANS]
+    return control[_FACTS:_END]
 
 
 def rows_in(control: Any) -> Any:
@@ -56,15 +56,20 @@ def rows_in(control: Any) -> Any:
 
 def indices_in(control: Any) -> Any:
     """The place in the step of each sample of *control*, a tensor; an int32 vector."""
-    ends = tf.reshape(tf.cast(control[_SPANS : _end_of_spans(control)], tf.int32), (-1, 2))
+    ends = tf.reshape(tf.cast(control[-_length_of_spans(control) :], tf.int32), (-1, 2))
     indices: Any = tf.ragged.range(ends[:, 0], ends[:, 1]).values
     return indices
 
 
 def denominators_in(control: Any) -> Any:
-    """The denominators in *control*, a tensor; a float64 vector."""
-    return control[_end_of_spans(control) :]
+    """The denominators in *control*, a tensor; a float64 vector.
+
+    In a graph more may follow them: XLA cannot cut where the values say.
+    """
+    if tf.executing_eagerly():
+        return control[_END : control.shape[0] - int(_length_of_spans(control))]
+    return control[_END:]
 
 
-def _end_of_spans(control: Any) -> Any:
-    return _SPANS + 2 * tf.cast(control[3], tf.int32)
+def _length_of_spans(control: Any) -> Any:
+    return 2 * tf.cast(control[3], tf.int32)

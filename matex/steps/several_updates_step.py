@@ -151,7 +151,7 @@ class SeveralUpdatesStep:
         rows = keras_hooks.NoiseRows(
             tf.shape(tf.nest.flatten(batch)[0])[0],
             rows_in(control),
-            indices_in(control),
+            lambda: indices_in(control),
         )
 
         def apply(optimizer: Any, gradients: list[Any], variables: Any) -> None:

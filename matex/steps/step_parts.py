@@ -5,6 +5,7 @@ Both run eagerly or are traced; the graphs are made in :mod:`matex.steps.step_fu
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -80,15 +81,16 @@ class StepParts:
         rows = keras_hooks.NoiseRows(
             tf.shape(tf.nest.flatten(batch)[0])[0],
             rows_in(control),
-            indices_in(control),
+            lambda: indices_in(control),
+        )
+        noise = keras_hooks.rows_of_noise(
+            rows, state.seeds, lambda seed: unshifted(seed, sample_offset), self._noise_by_row
         )
         with (
             recorder.recording(weight),
             keras_hooks.shared_losses(weight, denominators_in(control)) as self.denominators,
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
-            keras_hooks.rows_of_noise(
-                rows, state.seeds, lambda seed: unshifted(seed, sample_offset), self._noise_by_row
-            ),
+            contextlib.nullcontext() if self._model.jit_compile else noise,  # XLA cannot gather so
             keras_hooks.recorded_results(self._model) as results,
         ):
             logs = self._model.train_step(self._as_data(batch))

@@ -81,7 +81,7 @@ def test_a_step_is_made_again_from_its_begin(alone: Outcomes, tmp_path: Path) ->
     outcome, mine = run(tmp_path, SHARED[:4], *options, ranks=3)
     assert_same(mine, alone, SHARED[:4])
     assert whole(outcome) == set()
-    assert len(outcome.summary["faults"]) == 2
+    assert len(outcome.summary["faults"]) == 3
     assert outcome.summary["world_size_end"] == 2
 
 
