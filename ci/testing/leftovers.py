@@ -20,6 +20,7 @@ from ci.jobs import TOKEN
 from matex.config import SEGMENTS
 
 SHARED_MEMORY = Path("/dev/shm")
+_AUTOGRAPH = "__autograph_generated_file"
 
 
 def begin() -> str:
@@ -142,16 +143,26 @@ def stray_tmp(path: Path) -> list[str]:
     """Name what MPI and matex left in the private temporary directory, then delete all of it.
 
     No leftovers are: pytest's own folders, the source files that TensorFlow's autograph writes and
-    that a killed rank cannot delete, and the empty folders of an MPI that had no launcher.
+    that a killed rank cannot delete, Python's compiled copies of these, and the empty folders of an
+    MPI that had no launcher.
     """
-    expected = ("pytest-of-", "__autograph_generated_file")
+    expected = ("pytest-of-", _AUTOGRAPH)
     names = sorted(
         entry.name
         for entry in path.iterdir()
-        if not entry.name.startswith(expected) and _holds_files(entry)
+        if not entry.name.startswith(expected)
+        and _holds_files(entry)
+        and not _is_compiled_autograph(entry)
     )
     shutil.rmtree(path, ignore_errors=True)
     return names
+
+
+def _is_compiled_autograph(entry: Path) -> bool:
+    """Whether *entry* is the folder of what Python compiled of autograph's sources beside it."""
+    if entry.name != "__pycache__":
+        return False
+    return all(compiled.name.startswith(_AUTOGRAPH) for compiled in entry.iterdir())
 
 
 def _holds_files(entry: Path) -> bool:

@@ -59,7 +59,7 @@ class Handover:
         Args:
             arguments: arguments of ``model.fit``.
         """
-        iterator.engine.skip_separability_check()
+        iterator.engine.skip_separability_check(self.progress["tried"])
         if self.over:
             keras_hooks.start_at(model, arguments["epochs"])
             return

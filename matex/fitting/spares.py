@@ -132,6 +132,7 @@ class FitSpares(FitListener):
             "history": keras_hooks.history_of(self._model, ended=ended),
             "validated": _validated(self._model),
             "at_risk": list((at_risk or {}).items()),
+            "tried": [] if self._iterator is None else self._iterator.engine.tried,
         }
         content = np.frombuffer(json.dumps(progress).encode(), np.uint8)
         return self._checkpoint.hold(cursor, more={PROGRESS: content})

@@ -11,6 +11,8 @@ import tensorflow as tf
 from keras.src import backend
 from keras.src.random.seed_generator import SeedGenerator
 
+from matex.errors import NotShareable
+
 __all__ = ["NoiseRows", "rows_of_noise"]
 
 # Keras's own functions whose result has a given shape. A trial replaces them by constants
@@ -19,6 +21,8 @@ _DRAWS: dict[str, Callable[..., Any]] = {
     name: getattr(backend.random, name)
     for name in ("normal", "uniform", "truncated_normal", "randint", "gamma", "binomial", "beta")
 }
+# Those whose result has the shape of what they are given.
+_OTHERS = ("categorical", "dropout", "shuffle")
 
 
 class NoiseRows(NamedTuple):
@@ -34,7 +38,12 @@ class NoiseRows(NamedTuple):
 
 @contextlib.contextmanager
 def rows_of_noise(
-    rows: NoiseRows, shifted: list[Any], unshift: Callable[[Any], Any], by_row: list[bool]
+    rows: NoiseRows,
+    shifted: list[Any],
+    unshift: Callable[[Any], Any],
+    by_row: list[bool],
+    *,
+    strict: bool = False,
 ) -> Iterator[None]:
     """Trace a train step inside: noise with a row for each of the batch's is cut like the batch.
 
@@ -48,6 +57,10 @@ def rows_of_noise(
         unshift: function that gives the seed as it was before that.
         by_row: flags of the draws, in the order of the trace: whether a draw has such rows. An
             empty list is filled; a filled one is used, where batches have a known size.
+        strict: whether to refuse generators that are not shifted. False by default.
+
+    Raises:
+        NotShareable: a generator was used that is not shifted, and *strict* is given.
     """
     moved = {id(variable) for variable in shifted}
     known = iter(list(by_row)) if by_row else None
@@ -58,6 +71,23 @@ def rows_of_noise(
         by_row.append(_is_open(shape))
         return by_row[-1]
 
+    def check(seed: Any) -> None:
+        is_shifted = isinstance(seed, SeedGenerator) and id(seed.state.value) in moved
+        if strict and not is_shifted and not isinstance(seed, int):
+            raise NotShareable(
+                "train_step draws random numbers from a generator that is no attribute of the model"
+            )
+
+    def guarding(present: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(present)
+
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs)
+            check(given.arguments.get("seed"))
+            return present(*args, **kwargs)
+
+        return draw
+
     def drawing(name: str, present: Callable[..., Any]) -> Callable[..., Any]:
         original = _DRAWS[name]
         signature = inspect.signature(original)
@@ -67,6 +97,7 @@ def rows_of_noise(
             given.apply_defaults()
             arguments = dict(given.arguments)
             shape, seed = arguments.pop("shape"), arguments.pop("seed")
+            check(seed)
             if not isinstance(seed, SeedGenerator) or not is_by_row(shape):
                 return present(shape, **arguments, seed=seed)
             value = seed.next()
@@ -85,6 +116,10 @@ def rows_of_noise(
             before = getattr(backend.random, name)
             stack.callback(setattr, backend.random, name, before)
             setattr(backend.random, name, drawing(name, before))
+        for name in _OTHERS:
+            before = getattr(backend.random, name)
+            stack.callback(setattr, backend.random, name, before)
+            setattr(backend.random, name, guarding(before))
         yield
 
 

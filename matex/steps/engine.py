@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from matex import keras_hooks
@@ -168,9 +168,19 @@ class StepEngine:
         """
         self._taken_over.inherited = dict(at_risk)
 
-    def skip_separability_check(self) -> None:
-        """Take for known that batches can be cut, which the other ranks have found."""
+    def skip_separability_check(self, tried: Iterable[int] = ()) -> None:
+        """Take for known that batches can be cut, which the other ranks have found.
+
+        Args:
+            tried: numbers of the updates that they have tried out. None by default.
+        """
         self._step.separability_checked = True
+        self._step.tried.update(tried)
+
+    @property
+    def tried(self) -> list[int]:
+        """The numbers of the updates that were tried out, where a step makes several."""
+        return sorted(self._step.tried)
 
     @property
     def at_risk(self) -> Mapping[int, int]:

@@ -7,8 +7,17 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps_utils
+from tensorflow.python.framework.func_graph import FuncGraph
 
-__all__ = ["ForeignVariables", "drawing", "first_used", "runs_python", "summarizes", "variables_in"]
+__all__ = [
+    "ForeignVariables",
+    "drawing",
+    "first_used",
+    "in_own_function",
+    "runs_python",
+    "summarizes",
+    "variables_in",
+]
 
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
@@ -47,6 +56,19 @@ def _nodes(function: Any) -> Iterator[Any]:
 def _drops_nothing(node: Any) -> bool:
     """cuDNN's recurrent layers have seeds for a dropout that Keras does not ask for."""
     return "dropout" in node.attr and not node.attr["dropout"].f
+
+
+def in_own_function(graph: Any) -> bool:
+    """Whether a function is traced here that *graph*, which is being traced, calls. Local.
+
+    Branches and loops are part of the graph.
+    """
+    inner: Any = tf.compat.v1.get_default_graph()
+    while inner is not graph:
+        if type(inner) is FuncGraph:
+            return True
+        inner = inner.outer_graph
+    return False
 
 
 def first_used(

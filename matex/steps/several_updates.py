@@ -105,13 +105,32 @@ class SeveralUpdates:
         while True:
             try:
                 self._attempt(batch)
-                break
             except (tf.errors.OpError, ft.PeerFailure, TrainingError) as error:
                 started = time.perf_counter()
-                if self._recovered(error):
-                    break
-                self._taken_over.replay.seconds += time.perf_counter() - started
+                if not self._recovered(error):
+                    self._taken_over.replay.seconds += time.perf_counter() - started
+                    continue
+            if self._is_tried(batch):
+                break
         return self._step.commit([tf.constant(part) for part in self._connected().result])
+
+    def _is_tried(self, batch: GlobalBatch) -> bool:
+        """Whether all updates of the step that was made were tried out; else it is put back.
+
+        Collective where they were not: they are tried out on *batch*, and the step is made again.
+
+        Raises:
+            NotShareable: on every rank; nothing is changed.
+        """
+        if self._communicator.initial_size == 1 or self._step.exchanges.are_tried:
+            return True
+        self._step.rollback.put_back()
+        try:
+            self.check_separable(batch)
+        finally:
+            self._step.rollback.begin()
+        self._taken_over.have = self._rows.assigned(self._rows.running.span)
+        return False
 
     def _attempt(self, batch: GlobalBatch) -> None:
         spans, step = self._taken_over.have, self._step

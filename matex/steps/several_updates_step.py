@@ -21,7 +21,7 @@ from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout, segment_of
 from matex.steps.control import control_spec, denominators_in, header_in, indices_in, rows_in
 from matex.steps.forward_state import ForwardState, unshifted
-from matex.steps.graph_inspection import drawing
+from matex.steps.graph_inspection import drawing, in_own_function
 from matex.steps.rollback import Rollback
 from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch, with_learning_rate
@@ -92,6 +92,11 @@ class SeveralUpdatesStep:
         self._commit: Callable[..., Any] = concrete(self._applied, (specs,))
 
     @property
+    def tried(self) -> set[int]:
+        """The numbers of the updates that were tried out."""
+        return self.exchanges.tried
+
+    @property
     def options(self) -> dict[str, Any]:
         """The options that it was made with, to make it again."""
         return {"sums_gradients": True, "scales_rate": self._scales_rate}
@@ -154,7 +159,11 @@ class SeveralUpdatesStep:
             lambda: indices_in(control),
         )
 
+        graph = tf.compat.v1.get_default_graph()
+
         def apply(optimizer: Any, gradients: list[Any], variables: Any) -> None:
+            if in_own_function(graph):  # which is traced once, for all graphs that call it
+                raise NotShareable("train_step updates weights in a tf.function of its own")
             self._update(optimizer, gradients, variables, weight=weight, header=header)
 
         with (
@@ -162,7 +171,11 @@ class SeveralUpdatesStep:
             keras_hooks.shared_losses(weight, denominators_in(control)) as divisors,
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
             keras_hooks.rows_of_noise(
-                rows, state.seeds, lambda seed: unshifted(seed, sample_offset), self._noise_by_row
+                rows,
+                state.seeds,
+                lambda seed: unshifted(seed, sample_offset),
+                self._noise_by_row,
+                strict=True,
             ),
             keras_hooks.recorded_results(self._model) as results,
         ):

@@ -72,6 +72,7 @@ class Step:
         )
         self.runs_eagerly = bool(model.run_eagerly)
         self.batch_spec = as_data(signature)
+        self.tried: set[int] = set()  # of several updates: here there is one
         self.separability_checked = False  # whether all ranks found that batches can be cut
         self.may_vary = not keras_hooks.adds_up(model)  # so that it must be tried whether they can
         self.may_count = not keras_hooks.counts_add_up(model)  # the same of its metrics alone

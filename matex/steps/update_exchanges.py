@@ -18,9 +18,10 @@ Parts = list[np.ndarray]
 class UpdateExchanges:
     """Sums the gradients of each update over the ranks; the graph calls it in their order. Local.
 
-    ``sends_nothing`` is whether no row of the step is this rank's: what it computed from a
-    borrowed one is not sent. ``used`` are the exchanges that the running attempt has come to, and
-    ``failed`` is the one of them that failed.
+    ``tried`` are the numbers of those of which it was tried out whether they add up over rows: an
+    update may be made in some steps only. ``sends_nothing`` is whether no row of the step is this
+    rank's: what it computed from a borrowed one is not sent. ``used`` are the exchanges that the
+    running attempt has come to, and ``failed`` is the one of them that failed.
     """
 
     def __init__(self) -> None:
@@ -30,10 +31,16 @@ class UpdateExchanges:
         self.layouts: list[Layout] = []
         self.made: list[HostExchange] = []
         self.sends_nothing = False
+        self.tried: set[int] = set()
         self.used: list[HostExchange] = []
         self.failed: HostExchange | None = None
         self._given: dict[int, Parts] | None = None
         self._noted: dict[int, Parts] = {}
+
+    @property
+    def are_tried(self) -> bool:
+        """Whether all updates of the running step were tried out."""
+        return all(self.made.index(exchange) in self.tried for exchange in self.used)
 
     def begin_trace(self) -> None:
         """Forget the layouts of an earlier trace of the same step."""

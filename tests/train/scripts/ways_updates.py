@@ -179,6 +179,8 @@ def moving_target():
 class Alternating(keras.Model):
     """An actor that is updated in every third step only, by the step's own counter."""
 
+    turn = 0
+
     def __init__(self):
         super().__init__()
         self.actor, self.critic = dense(WIDTH, 6, 2), dense(WIDTH + 2, 6, 1)
@@ -191,10 +193,13 @@ class Alternating(keras.Model):
     def valued(self, x):
         return self.critic(ops.concatenate([x, self.actor(x)], 1))
 
+    def acted(self, x):
+        return -ops.mean(self.valued(x))
+
     def act(self, x):
         weights = self.actor.trainable_weights
         with tf.GradientTape() as tape:
-            loss = -ops.mean(self.valued(x))
+            loss = self.acted(x)
         self.optimizers["actor"].apply_gradients(
             zip(tape.gradient(loss, weights), weights, strict=True)
         )
@@ -208,15 +213,30 @@ class Alternating(keras.Model):
         self.optimizers["critic"].apply_gradients(
             zip(tape.gradient(loss, weights), weights, strict=True)
         )
-        acted = tf.cond(self.count.value % 3 == 0, lambda: self.act(x), lambda: tf.constant(0.0))
+        turn = self.count.value % 3 == self.turn
+        acted = tf.cond(turn, lambda: self.act(x), lambda: tf.constant(0.0))
         self.count.assign_add(1)
         return {"critic": loss, "actor": acted}
 
 
-def alternating():
-    model = Alternating()
+class LateAcrossRows(Alternating):
+    """The first update of its actor, which no part of the rows knows, is that of the third step."""
+
+    turn = 2
+
+    def acted(self, x):
+        values = self.valued(x)
+        return -ops.mean((values - ops.mean(values)) ** 2)
+
+
+def alternating(kind=Alternating):
+    model = kind()
     model.compile(keras.optimizers.SGD(0.02), keras.optimizers.Adam(0.01))
     return outcome(model, *model.optimizers.values())
+
+
+def late_across_rows():
+    return alternating(LateAcrossRows)
 
 
 class Autoencoder(keras.Model):
@@ -273,4 +293,5 @@ KINDS = {
     "alternating": alternating,
     "autoencoder": autoencoder,
     "gan-across-rows": gan_across_rows,
+    "late-across-rows": late_across_rows,
 }
