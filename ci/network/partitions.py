@@ -201,8 +201,10 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="how many cases at the same time")
-    parser.add_argument("--keep", type=Path, help="a directory in which logs and reports stay")
+    parser.add_argument("--keep", type=Path, help="a new directory in which logs and reports stay")
     arguments = parser.parse_args()
+    if arguments.keep is not None and arguments.keep.exists():
+        parser.error(f"--keep wants a directory that is not there yet. Received: {arguments.keep}")
     end_tidily()
     cases = [
         Case(hosts, slots, cut, seconds, arguments.restarts)

@@ -1,12 +1,12 @@
 """Prune random graphs: the smaller model must load, compute what was judged, and train on.
 
-    python -m ci.pruning.graphs [--count 500] [--seed 0] [--ratios 0.3 0.6]
+    python -m ci.pruning.graphs [--count 500] [--first 0] [--seed 0] [--ratios 0.3 0.6]
 
 The graphs are those of tests/train/random_graphs.py: up to three blocks of every kind of layer,
 shared ones and nested models among them, a third of them with two inputs and two outputs, with
 random weights. Each is pruned at each ratio, saved,
 loaded again, compared, and trained for a step; a ratio may be out of a small graph's reach. A line
-for each that fails; exit status 1 then.
+for each that fails, exit status 1 then, and one after every 25 graphs.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tests.train.random_graphs import ENDS, IMAGES, SEQUENCES, build
 
 # Of the norm of the outputs: what another order of summation may change.
 ROUNDING = 1e-4
+EVERY = 25  # graphs between two lines about what is done
 
 # Keras loads two layers where a wrapper shares one with the graph.
 NOT_TO_LOAD = {"both-stepwise"}
@@ -107,6 +108,7 @@ def finite(values: np.ndarray) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--first", type=int, default=0, help="number of the first graph")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ratios", type=float, nargs="*", default=[0.3, 0.6])
     options = parser.parse_args()
@@ -114,7 +116,7 @@ def main() -> int:
     wrong, refused = 0, 0
     gone: dict[float, list[float]] = {ratio: [] for ratio in options.ratios}
     beyond = dict.fromkeys(options.ratios, 0)
-    for number in range(options.count):
+    for number in range(options.first, options.first + options.count):
         case = case_of(number, options.seed)
         for ratio in options.ratios:
             keras.backend.clear_session()
@@ -133,6 +135,10 @@ def main() -> int:
             if outcome.problem or outcome.refused:
                 wrong += bool(outcome.problem)
                 print(number, ratio, *case, *outcome.refused, outcome.problem, flush=True)
+        done = number + 1 - options.first
+        if done % EVERY == 0:
+            spent = time.monotonic() - began
+            print(f"{done} of {options.count} graphs, {spent:.0f} s, {wrong} wrong", flush=True)
     means = ", ".join(
         f"{np.mean(some) if some else 0:.3f} of {ratio} ({beyond[ratio]} out of reach)"
         for ratio, some in gone.items()

@@ -11,6 +11,7 @@ all, so replicas are equal afterwards, not untouched.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -40,7 +41,11 @@ _CONSEQUENCES = {
 
 
 class Measured(NamedTuple):
-    """Times that each rank gives beside its hash, in microseconds."""
+    """Times that each rank gives beside its hash, in microseconds.
+
+    ``busy_us`` is the median of the steps since the last comparison: a rank that the system
+    kept waiting in a few of them is not slow.
+    """
 
     check_us: int
     step_us: int
@@ -80,7 +85,8 @@ class ReplicaCheck(FitListener):
         self._wait = _FIRST if every is None else every
         self._check_s = 0.0
         self._steps = 0
-        self._step_s = self._busy_s = 0.0
+        self._step_s = 0.0
+        self._busy_s: list[float] = []
         self._stragglers = Stragglers()
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
@@ -95,11 +101,12 @@ class ReplicaCheck(FitListener):
             return
         self._steps += 1
         self._step_s += report.step_s
-        self._busy_s += report.step_s - report.exchange_s
+        self._busy_s.append(report.step_s - report.exchange_s)
         if self._steps >= self._wait or cursor.ends_epoch:
             rows = self.check(f"after step {self._run.step - 1}")
             self._wait = interval(rows) if self._every is None else self._every
-            self._steps, self._step_s, self._busy_s = 0, 0.0, 0.0
+            self._steps, self._step_s = 0, 0.0
+            self._busy_s.clear()
 
     @property
     def pace(self) -> tuple[int, int]:
@@ -122,7 +129,7 @@ class ReplicaCheck(FitListener):
         measured = Measured(
             check_us=int(1e6 * self._check_s),
             step_us=int(1e6 * self._step_s / self._steps),
-            busy_us=int(1e6 * self._busy_s / self._steps),
+            busy_us=int(1e6 * statistics.median(self._busy_s)),
         )
         gathered = communicator.allgather(np.array([mine, *measured], np.uint64))
         hashes: list[int] = gathered.rows[:, 0].tolist()

@@ -1,4 +1,4 @@
-"""What counts as left behind in the temporary directory of a test run."""
+"""The leftovers that are named in the temporary directory of a test run."""
 
 from __future__ import annotations
 
