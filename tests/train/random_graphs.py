@@ -72,13 +72,16 @@ def attention_of_both(x: Any, width: Any) -> Any:
 
 
 def masked(x: Any, width: Any) -> Any:
-    """Layers that are told which steps to leave out."""
+    """Layers that are told which steps to leave out; a function ends it, which forgets that.
+
+    Keras's Softmax refuses masks of steps, and other blocks have one.
+    """
     mask = layers.Dense(1)(x)[..., 0] > 0
     recurrent = layers.Bidirectional(layers.LSTM(width(), return_sequences=True))
     x = layers.BatchNormalization()(recurrent(x, mask=mask), mask=mask)
     x = layers.TimeDistributed(layers.Dense(width(), "relu"))(x, mask=mask)
     x = layers.RNN(layers.GRUCell(width()), return_sequences=True)(x, mask=mask)
-    return layers.LSTM(width(), return_sequences=True)(x, mask=mask)
+    return keras.ops.tanh(layers.LSTM(width(), return_sequences=True)(x, mask=mask))
 
 
 def stepwise_model(x: Any, width: Any) -> Any:
