@@ -145,6 +145,10 @@ class RankOptions:
     balance: bool = option(
         False, "", "measure the ranks, and let slow ones compute fewer samples of each batch",
         WORK, strategies=_SYNC, why=OWN_ROWS)
+    share_loops: str = option(
+        "proved", "", "functions of tf.function that train, in loops of the script's own: proved "
+        "shares the rows of their batches where a trial shows that they add up, never lets every "
+        "rank compute them whole", WORK, choices=("proved", "never"))
     shuffle: str = option(
         "whole", "", "arrays and matex.data: whole shuffles all samples anew for each epoch, and "
         "ranks read theirs; ring lets each rank keep its part in memory and hand it on to the "

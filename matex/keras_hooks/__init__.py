@@ -18,6 +18,16 @@ from matex.keras_hooks.callbacks import (
 from matex.keras_hooks.data import as_data, dataset_of, is_stream
 from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
 from matex.keras_hooks.files import cache_folder, replace_file_functions
+from matex.keras_hooks.functions import (
+    argument_leaves,
+    code_of,
+    compiles,
+    input_dtypes,
+    name_of,
+    pack_arguments,
+    repeated,
+    watch_functions,
+)
 from matex.keras_hooks.generators import Generators, OrderSeeds, generators_kept
 from matex.keras_hooks.gradients import mean_gradients
 from matex.keras_hooks.graphs import (
@@ -56,6 +66,7 @@ from matex.keras_hooks.models import (
     without_memory,
 )
 from matex.keras_hooks.optimizers import (
+    in_place_of_apply,
     is_recording,
     learning_rate_variable,
     nesterov_momentum,
@@ -82,6 +93,7 @@ from matex.keras_hooks.resizing import (
     slots,
 )
 from matex.keras_hooks.row_noise import NoiseRows, rows_of_noise
+from matex.keras_hooks.script_model import script_model
 from matex.keras_hooks.tensors import (
     as_tensors,
     batch_spec,
@@ -120,6 +132,7 @@ __all__ = [
     "add_epochs",
     "adds_up",
     "all_calls_in",
+    "argument_leaves",
     "as_data",
     "as_tensors",
     "attach",
@@ -131,6 +144,8 @@ __all__ = [
     "calls_in",
     "changing_variables",
     "check_reductions",
+    "code_of",
+    "compiles",
     "constant",
     "counts_add_up",
     "dataset_of",
@@ -148,6 +163,8 @@ __all__ = [
     "generators_kept",
     "graph_of",
     "history_of",
+    "in_place_of_apply",
+    "input_dtypes",
     "input_name",
     "inputs_of",
     "is_eager",
@@ -179,10 +196,12 @@ __all__ = [
     "mean_losses_only",
     "most_epochs",
     "most_steps",
+    "name_of",
     "nesterov_momentum",
     "optimizer_keys",
     "optimizers_of",
     "outside_graphs",
+    "pack_arguments",
     "pack_as",
     "parameters",
     "recorded_results",
@@ -191,6 +210,7 @@ __all__ = [
     "refuse",
     "rekey",
     "renew_validation",
+    "repeated",
     "replace_file_functions",
     "replaced_apply",
     "resize",
@@ -200,6 +220,7 @@ __all__ = [
     "saving_nothing",
     "scaled_learning_rate",
     "scales_loss",
+    "script_model",
     "seed_variables",
     "sees_test_batches",
     "set_batch_shape",
@@ -222,6 +243,7 @@ __all__ = [
     "verify",
     "watch_environment",
     "watch_feeds",
+    "watch_functions",
     "weighted_batch_metrics",
     "without_memory",
     "without_noise",

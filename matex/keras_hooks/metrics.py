@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-__all__ = ["Results", "flat_logs", "recorded_results", "weighted_batch_metrics"]
+__all__ = ["Results", "flat_logs", "recorded_results", "replaced", "weighted_batch_metrics"]
 
 
 def flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def recorded_results(model: Any) -> Iterator[Results]:
 
         return result
 
-    with _replaced(model.metrics, "result", noting):
+    with replaced(model.metrics, "result", noting):
         yield results
 
 
@@ -86,12 +86,12 @@ def weighted_batch_metrics(model: Any, weight: Callable[[], Any]) -> Iterator[No
 
     plain = (keras.metrics.Mean.update_state, keras.metrics.Sum.update_state)
     some = [metric for metric in model.metrics if type(metric).update_state in plain]
-    with _replaced(some, "update_state", weighing):
+    with replaced(some, "update_state", weighing):
         yield
 
 
 @contextlib.contextmanager
-def _replaced(objects: list[Any], name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+def replaced(objects: list[Any], name: str, make: Callable[[Any], Any]) -> Iterator[None]:
     """Each of *objects* has a method of its own instead of its class's."""
     with contextlib.ExitStack() as stack:
         for each in {id(each): each for each in objects}.values():

@@ -18,6 +18,8 @@ class CallKind(Enum):
     EVALUATE = auto()
     PREDICT = auto()
     TRAIN_ON_BATCH = auto()
+    STEP = auto()
+    """A shared step of a loop of the script's own."""
     PLAIN = auto()
     """What a callback asks of a model, as one process would do it; other ranks may not."""
     ALONE = auto()

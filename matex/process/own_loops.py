@@ -78,6 +78,15 @@ class OwnLoops:
         self._run.let_script_checkpoint()
         self._run.stop_request.raise_in_handler(False)
 
+    def shared(self, model: Any) -> None:
+        """Note the *model* of a step that is shared."""
+        self.remember(model)
+        self.say_unsaved(_LOOP)
+
+    def refused(self, line: str) -> None:
+        """Say in a *line* why a step is not shared."""
+        self._run.say_once(f"{line}; {slower(self._run)}")
+
     def remember(self, model: Any) -> None:
         """Note *model*, whose weights are part of what the ranks compare at the end."""
 

@@ -53,6 +53,11 @@ class ForwardState:
         """The seeds that :meth:`prepare` moves."""
         return self._seeds
 
+    @property
+    def sums(self) -> list[Any]:
+        """The states of metrics, which start from zero in every contribution."""
+        return self._sums
+
     def save(self) -> list[Any]:
         """The values before the forward pass."""
         return [tf.identity(v) for v in (*self._averaged, *self._sums)]

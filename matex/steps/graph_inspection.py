@@ -11,6 +11,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 __all__ = [
     "ForeignVariables",
+    "depends_on",
     "drawing",
     "first_used",
     "in_own_function",
@@ -90,6 +91,23 @@ def first_used(
             if found := inside.get(id(handle)):
                 return found
     return ""
+
+
+def depends_on(tensor: Any, variables: Iterable[Any]) -> bool:
+    """Whether *tensor*, of a graph that is being traced, is made of one of *variables*. Local."""
+    graph = tensor.graph
+    handles = {id(variable.handle) for variable in variables}
+    inside = {id(inner) for outer, inner in graph.captures if id(outer) in handles}
+    seen: set[int] = set()
+    left = [tensor]
+    while left:
+        one = left.pop()
+        if id(one) in inside:
+            return True
+        if id(one.op) not in seen:
+            seen.add(id(one.op))
+            left += one.op.inputs
+    return False
 
 
 class ForeignVariables:

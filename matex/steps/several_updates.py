@@ -90,15 +90,14 @@ class SeveralUpdates:
         self._left_out = StepRedo(0, 0, False)
         self._taken_over.begin()
         self._connected()
-        rollback = self._step.rollback
-        rollback.begin()
+        self._step.rollback.begin()
         try:
             return self._insisted(batch)
         except BaseException:
-            rollback.put_back()
+            self._step.rollback.put_back()
             raise
         finally:
-            rollback.end()
+            self._step.rollback.end()
 
     def _insisted(self, batch: GlobalBatch) -> dict[str, Any]:
         """Make the step, anew after each death in it; its logs."""
@@ -210,7 +209,7 @@ class SeveralUpdates:
 
     def _connected(self) -> HostExchange:
         """The last exchange; all are made by the first call."""
-        if self._last is None:
+        if self._last is None or self._last is not self._step.last_exchange:
             step = self._step
 
             def make(layout: Layout) -> HostExchange:

@@ -9,7 +9,7 @@ step's logs follow in a last exchange, after the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class SeveralUpdatesStep:
         signature: structure of ``tf.TensorSpec`` with a free batch dimension.
         as_data: makes of a batch of that signature what ``train_step`` gets.
         scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
+        rows: number of rows of the batches where they all have as many, for a step that may
+            return rows; None, the default, for one that does not.
 
     Raises:
         NotShareable: the step makes no update, cannot be traced, or draws numbers that ranks would
@@ -58,12 +60,15 @@ class SeveralUpdatesStep:
         *,
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
         scales_rate: bool = False,
+        rows: int | None = None,
     ) -> None:
         self._model = model
         self._as_data = as_data
         self._scales_rate = scales_rate
+        self.summed: set[int] = set()
         self._state = ForwardState(model)
         self._tail = StepTail(self._state)
+        self._rows = rows
         self._noise_by_row: list[bool] = []
         self._divisors: list[Any] = []
         self._signature = (signature, control_spec())
@@ -72,24 +77,50 @@ class SeveralUpdatesStep:
         self.layout: Layout | None = None
         self.batch_spec = as_data(signature)
         self.separability_checked = False
+        self._denominators: Callable[[Batch], np.ndarray] | None = None
+        self._trace()
+
+    def _trace(self) -> None:
+        signature, _ = self._signature
         self._run = SpecializedFunction(self._made, *self._signature)
-        with keras_hooks.generators_kept() as drawn, attempted("train_step cannot be traced"):
+        with keras_hooks.generators_kept() as drawn, attempted(f"{self.name} cannot be traced"):
             traced = self._run.trace()
         by = drawn or [name for name in [drawing(traced)] if name]
         if by:
             raise NotShareable(
-                f"train_step draws random numbers without a SeedGenerator, by {' and '.join(by)}"
+                f"{self.name} draws random numbers without a SeedGenerator, by {' and '.join(by)}"
             )
         if not self.exchanges.layouts:
-            raise NotShareable("train_step changes weights without an optimizer")
+            raise NotShareable(f"{self.name} changes weights without an optimizer")
         assert self.layout is not None
-        self._denominators: Callable[[Batch], np.ndarray] | None = None
         if self._divisors:
             purpose = "the masks or weights of a loss"
             self._denominators = function_of(traced, self._divisors, signature, purpose=purpose)
         self.rollback: Rollback = Rollback(traced)
         specs = [tf.TensorSpec(shape, self.layout.dtype) for shape in self.layout.shapes]
         self._commit: Callable[..., Any] = concrete(self._applied, (specs,))
+
+    def add_up(self, updates: Iterable[int], values: Iterable[str]) -> None:
+        """Take gradients and values for sums over rows, not for means, and trace anew. Local.
+
+        Args:
+            updates: numbers of the updates whose gradients are sums.
+            values: names of such values that the step returns.
+        """
+        self.summed |= set(updates)
+        self._tail.summed |= set(values)
+        self.exchanges.made, self.last_exchange = [], None  # the layouts are others
+        self._trace()
+
+    @property
+    def name(self) -> str:
+        """The name of the step in the script."""
+        return getattr(self._model, "step_name", "train_step")
+
+    @property
+    def may_be_sums(self) -> bool:
+        """Whether gradients and values may be sums over rows: only the trial can tell."""
+        return self._rows is not None
 
     @property
     def tried(self) -> set[int]:
@@ -163,7 +194,7 @@ class SeveralUpdatesStep:
 
         def apply(optimizer: Any, gradients: list[Any], variables: Any) -> None:
             if in_own_function(graph):  # which is traced once, for all graphs that call it
-                raise NotShareable("train_step updates weights in a tf.function of its own")
+                raise NotShareable(f"{self.name} updates weights in a tf.function of its own")
             self._update(optimizer, gradients, variables, weight=weight, header=header)
 
         with (
@@ -182,15 +213,31 @@ class SeveralUpdatesStep:
             logs = self._model.train_step(self._as_data(batch))
         self._divisors = divisors
         averaged, sums = state.changes(saved, sample_offset)
-        extra = self._tail.note(logs, results)
+        extra, added = self._tail.note(logs, results, self._placing(control))
         restored = state.restore(saved)
         means, counts = self._tail.segments()
         self.layout = Layout(gradients=(), means=means, sums=counts)
         dtype = self.layout.dtype
         shares = [flat(part, dtype) * tf.cast(weight, dtype) for part in (*averaged, *extra)]
-        auxiliary = [*shares, *(flat(part, dtype) for part in sums), tf.cast(header, dtype)]
+        counted = [flat(part, dtype) for part in (*sums, *added)]
+        auxiliary = [*shares, *counted, tf.cast(header, dtype)]
         with tf.control_dependencies([operation.op for operation in restored]):
             return tf.concat(auxiliary, 0)
+
+    def _placing(self, control: Any) -> Callable[[Any], Any] | None:
+        """The function that puts the rank's rows in their places of the batch."""
+        rows = self._rows
+        if rows is None:
+            return None
+
+        def placed(tensor: Any) -> Any:
+            places = tf.expand_dims(indices_in(control), 1)
+            whole = [rows, *tensor.shape[1:]]
+            if tensor.dtype.is_bool:
+                tensor = tf.cast(tensor, tf.int32)
+            return tf.ensure_shape(tf.scatter_nd(places, tensor, whole), whole)
+
+        return placed
 
     def _update(
         self, optimizer: Any, gradients: list[Any], variables: Any, *, weight: Any, header: Any
@@ -211,6 +258,8 @@ class SeveralUpdatesStep:
         ]
         layout = Layout(gradients=tuple(segments), means=(), sums=())
         dtype = layout.dtype
+        if len(self.exchanges.layouts) in self.summed:
+            weight = tf.ones_like(weight)
         parts = [tf.cast(gradient, dtype) * tf.cast(weight, dtype) for gradient, _ in given]
         parts.append(tf.cast(with_learning_rate(header, optimizer), dtype))
         *sums, summed = self.exchanges.in_graph(layout, parts)

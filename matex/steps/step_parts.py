@@ -96,7 +96,7 @@ class StepParts:
             logs = self._model.train_step(self._as_data(batch))
         recorder.check_order(state.others)
         averaged, sums = state.changes(saved, sample_offset)
-        extra = self._tail.note(logs, results)
+        extra, _ = self._tail.note(logs, results)
         restored = state.restore(saved)
         values, places = self.embedding_rows.fill(
             recorder.gradients, recorder.variables, batch, sample_offset

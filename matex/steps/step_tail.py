@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from matex import keras_hooks
+from matex.errors import NotShareable
 from matex.exchange.layout import Segment
 from matex.steps.forward_state import ForwardState
+from matex.steps.graph_inspection import depends_on
 
-__all__ = ["StepTail", "flat"]
+__all__ = ["VALUE", "StepTail", "flat"]
+
+VALUE = "value of "
+"""What the names of values begin with that a step returns."""
+
+#: Function of a tensor with the rank's rows that gives one with those of the batch, others zero.
+Placed = Callable[[Any], Any]
+
+
+class _Value(NamedTuple):
+    """A tensor that a step returns and that is no metric's result."""
+
+    segment: Segment
+    dtype: Any
 
 
 class StepTail:
     """The logs and changing variables of a step: this rank's part, and the sum of all. Local.
+
+    ``summed`` are the names of values that add up over ranks; the others are means over rows.
 
     Args:
         state: variables that the forward pass changes.
@@ -24,36 +41,100 @@ class StepTail:
     def __init__(self, state: ForwardState) -> None:
         self._state = state
         self._log_names: list[str] = []
-        self._extra_names: list[str] = []
+        self._means: dict[str, _Value] = {}
+        self._sums: dict[str, _Value] = {}
         self._sources: dict[str, tuple[Any, str | None]] = {}
+        self.summed: set[str] = set()
 
-    def note(self, logs: Mapping[str, Any], results: keras_hooks.Results) -> list[Any]:
+    def note(
+        self, logs: Mapping[str, Any], results: keras_hooks.Results, placed: Placed | None = None
+    ) -> tuple[list[Any], list[Any]]:
         """Note where the *logs* of a traced step come from.
 
+        Args:
+            logs: what the step returned.
+            results: results of its metrics.
+            placed: puts rows in their places of the batch; a step whose logs have rows by
+                default has none.
+
         Returns:
-            Scalars that a custom train step returns beside results: averaged like the loss.
+            Values that a step returns beside results: those that are means over rows, and
+            those that add up.
+
+        Raises:
+            NotShareable: a value is made of a metric and is not its result, or has rows of
+                unknown shape.
         """
         logs = keras_hooks.flat_logs(logs)
         sources = {name: results.source_of(value) for name, value in logs.items()}
         self._log_names = list(logs)
         self._sources = {name: source for name, source in sources.items() if source is not None}
-        extra = {name: value for name, value in logs.items() if name not in self._sources}
-        self._extra_names = list(extra)
-        return list(extra.values())
+        others = logs.keys() - self._sources.keys()
+        extra = {n: tf.convert_to_tensor(value) for n, value in logs.items() if n in others}
+        self._means, self._sums = {}, {}
+        means, sums = [], []
+        for name, value in extra.items():
+            segment_name = VALUE + name
+            if placed is not None:
+                self._check(value)
+            if placed is not None and value.shape.rank and value.shape[0] is None:
+                whole = placed(value)
+                self._sums[name] = _noted(segment_name, whole, value.dtype)
+                sums.append(whole)
+            elif segment_name in self.summed:
+                self._sums[name] = _noted(segment_name, value, value.dtype)
+                sums.append(value)
+            else:
+                self._means[name] = _noted(segment_name, value, value.dtype)
+                means.append(value)
+        return means, sums
 
     def segments(self) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
         """The layout's *means* and *sums*."""
         means, sums = self._state.segments()
-        return (*means, *(Segment(f"value of {n}", (), "float32") for n in self._extra_names)), sums
+        return (
+            (*means, *(value.segment for value in self._means.values())),
+            (*sums, *(value.segment for value in self._sums.values())),
+        )
 
     def commit(self, means: list[Any], sums: list[Any]) -> dict[str, Any]:
         """Apply the exchanged means and sums, given flat; the step's logs."""
-        means = list(means)
-        extra = [means.pop() for _ in self._extra_names][::-1]
+        means, extra_means = _parted(means, len(self._means))
+        sums, extra_sums = _parted(sums, len(self._sums))
         self._state.add(means, sums)
         logs = {name: keras_hooks.Results.now(source) for name, source in self._sources.items()}
-        logs.update((n, tf.reshape(e, ())) for n, e in zip(self._extra_names, extra, strict=True))
+        values = [*self._means.items(), *self._sums.items()]
+        for (name, value), total in zip(values, (*extra_means, *extra_sums), strict=True):
+            logs[name] = _as_it_was(value, total)
         return {name: logs[name] for name in self._log_names}
+
+    def _check(self, value: Any) -> None:
+        """Refuse a *value* that is made of a metric's state, which starts anew in every step."""
+        if depends_on(value, self._state.sums):
+            raise NotShareable("it returns a value that is made of a metric and not its result")
+
+
+def _noted(name: str, value: Any, dtype: Any) -> _Value:
+    shape = value.shape
+    is_number = dtype.is_floating or dtype.is_integer or dtype.is_bool
+    if not shape.is_fully_defined() or not is_number:
+        raise NotShareable(f"it returns a tensor of shape {shape} and dtype {dtype.name}")
+    # The sum of integers is exact in float64 up to 2**53.
+    wide = dtype == tf.float64 or dtype.is_integer
+    return _Value(Segment(name, tuple(shape), "float64" if wide else "float32"), dtype)
+
+
+def _parted(values: list[Any], last: int) -> tuple[list[Any], list[Any]]:
+    """*values* without the *last* ones, and these."""
+    cut = len(values) - last
+    return list(values[:cut]), list(values[cut:])
+
+
+def _as_it_was(value: _Value, total: Any) -> Any:
+    shaped = tf.reshape(total, value.segment.shape)
+    if value.dtype.is_integer or value.dtype.is_bool:
+        shaped = tf.round(shaped)
+    return tf.cast(shaped, value.dtype)
 
 
 def flat(tensor: Any, dtype: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +15,7 @@ from matex.steps.control import Control
 from matex.steps.separability import CUT, Value, telling_rows, values_of
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
+from matex.steps.step_tail import VALUE
 from matex.steps.user_code import attempted
 
 __all__ = ["find_inseparable_update"]
@@ -30,14 +31,31 @@ def find_inseparable_update(step: SeveralUpdatesStep, batch: GlobalBatch) -> str
     """
     rows = telling_rows(batch)
     try:
-        broken = "train_step fails on a part of a batch"
+        broken = f"{step.name} fails on a part of a batch"
         with keras_hooks.generators_kept(), unheard(), attempted(broken):
-            return _differing(step, rows)
+            finding = _differing(step, rows)
+            while finding.can_be_mended:
+                step.add_up(finding.updates, finding.values)
+                finding = _differing(step, rows)
+            return finding.reason
     except NotShareable as reason:
         return str(reason)
 
 
-def _differing(step: SeveralUpdatesStep, rows: Any) -> str:
+class _Finding(NamedTuple):
+    """What a trial has found: why the step does not add up, and what might be sums over rows."""
+
+    reason: str
+    updates: frozenset[int] = frozenset()
+    values: frozenset[str] = frozenset()
+
+    @property
+    def can_be_mended(self) -> bool:
+        """Whether what does not add up as means over rows does so as sums."""
+        return bool(self.updates or self.values)
+
+
+def _differing(step: SeveralUpdatesStep, rows: Any) -> _Finding:
     count = len(tf.nest.flatten(rows)[0])
     cut = min(CUT, count - 1)
     quiet = step.quiet()
@@ -53,7 +71,7 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> str:
         ).array()
         try:
             auxiliary, parts = step.exchanges.trial(lambda: quiet(part, control), given)
-            return {**parts, len(step.exchanges.layouts): [auxiliary]}, rollback.values()
+            return {**parts, _last_of(step): [auxiliary]}, rollback.values()
         finally:
             rollback.put_back()
 
@@ -63,33 +81,73 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> str:
     finally:
         rollback.end()
     how = f"for {count} rows at once and for {cut} and {count - cut} of them added up"
+    weights = [cut / count, (count - cut) / count]
     assert step.layout is not None
     layouts = [*step.exchanges.layouts, step.layout]
+    updates: set[int] = set()
+    values: set[str] = set()
     for number, layout in enumerate(layouts):
         if any((number in parts) != (number in whole) for parts, _ in pieces):
-            return "train_step makes an update for some rows of a batch and not for others"
+            return _Finding(f"{step.name} makes an update for some rows of a batch, not for others")
         if number not in whole:  # an update that is not made in each step
             continue
-        worst = _worst(
-            layout, whole[number], [parts[number] for parts, _ in pieces], step.tolerance
-        )
-        if worst is not None:
-            return (
-                f"train_step does not add up over rows: the {worst.name} is {worst.figures} {how}"
+        given = [parts[number] for parts, _ in pieces]
+        wrong = _wrong(layout, whole[number], given, step.tolerance)
+        if not wrong:
+            continue
+        sums = _sums_among(step, number, wrong, layout, whole[number], given, weights)
+        if sums is None:
+            worst = wrong[0]
+            return _Finding(
+                f"{step.name} does not add up over rows: the {worst.name} is {worst.figures} {how}"
             )
+        updates |= {number} if number < _last_of(step) else set()
+        values |= sums
+    if updates or values:
+        return _Finding("", frozenset(updates), frozenset(values))
     # What is exchanged is the same in all; so must be what follows from it.
     step.exchanges.tried |= set(whole) & set(range(len(step.exchanges.layouts)))
     if any(_differ(after, later, step.tolerance) for _, later in pieces):
-        return "train_step changes a variable by other rows than it updates its weights by"
-    return ""
+        return _Finding(
+            f"{step.name} changes a variable by other rows than it updates its weights by"
+        )
+    return _Finding("")
 
 
-def _worst(
+def _last_of(step: SeveralUpdatesStep) -> int:
+    """The number of the exchange after the graph."""
+    return len(step.exchanges.layouts)
+
+
+def _sums_among(
+    step: SeveralUpdatesStep,
+    number: int,
+    wrong: list[Value],
+    layout: Layout,
+    whole: list[np.ndarray],
+    given: list[list[np.ndarray]],
+    weights: list[float],
+) -> set[str] | None:
+    """The names of the values of *wrong* that add up without weights; None where not all do.
+
+    The gradients of an update do so all or none of them.
+    """
+    if not step.may_be_sums:
+        return None
+    bare = [[part / weight for part in parts] for parts, weight in zip(given, weights, strict=True)]
+    differing = {value.name for value in _wrong(layout, whole, bare, step.tolerance)}
+    if number < _last_of(step):
+        return None if differing or number in step.summed else set()
+    names = {value.name for value in wrong}
+    is_value = all(name.startswith(VALUE) for name in names)
+    return names if is_value and not differing & names else None
+
+
+def _wrong(
     layout: Layout, whole: list[np.ndarray], parts: list[list[np.ndarray]], tolerance: float
-) -> Value | None:
-    """The first value that does not add up."""
-    found = values_of(layout, whole, parts)
-    return next((value for value in found if value.differs(tolerance)), None)
+) -> list[Value]:
+    """The values that do not add up."""
+    return [value for value in values_of(layout, whole, parts) if value.differs(tolerance)]
 
 
 def _differ(one: list[np.ndarray], other: list[np.ndarray], tolerance: float) -> bool:

@@ -1,0 +1,87 @@
+"""The arguments of a call of a function of the script's: what is the batch, and what is not."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from matex import keras_hooks
+from matex.errors import NotShareable
+
+__all__ = ["ScriptArguments"]
+
+_ROWS, _SCALAR, _FIXED = "rows", "scalar", "fixed"
+
+
+class ScriptArguments:
+    """The arguments of one call, of which the tensors with rows are the batch. Local.
+
+    Rows have the tensors whose first dimension is that of the first that has one. A tensor without
+    dimensions goes along as a row for each of the batch's; what is no tensor is part of the
+    code, as for ``tf.function``.
+
+    Args:
+        args: arguments by place; NumPy's arrays become tensors.
+        kwargs: arguments by name.
+        dtypes: dtypes of the leaves where the function was declared with them; None by default.
+
+    Raises:
+        NotShareable: no argument has rows, or one can be neither cut nor compared.
+    """
+
+    def __init__(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        dtypes: Sequence[Any] | None = None,
+    ) -> None:
+        structure = args, kwargs
+        leaves = keras_hooks.argument_leaves(structure, dtypes)
+        sizes = [leaf.shape[0] for leaf in leaves if keras_hooks.is_tensor(leaf) and leaf.shape]
+        if not sizes:
+            raise NotShareable("no argument of it is a batch")
+        self.rows = int(sizes[0])
+        kinds = [_kind_of(leaf, self.rows) for leaf in leaves]
+        self.tensors = [
+            leaf if kind == _ROWS else keras_hooks.repeated(leaf, self.rows)
+            for kind, leaf in zip(kinds, leaves, strict=True)
+            if kind != _FIXED
+        ]
+        fixed = [leaf for kind, leaf in zip(kinds, leaves, strict=True) if kind == _FIXED]
+        form = keras_hooks.pack_arguments(structure, kinds)
+        self.signature = keras_hooks.batch_spec(tuple(self.tensors))
+        self.form = self.rows, repr(self.signature), repr(form), repr(fixed)
+        self.as_data = functools.partial(_rebuilt, form, fixed)
+
+
+def _kind_of(leaf: Any, rows: int) -> str:
+    if not keras_hooks.is_tensor(leaf):
+        if leaf is None or isinstance(leaf, bool | int | float | complex | str | bytes):
+            return _FIXED
+        raise NotShareable(
+            f"an argument of it is a {type(leaf).__name__}, neither tensor nor number"
+        )
+    if not leaf.shape:
+        return _SCALAR
+    if leaf.shape[0] != rows:
+        raise NotShareable(
+            f"its arguments have {rows} rows. Received: a tensor of shape {tuple(leaf.shape)}"
+        )
+    return _ROWS
+
+
+def _rebuilt(form: Any, fixed: list[Any], batch: Any) -> Any:
+    """The arguments of the form *form*, with the tensors of *batch* and what is *fixed*."""
+    tensors, others = iter(batch), iter(fixed)
+    leaves = [
+        next(others) if kind == _FIXED else _part(kind, next(tensors))
+        for kind in keras_hooks.argument_leaves(form)
+    ]
+    return keras_hooks.pack_arguments(form, leaves)
+
+
+def _part(kind: str, tensor: Any) -> Any:
+    is_one = kind == _SCALAR and keras_hooks.is_tensor(tensor)  # and no specification
+    return tensor[0] if is_one else tensor

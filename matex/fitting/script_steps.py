@@ -1,0 +1,209 @@
+"""Steps of the script's own loops: functions of ``tf.function`` that train, shared like fit's.
+
+Such a function is found when it is traced and calls an optimizer. It is then taken for the
+``train_step`` of a model that holds what it reaches, and its tensors that have as many rows as
+the first are the batch. The trial decides whether its rows can be cut.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from matex import keras_hooks
+from matex.checkpointing import model_state
+from matex.errors import NotShareable
+from matex.fitting.listeners import Cursor
+from matex.fitting.replica_check import ReplicaCheck
+from matex.fitting.script_arguments import ScriptArguments
+from matex.run.context import RunContext
+from matex.run.preemption import checkpoint_and_exit
+from matex.sources.stream import Stream, StreamBatch, digest
+from matex.steps.engine import CompiledStep, StepEngine
+from matex.steps.several_updates_step import SeveralUpdatesStep
+from matex.steps.user_code import attempted
+
+__all__ = ["ScriptSteps"]
+
+_NO_EPOCH = Cursor(0, 0, 0)
+_MOST_FORMS = 16  # of batches, each of which is traced
+
+Call = Callable[..., Any]
+
+
+class _Trains(BaseException):
+    """The trace of a function that calls an optimizer is given up.
+
+    No ``except Exception`` of the script's, nor of AutoGraph's, is to catch it.
+    """
+
+
+class ScriptSteps:
+    """The functions of the script that train, and their shared steps. One to a process.
+
+    Args:
+        run: run that they are part of.
+        around: surrounds a shared step of a function, which it is given the name of.
+        shared: function that is told of the model of each form of step.
+        refused: function that is told why a function is not shared.
+    """
+
+    def __init__(
+        self,
+        run: RunContext,
+        *,
+        around: Callable[[str], AbstractContextManager[None]],
+        shared: Callable[[Any], None],
+        refused: Callable[[str], None],
+    ) -> None:
+        self._run = run
+        self._around = around
+        self._shared = shared
+        self._refused = refused
+        self._known: weakref.WeakKeyDictionary[Any, ScriptStep | None] = weakref.WeakKeyDictionary()
+        self._steps = 0
+        self._is_looking = False
+
+    def applying(self) -> None:
+        """Give up the trace of a function that calls an optimizer, to share it; local."""
+        if self._is_looking and not keras_hooks.is_eager():
+            raise _Trains
+
+    def call(
+        self, original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The result of the call of *function*; collective where it trains.
+
+        Args:
+            original: TensorFlow's own call.
+            function: function of ``tf.function``, called by the script outside of any graph.
+            args: its arguments by place.
+            kwargs: its arguments by name.
+        """
+        if function not in self._known:
+            found, result = self._looked_at(original, function, args, kwargs)
+            if not found:
+                return result
+        step = self._known[function]
+        if step is not None:
+            with self._around(step.name):
+                try:
+                    return step.call(args, kwargs)
+                except NotShareable as reason:
+                    self._known[function] = None
+                    self._refused(f"{step.name} is computed whole by every rank: {reason}")
+        return original(function, *args, **kwargs)
+
+    def _looked_at(
+        self, original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[bool, Any]:
+        """Whether *function* trains, and its result where it does not."""
+        self._is_looking = True
+        try:
+            result = original(function, *args, **kwargs)
+        except _Trains:
+            self._known[function] = ScriptStep(self._run, function, self._shared, self._steps)
+            self._steps += 1
+            return True, None
+        finally:
+            self._is_looking = False
+        self._known[function] = None
+        return False, result
+
+
+class ScriptStep:
+    """The shared steps of one function of the script's.
+
+    Args:
+        run: run that they are part of.
+        function: function of ``tf.function`` that trains.
+        shared: function that is told of the model of each form.
+        number: number of the function in the script, from 0 in the order of first use; it shows
+            when ranks call different ones.
+    """
+
+    def __init__(
+        self, run: RunContext, function: Any, shared: Callable[[Any], None], number: int
+    ) -> None:
+        self._run = run
+        self.name = keras_hooks.name_of(function)
+        self._code = keras_hooks.code_of(function)
+        self._dtypes = keras_hooks.input_dtypes(function)
+        self._shared = shared
+        self._number = number
+        self._forms: dict[Any, _Trainer] = {}
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a shared step; collective. What the function returns.
+
+        Raises:
+            NotShareable: on every rank; nothing was changed.
+            PreemptedExit: it was agreed to leave; on every rank.
+        """
+        given = ScriptArguments(args, kwargs, dtypes=self._dtypes)
+        trainer = self._forms.get(given.form)
+        if trainer is None:
+            if len(self._forms) == _MOST_FORMS:
+                raise NotShareable(f"it is called with more than {_MOST_FORMS} forms of arguments")
+            trainer = _Trainer(self._run, self.name, self._code, given, number=self._number)
+            self._shared(trainer.model)
+            self._forms[given.form] = trainer
+        return trainer.step(given)
+
+
+class _GivenRows:
+    """The source of the batches that the script calls a function with. Local."""
+
+    explanation = Stream.explanation
+
+    def __init__(self, first: ScriptArguments, number: int) -> None:
+        self.signature = first.signature
+        self._digest = number
+        self.as_data = first.as_data
+
+    def batch_of(self, given: ScriptArguments) -> StreamBatch:
+        """The global batch of the arguments of a call."""
+        self._digest = digest(self._digest, given.tensors, last=False)
+        return StreamBatch(given.tensors, (0, given.rows), self._digest, last=False)
+
+    def sample(self) -> None:
+        """None: nobody joins these steps."""
+
+    def after_step(self, step: int) -> tuple[int, int]:
+        return 0, 0
+
+
+class _Trainer:
+    """The shared steps of a function for arguments of one form; collective to make."""
+
+    def __init__(
+        self, run: RunContext, name: str, code: Call, first: ScriptArguments, *, number: int
+    ) -> None:
+        self._run = run
+        self._source = _GivenRows(first, number)
+        with keras_hooks.generators_kept(), attempted("it cannot be traced"):
+            self.model = keras_hooks.script_model(name, code, first.signature, first.as_data)
+        step = SeveralUpdatesStep(
+            self.model, first.signature, as_data=first.as_data, rows=first.rows
+        )
+        model_state.broadcast(run.communicator, self.model)
+        self._replicas = ReplicaCheck(run, self.model, every=run.config.check_every)
+        self._engine = StepEngine(run, self.model, self._source, CompiledStep(step))
+
+    def step(self, given: ScriptArguments) -> Any:
+        """Make one step; collective. The result of the function.
+
+        Raises:
+            NotShareable: its first batch shows that batches cannot be cut; on every rank.
+            PreemptedExit: it was agreed to leave; on every rank.
+        """
+        run = self._run
+        report = self._engine.run(self._source.batch_of(given))
+        run.ledger.expect_samples(report.planned)
+        run.step_done(report, model=self.model)
+        self._replicas.step_done(report, _NO_EPOCH)
+        if report.agreed.leave and not run.script_checkpoints:
+            checkpoint_and_exit(run, None)
+        return self.model.result_of(dict(report.logs))

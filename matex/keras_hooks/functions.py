@@ -1,0 +1,92 @@
+"""Functions of the script's own that ``tf.function`` made: their calls and their code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function import autograph_util
+
+__all__ = [
+    "argument_leaves",
+    "code_of",
+    "compiles",
+    "input_dtypes",
+    "name_of",
+    "pack_arguments",
+    "repeated",
+    "watch_functions",
+]
+
+Call = Callable[..., Any]
+
+
+def watch_functions(call: Callable[[Call, Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+    """Have *call* make the calls of all functions of ``tf.function``. Local, once.
+
+    Args:
+        call: function of TensorFlow's own ``__call__``, the function, and its arguments.
+    """
+    owner: Any = inspect.getmodule(type(tf.function(lambda: None)))
+    original = owner.Function.__call__
+
+    @functools.wraps(original)
+    def replacement(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(original, self, args, kwargs)
+
+    owner.Function.__call__ = replacement
+
+
+def code_of(function: Any) -> Call:
+    """The Python code of *function*, as TensorFlow traces it: with AutoGraph where it is wanted."""
+    code: Call = function.python_function
+    if function._autograph:
+        options = function._experimental_autograph_options
+        code = autograph_util.py_func_from_autograph(code, options)
+    return code
+
+
+def name_of(function: Any) -> str:
+    """The name of *function* in the script."""
+    return str(getattr(function.python_function, "__name__", "a function"))
+
+
+def input_dtypes(function: Any) -> list[Any] | None:
+    """The dtypes that *function* was declared with, leaf by leaf; None where it was not."""
+    signature = function.input_signature
+    if signature is None:
+        return None
+    return [spec.dtype for spec in tf.nest.flatten(signature)]
+
+
+def compiles(function: Any) -> bool:
+    """Whether XLA is to compile *function*."""
+    return bool(function._jit_compile)
+
+
+def argument_leaves(arguments: Any, dtypes: Sequence[Any] | None = None) -> list[Any]:
+    """The leaves of *arguments* as ``tf.function`` takes them: arrays as tensors.
+
+    Args:
+        arguments: structure of arguments.
+        dtypes: dtypes that the leaves are declared with; None by default.
+    """
+    leaves = tf.nest.flatten(arguments)
+    if dtypes is not None and len(dtypes) == len(leaves):
+        return [tf.convert_to_tensor(a, dtype) for a, dtype in zip(leaves, dtypes, strict=True)]
+    arrays = (np.ndarray, np.generic)
+    return [tf.convert_to_tensor(leaf) if isinstance(leaf, arrays) else leaf for leaf in leaves]
+
+
+def pack_arguments(structure: Any, leaves: list[Any]) -> Any:
+    """*leaves* in the form of the arguments *structure*."""
+    return tf.nest.pack_sequence_as(structure, leaves)
+
+
+def repeated(scalar: Any, rows: int) -> Any:
+    """A tensor of as many *rows*, each of which is *scalar*."""
+    return tf.repeat(scalar, rows)
