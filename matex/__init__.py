@@ -58,13 +58,18 @@ __all__ = [
     "local_size",
     "rank",
     "size",
+    "step",
     "strategy",
 ]
 
 __version__ = "0.1.0"
 
 # Found when they are asked for, because they need Keras.
-_LATER = {"Apoptosis": "matex.apoptosis.callback", "Checkpoint": "matex.fitting.custom_loop"}
+_LATER = {
+    "Apoptosis": "matex.apoptosis.callback",
+    "Checkpoint": "matex.fitting.custom_loop",
+    "step": "matex.fitting.step_function",
+}
 
 
 def init(**options: Any) -> None:

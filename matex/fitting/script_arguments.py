@@ -39,7 +39,7 @@ class ScriptArguments:
     ) -> None:
         structure = args, kwargs
         leaves = keras_hooks.argument_leaves(structure, dtypes)
-        sizes = [leaf.shape[0] for leaf in leaves if keras_hooks.is_tensor(leaf) and leaf.shape]
+        sizes = [leaf.shape[0] for leaf in leaves if keras_hooks.is_tensor(leaf) and leaf.shape.rank]
         if not sizes:
             raise NotShareable("no argument of it is a batch")
         self.rows = int(sizes[0])
@@ -63,7 +63,7 @@ def _kind_of(leaf: Any, rows: int) -> str:
         raise NotShareable(
             f"an argument of it is a {type(leaf).__name__}, neither tensor nor number"
         )
-    if not leaf.shape:
+    if not leaf.shape.rank:
         return _SCALAR
     if leaf.shape[0] != rows:
         raise NotShareable(

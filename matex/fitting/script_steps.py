@@ -90,11 +90,21 @@ class ScriptSteps:
         if step is not None:
             with self._around(step.name):
                 try:
-                    return step.call(args, kwargs)
+                    is_first = not step.has_begun
+                    result = step.call(args, kwargs)
+                    if is_first:
+                        self._note(step)
+                    return result
                 except NotShareable as reason:
                     self._known[function] = None
-                    self._refused(f"{step.name} is computed whole by every rank: {reason}")
+                    self._note(step, whole=str(reason))
+                    self._refused(f"every rank computes {step.name} whole, because {reason}")
         return original(function, *args, **kwargs)
+
+    def _note(self, step: ScriptStep, **facts: Any) -> None:
+        """Write the event of a function that is shared, or is not."""
+        run = self._run
+        run.events.write("loop", function=step.name, step=run.step, **facts)
 
     def _looked_at(
         self, original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -134,6 +144,11 @@ class ScriptStep:
         self._shared = shared
         self._number = number
         self._forms: dict[Any, _Trainer] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a step was begun."""
+        return bool(self._forms)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a shared step; collective. What the function returns.

@@ -20,6 +20,7 @@ from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
 from matex.keras_hooks.files import cache_folder, replace_file_functions
 from matex.keras_hooks.functions import (
     argument_leaves,
+    as_function,
     code_of,
     compiles,
     input_dtypes,
@@ -133,6 +134,7 @@ __all__ = [
     "adds_up",
     "all_calls_in",
     "argument_leaves",
+    "as_function",
     "as_data",
     "as_tensors",
     "attach",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,8 +10,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import autograph_util
 
+from matex.errors import InputError
+
 __all__ = [
     "argument_leaves",
+    "as_function",
     "code_of",
     "compiles",
     "input_dtypes",
@@ -24,6 +26,8 @@ __all__ = [
 
 Call = Callable[..., Any]
 
+_FUNCTION: Any = type(tf.function(lambda: None))
+
 
 def watch_functions(call: Callable[[Call, Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:
     """Have *call* make the calls of all functions of ``tf.function``. Local, once.
@@ -31,14 +35,26 @@ def watch_functions(call: Callable[[Call, Any, tuple[Any, ...], dict[str, Any]],
     Args:
         call: function of TensorFlow's own ``__call__``, the function, and its arguments.
     """
-    owner: Any = inspect.getmodule(type(tf.function(lambda: None)))
-    original = owner.Function.__call__
+    original = _FUNCTION.__call__
 
     @functools.wraps(original)
     def replacement(self: Any, *args: Any, **kwargs: Any) -> Any:
         return call(original, self, args, kwargs)
 
-    owner.Function.__call__ = replacement
+    _FUNCTION.__call__ = replacement
+
+
+def as_function(code: Any) -> Any:
+    """*code* as a function of ``tf.function``, which it may be already.
+
+    Raises:
+        InputError: it cannot be called.
+    """
+    if isinstance(code, _FUNCTION):
+        return code
+    if not callable(code):
+        raise InputError(f"a function was wanted. Received: {code!r:.80}")
+    return tf.function(code)
 
 
 def code_of(function: Any) -> Call:

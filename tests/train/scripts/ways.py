@@ -14,6 +14,7 @@ from pathlib import Path
 import keras
 import ways_data
 import ways_few
+import ways_functions
 import ways_loops
 import ways_losses
 import ways_models
@@ -34,6 +35,7 @@ KINDS = {
     **ways_whole.KINDS,
     **ways_tests.KINDS,
     **ways_updates.KINDS,
+    **ways_functions.KINDS,
 }
 
 

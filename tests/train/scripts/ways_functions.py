@@ -1,0 +1,172 @@
+"""Loops of the script's own around functions that train, whose rows ranks can share."""
+
+import keras
+import tensorflow as tf
+from keras import ops
+from ways_data import BATCH, X, Y, sliced
+from ways_updates import LATENT, WIDTH, dense
+
+import matex
+
+
+def trained(step, *parts, data=None, epochs=2):
+    """What *step* returned for the batches of all epochs, and the variables of *parts*."""
+    numbers = []
+    for _ in range(epochs):
+        for batch in sliced(X, Y[:, None]).batch(BATCH) if data is None else data:
+            numbers.append([float(ops.sum(part)) for part in tf.nest.flatten(step(*batch))])
+    variables = [variable for part in parts for variable in part.variables]
+    numbers.append([float(ops.sum(ops.abs(variable))) for variable in variables])
+    return {"numbers": numbers}, variables
+
+
+def returned_rows():
+    """The loss, what each row was given, how many were right, and a metric's result."""
+    model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.Adam(0.01)
+    loss_of = keras.losses.BinaryCrossentropy(from_logits=True)
+    accuracy, mean = keras.metrics.BinaryAccuracy(threshold=0.0), keras.metrics.Mean()
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            logits = model(x, training=True)
+            loss = loss_of(y, logits)
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        accuracy.update_state(y, logits)
+        mean.update_state(loss)
+        right = tf.equal(logits > 0, y > 0.5)
+        return {
+            "loss": loss, "logits": logits, "right": tf.cast(right, tf.float32),
+            "count": tf.reduce_sum(tf.cast(right, tf.int64)), "accuracy": accuracy.result(),
+            "mean": mean.result(), "classes": tf.argmax(x, 1),
+        }  # fmt: skip
+
+    return trained(step, model, optimizer, accuracy, mean)
+
+
+class GanLoop:
+    """Two optimizers, methods, noise from a generator, and functions inside the function."""
+
+    def __init__(self):
+        self.discriminator, self.generator = dense(WIDTH, 8, 1), dense(LATENT, 8, WIDTH)
+        self.optimizers = keras.optimizers.Adam(0.01), keras.optimizers.Adam(0.02)
+        self.loss_of = keras.losses.BinaryCrossentropy(from_logits=True)
+        self.seeds = keras.random.SeedGenerator(5)
+
+    def noise(self, x):
+        return keras.random.normal((tf.shape(x)[0], LATENT), seed=self.seeds)
+
+    @tf.function
+    def criticize(self, x):
+        fake = self.generator(self.noise(x), training=True)
+        with tf.GradientTape() as tape:
+            real, judged = self.discriminator(x), self.discriminator(fake)
+            loss = self.loss_of(tf.ones_like(real), real)
+            loss += self.loss_of(tf.zeros_like(judged), judged)
+        self.update(0, self.discriminator, tape, loss)
+        return loss
+
+    def generate(self, x):
+        noise = self.noise(x)
+        with tf.GradientTape() as tape:
+            judged = self.discriminator(self.generator(noise, training=True))
+            loss = self.loss_of(tf.ones_like(judged), judged)
+        self.update(1, self.generator, tape, loss)
+        return loss
+
+    def update(self, number, network, tape, loss):
+        weights = network.trainable_variables
+        pairs = zip(tape.gradient(loss, weights), weights, strict=True)
+        self.optimizers[number].apply_gradients(pairs)
+
+    @tf.function
+    def step(self, x, y):
+        return self.criticize(x), self.generate(x)
+
+
+def gan_loop():
+    gan = GanLoop()
+    return trained(gan.step, gan.discriminator, gan.generator, *gan.optimizers)
+
+
+def sums_over_rows():
+    """As in a loop for several devices: a sum, divided by the size that the batch should have."""
+    model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.SGD(0.05, momentum=0.9)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, WIDTH]), tf.TensorSpec([None, 1])])
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            each = keras.losses.binary_crossentropy(y, model(x), from_logits=True)
+            loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+    return trained(step, model, optimizer)
+
+
+def decorated():
+    """By matex.step, without tf.function; a rate, a flag and a dictionary beside the rows."""
+    model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.SGD(0.05)
+    steps = keras.Variable(0, trainable=False, dtype="int64")
+
+    @matex.step
+    def step(batch, penalty, *, squared):
+        with tf.GradientTape() as tape:
+            gap = tf.abs(model(batch["x"]) - batch["y"])
+            loss = tf.reduce_mean(gap**2 if squared else gap)
+            loss += penalty * sum(tf.reduce_sum(weight**2) for weight in model.trainable_weights)
+        gradients = tape.gradient(loss, model.trainable_weights)
+        gradients, norm = tf.clip_by_global_norm(gradients, 1.0)
+        optimizer.apply(gradients, model.trainable_weights)
+        steps.assign_add(1)
+        return loss
+
+    def called(x, y):
+        return step({"x": x, "y": y}, tf.constant(0.01), squared=True)
+
+    numbers, variables = trained(called, model, optimizer)
+    return {**numbers, "steps": steps.numpy()}, [*variables, steps]
+
+
+def follower():
+    """Weights that follow others, and a step that looks across rows is computed whole."""
+    model, target = dense(WIDTH, 8, 2), dense(WIDTH, 8, 2)
+    target.set_weights(model.get_weights())
+    optimizer = keras.optimizers.Adam(0.01)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x) - tf.stop_gradient(target(x + 0.1))) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        for slow, fast in zip(target.variables, model.variables, strict=True):
+            slow.assign(0.9 * slow + 0.1 * fast)
+        return loss
+
+    return trained(step, model, target, optimizer)
+
+
+def contrast():
+    """A loss of pairs of rows."""
+    model, optimizer = dense(WIDTH, 8, 2), keras.optimizers.Adam(0.01)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            ways = tf.math.l2_normalize(model(x), 1)
+            alike = tf.matmul(ways, ways, transpose_b=True)
+            loss = tf.reduce_mean(tf.reduce_logsumexp(alike, 1) - tf.linalg.diag_part(alike))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return trained(step, model, optimizer)
+
+
+KINDS = {
+    way.__name__.replace("_", "-"): way
+    for way in (returned_rows, gan_loop, sums_over_rows, decorated, follower, contrast)
+}
