@@ -39,7 +39,9 @@ class ScriptArguments:
     ) -> None:
         structure = args, kwargs
         leaves = keras_hooks.argument_leaves(structure, dtypes)
-        sizes = [leaf.shape[0] for leaf in leaves if keras_hooks.is_tensor(leaf) and leaf.shape.rank]
+        sizes = [
+            leaf.shape[0] for leaf in leaves if keras_hooks.is_tensor(leaf) and leaf.shape.rank
+        ]
         if not sizes:
             raise NotShareable("no argument of it is a batch")
         self.rows = int(sizes[0])

@@ -30,7 +30,7 @@ from matex.keras_hooks.functions import (
     watch_functions,
 )
 from matex.keras_hooks.generators import Generators, OrderSeeds, generators_kept
-from matex.keras_hooks.gradients import mean_gradients
+from matex.keras_hooks.gradients import mean_gradients, replaced_gradients
 from matex.keras_hooks.graphs import (
     GraphCall,
     all_calls_in,
@@ -215,6 +215,7 @@ __all__ = [
     "repeated",
     "replace_file_functions",
     "replaced_apply",
+    "replaced_gradients",
     "resize",
     "restore_callback_state",
     "rows_of_noise",

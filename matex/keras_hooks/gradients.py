@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from matex.keras_hooks.optimizers import learning_rate_variable, set_learning_rate
-from matex.keras_hooks.tensors import is_data
+from matex.keras_hooks.tensors import is_data, is_variable, map_gradients
 from matex.keras_hooks.xla import exchange_in_graph
 
-__all__ = ["MeanExchange", "mean_gradients"]
+__all__ = ["MeanExchange", "mean_gradients", "replaced_gradients"]
 
 _MEAN = "_matex_mean"  # attribute of a gradient that is the ranks' mean
 
@@ -62,6 +64,28 @@ def mean_gradients(
         set_learning_rate(optimizer, tf.reshape(means[-1], ()))
     averaged = iter(zip(means, found, strict=False))
     return [None if g is None else _like(*next(averaged)) for g in gradients]
+
+
+@contextlib.contextmanager
+def replaced_gradients(taken: Callable[[list[Any], list[Any]], list[Any]]) -> Iterator[None]:
+    """Context in which tapes give what *taken* makes of the gradients of variables.
+
+    Args:
+        taken: function of gradients, None where there is none, and the variables.
+    """
+    original = tf.GradientTape.gradient
+
+    def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(self, target, sources, *args, **kwargs)
+        leaves = tf.nest.flatten(sources)
+        are_weights = bool(leaves) and all(map(is_variable, leaves))
+        return map_gradients(taken, found, sources) if are_weights else found
+
+    tf.GradientTape.gradient = gradient
+    try:
+        yield
+    finally:
+        tf.GradientTape.gradient = original
 
 
 def _tensor_or_slices(gradient: Any) -> Any:

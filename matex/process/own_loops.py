@@ -33,6 +33,7 @@ class OwnLoops:
         self._calls = calls
         self._replicated = replicated
         self._has_checkpoint = False
+        self._is_told_whole = False
         self.trained = TrainedModels()
 
     def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
@@ -85,6 +86,7 @@ class OwnLoops:
 
     def refused(self, line: str) -> None:
         """Say in a *line* why a step is not shared."""
+        self._is_told_whole = True
         self._run.say_once(f"{line}; {slower(self._run)}")
 
     def remember(self, model: Any) -> None:
@@ -115,8 +117,9 @@ class OwnLoops:
         self._run.stop_request.raise_in_handler(True)
 
     def _say_whole(self) -> None:
-        self._run.say_once(
-            f"{_LOOP} runs whole on every rank, {slower(self._run)}; "
-            "fit and train_on_batch share the work"
-        )
+        if not self._is_told_whole:
+            self._run.say_once(
+                f"{_LOOP} runs whole on every rank, {slower(self._run)}; fit, train_on_batch, and "
+                "a step under tf.function or matex.step share the work"
+            )
         self.say_unsaved(_LOOP)

@@ -17,14 +17,14 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.exchange import HostExchange
-from matex.exchange.layout import Header, Layout, segment_of
+from matex.exchange import HostExchange, Layout
 from matex.steps.control import control_spec, denominators_in, header_in, indices_in, rows_in
 from matex.steps.forward_state import ForwardState, unshifted
-from matex.steps.graph_inspection import drawing, in_own_function
+from matex.steps.graph_inspection import drawing
 from matex.steps.rollback import Rollback
+from matex.steps.shared_updates import SharedUpdates
 from matex.steps.specialization import SpecializedFunction, concrete
-from matex.steps.step_parts import Batch, with_learning_rate
+from matex.steps.step_parts import Batch
 from matex.steps.step_tail import StepTail, flat
 from matex.steps.subgraph import function_of
 from matex.steps.update_exchanges import UpdateExchanges
@@ -65,7 +65,6 @@ class SeveralUpdatesStep:
         self._model = model
         self._as_data = as_data
         self._scales_rate = scales_rate
-        self.summed: set[int] = set()
         self._state = ForwardState(model)
         self._tail = StepTail(self._state)
         self._rows = rows
@@ -73,6 +72,7 @@ class SeveralUpdatesStep:
         self._divisors: list[Any] = []
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
+        self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate)
         self.last_exchange: HostExchange | None = None
         self.layout: Layout | None = None
         self.batch_spec = as_data(signature)
@@ -107,8 +107,17 @@ class SeveralUpdatesStep:
             updates: numbers of the updates whose gradients are sums.
             values: names of such values that the step returns.
         """
-        self.summed |= set(updates)
+        self.updates.summed |= set(updates)
         self._tail.summed |= set(values)
+        self._trace_anew()
+
+    def exchange_at_tapes(self) -> None:
+        """Exchange gradients where tapes give them from now on, and trace anew. Local."""
+        self.updates.at_tapes = True
+        self.updates.summed.clear()
+        self._trace_anew()
+
+    def _trace_anew(self) -> None:
         self.exchanges.made, self.last_exchange = [], None  # the layouts are others
         self._trace()
 
@@ -190,15 +199,8 @@ class SeveralUpdatesStep:
             lambda: indices_in(control),
         )
 
-        graph = tf.compat.v1.get_default_graph()
-
-        def apply(optimizer: Any, gradients: list[Any], variables: Any) -> None:
-            if in_own_function(graph):  # which is traced once, for all graphs that call it
-                raise NotShareable(f"{self.name} updates weights in a tf.function of its own")
-            self._update(optimizer, gradients, variables, weight=weight, header=header)
-
         with (
-            keras_hooks.replaced_apply(apply),
+            self.updates.traced(weight, header, name=self.name),
             keras_hooks.shared_losses(weight, denominators_in(control)) as divisors,
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
             keras_hooks.rows_of_noise(
@@ -238,40 +240,6 @@ class SeveralUpdatesStep:
             return tf.ensure_shape(tf.scatter_nd(places, tensor, whole), whole)
 
         return placed
-
-    def _update(
-        self, optimizer: Any, gradients: list[Any], variables: Any, *, weight: Any, header: Any
-    ) -> None:
-        """Exchange the gradients of one update, and make it."""
-        changed = list(optimizer.trainable_variables if variables is None else variables)
-        if not optimizer.built:
-            with tf.init_scope():
-                optimizer.build(changed)
-        given = [
-            (tf.convert_to_tensor(gradient), variable)
-            for gradient, variable in zip(gradients, changed, strict=True)
-            if gradient is not None
-        ]
-        segments = [
-            segment_of("gradient of", gradient, getattr(variable, "path", variable.name))
-            for gradient, variable in given
-        ]
-        layout = Layout(gradients=tuple(segments), means=(), sums=())
-        dtype = layout.dtype
-        if len(self.exchanges.layouts) in self.summed:
-            weight = tf.ones_like(weight)
-        parts = [tf.cast(gradient, dtype) * tf.cast(weight, dtype) for gradient, _ in given]
-        parts.append(tf.cast(with_learning_rate(header, optimizer), dtype))
-        *sums, summed = self.exchanges.in_graph(layout, parts)
-        reduced = Header(*tf.unstack(summed))
-        keras_hooks.set_learning_rate(optimizer, reduced.learning_rate)
-        whole = iter(
-            tf.cast(total, gradient.dtype) for total, (gradient, _) in zip(sums, given, strict=True)
-        )
-        complete = [None if gradient is None else next(whole) for gradient in gradients]
-        factor = reduced.rate_factor if self._scales_rate else None
-        with keras_hooks.updating(), keras_hooks.scaled_learning_rate(optimizer, factor):
-            optimizer.apply(complete, variables)
 
     def _applied(self, parts: list[Any]) -> dict[str, Any]:
         assert self.layout is not None

@@ -33,13 +33,22 @@ def find_inseparable_update(step: SeveralUpdatesStep, batch: GlobalBatch) -> str
     try:
         broken = f"{step.name} fails on a part of a batch"
         with keras_hooks.generators_kept(), unheard(), attempted(broken):
-            finding = _differing(step, rows)
-            while finding.can_be_mended:
-                step.add_up(finding.updates, finding.values)
-                finding = _differing(step, rows)
-            return finding.reason
+            reason = _mended(step, rows)
+            if reason and step.may_be_sums and not step.updates.at_tapes:
+                step.exchange_at_tapes()
+                reason = _mended(step, rows) and reason
+            return reason
     except NotShareable as reason:
         return str(reason)
+
+
+def _mended(step: SeveralUpdatesStep, rows: Any) -> str:
+    """The reason why *step* adds up neither as means nor as sums over rows; "" where it does."""
+    finding = _differing(step, rows)
+    while finding.can_be_mended:
+        step.add_up(finding.updates, finding.values)
+        finding = _differing(step, rows)
+    return finding.reason
 
 
 class _Finding(NamedTuple):
@@ -137,7 +146,7 @@ def _sums_among(
     bare = [[part / weight for part in parts] for parts, weight in zip(given, weights, strict=True)]
     differing = {value.name for value in _wrong(layout, whole, bare, step.tolerance)}
     if number < _last_of(step):
-        return None if differing or number in step.summed else set()
+        return None if differing or number in step.updates.summed else set()
     names = {value.name for value in wrong}
     is_value = all(name.startswith(VALUE) for name in names)
     return names if is_value and not differing & names else None

@@ -1,0 +1,68 @@
+"""Functions of the script's own that train: plain Keras's numbers, on ranks that share their rows.
+
+One launch runs all kinds, because starting TensorFlow takes longer than any of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import slow
+from tests.train.runs import SCRIPTS, Outcome, execute, faults
+from tests.train.test_several_updates import STEPS, assert_same, run, whole
+from tests.train.test_ways import Outcomes, outcomes
+
+pytestmark = pytest.mark.timeout(400)
+
+SHARED = ["returned-rows", "gan-loop", "sums-over-rows", "decorated", "follower"]
+ACROSS = ["contrast"]
+KINDS = [*SHARED, *ACROSS]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """Plain Keras in one process, without matex."""
+    folder = tmp_path_factory.mktemp("alone")
+    command = [sys.executable, SCRIPTS / "ways.py", folder, *KINDS]
+    done = execute(command, directory=folder, timeout_s=300)
+    assert done.returncode == 0, done.stderr
+    return outcomes(folder)
+
+
+def shared(outcome: Outcome) -> int:
+    """The number of functions that were shared."""
+    found = [event for event in outcome.events if event["event"] == "loop"]
+    return len({event["step"] for event in found if "whole" not in event})
+
+
+@pytest.mark.parametrize("ranks", slow.all_but([2], [2, 3]))
+def test_ranks_share_the_rows(ranks: int, alone: Outcomes, tmp_path: Path) -> None:
+    outcome, mine = run(tmp_path, KINDS, ranks=ranks)
+    assert_same(mine, alone, KINDS)
+    assert shared(outcome) == len(SHARED)
+    (reason,) = whole(outcome)
+    assert "does not add up over rows" in reason
+
+
+def test_a_step_is_made_again_from_its_begin(alone: Outcomes, tmp_path: Path) -> None:
+    plan = faults(
+        "kill:rank=2,step=3,at=in-exchange",
+        f"nan:rank=1,step={STEPS + 2}",
+        f"kill:rank=0,step={STEPS + 9},at=after-exchange",
+    )
+    kinds = ["returned-rows", "gan-loop", "decorated"]
+    outcome, mine = run(tmp_path, kinds, "--nonfinite", "recompute", *plan, ranks=4)
+    assert_same(mine, alone, kinds)
+    assert whole(outcome) == set()
+    assert shared(outcome) == len(kinds)
+    assert outcome.summary["world_size_end"] == 2
+
+
+def test_nothing_is_shared_where_nothing_shall_be(alone: Outcomes, tmp_path: Path) -> None:
+    outcome, mine = run(tmp_path, ["gan-loop"], "--share-loops", "never", ranks=2)
+    assert_same(mine, alone, ["gan-loop"])
+    assert shared(outcome) == 0
+    assert "whole on every rank" in outcome.stdout
