@@ -18,7 +18,7 @@ __all__ = ["ScriptModel", "script_model"]
 _OWNERS = (keras.layers.Layer, keras.metrics.Metric, keras.random.SeedGenerator, keras.Variable)
 
 
-class ScriptModel(keras.Model):  # type: ignore[misc]
+class ScriptModel(keras.Model):
     """A model that holds what a function of the script's trains, and whose step is its call.
 
     Its metrics may not be reset in the function, because their states start anew in each step.

@@ -5,8 +5,8 @@
 * BatchNorm statistics and other floating point variables change by the mean over
   the samples of the step;
 * integer counters change alike everywhere, so the mean is that change;
-* seeds of random layers likewise; during a contribution they are shifted by the
-  place of its samples in the step, so that no two ranks draw the same masks.
+* seeds of random layers likewise: all ranks go on in the same sequence, of which each draws the
+  numbers of its own rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Segment, segment_of
 
-__all__ = ["ForwardState", "unshifted"]
+__all__ = ["ForwardState"]
 
 
 class ForwardState:
@@ -50,7 +50,7 @@ class ForwardState:
 
     @property
     def seeds(self) -> list[Any]:
-        """The seeds that :meth:`prepare` moves."""
+        """The seeds of random layers."""
         return self._seeds
 
     @property
@@ -62,20 +62,16 @@ class ForwardState:
         """The values before the forward pass."""
         return [tf.identity(v) for v in (*self._averaged, *self._sums)]
 
-    def prepare(self, sample_offset: Any) -> None:
-        """Ready the variables for the forward pass over samples that start at *sample_offset*."""
+    def prepare(self) -> None:
+        """Ready the variables for the forward pass."""
         for variable in self._sums:
             variable.assign(tf.zeros_like(variable))
-        for variable in self._seeds:
-            variable.assign(variable + _shift(sample_offset, variable))
 
-    def changes(self, saved: list[Any], sample_offset: Any) -> tuple[list[Any], list[Any]]:
+    def changes(self, saved: list[Any]) -> tuple[list[Any], list[Any]]:
         """Changes to be averaged and increments to be added up; call after the forward pass."""
         averaged = [
             tf.identity(v) - before for v, before in zip(self._averaged, saved, strict=False)
         ]
-        for i, seed in enumerate(self._seeds, len(self._means)):
-            averaged[i] -= _shift(sample_offset, seed)
         return averaged, [tf.identity(v) for v in self._sums]
 
     def restore(self, saved: list[Any]) -> list[Any]:
@@ -101,15 +97,3 @@ class ForwardState:
                 shaped = tf.cast(tf.round(shaped), tf.int64)
             # Arithmetic, not assign(shaped): that would alias the exchange's buffer.
             variable.assign(variable + tf.cast(shaped, variable.dtype))
-
-
-def unshifted(seed: Any, sample_offset: Any) -> Any:
-    """The value *seed* of a generator without what :meth:`ForwardState.prepare` added to it."""
-    return seed - _shift(sample_offset, seed)
-
-
-def _shift(sample_offset: Any, seed: Any) -> Any:
-    """Only the first word, so that the draw counter in the second stays common."""
-    return tf.cast(
-        tf.stack([tf.cast(sample_offset, tf.int64), tf.constant(0, tf.int64)]), seed.dtype
-    )

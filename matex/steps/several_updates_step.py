@@ -19,7 +19,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import HostExchange, Layout
 from matex.steps.control import control_spec, denominators_in, header_in, indices_in, rows_in
-from matex.steps.forward_state import ForwardState, unshifted
+from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import drawing
 from matex.steps.rollback import Rollback
 from matex.steps.shared_updates import SharedUpdates
@@ -192,29 +192,24 @@ class SeveralUpdatesStep:
         state = self._state
         self.exchanges.begin_trace()
         saved = state.save()
-        state.prepare(sample_offset)
+        state.prepare()
         rows = keras_hooks.NoiseRows(
             tf.shape(tf.nest.flatten(batch)[0])[0],
             rows_in(control),
             lambda: indices_in(control),
+            sample_offset,
         )
 
         with (
             self.updates.traced(weight, header, name=self.name),
             keras_hooks.shared_losses(weight, denominators_in(control)) as divisors,
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
-            keras_hooks.rows_of_noise(
-                rows,
-                state.seeds,
-                lambda seed: unshifted(seed, sample_offset),
-                self._noise_by_row,
-                strict=True,
-            ),
+            keras_hooks.rows_of_noise(rows, state.seeds, self._noise_by_row, strict=True),
             keras_hooks.recorded_results(self._model) as results,
         ):
             logs = self._model.train_step(self._as_data(batch))
         self._divisors = divisors
-        averaged, sums = state.changes(saved, sample_offset)
+        averaged, sums = state.changes(saved)
         extra, added = self._tail.note(logs, results, self._placing(control))
         restored = state.restore(saved)
         means, counts = self._tail.segments()

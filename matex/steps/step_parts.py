@@ -5,7 +5,6 @@ Both run eagerly or are traced; the graphs are made in :mod:`matex.steps.step_fu
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from matex import keras_hooks
 from matex.exchange.layout import Header, Layout, Segment, segment_of
 from matex.steps.control import denominators_in, header_in, indices_in, rows_in
 from matex.steps.embedding_rows import EmbeddingRows
-from matex.steps.forward_state import ForwardState, unshifted
+from matex.steps.forward_state import ForwardState
 from matex.steps.recorder import Recorder
 from matex.steps.step_tail import StepTail, flat
 
@@ -77,25 +76,24 @@ class StepParts:
         header = with_learning_rate(header_in(control), self._model.optimizer)
         state, recorder = self._state, self._recorder
         saved = state.save()
-        state.prepare(sample_offset)
+        state.prepare()
         rows = keras_hooks.NoiseRows(
             tf.shape(tf.nest.flatten(batch)[0])[0],
             rows_in(control),
             lambda: indices_in(control),
-        )
-        noise = keras_hooks.rows_of_noise(
-            rows, state.seeds, lambda seed: unshifted(seed, sample_offset), self._noise_by_row
+            sample_offset,
+            addressable=not self._model.jit_compile,
         )
         with (
             recorder.recording(weight),
             keras_hooks.shared_losses(weight, denominators_in(control)) as self.denominators,
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
-            contextlib.nullcontext() if self._model.jit_compile else noise,  # XLA cannot gather so
+            keras_hooks.rows_of_noise(rows, state.seeds, self._noise_by_row),
             keras_hooks.recorded_results(self._model) as results,
         ):
             logs = self._model.train_step(self._as_data(batch))
         recorder.check_order(state.others)
-        averaged, sums = state.changes(saved, sample_offset)
+        averaged, sums = state.changes(saved)
         extra, _ = self._tail.note(logs, results)
         restored = state.restore(saved)
         values, places = self.embedding_rows.fill(

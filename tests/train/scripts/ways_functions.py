@@ -118,7 +118,7 @@ def decorated():
             loss = tf.reduce_mean(gap**2 if squared else gap)
             loss += penalty * sum(tf.reduce_sum(weight**2) for weight in model.trainable_weights)
         gradients = tape.gradient(loss, model.trainable_weights)
-        gradients, norm = tf.clip_by_global_norm(gradients, 1.0)
+        gradients, _ = tf.clip_by_global_norm(gradients, 1.0)
         optimizer.apply(gradients, model.trainable_weights)
         steps.assign_add(1)
         return loss

@@ -1,0 +1,63 @@
+"""Rows of a random tensor, without the rows before them: each draw of TensorFlow's is addressable.
+
+A stateless draw is Philox in counter mode (Salmon et al., Parallel random numbers: as easy as
+1, 2, 3, 2011): number i of a tensor follows from a key, and from a counter that begins somewhere
+and goes on with i. So a rank that moves the counter on gets, bit for bit, what one process
+gets in those rows of the whole batch's tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = ["TRIED_AGAIN", "rows_of_draw"]
+
+#: Counters that are set aside for each number, by 4 bytes, where numbers are drawn until one fits.
+TRIED_AGAIN = 64
+
+
+def rows_of_draw(
+    draw: Callable[[Any, Any], Any],
+    counter: Any,
+    places: Any,
+    row_shape: Any,
+    dtype: Any,
+    *,
+    tries: bool = False,
+) -> Any:
+    """The rows *places* of the tensor that ``draw(shape, counter)`` gives. Local.
+
+    Args:
+        draw: draw of a tensor of a shape that begins at a counter; such as
+            ``tf.raw_ops.StatelessRandomUniformV2`` with a key.
+        counter: counter at which the whole tensor begins, uint64, shape (2,), low word first.
+        places: places of the rows in the whole tensor, an int32 vector. Rows between the first
+            and the last of them are drawn, too.
+        row_shape: shape of a row, an int32 vector.
+        dtype: dtype of the numbers that are drawn.
+        tries: whether each number may take several draws, as one of a truncated normal
+            distribution does. False by default.
+    """
+    dtype = tf.dtypes.as_dtype(dtype)
+    group = 2 if dtype.size == 8 else 4  # numbers that one counter gives
+    last = tf.reduce_max(tf.concat([places + 1, [0]], 0))
+    first = tf.minimum(tf.reduce_min(places), last)
+    size = tf.reduce_prod(tf.cast(row_shape, tf.int64))
+    begin = tf.cast(first, tf.int64) * size
+    groups = begin // group
+    skipped = begin - groups * group
+    length = tf.cast(last - first, tf.int64) * size
+    steps = groups * (TRIED_AGAIN * group if tries else 1)
+    flat = draw(tf.reshape(length + skipped, (1,)), _moved(counter, steps))
+    shape = tf.concat([tf.reshape(last - first, (1,)), row_shape], 0)
+    return tf.gather(tf.reshape(flat[skipped:], shape), places - first)
+
+
+def _moved(counter: Any, steps: Any) -> Any:
+    """The 128 bits of *counter*, *steps* further."""
+    low = counter[0] + tf.cast(steps, tf.uint64)
+    carry = tf.cast(low < counter[0], tf.uint64)
+    return tf.stack([low, counter[1] + carry])
