@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import slow
-from tests.train.runs import SCRIPTS, Outcome, execute, faults
+from tests.train.runs import SCRIPTS, Outcome, execute, faults, matex_run
 from tests.train.test_several_updates import STEPS, assert_same, run, whole
 from tests.train.test_ways import Outcomes, outcomes
 
@@ -62,7 +62,10 @@ def test_a_step_is_made_again_from_its_begin(alone: Outcomes, tmp_path: Path) ->
 
 
 def test_nothing_is_shared_where_nothing_shall_be(alone: Outcomes, tmp_path: Path) -> None:
-    outcome, mine = run(tmp_path, ["gan-loop"], "--share-loops", "never", ranks=2)
-    assert_same(mine, alone, ["gan-loop"])
+    arguments = [tmp_path, "gan-loop"]
+    outcome = matex_run(
+        tmp_path, "ways.py", *arguments, ranks=2, options=["--share-loops", "never"], timeout_s=300
+    )
+    assert_same(outcomes(tmp_path), alone, ["gan-loop"])
     assert shared(outcome) == 0
     assert "whole on every rank" in outcome.stdout
