@@ -2,8 +2,8 @@
 
     python 03_custom_loop.py --data mnist.h5
 
-Its step may do anything with a batch, so on many ranks each computes the whole of it: the result
-is exact and survives deaths, but nothing is faster. Without --data it draws digits from a font.
+Its step is a function of tf.function, so many ranks share the rows of each batch, and the losses
+are those of one. Without --data it draws digits from a font.
 """
 
 from course import digits, options

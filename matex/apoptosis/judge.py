@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 
+from matex import keras_hooks
 from matex.apoptosis.forward import Forward
 from matex.apoptosis.peers import Peers
 from matex.apoptosis.samples import Sample
@@ -40,7 +40,7 @@ class Judge:
                 outputs, mean = self._forward(batch)
                 self._newest.append(_as_classes(self._forward.model, outputs))
                 if mean is not None:
-                    rows = len(keras.tree.flatten(batch[0])[0])
+                    rows = len(keras_hooks.flatten(batch[0])[0])
                     total += mean * rows, rows
             self._spans += spans
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 
 import matex.data
@@ -81,7 +80,7 @@ def must_be_finite(model: Any, samples: list[Sample]) -> None:
     for sample in samples:
         for batch in sample.batches([(0, sample.size)]):
             for part, leaves in zip(("x", "y"), batch, strict=False):
-                for leaf in keras.tree.flatten(leaves):
+                for leaf in keras_hooks.flatten(leaves):
                     if not _is_finite(rows := np.asarray(leaf)):
                         wrong = int(np.sum(~np.isfinite(rows).reshape(len(rows), -1).all(1)))
                         raise InputError(

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
+from matex import keras_hooks
 from matex.apoptosis import rebuild
 from matex.apoptosis.forward import FAILURES
 from matex.apoptosis.network import Binding, Network
@@ -70,7 +70,7 @@ class Probe:
 
     def _outputs(self, model: Any = None) -> list[np.ndarray]:
         outputs = (model or self._model)(self._inputs, training=False)
-        return [np.asarray(leaf) for leaf in tf.nest.flatten(outputs)]
+        return [np.asarray(leaf) for leaf in keras_hooks.flatten(outputs)]
 
 
 def cut_proven(

@@ -5,6 +5,7 @@ from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
 from matex.keras_hooks.callbacks import (
     add_epochs,
     callback_state,
+    empty_history,
     history_of,
     is_of_keras,
     listed,
@@ -93,7 +94,7 @@ from matex.keras_hooks.resizing import (
     set_input_shapes,
     slots,
 )
-from matex.keras_hooks.row_noise import NoiseRows, rows_of_noise
+from matex.keras_hooks.row_noise import NOISE_SCOPE, NoiseRows, rows_of_noise
 from matex.keras_hooks.script_model import script_model
 from matex.keras_hooks.tensors import (
     as_tensors,
@@ -121,6 +122,7 @@ from matex.keras_hooks.tensors import (
 from matex.keras_hooks.xla import exchange_in_graph, leave_xla
 
 __all__ = [
+    "NOISE_SCOPE",
     "Generators",
     "GraphCall",
     "LayerScale",
@@ -153,6 +155,7 @@ __all__ = [
     "dataset_of",
     "described",
     "drop_functions",
+    "empty_history",
     "evaluates_rows",
     "exchange_in_graph",
     "feeds",

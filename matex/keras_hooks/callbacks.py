@@ -14,6 +14,7 @@ from matex.keras_hooks import plain_values
 __all__ = [
     "add_epochs",
     "callback_state",
+    "empty_history",
     "history_of",
     "is_of_keras",
     "listed",
@@ -159,6 +160,12 @@ def history_of(model: Any, *, ended: tuple[int, Mapping[str, Any]] | None = None
         for name, value in ended[1].items():
             logs.setdefault(name, []).append(_number(value))
     return {"epoch": epochs, "logs": logs}
+
+
+def empty_history(model: Any) -> Any:
+    """The history of *model* without epochs, as of a fit that is passed over; local."""
+    model.history = keras.callbacks.History()
+    return model.history
 
 
 def set_history(model: Any, told: Mapping[str, Any]) -> None:

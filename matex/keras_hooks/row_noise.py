@@ -16,7 +16,11 @@ from tensorflow.python.ops import gen_stateless_random_ops_v2 as tensorflow_draw
 from matex.errors import NotShareable
 from matex.keras_hooks.philox_rows import rows_of_draw
 
-__all__ = ["NoiseRows", "rows_of_noise"]
+__all__ = ["NOISE_SCOPE", "NoiseRows", "rows_of_noise"]
+
+#: Part of the names of all operations that draw where rows were told.
+NOISE_SCOPE = "rows_of_noise"
+
 
 # TensorFlow's draws under Keras's, whose numbers can be drawn from any place on.
 _ADDRESSABLE = (
@@ -93,7 +97,7 @@ def rows_of_noise(
 
 
 class _Noise:
-    """What the random functions become while one step is traced."""
+    """The substitutes of the random functions while one step is traced."""
 
     def __init__(self, rows: NoiseRows, known: set[int], by_row: list[bool], strict: bool) -> None:
         self._rows = rows
@@ -130,6 +134,10 @@ class _Noise:
         tries = present.__name__.startswith("stateless_truncated")
 
         def draw(*args: Any, **kwargs: Any) -> Any:
+            with tf.name_scope(NOISE_SCOPE):
+                return drawn(*args, **kwargs)
+
+        def drawn(*args: Any, **kwargs: Any) -> Any:
             if self._is_plain:
                 return present(*args, **kwargs)
             given = signature.bind(*args, **kwargs)
@@ -143,7 +151,7 @@ class _Noise:
                 return present(shape, counter=counter, **arguments)
             dtype = arguments["dtype"] if "dtype" in arguments else arguments["minval"].dtype
             shape = tf.cast(shape, tf.int32)
-            drawn = rows_of_draw(
+            rows = rows_of_draw(
                 lambda shape, counter: present(shape, counter=counter, **arguments),
                 counter,
                 self._places(shape[0]),
@@ -151,7 +159,7 @@ class _Noise:
                 dtype,
                 tries=tries,
             )
-            return tf.ensure_shape(drawn, tensor_util.constant_value_as_shape(shape))
+            return tf.ensure_shape(rows, tensor_util.constant_value_as_shape(shape))
 
         return draw
 
@@ -195,7 +203,8 @@ class _Noise:
         """Draw inside as TensorFlow does."""
         before, self._is_plain = self._is_plain, True
         try:
-            yield
+            with tf.name_scope(NOISE_SCOPE):
+                yield
         finally:
             self._is_plain = before
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-import keras
 
 from matex import keras_hooks
 from matex.errors import NotShareable
@@ -19,7 +17,6 @@ from matex.files.private import PrivateFiles
 from matex.fitting.agreement import check_equal
 from matex.fitting.fit import Fit
 from matex.fitting.replicated_update import ReplicatedUpdate
-from matex.fitting.script_steps import ScriptSteps
 from matex.fitting.train_on_batch import BatchTrainers
 from matex.process.apoptosis_option import ApoptosisOption
 from matex.process.call_stack import CallKind, CallStack, arguments_of
@@ -46,12 +43,6 @@ class KerasAdapter:
         self._life_cycle = RunLifeCycle(run)
         self._calls = CallStack()
         self._own_loops = OwnLoops(run, self._calls, self.replicated)
-        self._script_steps = ScriptSteps(
-            run,
-            around=self._around_step,
-            shared=self._own_loops.shared,
-            refused=self._own_loops.refused,
-        )
         self._shared = SharedIterators(run)
         self._files: PrivateFiles | None = None  # where there is more than one rank
         self._fit: Fit | None = None
@@ -72,8 +63,7 @@ class KerasAdapter:
         keras_hooks.watch_environment()
         if self.run.communicator.initial_size > 1:
             keras_hooks.leave_xla(self.run.say)
-            if self.run.config.share_loops == "proved" and self.run.config.strategy == "sync":
-                keras_hooks.watch_functions(self.calling)
+            self._own_loops.share()
         if strange := keras_hooks.untested():
             self.run.say(strange)
         self._life_cycle.begin()
@@ -115,8 +105,7 @@ class KerasAdapter:
         self.run.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
             self.run.say(f"fit number {self._fits} was complete before the checkpoint: passed over")
-            model.history = keras.callbacks.History()
-            return model.history
+            return keras_hooks.empty_history(model)
         given["callbacks"] = self._apoptosis.added(model, given["callbacks"])
         last = AgreementCallback(
             after_begin=fit.after_begin, after_batch=fit.after_batch, after_epoch=fit.after_epoch
@@ -255,34 +244,8 @@ class KerasAdapter:
         predict.original = original  # type: ignore[attr-defined]
         return predict
 
-    def calling(
-        self,
-        original: Callable[..., Any],
-        function: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        """A function of ``tf.function`` is called; collective where it trains."""
-        if self._calls.is_empty and keras_hooks.is_eager():
-            return self._script_steps.call(original, function, args, kwargs)
-        if keras_hooks.in_place_of_apply() is None or keras_hooks.compiles(function):
-            return original(function, *args, **kwargs)
-        # Its updates are part of the step that is traced.
-        return keras_hooks.code_of(function)(*args, **kwargs)
-
-    @contextlib.contextmanager
-    def _around_step(self, name: str) -> Iterator[None]:
-        """Surround a shared step of the script's function *name*; collective."""
-        with (
-            self.run.watchdog.working(),
-            self.run.calls.made(name),
-            self._calls.within(CallKind.STEP),
-        ):
-            yield
-
     def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
         """An optimizer is about to change weights outside of a shared step; collective."""
-        self._script_steps.applying()
         return self._own_loops.applying(optimizer, gradients)
 
     def stepping_on(self, data: Any) -> None:
@@ -302,7 +265,7 @@ class KerasAdapter:
         self._own_loops.begin_checkpoint()
         return self._fits
 
-    def _shared_out(self, given: dict[str, Any], *last: keras.callbacks.Callback) -> dict[str, Any]:
+    def _shared_out(self, given: dict[str, Any], *last: Any) -> dict[str, Any]:
         """The arguments for Keras's own method, with each callback where it belongs. Local."""
         asked = given["callbacks"]
         self._sees_test_batches = any(map(keras_hooks.sees_test_batches, keras_hooks.listed(asked)))

@@ -1,7 +1,9 @@
-"""Training outside of fit: loops of the script's own, by its optimizers and tapes."""
+"""Training outside of fit: loops of the script's own, by its functions, optimizers and tapes."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from matex import keras_hooks
@@ -9,9 +11,10 @@ from matex.checkpointing import model_state
 from matex.checkpointing.stop_requests import stopped_in_own_loop
 from matex.errors import InputError, Unsupported
 from matex.fitting.replicated_update import ReplicatedUpdate
+from matex.fitting.script_steps import ScriptSteps
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.whole_batches import slower
-from matex.process.call_stack import CallStack
+from matex.process.call_stack import CallKind, CallStack
 from matex.run.context import RunContext
 
 __all__ = ["OwnLoops"]
@@ -20,7 +23,7 @@ _LOOP = "a loop of one's own"
 
 
 class OwnLoops:
-    """The work of optimizers and tapes outside of shared steps, which every rank computes whole.
+    """The loops of the script: functions that are shared, and what every rank computes whole.
 
     Args:
         run: run that they are part of.
@@ -35,9 +38,41 @@ class OwnLoops:
         self._has_checkpoint = False
         self._is_told_whole = False
         self.trained = TrainedModels()
+        self._script_steps = ScriptSteps(
+            run, around=self._around, shared=self._note_shared, refused=self._say_refused
+        )
+
+    def share(self) -> None:
+        """Share functions that train from now on, where the run's options let it; local."""
+        config = self._run.config
+        if config.share_loops == "proved" and config.strategy == "sync":
+            keras_hooks.watch_functions(self._calling)
+
+    def _calling(
+        self,
+        original: Callable[..., Any],
+        function: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """The result of a call of a function of ``tf.function``; collective where it trains."""
+        if self._calls.is_empty and keras_hooks.is_eager():
+            return self._script_steps.call(original, function, args, kwargs)
+        if keras_hooks.in_place_of_apply() is None or keras_hooks.compiles(function):
+            return original(function, *args, **kwargs)
+        # Its updates are part of the step that is traced.
+        return keras_hooks.code_of(function)(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _around(self, name: str) -> Iterator[None]:
+        """Surround a shared step of the script's function *name*; collective."""
+        run = self._run
+        with run.watchdog.working(), run.calls.made(name), self._calls.within(CallKind.STEP):
+            yield
 
     def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
         """An optimizer is about to change weights outside of a shared step; collective."""
+        self._script_steps.applying()
         if self._run.communicator.initial_size == 1:
             if self._calls.is_empty and not self._has_checkpoint:
                 self._leave_alone()
@@ -79,12 +114,12 @@ class OwnLoops:
         self._run.let_script_checkpoint()
         self._run.stop_request.raise_in_handler(False)
 
-    def shared(self, model: Any) -> None:
+    def _note_shared(self, model: Any) -> None:
         """Note the *model* of a step that is shared."""
         self.remember(model)
         self.say_unsaved(_LOOP)
 
-    def refused(self, line: str) -> None:
+    def _say_refused(self, line: str) -> None:
         """Say in a *line* why a step is not shared."""
         self._is_told_whole = True
         self._run.say_once(f"{line}; {slower(self._run)}")

@@ -9,12 +9,16 @@ import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps_utils
 from tensorflow.python.framework.func_graph import FuncGraph
 
+from matex import keras_hooks
+from matex.errors import NotShareable
+
 __all__ = [
     "ForeignVariables",
     "depends_on",
     "drawing",
     "first_used",
     "in_own_function",
+    "refuse_drawing",
     "runs_python",
     "summarizes",
     "variables_in",
@@ -31,6 +35,41 @@ def drawing(function: Any) -> str:
     """
     for node in _nodes(function):
         if "seed" in node.attr and "seed2" in node.attr and not _drops_nothing(node):
+            return str(node.op)
+    return ""
+
+
+def refuse_drawing(function: Any, generators: Iterable[str], *, name: str) -> None:
+    """Raise where ranks would draw for their rows other numbers than one process. Local.
+
+    Args:
+        function: concrete function of a train step, traced within
+            :func:`matex.keras_hooks.rows_of_noise`.
+        generators: names of those of Python and NumPy that the trace drew from.
+        name: name of the step.
+
+    Raises:
+        NotShareable: naming what it draws by.
+    """
+    drawn = [f"from the generator of {generator}" for generator in generators]
+    if operation := drawing(function):
+        drawn.append(f"by {operation}")
+    if drawn:
+        raise NotShareable(
+            f"{name} draws random numbers without a SeedGenerator, {' and '.join(drawn)}"
+        )
+    if operation := _drawn_before(function):
+        raise NotShareable(
+            f"{name} draws random numbers by {operation} where their rows cannot be told: in a "
+            "function that was traced before, or by none of keras.random's functions"
+        )
+
+
+def _drawn_before(function: Any) -> str:
+    """The operation of *function* that draws by a given seed and whose rows were not told; ""."""
+    for node in _nodes(function):
+        is_draw = node.op.startswith("Stateless") and "GetKey" not in node.op
+        if is_draw and not node.op.endswith("GetAlg") and keras_hooks.NOISE_SCOPE not in node.name:
             return str(node.op)
     return ""
 

@@ -20,7 +20,7 @@ from matex.errors import NotShareable
 from matex.exchange import HostExchange, Layout
 from matex.steps.control import control_spec, denominators_in, header_in, indices_in, rows_in
 from matex.steps.forward_state import ForwardState
-from matex.steps.graph_inspection import drawing
+from matex.steps.graph_inspection import refuse_drawing
 from matex.steps.rollback import Rollback
 from matex.steps.shared_updates import SharedUpdates
 from matex.steps.specialization import SpecializedFunction, concrete
@@ -85,11 +85,7 @@ class SeveralUpdatesStep:
         self._run = SpecializedFunction(self._made, *self._signature)
         with keras_hooks.generators_kept() as drawn, attempted(f"{self.name} cannot be traced"):
             traced = self._run.trace()
-        by = drawn or [name for name in [drawing(traced)] if name]
-        if by:
-            raise NotShareable(
-                f"{self.name} draws random numbers without a SeedGenerator, by {' and '.join(by)}"
-            )
+        refuse_drawing(traced, drawn, name=self.name)
         if not self.exchanges.layouts:
             raise NotShareable(f"{self.name} changes weights without an optimizer")
         assert self.layout is not None

@@ -9,9 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.errors import NotShareable
 from matex.exchange import HostExchange
-from matex.steps.graph_inspection import drawing, runs_python
+from matex.steps.graph_inspection import refuse_drawing, runs_python
 from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch, Parts, StepParts
 from matex.steps.subgraph import function_of
@@ -108,7 +107,7 @@ class GraphFunctions:
         )
         with keras_hooks.generators_kept() as drawn, attempted("train_step cannot be traced"):
             self._traced = self._contribution.get_concrete_function()  # the layout is known now
-        _refuse_drawing(drawn, drawing(self._traced))
+        refuse_drawing(self._traced, drawn, name="train_step")
         self.may_draw = runs_python(self._traced)
         self.denominators = self._denominators(signature[0])
         assert parts.layout is not None
@@ -153,17 +152,3 @@ class GraphFunctions:
     def traced_contribution(self) -> Callable[[Batch, Any], Parts]:
         traced: Callable[[Batch, Any], Parts] = self._traced
         return traced
-
-
-def _refuse_drawing(generators: list[str], operation: str) -> None:
-    """Raise where a trace drew from *generators* of Python's, or has the *operation* in it.
-
-    Raises:
-        NotShareable: ranks would draw for their rows what one process draws for the batch.
-    """
-    drawn = [f"from the generator of {name}" for name in generators]
-    drawn += [f"by {operation}"] if operation else []
-    if drawn:
-        raise NotShareable(
-            f"train_step draws random numbers without a SeedGenerator, {' and '.join(drawn)}"
-        )

@@ -22,7 +22,7 @@ VALUE = "value of "
 Placed = Callable[[Any], Any]
 
 
-class _Value(NamedTuple):
+class _Returned(NamedTuple):
     """A tensor that a step returns and that is no metric's result."""
 
     segment: Segment
@@ -41,8 +41,8 @@ class StepTail:
     def __init__(self, state: ForwardState) -> None:
         self._state = state
         self._log_names: list[str] = []
-        self._means: dict[str, _Value] = {}
-        self._sums: dict[str, _Value] = {}
+        self._means: dict[str, _Returned] = {}
+        self._sums: dict[str, _Returned] = {}
         self._sources: dict[str, tuple[Any, str | None]] = {}
         self.summed: set[str] = set()
 
@@ -52,7 +52,7 @@ class StepTail:
         """Note where the *logs* of a traced step come from.
 
         Args:
-            logs: what the step returned.
+            logs: values that the step returned.
             results: results of its metrics.
             placed: puts rows in their places of the batch; a step whose logs have rows by
                 default has none.
@@ -114,14 +114,14 @@ class StepTail:
             raise NotShareable("it returns a value that is made of a metric and not its result")
 
 
-def _noted(name: str, value: Any, dtype: Any) -> _Value:
+def _noted(name: str, value: Any, dtype: Any) -> _Returned:
     shape = value.shape
     is_number = dtype.is_floating or dtype.is_integer or dtype.is_bool
     if not shape.is_fully_defined() or not is_number:
         raise NotShareable(f"it returns a tensor of shape {shape} and dtype {dtype.name}")
     # The sum of integers is exact in float64 up to 2**53.
     wide = dtype == tf.float64 or dtype.is_integer
-    return _Value(Segment(name, tuple(shape), "float64" if wide else "float32"), dtype)
+    return _Returned(Segment(name, tuple(shape), "float64" if wide else "float32"), dtype)
 
 
 def _parted(values: list[Any], last: int) -> tuple[list[Any], list[Any]]:
@@ -130,7 +130,7 @@ def _parted(values: list[Any], last: int) -> tuple[list[Any], list[Any]]:
     return list(values[:cut]), list(values[cut:])
 
 
-def _as_it_was(value: _Value, total: Any) -> Any:
+def _as_it_was(value: _Returned, total: Any) -> Any:
     shaped = tf.reshape(total, value.segment.shape)
     if value.dtype.is_integer or value.dtype.is_bool:
         shaped = tf.round(shaped)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
@@ -51,8 +50,8 @@ def _mended(step: SeveralUpdatesStep, rows: Any) -> str:
     return finding.reason
 
 
-class _Finding(NamedTuple):
-    """What a trial has found: why the step does not add up, and what might be sums over rows."""
+class _TrialFinding(NamedTuple):
+    """The findings of a trial: why the step does not add up, and what might be sums over rows."""
 
     reason: str
     updates: frozenset[int] = frozenset()
@@ -64,8 +63,8 @@ class _Finding(NamedTuple):
         return bool(self.updates or self.values)
 
 
-def _differing(step: SeveralUpdatesStep, rows: Any) -> _Finding:
-    count = len(tf.nest.flatten(rows)[0])
+def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
+    count = len(keras_hooks.flatten(rows)[0])
     cut = min(CUT, count - 1)
     quiet = step.quiet()
     rollback = step.rollback
@@ -73,7 +72,7 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _Finding:
     rollback.begin()
 
     def made(lo: int, hi: int, given: Parts | None = None) -> tuple[Parts, list[np.ndarray]]:
-        part = tf.nest.map_structure(lambda tensor: tensor[lo:hi], rows)
+        part = keras_hooks.map_structure(lambda tensor: tensor[lo:hi], rows)
         header = Header(learning_rate=1.0, rate_factor=1.0)
         control = Control(
             (hi - lo) / count, float(lo), float(count), header, [(lo, hi)], denominators
@@ -97,7 +96,9 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _Finding:
     values: set[str] = set()
     for number, layout in enumerate(layouts):
         if any((number in parts) != (number in whole) for parts, _ in pieces):
-            return _Finding(f"{step.name} makes an update for some rows of a batch, not for others")
+            return _TrialFinding(
+                f"{step.name} makes an update for some rows of a batch, not for others"
+            )
         if number not in whole:  # an update that is not made in each step
             continue
         given = [parts[number] for parts, _ in pieces]
@@ -107,20 +108,20 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _Finding:
         sums = _sums_among(step, number, wrong, layout, whole[number], given, weights)
         if sums is None:
             worst = wrong[0]
-            return _Finding(
+            return _TrialFinding(
                 f"{step.name} does not add up over rows: the {worst.name} is {worst.figures} {how}"
             )
         updates |= {number} if number < _last_of(step) else set()
         values |= sums
     if updates or values:
-        return _Finding("", frozenset(updates), frozenset(values))
+        return _TrialFinding("", frozenset(updates), frozenset(values))
     # What is exchanged is the same in all; so must be what follows from it.
     step.exchanges.tried |= set(whole) & set(range(len(step.exchanges.layouts)))
     if any(_differ(after, later, step.tolerance) for _, later in pieces):
-        return _Finding(
+        return _TrialFinding(
             f"{step.name} changes a variable by other rows than it updates its weights by"
         )
-    return _Finding("")
+    return _TrialFinding("")
 
 
 def _last_of(step: SeveralUpdatesStep) -> int:

@@ -12,9 +12,9 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
 
+from matex import keras_hooks
 from matex.apoptosis.network import Network, Tag
 from matex.apoptosis.rules.shapes import unknown
 
@@ -96,7 +96,7 @@ def dot_product_attention(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def _operands(call: Any, count: int) -> list[Any]:
-    leaves = [leaf for leaf in keras.tree.flatten(call.args) if leaf is not None]
+    leaves = [leaf for leaf in keras_hooks.flatten(call.args) if leaf is not None]
     return leaves if len(leaves) == count else []
 
 

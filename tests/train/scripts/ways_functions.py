@@ -10,7 +10,7 @@ import matex
 
 
 def trained(step, *parts, data=None, epochs=2):
-    """What *step* returned for the batches of all epochs, and the variables of *parts*."""
+    """The numbers that *step* returned for all batches, and the variables of *parts*."""
     numbers = []
     for _ in range(epochs):
         for batch in sliced(X, Y[:, None]).batch(BATCH) if data is None else data:
@@ -91,7 +91,7 @@ def gan_loop():
 
 
 def sums_over_rows():
-    """As in a loop for several devices: a sum, divided by the size that the batch should have."""
+    """A sum, divided by the size that the batch should have, as in a loop for several devices."""
     model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.SGD(0.05, momentum=0.9)
 
     @tf.function(input_signature=[tf.TensorSpec([None, WIDTH]), tf.TensorSpec([None, 1])])
@@ -107,7 +107,7 @@ def sums_over_rows():
 
 
 def decorated():
-    """By matex.step, without tf.function; a rate, a flag and a dictionary beside the rows."""
+    """A step by matex.step alone; a rate, a flag and a dictionary beside the rows."""
     model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.SGD(0.05)
     steps = keras.Variable(0, trainable=False, dtype="int64")
 

@@ -34,6 +34,7 @@ GIVEN = {
     "nonfinite": ("skip", "skip"),
     "straggler": ("evict", "evict"),
     "check_every": (40, "40"),
+    "share_loops": ("never", "never"),
     "threads": (3, "3"),
     "exchange": ("host", "host"),
     "apoptosis": ("natural", "natural"),
