@@ -107,7 +107,7 @@ def publish(
         OSError: from the operating system.
     """
     temporary, marks = _paths(path, team)
-    made = [temporary, *marks]
+    made = [*marks, temporary]  # whoever sees the last of them writes a mark soon
     with files.in_use(*(file.name for file in made)), contextlib.ExitStack() as undo:
         for file in made:
             file.open("xb").close()

@@ -94,6 +94,23 @@ def test_slices_of_the_ranges_are_the_pieces(pieces: list[bytes], parts: int, he
     assert bytes(file) == whole
 
 
+def test_a_part_may_be_written_before_the_publisher_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Team(place=place, size=2, tag="a") for place in range(2))
+    other = Store(tmp_path)
+    plain_open = Path.open
+
+    def opened(path: Path, *args: Any, **kwargs: Any) -> Any:
+        file = plain_open(path, *args, **kwargs)
+        if args == ("xb",) and path.name.endswith(".a.tmp"):  # the file in which all write
+            other.save_together(snapshot(3), second)
+        return file
+
+    monkeypatch.setattr(Path, "open", opened)
+    assert Store(tmp_path).save_together(snapshot(3), first) is not None
+
+
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_what_several_wrote_is_what_one_would_have_written(size: int, tmp_path: Path) -> None:
     path = Store(tmp_path / "alone").save(snapshot(7))
