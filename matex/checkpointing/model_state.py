@@ -37,6 +37,8 @@ __all__ = [
 
 #: The name in ``extra`` by which weights rounded for an archive are known.
 ARCHIVE = "archive"
+#: The name in ``extra`` of what :func:`matex.keras_hooks.noise_state` gives.
+NOISE = "noise"
 
 
 def weights_of(model: Any) -> list[Any]:
@@ -69,7 +71,7 @@ def size_of(variable: Any) -> int:
 def broadcast(
     communicator: ft.Communicator, model: Any, *, sources: Sequence[int] = ()
 ) -> list[str]:
-    """Give every rank the leader's weights and optimizer state; collective.
+    """Give every rank the leader's weights, optimizer state and noise state; collective.
 
     Args:
         sources: ranks whose state counts in place of the leader's: the first that lives.
@@ -77,7 +79,8 @@ def broadcast(
     Returns:
         The names of the variables that held something else on this rank.
     """
-    return broadcast_all(communicator, variables_of(model), sources=sources)
+    variables = [*variables_of(model), keras_hooks.noise_state(model)]
+    return broadcast_all(communicator, variables, sources=sources)
 
 
 def broadcast_all(
@@ -134,6 +137,9 @@ def hold(
         "optimizer": slots_of(model),
         "metrics": model.metrics_variables,
     }
+    noise = keras_hooks.noise_state(model).numpy()
+    if noise[0]:
+        extra = {**extra, NOISE: noise}
     return DeferredSnapshot(parts, cursor, architecture=architecture, extra=extra, pool=pool)
 
 
@@ -165,6 +171,8 @@ def restore(model: Any, saved: checkpoints.Snapshot) -> None:
     pairs += matched("optimizer", slots_of(model), saved.optimizer)
     for variable, value in pairs:
         variable.assign(value)
+    if NOISE in saved.extra:
+        keras_hooks.noise_state(model).assign(saved.extra[NOISE])
 
 
 def restore_metrics(model: Any, saved: checkpoints.Snapshot) -> None:

@@ -22,6 +22,7 @@ from matex.keras_hooks.files import cache_folder, replace_file_functions
 from matex.keras_hooks.functions import (
     argument_leaves,
     as_function,
+    called_inline,
     code_of,
     compiles,
     input_dtypes,
@@ -67,6 +68,7 @@ from matex.keras_hooks.models import (
     validation_of,
     without_memory,
 )
+from matex.keras_hooks.noise_state import count_noise, noise_state
 from matex.keras_hooks.optimizers import (
     in_place_of_apply,
     is_recording,
@@ -94,7 +96,8 @@ from matex.keras_hooks.resizing import (
     set_input_shapes,
     slots,
 )
-from matex.keras_hooks.row_noise import NOISE_SCOPE, NoiseRows, rows_of_noise
+from matex.keras_hooks.row_draws import NOISE_SCOPE, NoiseRows
+from matex.keras_hooks.row_noise import rows_of_noise
 from matex.keras_hooks.script_model import script_model
 from matex.keras_hooks.tensors import (
     as_tensors,
@@ -145,12 +148,14 @@ __all__ = [
     "build_optimizer",
     "cache_folder",
     "callback_state",
+    "called_inline",
     "calls_in",
     "changing_variables",
     "check_reductions",
     "code_of",
     "compiles",
     "constant",
+    "count_noise",
     "counts_add_up",
     "dataset_of",
     "described",
@@ -203,6 +208,7 @@ __all__ = [
     "most_steps",
     "name_of",
     "nesterov_momentum",
+    "noise_state",
     "optimizer_keys",
     "optimizers_of",
     "outside_graphs",

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import autograph_util
+from tensorflow.python.framework import random_seed
 
 from matex.errors import InputError
 
 __all__ = [
     "argument_leaves",
     "as_function",
+    "called_inline",
     "code_of",
     "compiles",
     "input_dtypes",
@@ -64,6 +66,21 @@ def code_of(function: Any) -> Call:
         options = function._experimental_autograph_options
         code = autograph_util.py_func_from_autograph(code, options)
     return code
+
+
+def called_inline(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of *function*, whose operations become part of the graph that is traced. Local.
+
+    TensorFlow numbers the operations of a graph that draw, for their seeds: these have the numbers
+    that they would have in a graph of their own.
+    """
+    numbers, graph = random_seed._graph_to_seed_dict, tf.compat.v1.get_default_graph()
+    before = numbers.get(graph, 0)
+    numbers[graph] = 0
+    try:
+        return code_of(function)(*args, **kwargs)
+    finally:
+        numbers[graph] = before
 
 
 def name_of(function: Any) -> str:

@@ -61,7 +61,7 @@ class OwnLoops:
         if keras_hooks.in_place_of_apply() is None or keras_hooks.compiles(function):
             return original(function, *args, **kwargs)
         # Its updates are part of the step that is traced.
-        return keras_hooks.code_of(function)(*args, **kwargs)
+        return keras_hooks.called_inline(function, args, kwargs)
 
     @contextlib.contextmanager
     def _around(self, name: str) -> Iterator[None]:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.exchange import HostExchange, Layout
+from matex.exchange import Header, HostExchange, Layout
 from matex.steps.control import control_spec, denominators_in, header_in, indices_in, rows_in
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import refuse_drawing
@@ -68,7 +68,9 @@ class SeveralUpdatesStep:
         self._state = ForwardState(model)
         self._tail = StepTail(self._state)
         self._rows = rows
+        self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
+        self._draws_by_state = False
         self._divisors: list[Any] = []
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
@@ -194,17 +196,22 @@ class SeveralUpdatesStep:
             rows_in(control),
             lambda: indices_in(control),
             sample_offset,
+            constant=self._rows,
+            state=self._noise_state,
         )
 
         with (
             self.updates.traced(weight, header, name=self.name),
             keras_hooks.shared_losses(weight, denominators_in(control)) as divisors,
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
-            keras_hooks.rows_of_noise(rows, state.seeds, self._noise_by_row, strict=True),
+            keras_hooks.rows_of_noise(
+                rows, state.seeds, self._noise_by_row, strict=True
+            ) as draws_by_state,
             keras_hooks.recorded_results(self._model) as results,
         ):
             logs = self._model.train_step(self._as_data(batch))
         self._divisors = divisors
+        self._draws_by_state = draws_by_state()
         averaged, sums = state.changes(saved)
         extra, added = self._tail.note(logs, results, self._placing(control))
         restored = state.restore(saved)
@@ -234,6 +241,8 @@ class SeveralUpdatesStep:
 
     def _applied(self, parts: list[Any]) -> dict[str, Any]:
         assert self.layout is not None
-        *rest, _ = tf.split(parts[-1], self.layout.auxiliary_sizes)
+        *rest, header = tf.split(parts[-1], self.layout.auxiliary_sizes)
+        if self._draws_by_state:
+            keras_hooks.count_noise(self._noise_state, Header(*tf.unstack(header)).samples)
         means = len(self.layout.means)
         return self._tail.commit(rest[:means], rest[means:])

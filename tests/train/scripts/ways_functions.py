@@ -90,6 +90,13 @@ def gan_loop():
     return trained(gan.step, gan.discriminator, gan.generator, *gan.optimizers)
 
 
+def constant_noise():
+    """Noise of TensorFlow's for a number of rows that the script knows; the last batch has less."""
+    gan = GanLoop()
+    gan.noise = lambda x: tf.random.normal([BATCH, LATENT])
+    return trained(gan.step, gan.discriminator, gan.generator, *gan.optimizers)
+
+
 def sums_over_rows():
     """A sum, divided by the size that the batch should have, as in a loop for several devices."""
     model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.SGD(0.05, momentum=0.9)
@@ -168,5 +175,13 @@ def contrast():
 
 KINDS = {
     way.__name__.replace("_", "-"): way
-    for way in (returned_rows, gan_loop, sums_over_rows, decorated, follower, contrast)
+    for way in (
+        returned_rows,
+        gan_loop,
+        constant_noise,
+        sums_over_rows,
+        decorated,
+        follower,
+        contrast,
+    )
 }

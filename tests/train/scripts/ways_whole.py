@@ -28,7 +28,30 @@ def layer(call):
 
 
 def noise_of_tensorflow():
-    return trained(dense(6), layer(lambda _, x: x + tf.random.normal(tf.shape(x))), dense(1))
+    """Noise for the rows, and some that is the same for all rows of a step."""
+
+    def call(_, x):
+        x += 0.3 * tf.random.normal(tf.shape(x), mean=0.1)
+        x = tf.nn.dropout(x * tf.random.uniform((6,), 0.5, 1.5), 0.2)
+        pair = tf.random.truncated_normal((2 * tf.shape(x)[0], 6), seed=3)
+        return x + pair[: tf.shape(x)[0]] - pair[tf.shape(x)[0] :]
+
+    return trained(dense(6), layer(call), dense(1))
+
+
+def noise_of_layers():
+    random = keras.layers.Dropout(0.3), keras.layers.GaussianNoise(0.2)
+    return trained(dense(8), *random, dense(6), keras.layers.AlphaDropout(0.2), dense(1))
+
+
+def noise_in_a_loop():
+    def call(_, x):
+        def once(i, y):
+            return i + 1, y + 0.1 * tf.random.normal(tf.shape(x))
+
+        return tf.while_loop(lambda i, _: i < 3, once, (0, x))[1]
+
+    return trained(dense(6), layer(call), dense(1))
 
 
 def noise_of_keras():
@@ -319,7 +342,8 @@ def whole_of_shuffled_rows():
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
-        noise_of_tensorflow, noise_of_keras, noise_of_a_generator, noise_of_numpy,
+        noise_of_tensorflow, noise_of_layers, noise_in_a_loop,
+        noise_of_keras, noise_of_a_generator, noise_of_numpy,
         noise_of_numpy_eagerly, noise_of_tensorflow_eagerly, loss_added_as_a_sum,
         loss_with_a_mask, loss_with_a_mask_and_dropout, loss_with_a_mask_and_batch_norm,
         contrastive, contrastive_with_dropout, contrastive_batches, product_over_the_batch,

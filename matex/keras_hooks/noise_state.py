@@ -1,0 +1,69 @@
+"""How far a model's steps have drawn by TensorFlow's own seeds, so that any rank can go on there.
+
+An operation like ``tf.random.normal`` has a hidden state: Philox's counter, which it moves on by
+256 for each number that it gives. A step that draws as many numbers for each row, or for each
+step, follows from how many rows and steps came before it. So ranks draw their rows of what one
+process would draw, and a step that is made again draws the same.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+__all__ = ["count_noise", "noise_counter", "noise_state"]
+
+_RESERVED = 256  # counters for each number
+_ATTRIBUTE = "_matex_noise_state"
+
+
+def noise_state(model: Any) -> Any:
+    """The variable of *model*, int64, shape (3,): steps and rows that were drawn for, and a key.
+
+    The key is of draws without a seed, which differ from run to run. It is no part of the
+    model's own variables. Local; made by the first call.
+    """
+    variable = getattr(model, _ATTRIBUTE, None)
+    if variable is None:
+        key = secrets.randbits(62)
+        with tf.init_scope():
+            variable = keras.Variable(
+                lambda shape, dtype: tf.constant([0, 0, key], dtype),
+                shape=(3,),
+                dtype="int64",
+                trainable=False,
+                name="noise_state",
+            )
+        object.__setattr__(model, _ATTRIBUTE, variable)  # past Keras, which would save it
+    return variable
+
+
+def noise_counter(
+    state: Any, seed: int | None, seed2: int | None, *, number: int, numbers: Any, by_row: bool
+) -> tuple[Any, Any]:
+    """The key and the counter at which a draw of this step begins, both uint64. Local.
+
+    Args:
+        state: value of :func:`noise_state` before the step.
+        seed: first seed of the operation.
+        seed2: second seed of the operation; without both the key of *state* is used.
+        number: number of the draw in the step, from 0.
+        numbers: how many the step draws, for a row of the batch where it is *by_row*.
+        by_row: whether it draws as many numbers for each row.
+    """
+    if not seed and not seed2:
+        key, high = state[2], number
+    else:
+        key, high = tf.constant(seed, tf.int64), seed2 or 0
+    low = _RESERVED * tf.cast(numbers, tf.int64) * state[1 if by_row else 0]
+    counter = tf.stack([low, tf.constant(high, tf.int64)])
+    return tf.cast(tf.reshape(key, (1,)), tf.uint64), tf.cast(counter, tf.uint64)
+
+
+def count_noise(variable: Any, rows: Any) -> Any:
+    """Count a step of so many *rows* of the batch in *variable*; part of the step's graph."""
+    ones = tf.stack([tf.ones((), tf.int64), tf.cast(rows, tf.int64), tf.zeros((), tf.int64)])
+    return variable.value.assign_add(ones)

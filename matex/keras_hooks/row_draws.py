@@ -1,0 +1,199 @@
+"""Draws of TensorFlow's for a rank's rows: those that one process would draw there."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from tensorflow.python.framework import tensor_util
+
+from matex.keras_hooks.noise_state import noise_counter
+from matex.keras_hooks.philox_rows import rows_of_draw
+
+__all__ = ["NOISE_SCOPE", "NoiseRows", "RowDraws"]
+
+#: Part of the names of all operations that draw where rows were told.
+NOISE_SCOPE = "rows_of_noise"
+
+_PHILOX = 1  # TensorFlow's number of the algorithm
+
+
+class NoiseRows(NamedTuple):
+    """The place of a rank's rows in the batch."""
+
+    own: Any
+    """Number of the rank's rows, an int32 scalar."""
+    whole: Any
+    """Number of the batch's rows, an int32 scalar."""
+    indices: Callable[[], Any]
+    """Function that gives the places of the rank's rows in the batch, an int32 vector."""
+    offset: Any
+    """Place of the first of the rank's rows, a scalar."""
+    addressable: bool = True
+    """Whether rows can be drawn by their places. XLA, which must know sizes, cannot."""
+    constant: int | None = None
+    """Number of the batch's rows where all batches have as many: noise of as many rows may be
+    theirs."""
+    state: Any = None
+    """Variable that :func:`~matex.keras_hooks.noise_state` gives, for draws by TensorFlow's own
+    seeds; None, the default, to leave those alone."""
+
+
+class RowDraws:
+    """The draws of one step that is traced, or run, now. Local.
+
+    Args:
+        rows: rows that are computed.
+        by_row: flags of the draws, in the order of the trace, see
+            :func:`~matex.keras_hooks.rows_of_noise`.
+    """
+
+    def __init__(self, rows: NoiseRows, by_row: list[bool]) -> None:
+        self.rows = rows
+        self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        if self._graph is None and int(rows.own) > 1:
+            by_row.clear()  # a step in Python may draw otherwise each time
+        self._by_row = by_row
+        self._fills = not by_row
+        self._flags = iter(list(by_row))
+        self._indices: Any = None
+        self._is_plain = False
+        self._state: Any = None
+        self.drawn_by_state = 0
+
+    def by_place(self, present: Callable[..., Any]) -> Callable[..., Any]:
+        """*present*, a draw by key and counter, for the rank's rows."""
+        signature = inspect.signature(present)
+
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            with tf.name_scope(NOISE_SCOPE):
+                if self._is_plain:
+                    return present(*args, **kwargs)
+                given = signature.bind(*args, **kwargs)
+                given.apply_defaults()
+                shape = tf.cast(given.arguments["shape"], tf.int32)
+                return self._drawn(present, given.arguments, has_rows=self._has_rows(shape))
+
+        return draw
+
+    def by_state(
+        self, present: Callable[..., Any], stateless: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """*present*, a draw with a hidden state, by *stateless* and the state of the step."""
+        signature = inspect.signature(present)
+
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            arguments = dict(given.arguments)
+            shape = tf.cast(arguments["shape"], tf.int32)
+            if not self._follows_from_state(shape):
+                return present(*args, **kwargs)
+            with tf.name_scope(NOISE_SCOPE):
+                has_rows = self._has_rows(shape)
+                key, counter = noise_counter(
+                    self._state,
+                    arguments.pop("seed"),
+                    arguments.pop("seed2"),
+                    number=self.drawn_by_state,
+                    numbers=self._numbers(shape, has_rows=has_rows),
+                    by_row=has_rows,
+                )
+                self.drawn_by_state += 1
+                arguments |= {"key": key, "counter": counter, "alg": _PHILOX}
+                return self._drawn(stateless, arguments, has_rows=has_rows)
+
+        return draw
+
+    def is_open(self, shape: Any) -> bool:
+        """Whether the first dimension of *shape* follows from the batch."""
+        if self._graph is None:
+            return bool(len(shape)) and int(shape[0]) == int(self.rows.own)
+        static = tensor_util.constant_value_as_shape(tf.cast(tf.convert_to_tensor(shape), tf.int32))
+        return bool(static.rank) and (static[0] is None or self._is_constant(static[0]))
+
+    def count(self, shape: Any) -> Any:
+        """How many rows of a tensor of *shape* are the rank's."""
+        static = tensor_util.constant_value_as_shape(shape)
+        return self.rows.own if self._is_constant(static[0]) else shape[0]
+
+    def places(self, count: Any) -> Any:
+        """The places in the whole of a tensor's *count* rows, blocks of the rank's rows."""
+        if self._indices is None:
+            with self._graph.as_default() if self._graph is not None else contextlib.nullcontext():
+                self._indices = self.rows.indices()
+        row = tf.range(count)
+        own = tf.maximum(self.rows.own, 1)
+        return row // own * self.rows.whole + tf.gather(self._indices, row % own)
+
+    @contextlib.contextmanager
+    def plainly(self) -> Iterator[None]:
+        """Draw inside as TensorFlow does."""
+        before, self._is_plain = self._is_plain, True
+        try:
+            with tf.name_scope(NOISE_SCOPE):
+                yield
+        finally:
+            self._is_plain = before
+
+    def _drawn(self, draw: Callable[..., Any], arguments: dict[str, Any], *, has_rows: bool) -> Any:
+        """The rank's rows of what *draw* gives for *arguments*, or all of it where it has none."""
+        if not has_rows:
+            return draw(**arguments)
+        arguments = dict(arguments)
+        if not self.rows.addressable:
+            arguments["key"] += tf.cast(self.rows.offset, arguments["key"].dtype)
+            return draw(**arguments)
+        shape, counter = tf.cast(arguments.pop("shape"), tf.int32), arguments.pop("counter")
+        static = tensor_util.constant_value_as_shape(shape)
+        rows = rows_of_draw(
+            lambda shape, counter: draw(shape=shape, counter=counter, **arguments),
+            counter,
+            self.places(self.count(shape)),
+            shape[1:],
+            arguments["dtype"] if "dtype" in arguments else arguments["minval"].dtype,
+            tries="truncated" in draw.__name__,
+        )
+        first = None if self._is_constant(static[0]) else static[0]
+        return tf.ensure_shape(rows, [first, *static[1:]])
+
+    def _follows_from_state(self, shape: Any) -> bool:
+        """Whether a draw of *shape* is one that each step makes once, of rows of a known size."""
+        is_here = self._graph is not None and tf.compat.v1.get_default_graph() is self._graph
+        if self.rows.state is None or not self.rows.addressable or not is_here:
+            return False
+        static = tensor_util.constant_value_as_shape(shape)
+        if static.rank is None or None in static[1:]:
+            return False
+        if self._state is None:
+            self._state = tf.identity(self.rows.state.value)
+        return True
+
+    def _numbers(self, shape: Any, *, has_rows: bool) -> Any:
+        """How many numbers a draw of *shape* takes for each row, or else for a step."""
+        static = tensor_util.constant_value_as_shape(shape)
+        if not has_rows:
+            return math.prod(static)
+        row = math.prod(static[1:])
+        blocks = self.count(shape) // tf.maximum(self.rows.own, 1)
+        return row * blocks
+        return (
+            row if self._is_constant(static[0]) else shape[0] // tf.maximum(self.rows.own, 1) * row
+        )
+
+    def _has_rows(self, shape: Any) -> bool:
+        """Whether the draw of *shape*, the next one of the trace, has rows of the batch."""
+        flag = next(self._flags, None)
+        if flag is None:
+            flag = self.is_open(shape)
+            if self._fills:
+                self._by_row.append(flag)
+        return flag
+
+    def _is_constant(self, count: int | None) -> bool:
+        """Whether *count* is the number of rows that all batches have."""
+        return count is not None and count == self.rows.constant
