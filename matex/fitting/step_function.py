@@ -38,6 +38,7 @@ def step(function: Callable[..., Any]) -> Callable[..., Any]:
         >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         >>> optimizer = keras.optimizers.SGD(0.1)
         >>> @matex.step
+        ... @tf.function(autograph=False)  # may be left out, as any tf.function
         ... def train_step(x, y):
         ...     with tf.GradientTape() as tape:
         ...         loss = tf.reduce_mean((model(x) - y) ** 2)

@@ -98,6 +98,17 @@ from matex.keras_hooks.resizing import (
 )
 from matex.keras_hooks.row_draws import NOISE_SCOPE, NoiseRows
 from matex.keras_hooks.row_noise import rows_of_noise
+from matex.keras_hooks.rows import (
+    are_rows,
+    chosen_rows,
+    components_of,
+    cut_rows,
+    dense_values,
+    joined,
+    row_count,
+    rows_traced,
+    with_rows,
+)
 from matex.keras_hooks.script_model import script_model
 from matex.keras_hooks.tensors import (
     as_tensors,
@@ -114,7 +125,6 @@ from matex.keras_hooks.tensors import (
     is_tensor,
     is_text,
     is_variable,
-    joined,
     map_gradients,
     map_structure,
     outside_graphs,
@@ -138,6 +148,7 @@ __all__ = [
     "add_epochs",
     "adds_up",
     "all_calls_in",
+    "are_rows",
     "argument_leaves",
     "as_data",
     "as_function",
@@ -152,12 +163,16 @@ __all__ = [
     "calls_in",
     "changing_variables",
     "check_reductions",
+    "chosen_rows",
     "code_of",
     "compiles",
+    "components_of",
     "constant",
     "count_noise",
     "counts_add_up",
+    "cut_rows",
     "dataset_of",
+    "dense_values",
     "described",
     "drop_functions",
     "empty_history",
@@ -227,7 +242,9 @@ __all__ = [
     "replaced_gradients",
     "resize",
     "restore_callback_state",
+    "row_count",
     "rows_of_noise",
+    "rows_traced",
     "saves_best",
     "saving_nothing",
     "scaled_learning_rate",
@@ -257,6 +274,7 @@ __all__ = [
     "watch_feeds",
     "watch_functions",
     "weighted_batch_metrics",
+    "with_rows",
     "without_memory",
     "without_noise",
 ]

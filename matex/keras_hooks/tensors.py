@@ -10,6 +10,8 @@ import keras
 import tensorflow as tf
 from keras import tree
 
+from matex.keras_hooks.rows import with_rows
+
 __all__ = [
     "as_tensors",
     "batch_spec",
@@ -26,7 +28,6 @@ __all__ = [
     "is_tensor",
     "is_text",
     "is_variable",
-    "joined",
     "map_gradients",
     "map_structure",
     "outside_graphs",
@@ -54,11 +55,6 @@ def referred_value(variable: Any) -> Any:
     value = variable.value
     # Three times as quick as its read_value(), which adds an identity.
     return tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
-
-
-def joined(parts: Sequence[Any]) -> Any:
-    """Several tensors as one, along the first axis."""
-    return tf.concat(list(parts), 0)
 
 
 # Kinds.
@@ -133,10 +129,13 @@ def map_gradients(
 
 
 def as_tensors(batch: Any) -> Any:
-    """The structure *batch* with tensors or None as leaves."""
-    return tree.map_structure(
-        lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch
-    )
+    """The structure *batch* with tensors or None as leaves; sparse and ragged ones stay."""
+
+    def tensor_of(leaf: Any) -> Any:
+        is_there = leaf is None or isinstance(leaf, tf.SparseTensor | tf.RaggedTensor)
+        return leaf if is_there else tf.convert_to_tensor(leaf)
+
+    return tree.map_structure(tensor_of, batch)
 
 
 def batch_spec(batch: Any) -> Any:
@@ -147,8 +146,8 @@ def batch_spec(batch: Any) -> Any:
 def _specification(tensor: Any) -> Any:
     if tensor is None:
         return tf.OptionalSpec(None)
-    shape = tensor.shape if not tensor.shape.rank else [None, *tensor.shape[1:]]
-    return tf.TensorSpec(shape, tensor.dtype)
+    spec = tf.type_spec_from_value(tensor)
+    return with_rows(spec, None) if spec.shape.rank else spec
 
 
 def inputs_of(data: Any) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 from keras import tree
 
+from matex import keras_hooks
 from matex.errors import DataError, InputError, NotShareable
 from matex.partition.order import hashes
 from matex.partition.spans import Span
@@ -61,7 +63,7 @@ class StreamBatch:
     def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
         start = self.span[0]
         return tuple(
-            _joined([tensor[lo - start : hi - start] for lo, hi in spans])
+            _joined([keras_hooks.cut_rows(tensor, lo - start, hi - start) for lo, hi in spans])
             for tensor in self._tensors
         )
 
@@ -82,7 +84,7 @@ class Stream:
         most_rows: largest number of rows of a batch, where it is known beforehand.
 
     Raises:
-        NotShareable: batches of something else than dense tensors.
+        NotShareable: batches of something else than tensors with rows.
     """
 
     explanation = (
@@ -212,24 +214,24 @@ class Stream:
 
 
 def specification(dataset: Any) -> Any:
-    """The element's structure, with ``tf.TensorSpec`` or, for None, ``tf.OptionalSpec`` leaves.
+    """The element's structure, with specifications or, for None, ``tf.OptionalSpec`` leaves.
 
     Raises:
         NotShareable: a leaf of another kind.
     """
     found = dataset.element_spec
     for leaf in tree.flatten(found):
-        if not isinstance(leaf, tf.TensorSpec) and _is_data(leaf):
+        if not keras_hooks.are_rows(leaf) and _is_data(leaf):
             raise NotShareable(
-                "batches that ranks share are of dense tensors. "
-                f"Received: {leaf}; make it dense in the input pipeline"
+                f"batches that ranks share are of dense, sparse or ragged tensors. Received: {leaf}"
             )
     return found
 
 
 def flat_signature(specification: Any) -> tuple[Any, ...]:
     """The data leaves of *specification* with a free batch dimension."""
-    return tuple(_free(leaf) for leaf in tree.flatten(specification) if _is_data(leaf))
+    leaves = tree.flatten(specification)
+    return tuple(keras_hooks.with_rows(leaf, None) for leaf in leaves if _is_data(leaf))
 
 
 def leaves_of(specification: Any, leaves: Sequence[Any]) -> Any:
@@ -244,10 +246,10 @@ def digest(before: int, tensors: Sequence[Any], last: bool) -> int:
     Of large tensors evenly spread values are taken.
     """
     spread = []
-    for tensor in tensors:
-        spacing = max(1, int(tf.size(tensor)) // _HASHED)
-        values = tensor.numpy() if spacing == 1 else tf.reshape(tensor, [-1])[::spacing].numpy()
-        spread.append((f"{tensor.dtype.name}{tuple(tensor.shape)}", values))
+    for part in itertools.chain.from_iterable(map(keras_hooks.components_of, tensors)):
+        spacing = max(1, int(tf.size(part)) // _HASHED)
+        values = part.numpy() if spacing == 1 else tf.reshape(part, [-1])[::spacing].numpy()
+        spread.append((f"{part.dtype.name}{tuple(part.shape)}", values))
     return _digest(before, spread, last)
 
 
@@ -272,18 +274,13 @@ def _is_data(leaf: Any) -> bool:
     return not isinstance(leaf, tf.OptionalSpec)
 
 
-def _free(leaf: tf.TensorSpec) -> tf.TensorSpec:
-    shape = leaf.shape if leaf.shape.rank is None else [None, *leaf.shape[1:]]
-    return tf.TensorSpec(shape, leaf.dtype)
-
-
 def rows_in(tensors: Sequence[Any]) -> int:
     """Number of rows that all of *tensors* have.
 
     Raises:
         InputError: not all the same number, or one that has no rows but is a number.
     """
-    counts = {int(tensor.shape[0]) if tensor.shape.rank else -1 for tensor in tensors}
+    counts = {keras_hooks.row_count(tensor) for tensor in tensors}
     if len(counts) != 1 or -1 in counts:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
         raise InputError(
@@ -293,4 +290,4 @@ def rows_in(tensors: Sequence[Any]) -> int:
 
 
 def _joined(pieces: Sequence[Any]) -> Any:
-    return pieces[0] if len(pieces) == 1 else tf.concat(pieces, 0)
+    return pieces[0] if len(pieces) == 1 else keras_hooks.joined(pieces)

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from matex import keras_hooks
+
 __all__ = ["EmbeddingRows"]
 
 # Places travel as float32, which counts exactly up to here.
@@ -97,11 +99,12 @@ class EmbeddingRows:
             first_row: the number of the first of them in the global batch, a float scalar; the
                 others follow it.
         """
-        rows = tf.shape(tf.nest.flatten(batch)[0])[0]
+        rows = keras_hooks.rows_traced(batch)
         first = tf.cast(first_row, tf.int32)
+        uneven = _uneven(batch)
         self._kinds, values, places = [], [], []
         for gradient, variable in zip(gradients, variables, strict=True):
-            kind = self._kind_of(gradient, variable)
+            kind = self._kind_of(gradient, variable, uneven)
             self._kinds.append(kind)
             if not kind.looked_up:
                 dense = tf.convert_to_tensor(gradient)
@@ -143,11 +146,11 @@ class EmbeddingRows:
             result.append(tf.IndexedSlices(values, place, dense_shape=shape))
         return result
 
-    def _kind_of(self, gradient: Any, variable: Any) -> _SliceKind:
+    def _kind_of(self, gradient: Any, variable: Any, uneven: set[int]) -> _SliceKind:
         shape = tuple(int(n) for n in variable.shape)
         if not isinstance(gradient, tf.IndexedSlices):
             return _SliceKind((), shape)
-        looked_up = () if self._rows is None else _look_ups(gradient.indices)
+        looked_up = () if self._rows is None else _look_ups(gradient.indices, uneven)
         width = gradient.values.dtype.size
         dense_bytes = prod(shape) * width
         slice_bytes = (self._rows or 0) * sum(looked_up) * (prod(shape[1:]) * width + 4)
@@ -158,7 +161,13 @@ class EmbeddingRows:
         return _SliceKind(looked_up, shape)
 
 
-def _look_ups(indices: Any) -> tuple[int, ...]:
+def _uneven(batch: Any) -> set[int]:
+    """The identities of the tensors of *batch* in which rows have different numbers of values."""
+    leaves = [leaf for leaf in tf.nest.flatten(batch) if not isinstance(leaf, tf.Tensor)]
+    return {id(part) for leaf in leaves for part in keras_hooks.components_of(leaf)}
+
+
+def _look_ups(indices: Any, uneven: set[int]) -> tuple[int, ...]:
     """Number of *indices* that each row of the batch has, by look-up; () where it is unknown.
 
     It is read from the graph, so it is unknown for what was computed eagerly.
@@ -167,28 +176,28 @@ def _look_ups(indices: Any) -> tuple[int, ...]:
         return ()
     operation = indices.op
     if operation.type == "ConcatV2":  # the table was looked into several times
-        pieces = [_look_ups(piece) for piece in operation.inputs[:-1]]
+        pieces = [_look_ups(piece, uneven) for piece in operation.inputs[:-1]]
         return tuple(n for piece in pieces for n in piece) if all(pieces) else ()
     if operation.type in ("Cast", "Identity"):
-        return _look_ups(operation.inputs[0])
+        return _look_ups(operation.inputs[0], uneven)
     if operation.type != "Reshape":
         return ()
     looked_up = operation.inputs[0]
     shape = looked_up.shape.as_list() if looked_up.shape.rank else [1]
-    if shape[0] is not None or None in shape[1:] or not _is_by_rows(looked_up, _DEPTH):
+    if shape[0] is not None or None in shape[1:] or not _is_by_rows(looked_up, uneven, _DEPTH):
         return ()
     return (prod(shape[1:]),)
 
 
-def _is_by_rows(tensor: Any, depth: int) -> bool:
+def _is_by_rows(tensor: Any, uneven: set[int], depth: int) -> bool:
     """Whether the first axis of *tensor* is the batch's, followed up to the step's inputs."""
     operation = tensor.op
     if operation.type == "Placeholder":
-        return tensor.dtype != tf.resource
+        return tensor.dtype != tf.resource and id(tensor) not in uneven
     if operation.type not in _BY_ROWS or not depth:
         return False
     free = [i for i in operation.inputs if i.shape.rank and i.shape[0] is None]
-    return bool(free) and all(_is_by_rows(each, depth - 1) for each in free)
+    return bool(free) and all(_is_by_rows(each, uneven, depth - 1) for each in free)
 
 
 def _is_whole(indices: Any) -> bool:

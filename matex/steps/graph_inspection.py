@@ -24,6 +24,9 @@ __all__ = [
     "variables_in",
 ]
 
+_DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessMultinomial", "StatelessShuffle",
+          "StatelessParameterized", "StatelessSampleDistorted")  # fmt: skip
+_SEEDS = ("StatelessRandomGetKeyCounter", "StatelessRandomGetAlg")
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
 
@@ -68,8 +71,8 @@ def refuse_drawing(function: Any, generators: Iterable[str], *, name: str) -> No
 def _drawn_before(function: Any) -> str:
     """The operation of *function* that draws by a given seed and whose rows were not told; ""."""
     for node in _nodes(function):
-        is_draw = node.op.startswith("Stateless") and "GetKey" not in node.op
-        if is_draw and not node.op.endswith("GetAlg") and keras_hooks.NOISE_SCOPE not in node.name:
+        is_draw = node.op.startswith(_DRAWS) and not node.op.startswith(_SEEDS)
+        if is_draw and keras_hooks.NOISE_SCOPE not in node.name:
             return str(node.op)
     return ""
 

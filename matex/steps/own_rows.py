@@ -89,7 +89,7 @@ class OwnRows:
         start = self.running.span[0]
 
         def cut(tensor: Any) -> Any:
-            pieces = [tensor[lo - start : hi - start] for lo, hi in spans]
+            pieces = [keras_hooks.cut_rows(tensor, lo - start, hi - start) for lo, hi in spans]
             return pieces[0] if len(pieces) == 1 else keras_hooks.joined(pieces)
 
         return keras_hooks.map_structure(cut, self._whole[0])

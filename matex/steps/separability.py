@@ -61,7 +61,7 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> 
 
 def _differing(step: Step, rows: Any, *, alone: bool) -> str:
     contribution, known = step.quiet()
-    count = len(tf.nest.flatten(rows)[0])
+    count = keras_hooks.row_count(tf.nest.flatten(rows)[0])
     cut = min(CUT, count - 1)
     traced = hasattr(contribution, "captured_inputs")
     foreign = ForeignVariables(contribution, known) if traced else None
@@ -69,7 +69,7 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
     denominators = step.denominators(rows)
 
     def made(lo: int, hi: int) -> list[np.ndarray]:
-        part = tf.nest.map_structure(lambda tensor: tensor[lo:hi], rows)
+        part = tf.nest.map_structure(lambda tensor: keras_hooks.cut_rows(tensor, lo, hi), rows)
         control = Control(
             (hi - lo) / count, float(lo), float(count), Header(), [(lo, hi)], denominators
         )
@@ -165,12 +165,12 @@ def telling_rows(batch: GlobalBatch) -> Any:
     order = np.argsort(-np.asarray(zeros), kind="stable")
     if len(order) > _ROWS:
         order = np.concatenate([order[:CUT], order[CUT - _ROWS :]])
-    chosen = np.resize(order, max(2, len(order)))
-    return tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), rows)
+    chosen = np.resize(order, max(2, len(order))).tolist()
+    return tf.nest.map_structure(lambda tensor: keras_hooks.chosen_rows(tensor, chosen), rows)
 
 
 def _zeros(tensor: Any) -> np.ndarray:
     """The fraction of each row that is zero or empty, shape (rows,)."""
-    values = np.asarray(tensor)
+    values = keras_hooks.dense_values(tensor)
     nothing = values == (b"" if values.dtype == object else 0)
     return nothing.reshape(len(values), -1).mean(1) if values.size else np.zeros(len(values))

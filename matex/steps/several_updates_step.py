@@ -192,7 +192,7 @@ class SeveralUpdatesStep:
         saved = state.save()
         state.prepare()
         rows = keras_hooks.NoiseRows(
-            tf.shape(tf.nest.flatten(batch)[0])[0],
+            keras_hooks.rows_traced(batch),
             rows_in(control),
             lambda: indices_in(control),
             sample_offset,

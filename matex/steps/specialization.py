@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from matex import keras_hooks
 from matex.steps.hot_shape import HotShape
 
 __all__ = ["SpecializedFunction", "concrete"]
@@ -59,7 +60,7 @@ class SpecializedFunction:
         return self._any
 
     def __call__(self, batch: Any, control: np.ndarray) -> Any:
-        size = tf.nest.flatten(batch)[0].shape[0]
+        size = keras_hooks.row_count(tf.nest.flatten(batch)[0])
         if size == self._size and self._sized is not None:
             return self._sized(batch, tf.constant(control))
         started = time.perf_counter()
@@ -77,9 +78,6 @@ class SpecializedFunction:
         return traced
 
     def _of_size(self, size: int) -> Any:
-        def sized(spec: tf.TensorSpec) -> tf.TensorSpec:
-            if spec.shape.rank is None:
-                return spec
-            return tf.TensorSpec([size, *spec.shape[1:]], spec.dtype)
-
-        return tf.nest.map_structure(sized, self._signature)
+        return tf.nest.map_structure(
+            lambda spec: keras_hooks.with_rows(spec, size), self._signature
+        )

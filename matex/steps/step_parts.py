@@ -80,7 +80,7 @@ class StepParts:
         saved = state.save()
         state.prepare()
         rows = keras_hooks.NoiseRows(
-            tf.shape(tf.nest.flatten(batch)[0])[0],
+            keras_hooks.rows_traced(batch),
             rows_in(control),
             lambda: indices_in(control),
             sample_offset,

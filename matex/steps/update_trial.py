@@ -64,7 +64,7 @@ class _TrialFinding(NamedTuple):
 
 
 def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
-    count = len(keras_hooks.flatten(rows)[0])
+    count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
     cut = min(CUT, count - 1)
     quiet = step.quiet()
     rollback = step.rollback
@@ -72,7 +72,7 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
     rollback.begin()
 
     def made(lo: int, hi: int, given: Parts | None = None) -> tuple[Parts, list[np.ndarray]]:
-        part = keras_hooks.map_structure(lambda tensor: tensor[lo:hi], rows)
+        part = keras_hooks.map_structure(lambda tensor: keras_hooks.cut_rows(tensor, lo, hi), rows)
         header = Header(learning_rate=1.0, rate_factor=1.0)
         control = Control(
             (hi - lo) / count, float(lo), float(count), header, [(lo, hi)], denominators

@@ -18,6 +18,7 @@ import ways_functions
 import ways_loops
 import ways_losses
 import ways_models
+import ways_rows
 import ways_steps
 import ways_tests
 import ways_updates
@@ -36,6 +37,7 @@ KINDS = {
     **ways_tests.KINDS,
     **ways_updates.KINDS,
     **ways_functions.KINDS,
+    **ways_rows.KINDS,
 }
 
 

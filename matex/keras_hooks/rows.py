@@ -1,0 +1,91 @@
+"""Rows of tensors, dense, sparse and ragged: to count, to cut, to choose, to join and to hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+__all__ = [
+    "are_rows",
+    "chosen_rows",
+    "components_of",
+    "cut_rows",
+    "dense_values",
+    "joined",
+    "row_count",
+    "rows_traced",
+    "with_rows",
+]
+
+
+def are_rows(spec: Any) -> bool:
+    """Whether tensors of *spec* have rows that can be cut."""
+    return isinstance(spec, tf.TensorSpec | tf.SparseTensorSpec | tf.RaggedTensorSpec)
+
+
+def with_rows(spec: Any, rows: int | None) -> Any:
+    """The specification *spec* for tensors of so many *rows*; None stands for any number."""
+    if spec.shape.rank is None:
+        return spec
+    shape = [rows, *spec.shape[1:]]
+    if isinstance(spec, tf.SparseTensorSpec):
+        return tf.SparseTensorSpec(shape, spec.dtype)
+    if isinstance(spec, tf.RaggedTensorSpec):
+        return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank, spec.row_splits_dtype)
+    return tf.TensorSpec(shape, spec.dtype)
+
+
+def row_count(tensor: Any) -> int:
+    """Number of rows of a *tensor* that is there; -1 for a scalar."""
+    if not tensor.shape.rank:
+        return -1
+    if isinstance(tensor, tf.RaggedTensor):
+        return int(tensor.nrows())
+    return int(tensor.shape[0])
+
+
+def rows_traced(batch: Any) -> Any:
+    """Number of rows of *batch*, a structure of tensors that may be traced; an int32 scalar."""
+    first = tf.nest.flatten(batch)[0]
+    if isinstance(first, tf.RaggedTensor):
+        return first.nrows(out_type=tf.int32)
+    return tf.cast(tf.shape(first)[0], tf.int32)
+
+
+def cut_rows(tensor: Any, lo: int, hi: int) -> Any:
+    """The rows of *tensor* from *lo* to before *hi*."""
+    if isinstance(tensor, tf.SparseTensor):
+        _, *row = tf.unstack(tensor.dense_shape)
+        return tf.sparse.slice(tensor, [lo, *([0] * len(row))], [hi - lo, *row])
+    return tensor[lo:hi]
+
+
+def chosen_rows(tensor: Any, places: Iterable[int]) -> Any:
+    """The rows of *tensor* at *places*, in their order."""
+    if isinstance(tensor, tf.SparseTensor):
+        return joined([cut_rows(tensor, place, place + 1) for place in places])
+    return tf.gather(tensor, list(places))
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Several tensors as one, along the first axis."""
+    if isinstance(parts[0], tf.SparseTensor):
+        return tf.sparse.concat(0, list(parts))
+    return tf.concat(list(parts), 0)
+
+
+def components_of(tensor: Any) -> list[Any]:
+    """The dense tensors of which *tensor* consists."""
+    return list(tf.nest.flatten(tensor, expand_composites=True))
+
+
+def dense_values(tensor: Any) -> np.ndarray:
+    """The values of *tensor*, that is there, with zeros or empty texts where it has none."""
+    if isinstance(tensor, tf.SparseTensor):
+        return np.asarray(tf.sparse.to_dense(tensor))
+    if isinstance(tensor, tf.RaggedTensor):
+        return np.asarray(tensor.to_tensor())
+    return np.asarray(tensor)
