@@ -111,6 +111,7 @@ from matex.keras_hooks.rows import (
 )
 from matex.keras_hooks.script_model import script_model
 from matex.keras_hooks.tensors import (
+    OpError,
     as_tensors,
     batch_spec,
     constant,
@@ -140,6 +141,7 @@ __all__ = [
     "GraphCall",
     "LayerScale",
     "NoiseRows",
+    "OpError",
     "OrderSeeds",
     "Results",
     "Slot",

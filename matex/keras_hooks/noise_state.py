@@ -1,4 +1,4 @@
-"""How far a model's steps have drawn by TensorFlow's own seeds, so that any rank can go on there.
+"""The state of a model's draws by TensorFlow's own seeds, from which any rank can go on.
 
 An operation like ``tf.random.normal`` has a hidden state: Philox's counter, which it moves on by
 256 for each number that it gives. A step that draws as many numbers for each row, or for each
@@ -51,7 +51,7 @@ def noise_counter(
         seed: first seed of the operation.
         seed2: second seed of the operation; without both the key of *state* is used.
         number: number of the draw in the step, from 0.
-        numbers: how many the step draws, for a row of the batch where it is *by_row*.
+        numbers: count of numbers that a step draws, or a row of the batch where it is *by_row*.
         by_row: whether it draws as many numbers for each row.
     """
     if not seed and not seed2:

@@ -117,7 +117,7 @@ class RowDraws:
         return bool(static.rank) and (static[0] is None or self._is_constant(static[0]))
 
     def count(self, shape: Any) -> Any:
-        """How many rows of a tensor of *shape* are the rank's."""
+        """The number of a tensor's rows that are the rank's, if it is of *shape*."""
         static = tensor_util.constant_value_as_shape(shape)
         return self.rows.own if self._is_constant(static[0]) else shape[0]
 
@@ -174,7 +174,7 @@ class RowDraws:
         return True
 
     def _numbers(self, shape: Any, *, has_rows: bool) -> Any:
-        """How many numbers a draw of *shape* takes for each row, or else for a step."""
+        """The count of numbers that a draw of *shape* takes for each row, or else for a step."""
         static = tensor_util.constant_value_as_shape(shape)
         if not has_rows:
             return math.prod(static)

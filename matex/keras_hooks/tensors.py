@@ -13,6 +13,7 @@ from keras import tree
 from matex.keras_hooks.rows import with_rows
 
 __all__ = [
+    "OpError",
     "as_tensors",
     "batch_spec",
     "constant",
@@ -36,6 +37,9 @@ __all__ = [
     "tensor_of",
 ]
 
+
+#: What an operation that fails raises.
+OpError = tf.errors.OpError
 
 # One tensor.
 
@@ -170,6 +174,6 @@ def outside_graphs() -> AbstractContextManager[None]:
     return scope
 
 
-def graph_of(call: Callable[..., Any], signature: Any) -> Any:
+def graph_of(call: Callable[..., Any], *signature: Any) -> Any:
     """*call* as a graph for arguments of *signature*; its code stays as it is written."""
-    return tf.function(call, input_signature=(signature,), autograph=False)
+    return tf.function(call, input_signature=signature, autograph=False)

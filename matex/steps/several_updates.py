@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 import ft
+from matex import keras_hooks
 from matex.errors import NotShareable, TrainingError
 from matex.exchange import HostExchange, Layout
 from matex.partition.spans import size
@@ -104,14 +104,14 @@ class SeveralUpdates:
         while True:
             try:
                 self._attempt(batch)
-            except (tf.errors.OpError, ft.PeerFailure, TrainingError) as error:
+            except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
                 started = time.perf_counter()
                 if not self._recovered(error):
                     self._taken_over.replay.seconds += time.perf_counter() - started
                     continue
             if self._is_tried(batch):
                 break
-        return self._step.commit([tf.constant(part) for part in self._connected().result])
+        return self._step.commit([keras_hooks.constant(part) for part in self._connected().result])
 
     def _is_tried(self, batch: GlobalBatch) -> bool:
         """Whether all updates of the step that was made were tried out; else it is put back.

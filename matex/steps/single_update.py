@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
 import ft
+from matex import keras_hooks
 from matex.errors import NotShareable, TrainingError
 from matex.exchange import Header, HostExchange
 from matex.sources.interface import GlobalBatch
@@ -108,12 +107,12 @@ class SingleUpdate:
             sent = self._local.sent(spans)
             self._begin(batch)(*sent)
             self._is_ready = True
-        except (tf.errors.OpError, ft.PeerFailure, TrainingError) as error:
+        except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
             self._recovery.complete(self._exchange, error)
         assert self._exchange is not None
         # Own gradients, where they count, are computed again: this rank may have got more rows.
         own = [] if step.sums_gradients else self._local.contribution(self._taken_over.have)
-        return step.commit([tf.constant(part) for part in (*own, *self._exchange.result)])
+        return step.commit([keras_hooks.constant(part) for part in (*own, *self._exchange.result)])
 
     def _connected(self) -> HostExchange:
         if self._exchange is None:

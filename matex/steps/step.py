@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from matex import keras_hooks
 from matex.exchange import HostExchange
@@ -189,9 +188,7 @@ class Step:
             return self._quiet_contribution, variables
         if not keras_hooks.is_noisy(model):
             return self._functions.traced_contribution(), variables
-        quiet = tf.function(
-            self._quiet_contribution, input_signature=self._signature, autograph=False
-        )
+        quiet = keras_hooks.graph_of(self._quiet_contribution, *self._signature)
         return quiet.get_concrete_function(), variables
 
     def _quiet_contribution(self, batch: Batch, control: Any) -> Parts:
