@@ -37,8 +37,8 @@ __all__ = [
 
 #: The name in ``extra`` by which weights rounded for an archive are known.
 ARCHIVE = "archive"
-#: The name in ``extra`` of what :func:`matex.keras_hooks.noise_state` gives.
-NOISE = "noise"
+# The names in ``extra`` of the states of a model's draws, and of Keras's global generator.
+_NOISE, _GLOBAL_NOISE = "noise", "global_noise"
 
 
 def weights_of(model: Any) -> list[Any]:
@@ -137,9 +137,11 @@ def hold(
         "optimizer": slots_of(model),
         "metrics": model.metrics_variables,
     }
-    noise = keras_hooks.noise_state(model).numpy()
+    noise, generator = keras_hooks.noise_state(model).numpy(), keras_hooks.global_generator()
     if noise[0]:
-        extra = {**extra, NOISE: noise}
+        extra = {**extra, _NOISE: noise}
+    if generator is not None:
+        extra = {**extra, _GLOBAL_NOISE: generator.state.numpy()}
     return DeferredSnapshot(parts, cursor, architecture=architecture, extra=extra, pool=pool)
 
 
@@ -171,8 +173,10 @@ def restore(model: Any, saved: checkpoints.Snapshot) -> None:
     pairs += matched("optimizer", slots_of(model), saved.optimizer)
     for variable, value in pairs:
         variable.assign(value)
-    if NOISE in saved.extra:
-        keras_hooks.noise_state(model).assign(saved.extra[NOISE])
+    if _NOISE in saved.extra:
+        keras_hooks.noise_state(model).assign(saved.extra[_NOISE])
+    if _GLOBAL_NOISE in saved.extra:
+        keras_hooks.made_global_generator().state.assign(saved.extra[_GLOBAL_NOISE])
 
 
 def restore_metrics(model: Any, saved: checkpoints.Snapshot) -> None:

@@ -64,12 +64,20 @@ class ScriptSteps:
         self._refused = refused
         self._known: weakref.WeakKeyDictionary[Any, ScriptStep | None] = weakref.WeakKeyDictionary()
         self._steps = 0
-        self._is_looking = False
+        self._is_looking = self._creates = self._trains = False
+
+    @property
+    def is_first_call(self) -> bool:
+        """Whether a function is called that trains, and is shared from its next call on."""
+        return self._is_looking and self._trains
 
     def applying(self) -> None:
         """Give up the trace of a function that calls an optimizer, to share it; local."""
-        if self._is_looking and not keras_hooks.is_eager():
+        if not self._is_looking or keras_hooks.is_eager():
+            return
+        if not self._creates:
             raise _Trains
+        self._trains = True
 
     def call(
         self, original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -109,18 +117,34 @@ class ScriptSteps:
     def _looked_at(
         self, original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[bool, Any]:
-        """Whether *function* trains, and its result where it does not."""
-        self._is_looking = True
+        """Whether the call of *function* is to be shared, and its result where it is not.
+
+        A first call that makes variables, of layers without an input shape, goes its way: given
+        up, it would leave them without values.
+        """
+        self._is_looking, generators = True, keras_hooks.Generators()
+        self._creates = self._trains = False
         try:
-            result = original(function, *args, **kwargs)
+            with keras_hooks.told_of_variables(self._note_variable):
+                result = original(function, *args, **kwargs)
         except _Trains:
-            self._known[function] = ScriptStep(self._run, function, self._shared, self._steps)
-            self._steps += 1
+            generators.put_back()  # the trace that counts is to come
+            self._known[function] = self._step_of(function)
             return True, None
         finally:
             self._is_looking = False
-        self._known[function] = None
+        step = self._known[function] = self._step_of(function) if self._trains else None
+        if step is not None:
+            step.note_called(args, kwargs)
         return False, result
+
+    def _step_of(self, function: Any) -> ScriptStep:
+        self._steps += 1
+        return ScriptStep(self._run, function, self._shared, self._steps - 1)
+
+    def _note_variable(self) -> None:
+        if not keras_hooks.is_eager():
+            self._creates = True
 
 
 class ScriptStep:
@@ -144,11 +168,16 @@ class ScriptStep:
         self._shared = shared
         self._number = number
         self._forms: dict[Any, _Trainer] = {}
+        self._called: Any = None
 
     @property
     def has_begun(self) -> bool:
         """Whether a step was begun."""
         return bool(self._forms)
+
+    def note_called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note a first call that went its way."""
+        self._called = ScriptArguments(args, kwargs, dtypes=self._dtypes).form
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a shared step; collective. What the function returns.
@@ -163,6 +192,8 @@ class ScriptStep:
             if len(self._forms) == _MOST_FORMS:
                 raise NotShareable(f"it is called with more than {_MOST_FORMS} forms of arguments")
             trainer = _Trainer(self._run, self.name, self._code, given, number=self._number)
+            if given.form == self._called:
+                keras_hooks.count_noise(keras_hooks.noise_state(trainer.model), given.rows)
             self._shared(trainer.model)
             self._forms[given.form] = trainer
         return trainer.step(given)

@@ -29,9 +29,16 @@ from matex.keras_hooks.functions import (
     name_of,
     pack_arguments,
     repeated,
+    told_of_variables,
     watch_functions,
 )
-from matex.keras_hooks.generators import Generators, OrderSeeds, generators_kept
+from matex.keras_hooks.generators import (
+    Generators,
+    OrderSeeds,
+    generators_kept,
+    global_generator,
+    made_global_generator,
+)
 from matex.keras_hooks.gradients import mean_gradients, replaced_gradients
 from matex.keras_hooks.graphs import (
     GraphCall,
@@ -97,7 +104,7 @@ from matex.keras_hooks.resizing import (
     slots,
 )
 from matex.keras_hooks.row_draws import NOISE_SCOPE, NoiseRows
-from matex.keras_hooks.row_noise import rows_of_noise
+from matex.keras_hooks.row_noise import rows_of_noise, with_global_generator
 from matex.keras_hooks.rows import (
     are_rows,
     chosen_rows,
@@ -188,6 +195,7 @@ __all__ = [
     "forget_feeds",
     "functional_of",
     "generators_kept",
+    "global_generator",
     "graph_of",
     "history_of",
     "in_place_of_apply",
@@ -216,6 +224,7 @@ __all__ = [
     "listed",
     "looks_for_nan",
     "made_again",
+    "made_global_generator",
     "map_gradients",
     "map_structure",
     "mask_of",
@@ -267,6 +276,7 @@ __all__ = [
     "start_at",
     "state_of",
     "tensor_of",
+    "told_of_variables",
     "untested",
     "updates_made",
     "updating",
@@ -276,6 +286,7 @@ __all__ = [
     "watch_feeds",
     "watch_functions",
     "weighted_batch_metrics",
+    "with_global_generator",
     "with_rows",
     "without_memory",
     "without_noise",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
     "name_of",
     "pack_arguments",
     "repeated",
+    "told_of_variables",
     "watch_functions",
 ]
 
@@ -66,6 +68,18 @@ def code_of(function: Any) -> Call:
         options = function._experimental_autograph_options
         code = autograph_util.py_func_from_autograph(code, options)
     return code
+
+
+@contextlib.contextmanager
+def told_of_variables(tell: Callable[[], None]) -> Iterator[None]:
+    """Call *tell* before each variable that is made inside, in a graph or not. Local."""
+
+    def creator(make: Call, **arguments: Any) -> Any:
+        tell()
+        return make(**arguments)
+
+    with tf.variable_creator_scope(creator):
+        yield
 
 
 def called_inline(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

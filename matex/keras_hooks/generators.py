@@ -6,12 +6,20 @@ import contextlib
 import hashlib
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from keras.src.backend.common import global_state
+from keras.src.random.seed_generator import global_seed_generator
 from tensorflow.python.eager import context
 
-__all__ = ["Generators", "OrderSeeds", "generators_kept"]
+__all__ = [
+    "Generators",
+    "OrderSeeds",
+    "generators_kept",
+    "global_generator",
+    "made_global_generator",
+]
 
 # Keras 3's own name for the generator of what is drawn without a seed.
 _OF_KERAS = "global_seed_generator"
@@ -21,6 +29,16 @@ def _of_tensorflow() -> random.Random | None:
     """The generator of eager operations' seeds; there is none before the first seed is set."""
     generator: random.Random | None = getattr(context.context(), "_rng", None)
     return generator
+
+
+def global_generator() -> Any:
+    """Keras's generator of what is drawn without a seed; None before the first such draw."""
+    return global_state.get_global_attribute(_OF_KERAS)
+
+
+def made_global_generator() -> Any:
+    """Keras's generator of what is drawn without a seed, made where there is none."""
+    return global_seed_generator()
 
 
 class Generators:

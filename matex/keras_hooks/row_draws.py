@@ -94,7 +94,7 @@ class RowDraws:
             if not self._follows_from_state(shape):
                 return present(*args, **kwargs)
             with tf.name_scope(NOISE_SCOPE):
-                has_rows = self._has_rows(shape)
+                has_rows = self._has_rows(shape, constant=True)
                 key, counter = noise_counter(
                     self._state,
                     arguments.pop("seed"),
@@ -109,12 +109,25 @@ class RowDraws:
 
         return draw
 
-    def is_open(self, shape: Any) -> bool:
-        """Whether the first dimension of *shape* follows from the batch."""
+    @property
+    def follows_state(self) -> bool:
+        """Whether what is drawn here is drawn once in each step, so that its state can follow."""
+        is_here = self._graph is not None and tf.compat.v1.get_default_graph() is self._graph
+        return is_here and self.rows.state is not None and self.rows.addressable
+
+    def is_open(self, shape: Any, *, constant: bool = False) -> bool:
+        """Whether the first dimension of *shape* follows from the batch.
+
+        Args:
+            shape: shape of a tensor, a tensor or a list.
+            constant: whether it may be a number, that of the rows of all batches. False by default.
+        """
         if self._graph is None:
             return bool(len(shape)) and int(shape[0]) == int(self.rows.own)
         static = tensor_util.constant_value_as_shape(tf.cast(tf.convert_to_tensor(shape), tf.int32))
-        return bool(static.rank) and (static[0] is None or self._is_constant(static[0]))
+        if not static.rank:
+            return False
+        return static[0] is None or (constant and self._is_constant(static[0]))
 
     def count(self, shape: Any) -> Any:
         """The number of a tensor's rows that are the rank's, if it is of *shape*."""
@@ -163,8 +176,7 @@ class RowDraws:
 
     def _follows_from_state(self, shape: Any) -> bool:
         """Whether a draw of *shape* is one that each step makes once, of rows of a known size."""
-        is_here = self._graph is not None and tf.compat.v1.get_default_graph() is self._graph
-        if self.rows.state is None or not self.rows.addressable or not is_here:
+        if not self.follows_state:
             return False
         static = tensor_util.constant_value_as_shape(shape)
         if static.rank is None or None in static[1:]:
@@ -185,11 +197,11 @@ class RowDraws:
             row if self._is_constant(static[0]) else shape[0] // tf.maximum(self.rows.own, 1) * row
         )
 
-    def _has_rows(self, shape: Any) -> bool:
+    def _has_rows(self, shape: Any, *, constant: bool = False) -> bool:
         """Whether the draw of *shape*, the next one of the trace, has rows of the batch."""
         flag = next(self._flags, None)
         if flag is None:
-            flag = self.is_open(shape)
+            flag = self.is_open(shape, constant=constant)
             if self._fills:
                 self._by_row.append(flag)
         return flag

@@ -14,9 +14,11 @@ from tensorflow.python.ops import gen_random_ops as stateful_draws
 from tensorflow.python.ops import gen_stateless_random_ops_v2 as stateless_draws
 
 from matex.errors import NotShareable
+from matex.keras_hooks.generators import global_generator, made_global_generator
+from matex.keras_hooks.noise_state import count_noise
 from matex.keras_hooks.row_draws import NoiseRows, RowDraws
 
-__all__ = ["rows_of_noise"]
+__all__ = ["rows_of_noise", "with_global_generator"]
 
 # TensorFlow's draws under Keras's, whose numbers can be drawn from any place on.
 _ADDRESSABLE = (
@@ -45,17 +47,37 @@ _WHOLE = ("gamma", "binomial", "beta")
 _SHIFTED = ("categorical", "shuffle")
 
 
+class _NeedsGenerator(BaseException):
+    """A trace drew by Keras's global generator, and there is none yet.
+
+    No ``except Exception`` of the script's is to catch it.
+    """
+
+
+def with_global_generator(trace: Callable[[], Any]) -> Any:
+    """The result of *trace*, which is called anew where it wants Keras's global generator. Local.
+
+    Keras makes that one by the first draw without a seed, from Python's own generator.
+    """
+    try:
+        return trace()
+    except _NeedsGenerator:
+        made_global_generator()
+        return trace()
+
+
 @contextlib.contextmanager
 def rows_of_noise(
     rows: NoiseRows, known: list[Any], by_row: list[bool], *, strict: bool = False
-) -> Iterator[Callable[[], bool]]:
+) -> Iterator[Callable[[Any], None]]:
     """Trace a train step inside: noise with a row for each of the batch's is cut like the batch.
 
     Noise is taken to have such rows where its first dimension is not known before the batch is. It
     may also have a whole number of blocks of them: a row for each fake and then for each real one.
     Other noise is the same on all ranks, as it is for all rows in one process.
 
-    Gives a function that tells whether the step drew by TensorFlow's own seeds.
+    Gives a function of the number of the batch's rows, for the graph that commits the step. It
+    moves on what the step drew by and did not move: TensorFlow's seeds, Keras's global generator.
 
     Args:
         rows: rows that are computed.
@@ -67,6 +89,8 @@ def rows_of_noise(
 
     Raises:
         NotShareable: a generator was used that is not known, and *strict* is given.
+
+    It is to be called within :func:`with_global_generator`.
     """
     draws = RowDraws(rows, by_row)
     noise = _KerasNoise(draws, {id(variable) for variable in known}, strict=strict)
@@ -86,7 +110,7 @@ def rows_of_noise(
             replace(backend.random, name, noise.shaped, name)
         for name in _SHIFTED:
             replace(backend.random, name, noise.shifted)
-        yield lambda: draws.drawn_by_state > 0
+        yield noise.advance
 
 
 class _KerasNoise:
@@ -96,11 +120,38 @@ class _KerasNoise:
         self._draws = draws
         self._known = known
         self._strict = strict
+        self._generator: Any = None
+        self._seed: Any = None
+        self._drawn_globally = 0
+
+    def advance(self, rows: Any) -> None:
+        """Move on what the step drew by, in the graph that commits it for so many *rows*."""
+        if self._draws.drawn_by_state:
+            count_noise(self._draws.rows.state, rows)
+        if self._generator is not None:
+            state = self._generator.state
+            value = state.value + 0
+            for _ in range(self._drawn_globally):
+                value = _after(value)
+            state.assign(value)
+
+    def _of_all(self) -> Any:
+        """The next seed of Keras's global generator, whose state stays as it is."""
+        if self._generator is None:
+            self._generator = global_generator()
+            if self._generator is None:
+                raise _NeedsGenerator
+            self._seed = tf.identity(self._generator.state.value)
+        seed, self._seed = self._seed, _after(self._seed)
+        self._drawn_globally += 1
+        return seed
 
     def seeding(self, present: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """*present*, which gives the seed of a draw, for generators that are known alone."""
 
         def seed_of(seed: Any) -> Any:
+            if seed is None and self._draws.follows_state:
+                return self._of_all()
             is_known = isinstance(seed, SeedGenerator) and (
                 isinstance(seed, _Fixed) or id(seed.state.value) in self._known
             )
@@ -119,16 +170,17 @@ class _KerasNoise:
         signature = inspect.signature(original)
 
         def draw(*args: Any, **kwargs: Any) -> Any:
-            shape = signature.bind(*args, **kwargs).arguments["shape"]
-            if not self._draws.is_open(shape):
-                return present(*args, **kwargs)
-            if name not in _WHOLE or not self._draws.rows.addressable:
-                return original(*args, **kwargs)
             given = signature.bind(*args, **kwargs)
-            shape = tf.convert_to_tensor(shape, tf.int32)
-            count = self._draws.count(shape)
+            shape = given.arguments["shape"]
+            if not self._draws.is_open(shape, constant=True):
+                return present(*args, **kwargs)
+            if not self._draws.is_open(shape):  # an open one lets TensorFlow know no better
+                shape = given.arguments["shape"] = [self._draws.rows.own, *shape[1:]]
+            if name not in _WHOLE or not self._draws.rows.addressable:
+                return original(*given.args, **given.kwargs)
+            count, *rest = tf.unstack(tf.convert_to_tensor(shape, tf.int32))
             blocks = -(-count // tf.maximum(self._draws.rows.own, 1))
-            given.arguments["shape"] = [blocks * self._draws.rows.whole, *tf.unstack(shape)[1:]]
+            given.arguments["shape"] = [blocks * self._draws.rows.whole, *rest]
             with self._draws.plainly():
                 whole = original(*given.args, **given.kwargs)
             return tf.gather(whole, self._draws.places(count))
@@ -150,6 +202,11 @@ class _KerasNoise:
                 return present(*given.args, **given.kwargs)
 
         return draw
+
+
+def _after(seed: Any) -> Any:
+    """The state of Keras's global generator after *seed*."""
+    return (seed + 1) * 5387 % 933199
 
 
 class _Fixed(SeedGenerator):

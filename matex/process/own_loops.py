@@ -83,7 +83,8 @@ class OwnLoops:
                 "one that runs on the leader; do not give its class the attribute on_one_rank"
             )
         if self._calls.is_empty:
-            self._say_whole()
+            if not self._script_steps.is_first_call:
+                self._say_whole()
             self.trained.remember(optimizer, variables=lambda: keras_hooks.state_of(optimizer))
         return self._replicated.average(optimizer, gradients)
 

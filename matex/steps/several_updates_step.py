@@ -70,7 +70,7 @@ class SeveralUpdatesStep:
         self._rows = rows
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
-        self._draws_by_state = False
+        self._advance_noise: Callable[[Any], None] | None = None
         self._divisors: list[Any] = []
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
@@ -84,9 +84,8 @@ class SeveralUpdatesStep:
 
     def _trace(self) -> None:
         signature, _ = self._signature
-        self._run = SpecializedFunction(self._made, *self._signature)
-        with keras_hooks.generators_kept() as drawn, attempted(f"{self.name} cannot be traced"):
-            traced = self._run.trace()
+        self._advance_noise = None
+        traced, drawn = keras_hooks.with_global_generator(self._first_trace)
         refuse_drawing(traced, drawn, name=self.name)
         if not self.exchanges.layouts:
             raise NotShareable(f"{self.name} changes weights without an optimizer")
@@ -97,6 +96,13 @@ class SeveralUpdatesStep:
         self.rollback: Rollback = Rollback(traced)
         specs = [tf.TensorSpec(shape, self.layout.dtype) for shape in self.layout.shapes]
         self._commit: Callable[..., Any] = concrete(self._applied, (specs,))
+
+    def _first_trace(self) -> tuple[Callable[..., Any], list[str]]:
+        """The step as a graph, and the generators that its trace drew from."""
+        self._run = SpecializedFunction(self._made, *self._signature)
+        with keras_hooks.generators_kept() as drawn, attempted(f"{self.name} cannot be traced"):
+            traced = self._run.trace()
+        return traced, drawn
 
     def add_up(self, updates: Iterable[int], values: Iterable[str]) -> None:
         """Take gradients and values for sums over rows, not for means, and trace anew. Local.
@@ -206,12 +212,12 @@ class SeveralUpdatesStep:
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
             keras_hooks.rows_of_noise(
                 rows, state.seeds, self._noise_by_row, strict=True
-            ) as draws_by_state,
+            ) as advance_noise,
             keras_hooks.recorded_results(self._model) as results,
         ):
             logs = self._model.train_step(self._as_data(batch))
         self._divisors = divisors
-        self._draws_by_state = draws_by_state()
+        self._advance_noise = self._advance_noise or advance_noise  # a trial draws less
         averaged, sums = state.changes(saved)
         extra, added = self._tail.note(logs, results, self._placing(control))
         restored = state.restore(saved)
@@ -242,7 +248,7 @@ class SeveralUpdatesStep:
     def _applied(self, parts: list[Any]) -> dict[str, Any]:
         assert self.layout is not None
         *rest, header = tf.split(parts[-1], self.layout.auxiliary_sizes)
-        if self._draws_by_state:
-            keras_hooks.count_noise(self._noise_state, Header(*tf.unstack(header)).samples)
+        if self._advance_noise is not None:
+            self._advance_noise(Header(*tf.unstack(header)).samples)
         means = len(self.layout.means)
         return self._tail.commit(rest[:means], rest[means:])

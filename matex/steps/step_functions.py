@@ -105,8 +105,7 @@ class GraphFunctions:
             jit_compile=jit_compile,
             autograph=False,
         )
-        with keras_hooks.generators_kept() as drawn, attempted("train_step cannot be traced"):
-            self._traced = self._contribution.get_concrete_function()  # the layout is known now
+        drawn = keras_hooks.with_global_generator(self._trace_contribution)
         refuse_drawing(self._traced, drawn, name="train_step")
         self.may_draw = runs_python(self._traced)
         self.denominators = self._denominators(signature[0])
@@ -116,6 +115,12 @@ class GraphFunctions:
         specs = [tf.TensorSpec(s, layout.dtype) for layout in layouts for s in layout.shapes]
         self._commit = concrete(parts.commit, (specs,))
         self._fused = SpecializedFunction(self._around_exchange, *signature)
+
+    def _trace_contribution(self) -> list[str]:
+        """Trace, after which the layout is known; the generators that were drawn from."""
+        with keras_hooks.generators_kept() as drawn, attempted("train_step cannot be traced"):
+            self._traced = self._contribution.get_concrete_function()
+        return drawn
 
     def _denominators(self, batch: Any) -> Callable[[Batch], np.ndarray] | None:
         wanted = self._parts.denominators

@@ -62,7 +62,7 @@ class StepParts:
         self._tail = StepTail(self._state)
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
-        self._draws_by_state = False
+        self._advance_noise: Callable[[Any], None] | None = None
 
     @property
     def exchanged(self) -> Layout | None:
@@ -91,11 +91,11 @@ class StepParts:
             recorder.recording(weight),
             keras_hooks.shared_losses(weight, denominators_in(control)) as self.denominators,
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
-            keras_hooks.rows_of_noise(rows, state.seeds, self._noise_by_row) as draws_by_state,
+            keras_hooks.rows_of_noise(rows, state.seeds, self._noise_by_row) as advance_noise,
             keras_hooks.recorded_results(self._model) as results,
         ):
             logs = self._model.train_step(self._as_data(batch))
-        self._draws_by_state = draws_by_state()
+        self._advance_noise = self._advance_noise or advance_noise  # a trial draws less
         recorder.check_order(state.others)
         averaged, sums = state.changes(saved)
         extra, _ = self._tail.note(logs, results)
@@ -135,8 +135,8 @@ class StepParts:
         means, sums = rest[: len(layout.means)], rest[len(layout.means) :]
         reduced = Header(*tf.unstack(header))
         keras_hooks.set_learning_rate(model.optimizer, reduced.learning_rate)
-        if self._draws_by_state:
-            keras_hooks.count_noise(self._noise_state, reduced.samples)
+        if self._advance_noise is not None:
+            self._advance_noise(reduced.samples)
         factor = reduced.rate_factor if self.scales_rate else None
         with keras_hooks.updating(), keras_hooks.scaled_learning_rate(model.optimizer, factor):
             whole = [tf.cast(g, s.dtype) for g, s in zip(gradients, layout.gradients, strict=True)]

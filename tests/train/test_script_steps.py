@@ -17,7 +17,10 @@ from tests.train.test_ways import Outcomes, outcomes
 
 pytestmark = pytest.mark.timeout(400)
 
-SHARED = ["returned-rows", "gan-loop", "constant-noise", "sums-over-rows", "decorated", "follower"]
+SHARED = [
+    "returned-rows", "gan-loop", "constant-noise", "built-by-the-first-call", "sums-over-rows",
+    "decorated", "follower",
+]  # fmt: skip
 ACROSS = ["contrast"]
 KINDS = [*SHARED, *ACROSS]
 
@@ -53,7 +56,7 @@ def test_a_step_is_made_again_from_its_begin(alone: Outcomes, tmp_path: Path) ->
         f"nan:rank=1,step={STEPS + 2}",
         f"kill:rank=0,step={STEPS + 9},at=after-exchange",
     )
-    kinds = ["returned-rows", "gan-loop", "constant-noise", "decorated"]
+    kinds = ["returned-rows", "gan-loop", "constant-noise", "built-by-the-first-call", "decorated"]
     outcome, mine = run(tmp_path, kinds, "--nonfinite", "recompute", *plan, ranks=4)
     assert_same(mine, alone, kinds)
     assert whole(outcome) == set()

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.timeout(400)
 # What the line on the terminal says of them where there are ranks to share the work.
 WHOLE = {
     "noise-in-a-loop": "draws random numbers without a SeedGenerator, by RandomStandardNormal",
-    "noise-of-keras": "changes a variable that neither the model nor its optimizer knows",
     "noise-of-a-generator": "changes a variable that neither the model nor its optimizer knows",
     "noise-of-numpy": "without a SeedGenerator, from the generator of NumPy",
     "noise-of-numpy-eagerly": "in two computations from the same rows",
@@ -47,14 +46,14 @@ WHOLE = {
     "test-step-run-eagerly": "test_step runs eagerly",
 }
 SHARED = [
-    "added-up-with-dropout", "noise-of-tensorflow", "noise-of-layers",
+    "added-up-with-dropout", "noise-of-tensorflow", "noise-of-layers", "noise-of-keras",
     "test-step-of-scalars", "test-step-of-scalars-and-metrics",
     "test-step-of-batches", "ends-at-a-nan", "few-steps", "losses-by-output",
 ]  # fmt: skip
 KINDS = [*WHOLE, *SHARED]
 KILLED = [
     "contrastive", "test-step-of-scalars-and-metrics", "loss-with-a-mask", "noise-of-tensorflow",
-    "noise-of-layers",
+    "noise-of-layers", "noise-of-keras",
 ]  # fmt: skip
 
 

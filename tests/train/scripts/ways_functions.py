@@ -90,10 +90,28 @@ def gan_loop():
     return trained(gan.step, gan.discriminator, gan.generator, *gan.optimizers)
 
 
+def built_by_the_first_call():
+    """Layers without an input shape, which make their variables in the function."""
+    layers = keras.layers
+    model = keras.Sequential([layers.Dense(8, "tanh"), layers.Dropout(0.3), layers.Dense(1)])
+    optimizer = keras.optimizers.Adam(0.01)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+    numbers, _ = trained(step)
+    return numbers, [*model.variables, *optimizer.variables]
+
+
 def constant_noise():
     """Noise of TensorFlow's for a number of rows that the script knows; the last batch has less."""
     gan = GanLoop()
-    gan.noise = lambda x: tf.random.normal([BATCH, LATENT])
+    gan.noise = lambda x: tf.random.normal([BATCH, LATENT]) + keras.random.normal((BATCH, LATENT))
     return trained(gan.step, gan.discriminator, gan.generator, *gan.optimizers)
 
 
@@ -179,6 +197,7 @@ KINDS = {
         returned_rows,
         gan_loop,
         constant_noise,
+        built_by_the_first_call,
         sums_over_rows,
         decorated,
         follower,
