@@ -15,13 +15,15 @@ from matex.keras_hooks.optimizers import replaced_apply
 
 __all__ = ["ScriptModel", "script_model"]
 
+_ACROSS_ROWS = keras.layers.BatchNormalization
 _OWNERS = (keras.layers.Layer, keras.metrics.Metric, keras.random.SeedGenerator, keras.Variable)
 
 
 class ScriptModel(keras.Model):
     """A model that holds what a function of the script's trains, and whose step is its call.
 
-    Its metrics may not be reset in the function, because their states start anew in each step.
+    Its metrics may not be reset in the function, because their states start anew in each step, and
+    its BatchNormalization may not train, because its moments would be those of a rank's rows.
 
     Args:
         name: name of the function.
@@ -49,8 +51,28 @@ class ScriptModel(keras.Model):
     def train_step(self, data: Any) -> dict[str, Any]:
         """The tensors that the function returns, by their place."""
         args, kwargs = data
-        with replaced(self._script_metrics, "reset_state", _refusing):
+        reasons: list[str] = []
+
+        def resetting(metric: Any) -> Callable[[], None]:
+            return lambda: reasons.append(f"it resets the metric {metric.name!r}")
+
+        def normalising(layer: Any) -> Callable[..., Any]:
+            moments = layer._moments
+
+            def noted(*given: Any) -> Any:
+                reasons.append(f"{layer.name!r} normalises by the moments of the batch")
+                return moments(*given)
+
+            return noted
+
+        norms = [one for one in self._flatten_layers() if isinstance(one, _ACROSS_ROWS)]
+        with (
+            replaced(self._script_metrics, "reset_state", resetting),
+            replaced(norms, "_moments", normalising),
+        ):
             result = self._code(*args, **kwargs)
+        if reasons:
+            raise NotShareable(reasons[0])
         leaves = tf.nest.flatten(result, expand_composites=False)
         tensors = {
             str(place): tf.convert_to_tensor(leaf)
@@ -67,13 +89,6 @@ class ScriptModel(keras.Model):
         result, rest = self._result
         leaves = [logs.get(str(place), leaf) for place, leaf in enumerate(rest)]
         return tf.nest.pack_sequence_as(result, leaves)
-
-
-def _refusing(metric: Any) -> Callable[[], None]:
-    def reset_state() -> None:
-        raise NotShareable(f"it resets the metric {metric.name!r}")
-
-    return reset_state
 
 
 def script_model(
@@ -123,8 +138,8 @@ def _parts(traced: Any, optimizers: list[Any]) -> list[Any]:
     owners: list[Any] = []
     single: dict[int, Any] = {}
     for thing in gc.get_objects():
-        if not issubclass(type(thing), _OWNERS):
-            continue
+        if not issubclass(type(thing), _OWNERS) or isinstance(thing, ScriptModel):
+            continue  # a model of other forms of the function holds the same
         if isinstance(thing, keras.Variable):
             if id(thing) not in slots and _is_reached(thing, reached):
                 single[id(thing)] = thing

@@ -21,7 +21,7 @@ SHARED = [
     "returned-rows", "gan-loop", "constant-noise", "built-by-the-first-call", "sums-over-rows",
     "decorated", "follower",
 ]  # fmt: skip
-ACROSS = ["contrast"]
+ACROSS = ["contrast", "batch-moments"]
 KINDS = [*SHARED, *ACROSS]
 
 
@@ -46,8 +46,10 @@ def test_ranks_share_the_rows(ranks: int, alone: Outcomes, tmp_path: Path) -> No
     outcome, mine = run(tmp_path, KINDS, ranks=ranks)
     assert_same(mine, alone, KINDS)
     assert shared(outcome) == len(SHARED)
-    (reason,) = whole(outcome)
-    assert "does not add up over rows" in reason
+    reasons = whole(outcome)
+    assert len(reasons) == len(ACROSS)
+    for text in ("does not add up over rows", "normalises by the moments of the batch"):
+        assert any(text in reason for reason in reasons)
 
 
 def test_a_step_is_made_again_from_its_begin(alone: Outcomes, tmp_path: Path) -> None:

@@ -22,7 +22,11 @@ def trained(step, *parts, data=None, epochs=2):
 
 def returned_rows():
     """The loss, what each row was given, how many were right, and a metric's result."""
-    model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.Adam(0.01)
+    layers = keras.layers
+    model = keras.Sequential(
+        [keras.Input((WIDTH,)), layers.Dense(8, "tanh"), layers.Dropout(0.2), layers.Dense(1)]
+    )
+    optimizer = keras.optimizers.Adam(0.01)
     loss_of = keras.losses.BinaryCrossentropy(from_logits=True)
     accuracy, mean = keras.metrics.BinaryAccuracy(threshold=0.0), keras.metrics.Mean()
 
@@ -174,6 +178,25 @@ def follower():
     return trained(step, model, target, optimizer)
 
 
+def batch_moments():
+    """BatchNorm, whose moments would be those of a rank's rows."""
+    layers = keras.layers
+    model = keras.Sequential(
+        [keras.Input((WIDTH,)), layers.Dense(8), layers.BatchNormalization(), layers.Dense(1)]
+    )
+    optimizer = keras.optimizers.SGD(0.05)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return trained(step, model, optimizer)
+
+
 def contrast():
     """A loss of pairs of rows."""
     model, optimizer = dense(WIDTH, 8, 2), keras.optimizers.Adam(0.01)
@@ -202,5 +225,6 @@ KINDS = {
         decorated,
         follower,
         contrast,
+        batch_moments,
     )
 }
