@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
 from matex.keras_hooks.noise_state import noise_counter
-from matex.keras_hooks.philox_rows import rows_of_draw
+from matex.keras_hooks.philox_rows import rows_from, rows_of_draw
 
 __all__ = ["NOISE_SCOPE", "NoiseRows", "RowDraws"]
 
@@ -33,6 +33,8 @@ class NoiseRows(NamedTuple):
     """Function that gives the places of the rank's rows in the batch, an int32 vector."""
     offset: Any
     """Place of the first of the rank's rows, a scalar."""
+    is_one_span: Any
+    """Whether the rank's rows follow one another, a scalar."""
     addressable: bool = True
     """Whether rows can be drawn by their places. XLA, which must know sizes, cannot."""
     constant: int | None = None
@@ -163,14 +165,25 @@ class RowDraws:
             return draw(**arguments)
         shape, counter = tf.cast(arguments.pop("shape"), tf.int32), arguments.pop("counter")
         static = tensor_util.constant_value_as_shape(shape)
-        rows = rows_of_draw(
-            lambda shape, counter: draw(shape=shape, counter=counter, **arguments),
-            counter,
-            self.places(self.count(shape)),
-            shape[1:],
-            arguments["dtype"] if "dtype" in arguments else arguments["minval"].dtype,
-            tries="truncated" in draw.__name__,
-        )
+        dtype = arguments["dtype"] if "dtype" in arguments else arguments["minval"].dtype
+        tries = "truncated" in draw.__name__
+        count = self.count(shape)
+
+        def drawn(shape: Any, counter: Any) -> Any:
+            with tf.name_scope(NOISE_SCOPE):  # a branch has names of its own
+                return draw(shape=shape, counter=counter, **arguments)
+
+        def from_first() -> Any:
+            own = tf.concat([tf.reshape(count, (1,)), shape[1:]], 0)
+            size = None if None in static[1:] else math.prod(static[1:])
+            return rows_from(drawn, counter, self.rows.offset, own, size, dtype, tries=tries)
+
+        def anywhere() -> Any:
+            places = self.places(count)
+            return rows_of_draw(drawn, counter, places, shape[1:], dtype, tries=tries)
+
+        is_plain = tf.logical_and(self.rows.is_one_span, tf.equal(count, self.rows.own))
+        rows = tf.cond(is_plain, from_first, anywhere)
         first = None if self._is_constant(static[0]) else static[0]
         return tf.ensure_shape(rows, [first, *static[1:]])
 

@@ -11,7 +11,15 @@ import tensorflow as tf
 from matex.exchange.layout import Header
 from matex.partition.spans import Span
 
-__all__ = ["Control", "control_spec", "denominators_in", "header_in", "indices_in", "rows_in"]
+__all__ = [
+    "Control",
+    "control_spec",
+    "denominators_in",
+    "header_in",
+    "indices_in",
+    "is_one_span",
+    "rows_in",
+]
 
 _FACTS = 4  # before the header: those of Control, and the number of spans
 _END = _FACTS + len(Header._fields)
@@ -59,6 +67,11 @@ def indices_in(control: Any) -> Any:
     ends = tf.reshape(tf.cast(control[-_length_of_spans(control) :], tf.int32), (-1, 2))
     indices: Any = tf.ragged.range(ends[:, 0], ends[:, 1]).values
     return indices
+
+
+def is_one_span(control: Any) -> Any:
+    """Whether the samples of *control*, a tensor, follow one another in the step; a scalar."""
+    return control[3] <= 1
 
 
 def denominators_in(control: Any) -> Any:

@@ -18,7 +18,14 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
-from matex.steps.control import control_spec, denominators_in, header_in, indices_in, rows_in
+from matex.steps.control import (
+    control_spec,
+    denominators_in,
+    header_in,
+    indices_in,
+    is_one_span,
+    rows_in,
+)
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import refuse_drawing
 from matex.steps.rollback import Rollback
@@ -202,6 +209,7 @@ class SeveralUpdatesStep:
             rows_in(control),
             lambda: indices_in(control),
             sample_offset,
+            is_one_span(control),
             constant=self._rows,
             state=self._noise_state,
         )

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.exchange.layout import Header, Layout, Segment, segment_of
-from matex.steps.control import denominators_in, header_in, indices_in, rows_in
+from matex.steps.control import denominators_in, header_in, indices_in, is_one_span, rows_in
 from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.forward_state import ForwardState
 from matex.steps.recorder import Recorder
@@ -84,6 +84,7 @@ class StepParts:
             rows_in(control),
             lambda: indices_in(control),
             sample_offset,
+            is_one_span(control),
             addressable=not self._model.jit_compile,
             state=self._noise_state if self.sums_gradients else None,
         )

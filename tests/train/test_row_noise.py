@@ -101,6 +101,7 @@ def check(step: Callable[[Any], Any], seed: Any, x: np.ndarray) -> None:
             whole=ROWS,
             indices=lambda: tf.ragged.range(spans[:, 0], spans[:, 1]).values,
             offset=spans[0, 0],
+            is_one_span=tf.shape(spans)[0] == 1,
         )
         with keras_hooks.rows_of_noise(rows, [seed], by_row, strict=True):
             return step(x)
