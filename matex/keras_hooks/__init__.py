@@ -110,11 +110,11 @@ from matex.keras_hooks.rows import (
     chosen_rows,
     components_of,
     cut_rows,
-    dense_values,
     joined,
     row_count,
     rows_traced,
     with_rows,
+    zeros_by_row,
 )
 from matex.keras_hooks.script_model import script_model
 from matex.keras_hooks.tensors import (
@@ -181,7 +181,6 @@ __all__ = [
     "counts_add_up",
     "cut_rows",
     "dataset_of",
-    "dense_values",
     "described",
     "drop_functions",
     "empty_history",
@@ -290,4 +289,5 @@ __all__ = [
     "with_rows",
     "without_memory",
     "without_noise",
+    "zeros_by_row",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,11 +14,11 @@ __all__ = [
     "chosen_rows",
     "components_of",
     "cut_rows",
-    "dense_values",
     "joined",
     "row_count",
     "rows_traced",
     "with_rows",
+    "zeros_by_row",
 ]
 
 
@@ -82,10 +83,12 @@ def components_of(tensor: Any) -> list[Any]:
     return list(tf.nest.flatten(tensor, expand_composites=True))
 
 
-def dense_values(tensor: Any) -> np.ndarray:
-    """The values of *tensor*, that is there, with zeros or empty texts where it has none."""
-    if isinstance(tensor, tf.SparseTensor):
-        return np.asarray(tf.sparse.to_dense(tensor))
-    if isinstance(tensor, tf.RaggedTensor):
-        return np.asarray(tensor.to_tensor())
-    return np.asarray(tensor)
+def zeros_by_row(tensor: Any) -> np.ndarray:
+    """The fraction of each row of *tensor* that is zero, empty or not there, shape (rows,)."""
+    if isinstance(tensor, tf.SparseTensor):  # it may have more columns than there is memory for
+        rows, *row = tensor.dense_shape.numpy().tolist()
+        there = np.bincount(tensor.indices[:, 0].numpy(), minlength=rows)
+        return np.asarray(1 - there / max(1, math.prod(row)))
+    values = np.asarray(tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor)
+    nothing = values == (b"" if values.dtype == object else 0)
+    return nothing.reshape(len(values), -1).mean(1) if values.size else np.zeros(len(values))

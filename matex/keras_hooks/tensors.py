@@ -157,7 +157,7 @@ def _specification(tensor: Any) -> Any:
 def inputs_of(data: Any) -> Any:
     """The inputs of *data* as ``train_step`` gets it, as tensors."""
     inputs, *_ = keras.utils.unpack_x_y_sample_weight(data)
-    return tf.nest.map_structure(tf.convert_to_tensor, inputs)
+    return as_tensors(inputs)
 
 
 # Graphs.

@@ -161,16 +161,9 @@ def telling_rows(batch: GlobalBatch) -> Any:
     """
     lo, hi = batch.span
     rows = batch.rows([(lo, min(hi, lo + _LOOKED_AT))])
-    zeros = sum(_zeros(tensor) for tensor in tf.nest.flatten(rows))
+    zeros = sum(map(keras_hooks.zeros_by_row, tf.nest.flatten(rows)))
     order = np.argsort(-np.asarray(zeros), kind="stable")
     if len(order) > _ROWS:
         order = np.concatenate([order[:CUT], order[CUT - _ROWS :]])
     chosen = np.resize(order, max(2, len(order))).tolist()
     return tf.nest.map_structure(lambda tensor: keras_hooks.chosen_rows(tensor, chosen), rows)
-
-
-def _zeros(tensor: Any) -> np.ndarray:
-    """The fraction of each row that is zero or empty, shape (rows,)."""
-    values = keras_hooks.dense_values(tensor)
-    nothing = values == (b"" if values.dtype == object else 0)
-    return nothing.reshape(len(values), -1).mean(1) if values.size else np.zeros(len(values))

@@ -6,6 +6,7 @@ One launch runs all kinds, because starting TensorFlow takes longer than any of 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,26 +57,37 @@ def test_they_do_when_ranks_die(alone: Outcomes, tmp_path: Path) -> None:
     assert outcome.summary["world_size_end"] == 1
 
 
+def dense(tensor: Any) -> np.ndarray:
+    """The values of *tensor*, three to a row."""
+    if isinstance(tensor, tf.SparseTensor):
+        return np.asarray(tf.sparse.to_dense(tensor))
+    values = tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor
+    return np.pad(values, [(0, 0), (0, 3 - values.shape[1])])
+
+
+def test_the_zeros_of_sparse_rows_need_no_order_and_no_memory() -> None:
+    places = [[1, 10**9], [0, 3], [1, 2]]
+    tensor = tf.SparseTensor(places, [1.0, 2.0, 3.0], [3, 10**10])
+    assert keras_hooks.zeros_by_row(tensor).argsort().tolist() == [1, 0, 2]
+
+
 @pytest.mark.parametrize("kind", TENSORS)
 def test_rows_are_cut_chosen_and_joined(kind: str) -> None:
     tensor = TENSORS[kind]
     spec = tf.type_spec_from_value(tensor)
-    whole = keras_hooks.dense_values(tensor)
+    whole = dense(tensor)
     assert keras_hooks.are_rows(spec)
     assert keras_hooks.row_count(tensor) == 5
-
-    def width(values: np.ndarray) -> np.ndarray:
-        return np.pad(values, [(0, 0), (0, 3 - values.shape[1])])
 
     for lo, hi in ((0, 5), (1, 3), (2, 3), (4, 4), (3, 5)):
         cut = keras_hooks.cut_rows(tensor, lo, hi)
         assert keras_hooks.row_count(cut) == hi - lo
-        np.testing.assert_array_equal(width(keras_hooks.dense_values(cut)), whole[lo:hi])
+        np.testing.assert_array_equal(dense(cut), whole[lo:hi])
     halves = [keras_hooks.cut_rows(tensor, *span) for span in ((3, 5), (0, 2))]
-    joined = keras_hooks.dense_values(keras_hooks.joined(halves))
-    np.testing.assert_array_equal(joined, whole[[3, 4, 0, 1]])
-    chosen = keras_hooks.dense_values(keras_hooks.chosen_rows(tensor, [4, 1, 1]))
-    np.testing.assert_array_equal(width(chosen), whole[[4, 1, 1]])
+    np.testing.assert_array_equal(dense(keras_hooks.joined(halves)), whole[[3, 4, 0, 1]])
+    chosen = keras_hooks.chosen_rows(tensor, [4, 1, 1])
+    np.testing.assert_array_equal(dense(chosen), whole[[4, 1, 1]])
+    np.testing.assert_allclose(keras_hooks.zeros_by_row(tensor), (whole == 0).mean(1))
     free = keras_hooks.with_rows(spec, None)
     assert free.is_compatible_with(cut)
     counted = tf.function(keras_hooks.rows_traced, input_signature=[free])

@@ -1,0 +1,256 @@
+"""The trial finds losses that look across the rows of a batch, and lets the others be shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from matex import keras_hooks
+from matex.keras_hooks import script_model
+from matex.sources.stream import StreamBatch
+from matex.steps.separability import find_inseparable
+from matex.steps.several_updates_step import SeveralUpdatesStep
+from matex.steps.step import Step
+from matex.steps.update_trial import find_inseparable_update
+from tests import slow
+
+ROWS, WIDTH, SIZE = 16, 6, 4
+Loss = Callable[[Any, Any], Any]
+
+
+def unit(p: Any) -> Any:
+    return tf.math.l2_normalize(p, 1)
+
+
+def alike(p: Any) -> Any:
+    """How alike each two rows are, shape (rows, rows)."""
+    return tf.matmul(unit(p), unit(p), transpose_b=True)
+
+
+def distances(p: Any) -> Any:
+    return tf.reduce_sum((p[:, None] - p[None]) ** 2, 2)
+
+
+def same(y: Any) -> Any:
+    return tf.cast(tf.equal(y[:, None] > 0, y[None] > 0), tf.float32)
+
+
+def centred(p: Any) -> Any:
+    return p - tf.reduce_mean(p, 0)
+
+
+def correlation(p: Any) -> Any:
+    scaled = centred(p) / (tf.math.reduce_std(p, 0) + 1e-3)
+    return tf.matmul(scaled, scaled, transpose_a=True) / tf.cast(tf.shape(p)[0], tf.float32)
+
+
+def rowwise(y: Any, p: Any) -> Any:
+    return (p[:, 0] - y) ** 2
+
+
+def triplets(y: Any, p: Any) -> Any:
+    gaps = distances(p)
+    positive = tf.reduce_max(gaps * same(y), 1)
+    negative = tf.reduce_min(gaps + 1e3 * same(y), 1)
+    return tf.reduce_mean(tf.nn.softplus(positive - tf.minimum(negative, 10.0)))
+
+
+def supervised_contrast(y: Any, p: Any) -> Any:
+    logits = alike(p) / 0.5 - 1e3 * tf.eye(tf.shape(p)[0])
+    return -tf.reduce_mean(tf.reduce_sum(tf.nn.log_softmax(logits) * same(y), 1) / 100)
+
+
+def partial_likelihood(y: Any, p: Any) -> Any:
+    at_risk = tf.cast(y[None] >= y[:, None], tf.float32)
+    return -tf.reduce_mean(p[:, 0] - tf.math.log(tf.reduce_sum(at_risk * tf.exp(p[:, 0]), 1)))
+
+
+def soft_f1(y: Any, p: Any) -> Any:
+    truth, chance = tf.cast(y > 0, tf.float32), tf.sigmoid(p[:, 0])
+    return 1 - 2 * tf.reduce_sum(truth * chance) / tf.reduce_sum(truth + chance + 1e-3)
+
+
+def concordance(y: Any, p: Any) -> Any:
+    a, b = centred(p[:, 0]), centred(y)
+    spread = tf.reduce_mean(a**2) + tf.reduce_mean(b**2) + 1e-3
+    return 1 - 2 * tf.reduce_mean(a * b) / spread
+
+
+def pearson(y: Any, p: Any) -> Any:
+    a, b = centred(p[:, 0]), centred(y)
+    return -tf.reduce_sum(a * b) / tf.sqrt(tf.reduce_sum(a**2) * tf.reduce_sum(b**2) + 1e-3)
+
+
+def prototypes(y: Any, p: Any) -> Any:
+    is_one = tf.cast(y > 0, tf.float32)[:, None]
+    centres = [tf.reduce_sum(p * m, 0) / (tf.reduce_sum(m) + 1e-3) for m in (is_one, 1 - is_one)]
+    gaps = tf.stack([tf.reduce_sum((p - centre) ** 2, 1) for centre in centres], 1)
+    return tf.reduce_mean(-tf.nn.log_softmax(-gaps)[:, 0] * is_one[:, 0])
+
+
+def transport(y: Any, p: Any) -> Any:
+    kernel = tf.exp(-distances(p))
+    for _ in range(3):
+        kernel /= tf.reduce_sum(kernel, 1, keepdims=True)
+        kernel /= tf.reduce_sum(kernel, 0, keepdims=True)
+    return tf.reduce_mean(kernel * distances(p))
+
+
+ACROSS: dict[str, Loss] = {
+    "contrast": lambda y, p: tf.reduce_mean(
+        tf.reduce_logsumexp(alike(p), 1) - tf.linalg.diag_part(alike(p))
+    ),
+    "supervised-contrast": supervised_contrast,
+    "two-towers": lambda y, p: -tf.reduce_mean(
+        tf.linalg.diag_part(tf.nn.log_softmax(tf.matmul(p[:, :2], p[:, 2:], transpose_b=True)))
+    ),
+    "hardest-triplets": triplets,
+    "pairs": lambda y, p: tf.reduce_mean(same(y) * distances(p)),
+    "ranks-of-pairs": lambda y, p: tf.reduce_mean(
+        tf.nn.softplus(-tf.sign(y[:, None] - y[None]) * (p[:, 0][:, None] - p[:, 0][None]))
+    ),
+    "rank-list": lambda y, p: -tf.reduce_mean(tf.nn.softmax(y) * tf.nn.log_softmax(p[:, 0])),
+    "partial-likelihood": partial_likelihood,
+    "soft-f1": soft_f1,
+    "dice": lambda y, p: 1 - tf.reduce_sum(tf.sigmoid(p)) / tf.reduce_sum(1 + tf.sigmoid(p)),
+    "concordance": concordance,
+    "pearson": pearson,
+    "explained-variance": lambda y, p: tf.reduce_sum(rowwise(y, p))
+    / tf.reduce_sum(centred(y) ** 2),
+    "root-of-the-mean": lambda y, p: tf.sqrt(tf.reduce_mean(rowwise(y, p))),
+    "log-of-the-mean": lambda y, p: tf.math.log(tf.reduce_mean(tf.exp(p[:, 0]))),
+    "square-of-the-mean": lambda y, p: tf.reduce_mean(p) ** 2,
+    "standardised-losses": lambda y, p: tf.reduce_mean(
+        tf.tanh(rowwise(y, p) / (tf.math.reduce_std(rowwise(y, p)) + 1e-3))
+    ),
+    "largest": lambda y, p: tf.reduce_max(rowwise(y, p)),
+    "hard-half": lambda y, p: tf.reduce_mean(
+        tf.sort(rowwise(y, p))[tf.shape(y)[0] // 2 :]
+    ),
+    "median": lambda y, p: tf.sort(rowwise(y, p))[tf.shape(y)[0] // 2],
+    "by-sum-of-weights": lambda y, p: tf.reduce_sum(tf.sigmoid(p[:, 1]) * rowwise(y, p))
+    / tf.reduce_sum(tf.sigmoid(p[:, 1])),
+    "by-number-of-ones": lambda y, p: tf.reduce_sum(tf.nn.relu(y) * rowwise(y, p))
+    / (tf.reduce_sum(tf.cast(y > 0, tf.float32)) + 1e-3),
+    "redundancy": lambda y, p: tf.reduce_mean((correlation(p) - tf.eye(SIZE)) ** 2),
+    "variance": lambda y, p: tf.reduce_mean(tf.nn.relu(1 - tf.math.reduce_std(p, 0))),
+    "covariance": lambda y, p: tf.reduce_mean(
+        tf.matmul(centred(p), centred(p), transpose_a=True) ** 2
+    ),
+    "entropy-of-the-mean": lambda y, p: tf.reduce_sum(
+        tf.reduce_mean(tf.nn.softmax(p), 0) * tf.math.log(tf.reduce_mean(tf.nn.softmax(p), 0))
+    ),
+    "mean-discrepancy": lambda y, p: tf.reduce_mean(tf.exp(-distances(p)) * tf.sign(y)[:, None]
+                                                    * tf.sign(y)[None]),
+    "own-centre": lambda y, p: tf.reduce_mean(tf.reduce_sum(centred(p) ** 2, 1)),
+    "prototypes": prototypes,
+    "transport": transport,
+    "volume": lambda y, p: -tf.linalg.logdet(alike(p) + 0.5 * tf.eye(tf.shape(p)[0])),
+    "neighbours": lambda y, p: tf.reduce_mean((p[1:, 0] - p[:-1, 0]) ** 2),
+    "shuffled-partners": lambda y, p: tf.reduce_mean((p - tf.reverse(p, [0])) ** 2),
+    "discrimination": lambda y, p: tf.reduce_mean(
+        rowwise(y, p) * tf.reduce_sum(tf.exp(-distances(p)), 1)
+    ),
+    "row-numbers": lambda y, p: tf.reduce_mean(
+        rowwise(y, p) * tf.cast(tf.range(tf.shape(y)[0]), tf.float32)
+    ),
+    "product": lambda y, p: tf.reduce_prod(tf.sigmoid(p[:, 0]) + 0.5),
+}  # fmt: skip
+BY_ROW: dict[str, Loss] = {
+    "squares": lambda y, p: tf.reduce_mean(rowwise(y, p)),
+    "by-count": lambda y, p: tf.reduce_sum(rowwise(y, p)) / tf.cast(tf.shape(y)[0], tf.float32),
+    "huber": lambda y, p: tf.reduce_mean(tf.nn.softplus(tf.abs(p[:, 0] - y))),
+    "crossentropy": lambda y, p: tf.reduce_mean(
+        tf.nn.sigmoid_cross_entropy_with_logits(tf.cast(y > 0, tf.float32), p[:, 0])
+    ),
+    "within-a-row": lambda y, p: -tf.reduce_mean(tf.reduce_max(tf.nn.log_softmax(p), 1)),
+    "weights-of-rows": lambda y, p: tf.reduce_mean(tf.nn.relu(y) * rowwise(y, p)),
+    "constant-beside": lambda y, p: tf.reduce_mean(rowwise(y, p)) + 3.0,
+}
+
+
+def batch() -> StreamBatch:
+    generator = np.random.default_rng(2)
+    x = generator.normal(size=(ROWS, WIDTH)).astype("float32")
+    y = np.where(np.arange(ROWS) % 3, 1.0, -1.0) * generator.uniform(0.5, 1.5, ROWS)
+    tensors = [tf.constant(x), tf.constant(y, tf.float32)]
+    return StreamBatch(tensors, (0, ROWS), digest=1, last=False)
+
+
+SIGNATURE = (tf.TensorSpec((None, WIDTH)), tf.TensorSpec((None,)))
+
+
+def network() -> keras.Model:
+    keras.utils.set_random_seed(1)
+    return keras.Sequential([keras.Input((WIDTH,)), layers.Dense(8, "tanh"), layers.Dense(SIZE)])
+
+
+def reason_in_a_fit(loss: Loss) -> str:
+    class Trained(keras.Model):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y = data
+            with tf.GradientTape() as tape:
+                value = loss(y, inner(x, training=True))
+            weights = inner.trainable_variables
+            self.optimizer.apply(tape.gradient(value, weights), weights)
+            return {"loss": value}
+
+    inner = network()
+    model = Trained(inner.inputs, inner.outputs)
+    model.compile(keras.optimizers.SGD(0.1))
+    keras_hooks.build(model, keras_hooks.as_data(SIGNATURE))
+    return find_inseparable(Step(model, SIGNATURE), batch())
+
+
+def reason_in_a_loop(loss: Loss) -> str:
+    inner, optimizer = network(), keras.optimizers.SGD(0.1)
+
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = loss(y, inner(x, training=True))
+        weights = inner.trainable_variables
+        optimizer.apply(tape.gradient(value, weights), weights)
+        return value
+
+    def as_data(tensors: Any) -> Any:
+        return tuple(tensors), {}
+
+    model = script_model("step", step, SIGNATURE, as_data)
+    shared = SeveralUpdatesStep(model, SIGNATURE, as_data=as_data, rows=ROWS)
+    return find_inseparable_update(shared, batch())
+
+
+@pytest.fixture(autouse=True)
+def optimizers_that_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the hooks of a run do it, here for a test."""
+    original = keras.optimizers.Optimizer.apply
+
+    def apply(optimizer: Any, gradients: Any, variables: Any = None) -> Any:
+        instead = keras_hooks.in_place_of_apply()
+        if instead is None:
+            return original(optimizer, gradients, variables)
+        return instead(optimizer, list(gradients), variables)
+
+    monkeypatch.setattr(keras.optimizers.Optimizer, "apply", apply)
+
+
+REASONS = {"fit": reason_in_a_fit, "loop": reason_in_a_loop}
+SOME = ["contrast", "hardest-triplets", "by-sum-of-weights", "row-numbers"]
+
+
+@pytest.mark.parametrize("place", REASONS)
+@pytest.mark.parametrize("name", slow.all_but(SOME, ACROSS))
+def test_what_looks_across_rows_is_found(name: str, place: str) -> None:
+    assert REASONS[place](ACROSS[name]) != ""
+
+
+@pytest.mark.parametrize("place", REASONS)
+@pytest.mark.parametrize("name", slow.all_but(["squares", "by-count"], BY_ROW))
+def test_what_does_not_is_shared(name: str, place: str) -> None:
+    assert REASONS[place](BY_ROW[name]) == ""
