@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 from matex import keras_hooks
-from matex.keras_hooks import script_model
+from matex.keras_hooks import optimizers, script_model
 from matex.sources.stream import StreamBatch
 from matex.steps.separability import find_inseparable
 from matex.steps.several_updates_step import SeveralUpdatesStep
@@ -232,8 +232,8 @@ def optimizers_that_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     original = keras.optimizers.Optimizer.apply
 
     def apply(optimizer: Any, gradients: Any, variables: Any = None) -> Any:
-        instead = keras_hooks.in_place_of_apply()
-        if instead is None:
+        instead = optimizers.in_place_of_apply()
+        if optimizers.is_updating() or instead is None:
             return original(optimizer, gradients, variables)
         return instead(optimizer, list(gradients), variables)
 
