@@ -29,7 +29,7 @@ def unit(p: Any) -> Any:
 
 
 def alike(p: Any) -> Any:
-    """How alike each two rows are, shape (rows, rows)."""
+    """The likeness of each two rows, shape (rows, rows)."""
     return tf.matmul(unit(p), unit(p), transpose_b=True)
 
 
@@ -228,7 +228,7 @@ def reason_in_a_loop(loss: Loss) -> str:
 
 @pytest.fixture(autouse=True)
 def optimizers_that_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the hooks of a run do it, here for a test."""
+    """The hook that a run puts into optimizers, for a test."""
     original = keras.optimizers.Optimizer.apply
 
     def apply(optimizer: Any, gradients: Any, variables: Any = None) -> Any:
