@@ -5,14 +5,13 @@ One launch runs all kinds, because starting TensorFlow takes longer than any of 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests import slow
-from tests.train.runs import SCRIPTS, Outcome, execute, faults, matex_run
-from tests.train.test_ways import Outcomes, flat, outcomes
+from tests.train.runs import Outcome, faults, matex_run
+from tests.train.test_ways import Outcomes, flat, in_plain_keras, outcomes
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -35,12 +34,7 @@ KILLS = faults("kill:rank=0,step=4,at=in-exchange", "kill:rank=2,step=34,at=in-e
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    """Plain Keras in one process, without matex."""
-    folder = tmp_path_factory.mktemp("alone")
-    command = [sys.executable, SCRIPTS / "ways.py", folder, *KINDS]
-    done = execute(command, directory=folder, timeout_s=500)
-    assert done.returncode == 0, done.stderr
-    return outcomes(folder)
+    return in_plain_keras(tmp_path_factory.mktemp("alone"), KINDS)
 
 
 def on_ranks(

@@ -16,8 +16,7 @@ from matex import keras_hooks
 from tests import slow
 from tests.train.runs import faults
 from tests.train.test_several_updates import assert_same, run, whole
-from tests.train.test_ways import Outcomes
-from tests.train.test_whole_steps import in_plain_keras
+from tests.train.test_ways import Outcomes, in_plain_keras
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -5,15 +5,14 @@ One launch runs all kinds, because starting TensorFlow takes longer than any of 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests import slow
-from tests.train.runs import SCRIPTS, Outcome, execute, faults, matex_run
+from tests.train.runs import Outcome, faults, matex_run
 from tests.train.test_several_updates import STEPS, assert_same, run, whole
-from tests.train.test_ways import Outcomes, outcomes
+from tests.train.test_ways import Outcomes, in_plain_keras, outcomes
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -27,12 +26,7 @@ KINDS = [*SHARED, *ACROSS]
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    """Plain Keras in one process, without matex."""
-    folder = tmp_path_factory.mktemp("alone")
-    command = [sys.executable, SCRIPTS / "ways.py", folder, *KINDS]
-    done = execute(command, directory=folder, timeout_s=300)
-    assert done.returncode == 0, done.stderr
-    return outcomes(folder)
+    return in_plain_keras(tmp_path_factory.mktemp("alone"), KINDS)
 
 
 def shared(outcome: Outcome) -> int:

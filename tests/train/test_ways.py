@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +82,17 @@ def outcomes(folder: Path) -> Outcomes:
     return found
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    """Plain Keras in one process, without matex."""
-    folder = tmp_path_factory.mktemp("alone")
-    command = [sys.executable, SCRIPTS / "ways.py", folder, *KINDS]
+def in_plain_keras(folder: Path, kinds: Collection[str]) -> Outcomes:
+    """Run the kinds in one process, without matex."""
+    command = [sys.executable, SCRIPTS / "ways.py", folder, *kinds]
     done = execute(command, directory=folder, timeout_s=900)
     assert done.returncode == 0, done.stderr
     return outcomes(folder)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return in_plain_keras(tmp_path_factory.mktemp("alone"), KINDS)
 
 
 def on_ranks(folder: Path, kinds: list[str], *, ranks: int, options: list[str]) -> Outcomes:

@@ -5,15 +5,13 @@ One launch runs all kinds, because starting TensorFlow takes longer than any of 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from tests import slow
-from tests.train.runs import SCRIPTS, execute, faults, matex_run
-from tests.train.test_ways import Outcomes, flat, outcomes
+from tests.train.runs import faults, matex_run
+from tests.train.test_ways import Outcomes, flat, in_plain_keras, outcomes
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -55,14 +53,6 @@ KILLED = [
     "contrastive", "test-step-of-scalars-and-metrics", "loss-with-a-mask", "noise-of-tensorflow",
     "noise-of-layers", "noise-of-keras",
 ]  # fmt: skip
-
-
-def in_plain_keras(folder: Path, kinds: Collection[str]) -> Outcomes:
-    """Run the kinds in one process, without matex."""
-    command = [sys.executable, SCRIPTS / "ways.py", folder, *kinds]
-    done = execute(command, directory=folder, timeout_s=300)
-    assert done.returncode == 0, done.stderr
-    return outcomes(folder)
 
 
 @pytest.fixture(scope="module")
