@@ -86,6 +86,7 @@ def measure(name: str, rounds: int) -> None:
     from matex.fitting.replica_check import ReplicaCheck
     from matex.fitting.replicated_update import ReplicatedUpdate
     from matex.fitting.whole_batches import WholeBatches
+    from matex.partition.order import shuffled_anew
     from matex.records.step_report import StepReport, StepRequests
     from matex.sources.interface import RowSource
     from matex.steps.engine import CompiledStep, StepEngine, trace_step
@@ -136,7 +137,8 @@ def measure(name: str, rounds: int) -> None:
         def rate_factor(self, epochs_done: float) -> float:
             return 1.0
 
-    source = RowSource(batches, batch_size=batch * ranks, shuffle=True, seed=1)
+    visits = shuffled_anew(batches.samples, seed=1)
+    source = RowSource(batches, batch_size=batch * ranks, visits=visits, order="anew")
     compiled = CompiledStep(trace_step(shared, source))
     training = EpochIterator(
         StepEngine(Services(), shared, source, compiled),

@@ -8,6 +8,7 @@ from matex.evaluation.predict import SharedPrediction
 from matex.evaluation.rows import RowEvaluation
 from matex.evaluation.stream import StreamEvaluation
 from matex.evaluation.test_step import Sharing
+from matex.partition.order import as_stored
 from matex.run.context import RunContext
 from matex.sources.data_agreement import check_same_data
 from matex.sources.interface import RowSource, Source
@@ -88,7 +89,9 @@ class SharedIterators:
             source = stream_of(run.communicator, feed, given, say=run.say_once)
         else:
             size = given.get("batch_size") or BATCH_SIZE
-            source = RowSource(batches, batch_size=size, shuffle=False, seed=0)
+            source = RowSource(
+                batches, batch_size=size, visits=as_stored(batches.samples), order="stored"
+            )
         return SharedPrediction(
             run.communicator,
             source,

@@ -22,6 +22,7 @@ from matex.fitting.shared_fit import FitParts, SharedFit, begin_shared, cut_as_i
 from matex.fitting.spare_handover import Handover
 from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches
+from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
 from matex.sources.data_agreement import check_same_data, check_same_validation
@@ -44,7 +45,7 @@ class Fit:
         run: run that it is part of.
         model: model that is trained.
         number: number of the fit in the script, from 0.
-        order_seed: seed of the order of the samples.
+        order_seed: seeds of the order of the samples.
         arguments: all arguments of ``model.fit``, by name.
         replicated: update of steps that cannot be shared.
     """
@@ -55,7 +56,7 @@ class Fit:
         model: Any,
         *,
         number: int,
-        order_seed: int,
+        order_seed: OrderSeed,
         arguments: dict[str, Any],
         replicated: ReplicatedUpdate,
     ) -> None:

@@ -14,6 +14,7 @@ from matex.checkpointing import model_state
 from matex.checkpointing.buffer_pool import BufferPool
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.fitting.listeners import Cursor
+from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 
 __all__ = ["LOOP", "FitCheckpoint", "is_of_fit"]
@@ -57,7 +58,7 @@ class FitCheckpoint:
         self._nbytes: int | None = None
         self._buffers = BufferPool()
         self.saved = saved
-        self.seed = 0
+        self.seed = OrderSeed(0)
 
     # Putting back.
 
@@ -119,7 +120,7 @@ class FitCheckpoint:
         if self._architecture is None:
             self._architecture = model_state.architecture_of(self._model)
         saved_cursor = {
-            "seed": self.seed,
+            **self.seed.cursor(),
             "fit": self._number,
             "epoch": cursor.epoch,
             "samples": cursor.samples,

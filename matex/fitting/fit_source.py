@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import checkpoints
+from matex import keras_hooks
 from matex.data import Batches
 from matex.errors import InputError
 from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.fit_checkpoint import FitCheckpoint
+from matex.partition.order import OrderSeed, Visits, as_stored, shuffled_anew
 from matex.run.context import RunContext
 from matex.sources.interface import RowSource, Source
 from matex.sources.ring_rows import RingRows
@@ -18,6 +20,9 @@ from matex.sources.select import BATCH_SIZE, MakeFeed, stream_of
 from matex.sources.stream import Stream
 
 __all__ = ["resume", "row_source", "stream_source"]
+
+# Keras's own permutation of as many takes some 20 s and 4 GB for a moment.
+_MOST_OF_KERAS = 1 << 27
 
 
 def stream_source(
@@ -57,45 +62,70 @@ def row_source(
     checkpoint: FitCheckpoint,
     scaling: BatchScaling,
     *,
-    order_seed: int,
+    order_seed: OrderSeed,
     epochs: int,
 ) -> Source:
-    """The source of rows known by number, in a seeded order that is saved; collective.
+    """The source of rows known by number, in an order whose seed is saved; collective.
 
     Args:
         run: ranks and options of the run.
         batches: rows.
         given: arguments from which Keras would make its iterator.
-        checkpoint: keeps the seed of the order, and knows that of the fit it continues.
+        checkpoint: keeps the seeds of the order, and knows those of the fit it continues.
         scaling: says how many parts a batch has.
-        order_seed: seed of this rank, used unless another counts: that of rank 0 does, because
-            an unseeded script's differs by rank.
+        order_seed: seeds of this rank, used unless others count: those of rank 0 do, because
+            an unseeded script's differ by rank.
         epochs: epoch at which training ends.
     """
-    seed = np.array([order_seed], np.int64)
-    run.communicator.broadcast(seed)
-    checkpoint.seed = int(seed[0])
+    cursor = order_seed.cursor()
+    seeds = np.array(list(cursor.values()), np.int64)
+    run.communicator.broadcast(seeds)
+    checkpoint.seed = OrderSeed.of_cursor(dict(zip(cursor, seeds.tolist(), strict=True)))
     if checkpoint.saved is not None:
-        checkpoint.seed = checkpoint.saved.cursor["seed"]
+        checkpoint.seed = OrderSeed.of_cursor(checkpoint.saved.cursor)
     batch_size = given["batch_size"] or BATCH_SIZE
-    shuffle = bool(given["shuffle"])
     if run.config.shuffle == "ring":
         return RingRows(
             batches,
             run.communicator,
             batch_size=batch_size,
             multiplier=scaling.multiplier,
-            shuffle=shuffle,
-            seed=checkpoint.seed,
+            shuffle=bool(given["shuffle"]),
+            seed=checkpoint.seed.own,
             epochs=epochs,
         )
+    chosen = _order(batches.samples, batch_size, given["shuffle"], checkpoint.seed)
     return RowSource(
         batches,
         batch_size=batch_size,
         multiplier=scaling.multiplier,
-        shuffle=shuffle,
-        seed=checkpoint.seed,
+        visits=chosen.visits,
+        order=chosen.word,
     )
+
+
+class _Chosen(NamedTuple):
+    """The order of a fit's samples, and the word for it."""
+
+    word: str
+    visits: Visits
+
+
+def _order(samples: int, batch_size: int, shuffle: Any, seed: OrderSeed) -> _Chosen:
+    """Keras's own order where the script gave a seed, else another one in each epoch.
+
+    Args:
+        samples: number of rows.
+        batch_size: rows of a step, as the script gives them.
+        shuffle: argument of ``fit``.
+        seed: seeds that the orders follow from.
+    """
+    if not shuffle:
+        return _Chosen("stored", as_stored(samples))
+    if seed.keras is None or samples > _MOST_OF_KERAS:
+        return _Chosen("anew", shuffled_anew(samples, seed.own))
+    visits = keras_hooks.shuffled_rows(samples, batch_size, shuffle, seed=seed.keras)
+    return _Chosen("keras", lambda epoch: visits)
 
 
 def resume(

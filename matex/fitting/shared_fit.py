@@ -23,6 +23,7 @@ from matex.fitting.listeners import Cursor, FitListener
 from matex.fitting.spares import FitSpares
 from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches
+from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.sources.select import BATCH_SIZE, MakeFeed
@@ -36,14 +37,14 @@ __all__ = ["FitParts", "SharedFit", "begin_shared", "cut_as_in"]
 class FitParts:
     """The parts of one fit, before its data are known.
 
-    ``number`` says which fit of the script it is, from 0; ``order_seed`` is the seed of the order
-    of its samples, ``arguments`` are all arguments of ``model.fit``, by name.
+    ``number`` says which fit of the script it is, from 0; ``order_seed`` are the seeds of the
+    order of its samples, ``arguments`` are all arguments of ``model.fit``, by name.
     """
 
     run: RunContext
     model: Any
     number: int
-    order_seed: int
+    order_seed: OrderSeed
     arguments: dict[str, Any]
     plan: FitPlan
     checkpoint: FitCheckpoint
@@ -83,7 +84,7 @@ def begin_shared(
     saved = fit.checkpoint.saved
     if saved is not None:
         cut_as_in(saved, model)
-    plan.resolve(source, seed=fit.checkpoint.seed, epochs=fit.arguments["epochs"])
+    plan.resolve(source, seed=fit.checkpoint.seed.own, epochs=fit.arguments["epochs"])
     compiled = compiled_step(run, model, source, plan)
     batch_size = given["batch_size"] or BATCH_SIZE
     check_alike(run.communicator, model, source, batch_size, number=fit.number)
@@ -154,6 +155,7 @@ def _count(fit: FitParts, source: Source, start: Cursor, batch_size: int) -> Non
         fit=fit.number,
         step=run.step,
         samples=source.samples,
+        order=source.order,
         batch_size=batch_size,
         epochs=epochs,
         strategy=fit.plan.strategy.name,

@@ -11,6 +11,7 @@ from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_checkpoint import FitCheckpoint
+from matex.partition.order import OrderSeed
 from matex.sources.stream import Stream
 
 __all__ = ["PROGRESS", "Handover"]
@@ -43,7 +44,7 @@ class Handover:
         """
         model_state.restore(model, self.saved)
         checkpoint.saved = self.saved
-        checkpoint.seed = self.saved.cursor["seed"]
+        checkpoint.seed = OrderSeed.of_cursor(self.saved.cursor)
         checkpoint.restore_callbacks()
         for callback in keras_hooks.listed(callbacks):
             if hasattr(callback, "read_notes"):

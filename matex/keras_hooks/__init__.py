@@ -105,6 +105,7 @@ from matex.keras_hooks.resizing import (
 )
 from matex.keras_hooks.row_draws import NOISE_SCOPE, NoiseRows
 from matex.keras_hooks.row_noise import rows_of_noise, with_global_generator
+from matex.keras_hooks.row_order import shuffled_rows
 from matex.keras_hooks.rows import (
     are_rows,
     chosen_rows,
@@ -271,6 +272,7 @@ __all__ = [
     "set_shape",
     "shapes_in_training",
     "shared_losses",
+    "shuffled_rows",
     "slots",
     "start_at",
     "state_of",

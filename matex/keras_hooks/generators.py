@@ -13,6 +13,8 @@ from keras.src.backend.common import global_state
 from keras.src.random.seed_generator import global_seed_generator
 from tensorflow.python.eager import context
 
+from matex.partition.order import OrderSeed
+
 __all__ = [
     "Generators",
     "OrderSeeds",
@@ -23,6 +25,9 @@ __all__ = [
 
 # Keras 3's own name for the generator of what is drawn without a seed.
 _OF_KERAS = "global_seed_generator"
+
+# TensorFlow takes a seed modulo this (framework/random_seed.py).
+_SEEDS = 2**31 - 1
 
 
 def _of_tensorflow() -> random.Random | None:
@@ -107,14 +112,17 @@ class OrderSeeds:
     each fit, gets the same order each time. The generators belong to the script and are not
     moved, or it would draw other numbers afterwards than without matex; so fits between which
     nothing was drawn are told apart by their count.
+
+    Seeds that were set before this object was made are matex's, not the script's.
     """
 
     def __init__(self) -> None:
+        self._before_script = _of_tensorflow()
         self._stands: tuple[object, bytes] | None = None
         self._count = 0
 
-    def next(self) -> int:
-        """A seed below 2**31; to be asked for once for each fit."""
+    def next(self) -> OrderSeed:
+        """The seeds of the next fit; to be asked for once for each."""
         numpy = hashlib.blake2b(digest_size=16)
         for part in np.random.get_state(legacy=True):  # noqa: NPY002 - the script's own
             numpy.update(np.asarray(part).tobytes())
@@ -126,4 +134,12 @@ class OrderSeeds:
         self._stands = stands
         of_fit = numpy.copy()
         of_fit.update(self._count.to_bytes(8, "little"))
-        return int.from_bytes(of_fit.digest()[:4], "little") >> 1
+        own = int.from_bytes(of_fit.digest()[:4], "little") >> 1
+        return OrderSeed(own, self._of_script())
+
+    def _of_script(self) -> int | None:
+        """The seed for all operations that the script gave to TensorFlow; None where it did not."""
+        if _of_tensorflow() is self._before_script:
+            return None
+        seed: int | None = context.global_seed()
+        return None if seed is None else seed % _SEEDS

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from matex.partition.spans import Span
 
-__all__ = ["Order", "hashes"]
+__all__ = ["Order", "OrderSeed", "Visits", "as_stored", "hashes", "shuffled_anew"]
+
+Visits = Callable[[int], np.ndarray]
+"""Gives the row numbers (int64), each once, as the epoch of that number visits them."""
 
 # Sums of fingerprints travel as float32, which counts exactly up to here.
 _EXACT = 1 << 24
@@ -36,29 +39,19 @@ class Order:
     """The order in which one epoch visits the samples.
 
     Args:
-        samples: number of samples.
+        visits: row numbers (int64), each once, as the epoch visits them.
         batch_size: samples of a step over all ranks (the global batch).
-        shuffle: visit in the seeded order of this epoch rather than as stored.
-        seed, epoch: numbers of which the order is a function.
     """
 
-    samples: int
+    visits: np.ndarray
     batch_size: int
-    shuffle: bool
-    seed: int
-    epoch: int
 
     def __post_init__(self) -> None:
-        order = self._visits()
-        object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_hashes", hashes(order, self.batch_size))
+        object.__setattr__(self, "_hashes", hashes(self.visits, self.batch_size))
 
-    def _visits(self) -> np.ndarray:
-        """All row numbers (int64), as the epoch visits them."""
-        if not self.shuffle:
-            return np.arange(self.samples)
-        generator = np.random.Generator(np.random.PCG64([self.seed, self.epoch]))
-        return generator.permutation(self.samples)
+    @property
+    def samples(self) -> int:
+        return len(self.visits)
 
     @property
     def steps(self) -> int:
@@ -73,7 +66,7 @@ class Order:
 
     def indices(self, spans: Sequence[Span]) -> np.ndarray:
         """Row numbers (int64) of the samples in *spans*, in visiting order."""
-        return self._of(self._order, spans)  # type: ignore[attr-defined]
+        return self._of(self.visits, spans)
 
     def fingerprint(self, spans: Sequence[Span]) -> int:
         """A sum over samples that tells sets of equal size apart; below 2^24 for a whole step.
@@ -88,3 +81,42 @@ class Order:
         if len(spans) == 1:
             return array[slice(*spans[0])]
         return np.concatenate([array[:0], *(array[lo:hi] for lo, hi in spans)])
+
+
+@dataclass(frozen=True)
+class OrderSeed:
+    """The seeds from which the orders of a fit's samples follow; a checkpoint holds them.
+
+    Args:
+        own: seed of an order that is another one in each epoch.
+        keras: seed for all operations that the script gave to TensorFlow, reduced as TensorFlow
+            reduces it; None where it gave none.
+    """
+
+    own: int
+    keras: int | None = None
+
+    def cursor(self) -> dict[str, int]:
+        """Entries of a checkpoint's cursor."""
+        return {"seed": self.own, "keras_seed": -1 if self.keras is None else self.keras}
+
+    @classmethod
+    def of_cursor(cls, cursor: Mapping[str, int]) -> OrderSeed:
+        """The seeds that :meth:`cursor` saved; those of older checkpoints had none of Keras's."""
+        keras = cursor.get("keras_seed", -1)
+        return cls(cursor["seed"], None if keras < 0 else keras)
+
+
+def as_stored(samples: int) -> Visits:
+    """Row numbers in ascending order, in each epoch."""
+    return lambda epoch: np.arange(samples)
+
+
+def shuffled_anew(samples: int, seed: int) -> Visits:
+    """A permutation that is a function of *seed* and the epoch's number."""
+
+    def visits(epoch: int) -> np.ndarray:
+        generator = np.random.Generator(np.random.PCG64([seed, epoch]))
+        return generator.permutation(samples)
+
+    return visits

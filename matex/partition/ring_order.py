@@ -12,49 +12,41 @@ among themselves as they would share any.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from matex.partition.order import Order
 from matex.partition.spans import size, split
 
-__all__ = ["RingOrder", "pack_geometry", "sharers", "unpack_geometry"]
+__all__ = ["pack_geometry", "ring_visits", "sharers", "unpack_geometry"]
 
 _PLACES_BITS = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class RingOrder(Order):
-    """The order of one epoch.
+def ring_visits(samples: int, *, seed: int, epoch: int, places: int, width: int) -> np.ndarray:
+    """All row numbers (int64), as *epoch* visits them.
 
     Args:
+        samples: number of samples.
+        seed, epoch: numbers of which the order is a function.
         places: number of places of the ring.
         width: samples of the steps for which the parts are laid out; others may be made.
     """
-
-    places: int
-    width: int
-
-    def _visits(self) -> np.ndarray:
-        samples = self.samples
-        circle = np.random.Generator(np.random.PCG64(self.seed)).permutation(samples)
-        start = -(self.epoch * samples // self.places)
-        whole, rest = divmod(samples, self.width)
-        order = np.empty(samples, np.int64)
-        steps = order[: whole * self.width].reshape(whole, self.width)
-        last = order[whole * self.width :]
-        cuts = zip(split((0, self.width), self.places), split((0, rest), self.places), strict=True)
-        for place, (cut, last_cut) in enumerate(cuts):
-            each = size([cut])
-            count = whole * each + size([last_cut])
-            part = circle[np.arange(start, start + count) % samples]
-            generator = np.random.Generator(np.random.PCG64([self.seed, self.epoch, place + 1]))
-            part = generator.permutation(part)
-            steps[:, slice(*cut)] = part[: whole * each].reshape(whole, each)
-            last[slice(*last_cut)] = part[whole * each :]
-            start += count
-        return order
+    circle = np.random.Generator(np.random.PCG64(seed)).permutation(samples)
+    start = -(epoch * samples // places)
+    whole, rest = divmod(samples, width)
+    order = np.empty(samples, np.int64)
+    steps = order[: whole * width].reshape(whole, width)
+    last = order[whole * width :]
+    cuts = zip(split((0, width), places), split((0, rest), places), strict=True)
+    for place, (cut, last_cut) in enumerate(cuts):
+        each = size([cut])
+        count = whole * each + size([last_cut])
+        part = circle[np.arange(start, start + count) % samples]
+        generator = np.random.Generator(np.random.PCG64([seed, epoch, place + 1]))
+        part = generator.permutation(part)
+        steps[:, slice(*cut)] = part[: whole * each].reshape(whole, each)
+        last[slice(*last_cut)] = part[whole * each :]
+        start += count
+    return order
 
 
 def sharers(samples: int, batch_size: int, ranks: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from matex import keras_hooks
 from matex.data import Batches
 from matex.data.prefetch import Prefetch
 from matex.errors import InputError
-from matex.partition.order import Order
+from matex.partition.order import Order, Visits
 from matex.partition.spans import Span
 
 __all__ = ["GlobalBatch", "RowSource", "Source"]
@@ -59,6 +59,9 @@ class Source(Protocol):
 
     explanation: str
     """Why a step may turn out to be made of other samples than its own."""
+
+    order: str
+    """Word for the order of the samples, as the event of a fit says it."""
 
     @property
     def num_batches(self) -> int | None:
@@ -135,10 +138,12 @@ class _RowBatch:
 
 
 class RowSource:
-    """Rows known by number: each rank reads its own only, in the seeded order of the epoch.
+    """Rows known by number: each rank reads its own only, in the order of the epoch.
 
     Args:
         batch_size: rows of a step before *multiplier*; all samples where they are fewer.
+        visits: gives the order of each epoch, the same on every rank.
+        order: word for it.
         multiplier: function that gives the factor for *batch_size*; called anew for each step, and
             never larger than at the beginning of the epoch. 1 by default.
     """
@@ -150,16 +155,16 @@ class RowSource:
         batches: Batches,
         *,
         batch_size: int,
-        shuffle: bool,
-        seed: int,
+        visits: Visits,
+        order: str,
         multiplier: Callable[[], int] = lambda: 1,
     ) -> None:
         self._batches = batches
         self._reader = Prefetch(batches)
         self._script_batch_size = batch_size
         self._multiplier = multiplier
-        self._shuffle = shuffle
-        self._seed = seed
+        self._visits = visits
+        self.order = order
         self._order: Order | None = None
         self._cursor = 0
         self.signature = batches.signature
@@ -200,18 +205,8 @@ class RowSource:
         batch: tuple[Any, ...] = self._reader.rows(indices, then=then)
         return batch
 
-    def _begin(self, epoch: int) -> Order:
-        """Begin *epoch*, which has this order."""
-        return Order(
-            samples=self._batches.samples,
-            batch_size=self._batch_size,
-            shuffle=self._shuffle,
-            seed=self._seed,
-            epoch=epoch,
-        )
-
     def epoch(self, epoch: int, cursor: int, steps_per_execution: int) -> Iterator[tuple[int, int]]:
-        self._order = self._begin(epoch)
+        self._order = Order(visits=self._visits(epoch), batch_size=self._batch_size)
         self._cursor = cursor
         first = self._cursor // self._batch_size
         while self._cursor < self._order.samples:

@@ -17,8 +17,7 @@ from matex.data import Batches
 from matex.data.prefetch import Prefetch
 from matex.data.row_store import Form, RowStore
 from matex.errors import InputError
-from matex.partition.order import Order
-from matex.partition.ring_order import RingOrder, pack_geometry, sharers, unpack_geometry
+from matex.partition.ring_order import pack_geometry, ring_visits, sharers, unpack_geometry
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch, RowSource
 from matex.sources.row_exchange import RowExchange
@@ -42,12 +41,13 @@ class _Arrays(NamedTuple):
 class _EpochPlan(NamedTuple):
     """An epoch's order, and by row number the place of the rank that computes it."""
 
-    order: RingOrder
+    epoch: int
+    visits: np.ndarray
     place_of: np.ndarray
 
 
 class RingRows(RowSource):
-    """Rows known by number, in a :class:`RingOrder`; each rank holds about its part of them.
+    """Rows known by number, in the order of a ring; each rank holds about its part of them.
 
     Who needs a row next follows from the order and the members, so all ranks know, without
     talking, what to send and what to expect. ``digest`` is the packed
@@ -55,7 +55,9 @@ class RingRows(RowSource):
 
     Args:
         epochs: number of epochs of the fit; after the last one nothing is handed on.
-        batch_size, shuffle, seed, multiplier: see :class:`RowSource`.
+        shuffle: argument of ``fit``.
+        seed: number from which the orders follow.
+        batch_size, multiplier: see :class:`RowSource`.
 
     Raises:
         InputError: alike on every rank, where there is nothing to shuffle.
@@ -78,8 +80,13 @@ class RingRows(RowSource):
                 "leave one of them out"
             )
         super().__init__(
-            batches, batch_size=batch_size, shuffle=True, seed=seed, multiplier=multiplier
+            batches,
+            batch_size=batch_size,
+            visits=self._begin,
+            order="ring",
+            multiplier=multiplier,
         )
+        self._seed = seed
         self._communicator = communicator
         self._epochs = epochs
         self._places = len(communicator.pending.expected)
@@ -92,6 +99,7 @@ class RingRows(RowSource):
         )
         self._passing = RowExchange(communicator, self._store)
         self._planned: tuple[tuple[int, ...], _EpochPlan] | None = None
+        self._running: _EpochPlan | None = None
         self._resumed_width = 0
         self._expected: tuple[int, ...] = ()
         self._span: Span = (0, 0)
@@ -111,14 +119,16 @@ class RingRows(RowSource):
             self._places, self.digest = places, digest
             self._resumed_width = width if cursor else 0
 
-    def _begin(self, epoch: int) -> Order:
+    def _begin(self, epoch: int) -> np.ndarray:
+        """Begin *epoch*: the order in which it visits the rows."""
         width, self._resumed_width = self._resumed_width or self._batch_size, 0
         self.digest = pack_geometry(self._places, width)
         self._settle()
         plan = self._plan(epoch, width)
         held = self._store.numbers
         self._store.drop(held[plan.place_of[held] != self._place])  # others are here than planned
-        return plan.order
+        self._running = plan
+        return plan.visits
 
     @property
     def _place(self) -> int:
@@ -131,18 +141,12 @@ class RingRows(RowSource):
         key = (epoch, width, batch_size, ranks)
         if self._planned is None or self._planned[0] != key:
             samples = self._batches.samples
-            order = RingOrder(
-                samples=samples,
-                batch_size=batch_size,
-                shuffle=True,
-                seed=self._seed,
-                epoch=epoch,
-                places=self._places,
-                width=width,
+            visits = ring_visits(
+                samples, seed=self._seed, epoch=epoch, places=self._places, width=width
             )
             place_of = np.empty(samples, np.int32)
-            place_of[order.indices([(0, samples)])] = sharers(samples, batch_size, ranks)
-            self._planned = key, _EpochPlan(order, place_of)
+            place_of[visits] = sharers(samples, batch_size, ranks)
+            self._planned = key, _EpochPlan(epoch, visits, place_of)
         return self._planned[1]
 
     def _read(self, indices: np.ndarray, *, then: Callable[[], np.ndarray]) -> tuple[Any, ...]:
@@ -165,14 +169,14 @@ class RingRows(RowSource):
     def after_step(self, step: int) -> tuple[int, int]:
         """Hand on the rows of the step, and keep those that are this rank's again. Local."""
         self._settle()
-        order, (lo, hi) = self._order, self._span
-        assert isinstance(order, RingOrder)
-        rows = order.indices([self._span])
-        if order.epoch + 1 >= self._epochs:
+        plan, (lo, hi) = self._running, self._span
+        assert plan is not None
+        rows = plan.visits[lo:hi]
+        if plan.epoch + 1 >= self._epochs:
             self._store.drop(rows)
             return 0, 0
         pending = self._communicator.pending
-        to = self._plan(order.epoch + 1, self._batch_size).place_of[rows]
+        to = self._plan(plan.epoch + 1, self._batch_size).place_of[rows]
         mine, sent = self._place, (0, 0)
         # Where the others found a failure one operation later, they have been here, by the members
         # of before; rows of a step in which a death was found are with others than planned.

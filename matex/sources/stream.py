@@ -93,6 +93,7 @@ class Stream:
         "seed every random generator of the input (keras.utils.set_random_seed does it for "
         "Python's, NumPy's and TensorFlow's global ones)"
     )
+    order = "stream"
 
     def __init__(self, feed: Any, specification: Any, *, most_rows: int | None = None) -> None:
         self._feed = feed

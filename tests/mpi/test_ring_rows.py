@@ -11,7 +11,8 @@ import ft
 from matex.data import Batches
 from matex.data.rows import Memory
 from matex.errors import InputError
-from matex.partition.ring_order import RingOrder, pack_geometry
+from matex.partition.order import Order
+from matex.partition.ring_order import pack_geometry, ring_visits
 from matex.partition.spans import assigned
 from matex.sources.ring_rows import RingRows
 from tests.mpi.operations import add_up
@@ -45,6 +46,13 @@ def ring(comm: ft.Communicator, samples: int, batch_size: int) -> tuple[RingRows
     return rows, Batches(*data(samples), class_weight={1: 2.0}), x["a"]
 
 
+def wanted_order(
+    samples: int, batch_size: int, *, epoch: int, places: int, width: int | None = None
+) -> Order:
+    rows = ring_visits(samples, seed=3, epoch=epoch, places=places, width=width or batch_size)
+    return Order(visits=rows, batch_size=batch_size)
+
+
 @pytest.mark.parametrize(("samples", "batch_size"), [(48, 12), (101, 10), (50, 7), (9, 2)])
 def test_each_row_is_read_once_by_one_rank(
     comm: ft.Communicator, samples: int, batch_size: int
@@ -53,10 +61,7 @@ def test_each_row_is_read_once_by_one_rank(
     rank, ranks = comm.world.rank, comm.world.ranks
     step = 0
     for epoch in range(EPOCHS):
-        order = RingOrder(
-            samples=samples, batch_size=batch_size, shuffle=True, seed=3, epoch=epoch,
-            places=len(ranks), width=batch_size,
-        )  # fmt: skip
+        order = wanted_order(samples, batch_size, epoch=epoch, places=len(ranks))
         computed = 0
         for _ in rows.epoch(epoch, 0, 1):
             batch = rows.next()
@@ -103,9 +108,7 @@ def test_an_epoch_is_continued_as_it_was_laid_out(comm: ft.Communicator) -> None
     rows, _, _ = ring(comm, 48, 12)
     rows.resume(16, pack_geometry(5, 8))
     for epoch, cursor, width in ((2, 16, 8), (3, 0, 12)):
-        order = RingOrder(
-            samples=48, batch_size=12, shuffle=True, seed=3, epoch=epoch, places=5, width=width
-        )
+        order = wanted_order(48, 12, epoch=epoch, places=5, width=width)
         spans = []
         for _ in rows.epoch(epoch, cursor, 1):
             batch = rows.next()
@@ -140,10 +143,7 @@ def test_rows_for_a_rank_that_is_one_operation_behind_are_not_waited_for(
     rows, wanted, _ = ring(comm, 48, 12)
     step = 0
     for epoch in range(EPOCHS):
-        order = RingOrder(
-            samples=48, batch_size=12, shuffle=True, seed=3, epoch=epoch,
-            places=comm.world.size, width=12,
-        )  # fmt: skip
+        order = wanted_order(48, 12, epoch=epoch, places=comm.world.size)
         for _ in rows.epoch(epoch, 0, 1):
             batch = rows.next()
             assert batch is not None

@@ -19,11 +19,12 @@ from tests.train.runs import SCRIPTS, execute, faults, matex_run
 pytestmark = pytest.mark.timeout(1000)
 
 DATA = [
-    "arrays", "arrays-with-steps", "initial-epoch", "sample-weight", "validation-split",
-    "tf-data", "tf-data-cached", "tf-data-mapped", "tf-data-looked-up", "tf-data-repeated",
-    "tf-data-unknown-length", "tf-data-weighted", "tf-data-random", "tf-data-dicts", "py-dataset",
-    "py-dataset-with-workers", "generators", "generator-that-ends", "data-let-go-of",
-    "evaluate-unbuilt", "evaluate-and-predict", "train-on-batch",
+    "arrays", "arrays-as-stored", "arrays-with-steps", "initial-epoch", "sample-weight",
+    "validation-split", "tf-data", "tf-data-cached", "tf-data-mapped", "tf-data-looked-up",
+    "tf-data-repeated", "tf-data-unknown-length", "tf-data-weighted", "tf-data-random",
+    "tf-data-dicts", "py-dataset", "py-dataset-with-workers", "generators",
+    "generator-that-ends", "data-let-go-of", "evaluate-unbuilt", "evaluate-and-predict",
+    "train-on-batch",
 ]  # fmt: skip
 MODELS = [
     "functional", "subclassed", "own-train-step", "step-with-metrics", "step-with-trackers",

@@ -60,6 +60,10 @@ def batches(endless=True):
 
 
 def arrays():
+    return fitted(classifier(), X, Y, batch_size=BATCH)
+
+
+def arrays_as_stored():
     return fitted(classifier(), X, Y, batch_size=BATCH, shuffle=False)
 
 
@@ -68,17 +72,16 @@ def arrays_with_steps():
 
 
 def initial_epoch():
-    return fitted(classifier(), X, Y, batch_size=BATCH, shuffle=False, epochs=4, initial_epoch=2)
+    return fitted(classifier(), X, Y, batch_size=BATCH, epochs=4, initial_epoch=2)
 
 
 def sample_weight():
-    options = {"batch_size": BATCH, "shuffle": False, "sample_weight": W}
+    options = {"batch_size": BATCH, "shuffle": "batch", "sample_weight": W}
     return fitted(classifier(weighted_metrics=["mse"]), X, Y, **options)
 
 
 def validation_split():
-    options = {"batch_size": BATCH, "shuffle": False, "validation_split": 0.25}
-    return fitted(classifier(), X, Y, **options)
+    return fitted(classifier(), X, Y, batch_size=BATCH, validation_split=0.25)
 
 
 def tf_data():

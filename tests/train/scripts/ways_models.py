@@ -6,7 +6,7 @@ from ways_data import BATCH, ROWS, X, Y, classifier, compiled, fitted, generator
 
 TOKENS = generator.integers(1, 20, size=(ROWS, 5)).astype("int32")
 TOKENS[::3, 3:] = 0
-FITTING = {"batch_size": BATCH, "shuffle": False}
+FITTING = {"batch_size": BATCH}
 
 
 def functional():

@@ -10,13 +10,13 @@ import pytest
 import ft
 from matex.config import Config
 from matex.fitting.batch_scaling import BatchScaling
-from matex.partition.order import Order
+from matex.partition.order import Order, shuffled_anew
 from matex.strategies import make_strategy
 
 
 @pytest.mark.parametrize("cut", [0, 1, 4])
 def test_steps_that_shrink_still_cover_the_epoch_once(cut: int) -> None:
-    order = Order(samples=1000, batch_size=90, shuffle=True, seed=1, epoch=0)
+    order = Order(visits=shuffled_anew(1000, seed=1)(0), batch_size=90)
     cursor, spans = 0, []
     while cursor < order.samples:
         span = order.step(cursor, 30 * (3 if len(spans) < cut else 2))

@@ -9,14 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matex.partition.order import Order
+from matex.partition.order import Order, OrderSeed, as_stored, shuffled_anew
 from matex.partition.spans import Span
 
 
-def order(samples: int = 100, batch_size: int = 10, **more: object) -> Order:
-    return Order(
-        **{"shuffle": True, "seed": 0, "epoch": 0, **more}, samples=samples, batch_size=batch_size
-    )  # type: ignore[arg-type]
+def order(
+    samples: int = 100,
+    batch_size: int = 10,
+    *,
+    shuffle: bool = True,
+    seed: int = 0,
+    epoch: int = 0,
+) -> Order:
+    visits = shuffled_anew(samples, seed) if shuffle else as_stored(samples)
+    return Order(visits=visits(epoch), batch_size=batch_size)
 
 
 @st.composite
@@ -93,7 +99,7 @@ def test_a_step_s_fingerprint_is_exact_in_float32(batch_size: int) -> None:
 
 
 def test_a_batch_too_large_for_a_fingerprint_has_none() -> None:
-    one = Order(samples=10, batch_size=1 << 25, shuffle=False, seed=0, epoch=0)
+    one = order(10, 1 << 25, shuffle=False)
     assert one.fingerprint([(0, 10)]) == 0
 
 
@@ -126,3 +132,13 @@ def test_two_parts_that_both_slipped_by_one_show(shuffle: bool) -> None:
         right, wrong = [(lo, lo + 100)], [(lo + 1, lo + 51), (lo + 49, lo + 99)]
         missed += one.fingerprint(wrong) == one.fingerprint(right)
     assert missed <= 2, missed
+
+
+@given(st.integers(0, 2**31), st.none() | st.integers(0, 2**31 - 2))
+def test_a_checkpoint_s_cursor_holds_the_seeds(own: int, keras: int | None) -> None:
+    seed = OrderSeed(own, keras)
+    assert OrderSeed.of_cursor({**seed.cursor(), "epoch": 3}) == seed
+
+
+def test_older_checkpoints_were_shuffled_anew() -> None:
+    assert OrderSeed.of_cursor({"seed": 5, "epoch": 1}) == OrderSeed(5, None)
