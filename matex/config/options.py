@@ -153,6 +153,10 @@ class RankOptions:
         "whole", "", "arrays and matex.data: whole shuffles all samples anew for each epoch, and "
         "ranks read theirs; ring lets each rank keep its part in memory and hand it on to the "
         "next rank, while it computes", WORK, choices=("whole", "ring"))
+    sync_batchnorm: bool = option(
+        False, "", "every BatchNormalization normalises by the rows of all ranks, as it does in "
+        "plain Keras; without it those do that are made with synchronized=True, and the others by "
+        "the rows of their rank", WORK, strategies=_SYNC, why=OWN_ROWS)
     compression: str = option(
         "none", "", "16 bits in which gradients travel; what rounding takes is added to the next "
         "step's", WORK, choices=("none", "fp16", "bf16"), strategies=_SYNC,

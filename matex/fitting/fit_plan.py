@@ -6,6 +6,7 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import InputError
+from matex.fitting.batch_moments import synchronized
 from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replica_vector import ReplicaVector
@@ -76,6 +77,7 @@ class FitPlan:
             "sums_gradients": self.strategy.sums_gradients,
             "scales_rate": self.batches.scales_rate,
             "most_rows": source.most_rows if as_slices else None,
+            "synchronized": synchronized(self._run, self._model),
         }
 
     def rate_factor(self, epochs_done: float) -> float:

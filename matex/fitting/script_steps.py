@@ -232,7 +232,11 @@ class _Trainer:
         with keras_hooks.generators_kept(), attempted("it cannot be traced"):
             self.model = keras_hooks.script_model(name, code, first.signature, first.as_data)
         step = SeveralUpdatesStep(
-            self.model, first.signature, as_data=first.as_data, rows=first.rows
+            self.model,
+            first.signature,
+            as_data=first.as_data,
+            rows=first.rows,
+            synchronized=keras_hooks.normalizations(self.model),
         )
         model_state.broadcast(run.communicator, self.model)
         self._replicas = ReplicaCheck(run, self.model, every=run.config.check_every)

@@ -7,6 +7,7 @@ from typing import Any
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
+from matex.fitting.batch_moments import synchronized
 from matex.fitting.listeners import Cursor
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.whole_batches import slower
@@ -65,7 +66,9 @@ class BatchTrainer:
         self._source = _GivenBatches(keras_hooks.batch_spec(batch), number)
         with attempted("the model cannot be built from its data before training"):
             keras_hooks.build(model, self._source.as_data(self._source.signature))
-        compiled = CompiledStep(trace_step(model, self._source))
+        compiled = CompiledStep(
+            trace_step(model, self._source, synchronized=synchronized(run, model))
+        )
         model_state.broadcast(run.communicator, model)
         self._run = run
         self._model = model

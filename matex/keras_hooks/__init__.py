@@ -2,6 +2,7 @@
 
 from matex.keras_hooks.applications import LayerScale, StochasticDepth
 from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
+from matex.keras_hooks.batch_moments import moments_over_ranks, normalizations
 from matex.keras_hooks.callbacks import (
     add_epochs,
     callback_state,
@@ -16,7 +17,7 @@ from matex.keras_hooks.callbacks import (
     sees_test_batches,
     set_history,
 )
-from matex.keras_hooks.data import as_data, dataset_of, is_stream
+from matex.keras_hooks.data import as_data, dataset_of, is_dataset, is_stream, shuffled_rows
 from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
 from matex.keras_hooks.files import cache_folder, replace_file_functions
 from matex.keras_hooks.functions import (
@@ -105,7 +106,6 @@ from matex.keras_hooks.resizing import (
 )
 from matex.keras_hooks.row_draws import NOISE_SCOPE, NoiseRows
 from matex.keras_hooks.row_noise import rows_of_noise, with_global_generator
-from matex.keras_hooks.row_order import shuffled_rows
 from matex.keras_hooks.rows import (
     are_rows,
     chosen_rows,
@@ -202,6 +202,7 @@ __all__ = [
     "input_dtypes",
     "input_name",
     "inputs_of",
+    "is_dataset",
     "is_eager",
     "is_graph",
     "is_keras_variable",
@@ -230,11 +231,13 @@ __all__ = [
     "mask_of",
     "mean_gradients",
     "mean_losses_only",
+    "moments_over_ranks",
     "most_epochs",
     "most_steps",
     "name_of",
     "nesterov_momentum",
     "noise_state",
+    "normalizations",
     "optimizer_keys",
     "optimizers_of",
     "outside_graphs",

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import itertools
 import types
+import warnings
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import data_adapter_utils
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
-__all__ = ["as_data", "dataset_of", "is_stream"]
+__all__ = ["as_data", "dataset_of", "is_dataset", "is_stream", "shuffled_rows"]
+
+
+def is_dataset(x: Any) -> bool:
+    """Whether *x* is a tf.data pipeline."""
+    return isinstance(x, tf.data.Dataset)
 
 
 def is_stream(x: Any) -> bool:
@@ -39,3 +47,37 @@ def dataset_of(feed: Any, *, most: int | None = None) -> Any:
 def as_data(batch: tuple[Any, ...]) -> Any:
     """The batch ``(x[, y[, sample_weight]])`` as ``train_step`` gets it from Keras's pipeline."""
     return data_adapter_utils.pack_x_y_sample_weight(*batch)
+
+
+def shuffled_rows(samples: int, batch_size: int, shuffle: Any, *, seed: int) -> np.ndarray:
+    """Row numbers (int64, shape (samples,)) in the order of an epoch of plain Keras. Local.
+
+    Keras shuffles within a tf.data pipeline, whose seeds follow from the seed for all operations
+    alone, and each epoch begins that pipeline anew: all epochs have the same order. It is found
+    by Keras's own pipeline over the row numbers, in a graph that has *seed*, so nothing of the
+    script's generators is moved.
+
+    Args:
+        samples: number of rows.
+        batch_size: rows of a step; it counts where *shuffle* is ``"batch"``.
+        shuffle: argument of ``fit``, true or ``"batch"``.
+        seed: seed for all operations, as ``tf.random.set_seed`` takes it.
+    """
+    within_batches = isinstance(shuffle, str) and shuffle == "batch"
+
+    def order() -> Any:
+        tf.compat.v1.get_default_graph().seed = seed
+        rows = tf.range(samples, dtype=tf.int64)
+        size = batch_size if within_batches else samples
+        adapter = ArrayDataAdapter(rows, batch_size=size, shuffle=shuffle)
+        pipeline = adapter.get_tf_dataset()
+        if within_batches:
+            pipeline = pipeline.unbatch().batch(samples)
+        return pipeline.get_single_element()
+
+    with warnings.catch_warnings():
+        # That the operations take the seed of the graph around them is what is wanted here.
+        warnings.filterwarnings("ignore", message="Seed .* from outer graph")
+        traced = tf.function(order, autograph=False).get_concrete_function()
+    found: np.ndarray = traced().numpy()
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras import ops
 from keras.src import backend
 
+from matex.keras_hooks.batch_moments import normalizations
 from matex.keras_hooks.models import seed_variables
 
 __all__ = ["is_noisy", "without_noise"]
@@ -21,32 +22,33 @@ _PLACE = 0.37
 
 def is_noisy(model: Any) -> bool:
     """Whether parts of a batch differ from the whole by nature: by masks, or batch statistics."""
-    return bool(seed_variables(model)) or any(_normalizations(model))
+    return bool(seed_variables(model)) or bool(normalizations(model))
 
 
 @contextlib.contextmanager
-def without_noise(model: Any) -> Iterator[None]:
+def without_noise(model: Any, synchronized: Sequence[Any] = ()) -> Iterator[None]:
     """Run or trace a step of *model* inside.
 
     Whatever Keras draws is one constant, the same for all rows; dropout drops nothing, and a
     shuffle turns the order round. BatchNorm goes by its moving statistics, and leaves them
     alone.
+
+    Args:
+        model: model whose step it is.
+        synchronized: layers of its BatchNormalization that see the rows of all ranks, and so go
+            by them. None by default.
     """
     with contextlib.ExitStack() as stack:
         for name, substitute in _SUBSTITUTES.items():
             stack.callback(setattr, backend.random, name, getattr(backend.random, name))
             setattr(backend.random, name, substitute)
-        for layer in {id(one): one for one in _normalizations(model)}.values():
+        for layer in normalizations(model):
+            if any(layer is one for one in synchronized):
+                continue
             # Past Keras's own attributes, which would look for variables in it.
             object.__setattr__(layer, "call", _as_in_inference(layer.call))
             stack.callback(object.__delattr__, layer, "call")
         yield
-
-
-def _normalizations(model: Any) -> Iterator[Any]:
-    for layer in model._flatten_layers():
-        if isinstance(layer, keras.layers.BatchNormalization):
-            yield layer
 
 
 def _as_in_inference(call: Callable[..., Any]) -> Callable[..., Any]:

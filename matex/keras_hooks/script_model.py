@@ -15,15 +15,13 @@ from matex.keras_hooks.optimizers import replaced_apply
 
 __all__ = ["ScriptModel", "script_model"]
 
-_ACROSS_ROWS = keras.layers.BatchNormalization
 _OWNERS = (keras.layers.Layer, keras.metrics.Metric, keras.random.SeedGenerator, keras.Variable)
 
 
 class ScriptModel(keras.Model):
     """A model that holds what a function of the script's trains, and whose step is its call.
 
-    Its metrics may not be reset in the function, because their states start anew in each step, and
-    its BatchNormalization may not train, because its moments would be those of a rank's rows.
+    Its metrics may not be reset in the function, because their states start anew in each step.
 
     Args:
         name: name of the function.
@@ -56,20 +54,7 @@ class ScriptModel(keras.Model):
         def resetting(metric: Any) -> Callable[[], None]:
             return lambda: reasons.append(f"it resets the metric {metric.name!r}")
 
-        def normalising(layer: Any) -> Callable[..., Any]:
-            moments = layer._moments
-
-            def noted(*given: Any) -> Any:
-                reasons.append(f"{layer.name!r} normalises by the moments of the batch")
-                return moments(*given)
-
-            return noted
-
-        norms = [one for one in self._flatten_layers() if isinstance(one, _ACROSS_ROWS)]
-        with (
-            replaced(self._script_metrics, "reset_state", resetting),
-            replaced(norms, "_moments", normalising),
-        ):
+        with replaced(self._script_metrics, "reset_state", resetting):
             result = self._code(*args, **kwargs)
         if reasons:
             raise NotShareable(reasons[0])

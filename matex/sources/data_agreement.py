@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-from keras import tree
 
 import ft
+from matex import keras_hooks
 from matex.data import Batches
 from matex.errors import InputError
 from matex.sources.select import rows_of
@@ -57,7 +56,7 @@ def check_same_validation(communicator: ft.Communicator, validation_data: Any) -
 
 def _shard_of(x: Any) -> tuple[int, int]:
     """(shards, index) of the last ``shard`` in a tf.data pipeline; (0, 0) where there is none."""
-    pending = [x] if isinstance(x, tf.data.Dataset) else []
+    pending = [x] if keras_hooks.is_dataset(x) else []
     while pending:
         dataset = pending.pop(0)
         if type(dataset).__name__ == "_ShardDataset":
@@ -71,7 +70,9 @@ def _evidence(batches: Batches | None) -> tuple[int, int]:
     if batches is None or not batches.samples:
         return -1, 0
     spread = np.linspace(0, batches.samples - 1, _LOOKED_AT).astype(np.int64)
-    return batches.samples, digest(0, tree.flatten(batches.rows(np.unique(spread))), last=False)
+    return batches.samples, digest(
+        0, keras_hooks.flatten(batches.rows(np.unique(spread))), last=False
+    )
 
 
 def _difference(mine: list[int], other: list[int], rank: int, other_rank: int) -> str:

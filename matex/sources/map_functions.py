@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import tensorflow as tf
-
 from matex.errors import NotShareable
 
 __all__ = ["chance_decides", "check_function"]
@@ -38,7 +36,7 @@ def check_function(function: Any) -> None:
             raise NotShareable(f"a map has {operation.type}, which is not the same each time")
 
 
-def chance_decides(dataset: tf.data.Dataset) -> bool:
+def chance_decides(dataset: Any) -> bool:
     """Whether two passes over *dataset*, seeded alike, can differ by chance.
 
     They can where it has an operation that is not deterministic by the script's own wish, or a

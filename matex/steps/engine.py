@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matex import keras_hooks
-from matex.errors import SeveralUpdatesFound
+from matex.errors import NotShareable, SeveralUpdatesFound
 from matex.exchange import HostExchange
 from matex.partition.spans import Span, size
 from matex.records.step_report import Replay, StepReport, StepRequests
@@ -36,19 +36,25 @@ class CompiledStep(NamedTuple):
     exchange: HostExchange | None = None
 
 
-def trace_step(model: Any, source: StepSource, **options: Any) -> AnyStep:
+def trace_step(
+    model: Any, source: StepSource, *, synchronized: Sequence[Any] = (), **options: Any
+) -> AnyStep:
     """Trace the step of *model* on batches of *source*; local.
 
     Args:
         model: built.
         source: source of the batches.
+        synchronized: layers of BatchNormalization that normalise by the rows of all ranks.
         options: keyword arguments of :class:`Step`.
 
     Raises:
         NotShareable: it cannot be cut at its optimizers.
     """
     try:
-        return Step(model, source.signature, as_data=source.as_data, **options)
+        if not synchronized:
+            return Step(model, source.signature, as_data=source.as_data, **options)
+        if model.run_eagerly:
+            raise NotShareable("BatchNormalization is synchronized in a step that runs eagerly")
     except SeveralUpdatesFound:
         if not options.get("sums_gradients", True) or model.run_eagerly:
             raise
@@ -57,6 +63,7 @@ def trace_step(model: Any, source: StepSource, **options: Any) -> AnyStep:
         source.signature,
         as_data=source.as_data,
         scales_rate=options.get("scales_rate", False),
+        synchronized=synchronized,
     )
 
 

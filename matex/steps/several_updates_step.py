@@ -34,6 +34,7 @@ from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch
 from matex.steps.step_tail import StepTail, flat
 from matex.steps.subgraph import function_of
+from matex.steps.sums_in_graph import SumsInGraph
 from matex.steps.update_exchanges import UpdateExchanges
 from matex.steps.user_code import attempted
 
@@ -54,6 +55,7 @@ class SeveralUpdatesStep:
         scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
         rows: number of rows of the batches where they all have as many, for a step that may
             return rows; None, the default, for one that does not.
+        synchronized: layers of BatchNormalization that normalise by the rows of all ranks.
 
     Raises:
         NotShareable: the step makes no update, cannot be traced, or draws numbers that ranks would
@@ -68,6 +70,7 @@ class SeveralUpdatesStep:
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
         scales_rate: bool = False,
         rows: int | None = None,
+        synchronized: Sequence[Any] = (),
     ) -> None:
         self._model = model
         self._as_data = as_data
@@ -75,6 +78,7 @@ class SeveralUpdatesStep:
         self._state = ForwardState(model)
         self._tail = StepTail(self._state)
         self._rows = rows
+        self._synchronized = synchronized
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
         self._advance_noise: Callable[[Any], None] | None = None
@@ -82,6 +86,7 @@ class SeveralUpdatesStep:
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
         self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate)
+        self._sums = SumsInGraph(self.exchanges, self.updates.summed)
         self.last_exchange: HostExchange | None = None
         self.layout: Layout | None = None
         self.batch_spec = as_data(signature)
@@ -150,7 +155,11 @@ class SeveralUpdatesStep:
     @property
     def options(self) -> dict[str, Any]:
         """The options that it was made with, to make it again."""
-        return {"sums_gradients": True, "scales_rate": self._scales_rate}
+        return {
+            "sums_gradients": True,
+            "scales_rate": self._scales_rate,
+            "synchronized": self._synchronized,
+        }
 
     def takes(self, most_rows: int | None) -> bool:
         """Whether it can go on with global batches of so many rows at most."""
@@ -190,10 +199,11 @@ class SeveralUpdatesStep:
             return self.run
 
         def quiet(batch: Batch, control: Any) -> Any:
-            with keras_hooks.without_noise(self._model):
+            with keras_hooks.without_noise(self._model, self._synchronized):
                 return self._made(batch, control)
 
-        traced = tf.function(quiet, input_signature=self._signature, autograph=False)
+        function = tf.function(quiet, input_signature=self._signature, autograph=False)
+        traced = function.get_concrete_function()
         return lambda batch, control: np.asarray(traced(batch, tf.constant(control)))
 
     # In the graph.
@@ -216,6 +226,8 @@ class SeveralUpdatesStep:
 
         with (
             self.updates.traced(weight, header, name=self.name),
+            self._sums.traced(weight, header, name=self.name) as total,
+            keras_hooks.moments_over_ranks(self._synchronized, total),
             keras_hooks.shared_losses(weight, denominators_in(control)) as divisors,
             keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
             keras_hooks.rows_of_noise(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from matex.exchange import HostExchange, Layout
+from matex.exchange import Header, HostExchange, Layout
 
 __all__ = ["UpdateExchanges"]
 
@@ -98,8 +98,9 @@ class UpdateExchanges:
         exchange = self.made[number]
         self.used.append(exchange)
         if self.sends_nothing:
-            header = parts[-1]
-            parts = [*(np.zeros_like(part) for part in parts[:-1]), header]
+            header = parts[-1][-len(Header._fields) :]
+            parts = [np.zeros_like(part) for part in parts]
+            parts[-1][-len(header) :] = header
         self.failed = exchange
         sums = exchange(*parts)
         self.failed = None

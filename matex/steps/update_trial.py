@@ -94,6 +94,7 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
     layouts = [*step.exchanges.layouts, step.layout]
     updates: set[int] = set()
     values: set[str] = set()
+    reason = ""
     for number, layout in enumerate(layouts):
         if any((number in parts) != (number in whole) for parts, _ in pieces):
             return _TrialFinding(
@@ -108,13 +109,16 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
         sums = _sums_among(step, number, wrong, layout, whole[number], given, weights)
         if sums is None:
             worst = wrong[0]
-            return _TrialFinding(
+            reason = reason or (
                 f"{step.name} does not add up over rows: the {worst.name} is {worst.figures} {how}"
             )
+            continue
         updates |= {number} if number < _last_of(step) else set()
         values |= sums
-    if updates or values:
-        return _TrialFinding("", frozenset(updates), frozenset(values))
+    if updates or values:  # what is computed from these may be right then
+        return _TrialFinding(reason, frozenset(updates), frozenset(values))
+    if reason:
+        return _TrialFinding(reason)
     # What is exchanged is the same in all; so must be what follows from it.
     step.exchanges.tried |= set(whole) & set(range(len(step.exchanges.layouts)))
     if any(_differ(after, later, step.tolerance) for _, later in pieces):

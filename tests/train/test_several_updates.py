@@ -17,7 +17,8 @@ from tests.train.test_ways import Outcomes, flat, in_plain_keras, outcomes
 pytestmark = pytest.mark.timeout(400)
 
 SHARED = [
-    "gan-with-noise", "wasserstein-gan", "cycle-gan", "moving-target", "alternating", "autoencoder",
+    "gan-with-noise", "wasserstein-gan", "cycle-gan", "synchronized", "moving-target",
+    "alternating", "autoencoder",
 ]  # fmt: skip
 ACROSS = ["gan-across-rows", "late-across-rows"]
 KINDS = [*SHARED, *ACROSS]

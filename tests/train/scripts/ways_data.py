@@ -233,7 +233,8 @@ def train_on_batch():
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
-        arrays, arrays_with_steps, initial_epoch, sample_weight, validation_split,
+        arrays, arrays_as_stored, arrays_with_steps, initial_epoch, sample_weight,
+        validation_split,
         tf_data, tf_data_cached, tf_data_mapped, tf_data_looked_up, tf_data_repeated,
         tf_data_unknown_length, tf_data_weighted,
         tf_data_random, tf_data_dicts, py_dataset, py_dataset_with_workers, generators,

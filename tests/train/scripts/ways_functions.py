@@ -179,10 +179,16 @@ def follower():
 
 
 def batch_moments():
-    """BatchNorm, whose moments would be those of a rank's rows."""
+    """BatchNorm, whose moments are those of all rows of the batch."""
     layers = keras.layers
     model = keras.Sequential(
-        [keras.Input((WIDTH,)), layers.Dense(8), layers.BatchNormalization(), layers.Dense(1)]
+        [
+            keras.Input((WIDTH,)),
+            layers.Dense(8, "tanh"),
+            layers.BatchNormalization(),
+            layers.Dense(8, "tanh"),
+            layers.Dense(1),
+        ]
     )
     optimizer = keras.optimizers.SGD(0.05)
 

@@ -285,7 +285,23 @@ def gan_across_rows():
     return compiled(AcrossRows())
 
 
+def synchronized():
+    """BatchNormalization of plain values and of masked steps, which see the rows of all ranks."""
+    norm = keras.layers.BatchNormalization
+    inputs = keras.Input((WIDTH,))
+    steps = keras.layers.Reshape((WIDTH, 1))(norm(synchronized=True)(inputs))
+    steps = keras.layers.Masking(0.0)(keras.layers.ReLU()(steps))
+    hidden = keras.layers.LSTM(4, return_sequences=True)(norm(synchronized=True)(steps))
+    hidden = norm(synchronized=True, renorm=True)(keras.layers.Flatten()(hidden))
+    model = keras.Model(inputs, keras.layers.Dense(WIDTH)(keras.layers.Dropout(0.2)(hidden)))
+    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse")
+    history = model.fit(X, X, validation_data=(X[:20], X[:20]), **FITTING).history
+    weights = [float(ops.sum(ops.abs(v))) for v in model.weights]
+    return {"history": history, "weights": weights}, model.variables
+
+
 KINDS = {
+    "synchronized": synchronized,
     "gan-with-noise": gan_with_noise,
     "wasserstein-gan": wasserstein_gan,
     "cycle-gan": cycle_gan,
