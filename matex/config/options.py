@@ -150,9 +150,9 @@ class RankOptions:
         "shares the rows of their batches where a trial shows that they add up, never lets every "
         "rank compute them whole", WORK, choices=("proved", "never"))
     shuffle: str = option(
-        "whole", "", "arrays and matex.data: whole shuffles all samples anew for each epoch, and "
-        "ranks read theirs; ring lets each rank keep its part in memory and hand it on to the "
-        "next rank, while it computes", WORK, choices=("whole", "ring"))
+        "whole", "", "arrays and matex.data: whole shuffles all samples, by the script's seed "
+        "as plain Keras does, and ranks read theirs; ring lets each rank keep its part in memory "
+        "and hand it on to the next rank, while it computes", WORK, choices=("whole", "ring"))
     sync_batchnorm: bool = option(
         False, "", "every BatchNormalization normalises by the rows of all ranks, as it does in "
         "plain Keras; without it those do that are made with synchronized=True, and the others by "
