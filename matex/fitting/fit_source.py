@@ -21,7 +21,7 @@ from matex.sources.stream import Stream
 
 __all__ = ["resume", "row_source", "stream_source"]
 
-# Keras's own permutation of as many takes some 20 s and 4 GB for a moment.
+# Keras's own permutation of 10^7 rows takes 1.5 s; it needs a few copies of the row numbers.
 _MOST_OF_KERAS = 1 << 27
 
 

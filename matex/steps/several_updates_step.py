@@ -1,10 +1,14 @@
-"""A training step in which optimizers change weights several times, as one graph.
+"""A training step with exchanges in the middle of its graph.
 
 GANs, actors and critics, and alternating steps make one update after the other, and
 what the second is computed from are weights that the first has changed. So every update has an
 exchange of its own in the middle of the graph: a rank's gradients go in, those of the batch come
 out, and the optimizer makes its update by them, on all ranks the same. Metrics, statistics and the
 step's logs follow in a last exchange, after the graph.
+
+BatchNormalization that normalises by the rows of all ranks makes such a step of any, also of one
+with a single update: its moments are exchanged on the way forward, and their gradients on the way
+back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The exchanges in the middle of a step's graph: one for each update of an optimizer."""
+"""The exchanges in the middle of a step's graph: of gradients for updates, and of moments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Parts = list[np.ndarray]
 
 
 class UpdateExchanges:
-    """Sums the gradients of each update over the ranks; the graph calls it in their order. Local.
+    """Sums gradients and moments over the ranks; the graph calls it in their order. Local.
 
     ``tried`` are the numbers of those of which it was tried out whether they add up over rows: an
     update may be made in some steps only. ``sends_nothing`` is whether no row of the step is this
