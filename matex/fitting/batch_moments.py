@@ -7,7 +7,7 @@ from typing import Any
 from matex import keras_hooks
 from matex.run.context import RunContext
 
-__all__ = ["synchronized"]
+__all__ = ["normalized_alone", "synchronized"]
 
 
 def synchronized(run: RunContext, model: Any) -> list[Any]:
@@ -18,3 +18,14 @@ def synchronized(run: RunContext, model: Any) -> list[Any]:
     if run.communicator.initial_size == 1 or run.config.strategy != "sync":
         return []
     return keras_hooks.normalizations(model, asking=not run.config.sync_batchnorm)
+
+
+def normalized_alone(model: Any, synchronized: list[Any]) -> int:
+    """The number of layers of *model* that train, and normalise by the rows of each rank. Local.
+
+    Args:
+        model: built.
+        synchronized: layers of :func:`synchronized`.
+    """
+    trained = [layer for layer in keras_hooks.normalizations(model) if layer.trainable]
+    return sum(all(layer is not other for other in synchronized) for layer in trained)

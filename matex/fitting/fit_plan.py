@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from matex import keras_hooks
 from matex.errors import InputError
-from matex.fitting.batch_moments import synchronized
+from matex.fitting.batch_moments import normalized_alone, synchronized
 from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replica_vector import ReplicaVector
+from matex.records.equality import Circumstances, differences
 from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.sources.stream import Stream
@@ -79,6 +81,28 @@ class FitPlan:
             "most_rows": source.most_rows if as_slices else None,
             "synchronized": synchronized(self._run, self._model),
         }
+
+    def differences(self, source: Source, shifted: Collection[str]) -> list[str]:
+        """Names of all for which the numbers of the fit are not those of plain Keras. Local.
+
+        Args:
+            source: source of the batches.
+            shifted: names of the random functions whose rows ranks draw otherwise.
+        """
+        run, config = self._run, self._run.config
+        return differences(
+            Circumstances(
+                ranks=run.active,
+                order=source.order,
+                strategy=self.strategy.name,
+                batch_per_rank=config.batch_per_rank,
+                lr_scaling=config.lr_scaling,
+                compression=config.compression,
+                apoptosis=config.apoptosis,
+                normalized_alone=normalized_alone(self._model, synchronized(run, self._model)),
+                shifted=sorted(shifted),
+            )
+        )
 
     def rate_factor(self, epochs_done: float) -> float:
         """Factor for the learning rate of the step after so many epochs. Local."""

@@ -18,6 +18,7 @@ from matex.errors import NotShareable
 from matex.fitting.listeners import Cursor
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.script_arguments import ScriptArguments
+from matex.records.equality import Circumstances, differences, in_words
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
 from matex.sources.stream import Stream, StreamBatch, digest
@@ -101,13 +102,23 @@ class ScriptSteps:
                     is_first = not step.has_begun
                     result = step.call(args, kwargs)
                     if is_first:
-                        self._note(step)
+                        self._note(step, but_for=self._but_for(step))
                     return result
                 except NotShareable as reason:
                     self._known[function] = None
-                    self._note(step, whole=str(reason))
+                    self._note(step, whole=str(reason), but_for=[])
                     self._refused(f"every rank computes {step.name} whole, because {reason}")
         return original(function, *args, **kwargs)
+
+    def _but_for(self, step: ScriptStep) -> list[str]:
+        """Names of all for which the numbers of *step* are not those of plain Keras, said once."""
+        run = self._run
+        found = differences(
+            Circumstances(ranks=run.active, order="stream", shifted=sorted(step.shifted))
+        )
+        if run.active > 1:
+            run.say_once(f"numbers: {in_words(found)}")
+        return found
 
     def _note(self, step: ScriptStep, **facts: Any) -> None:
         """Write the event of a function that is shared, or is not."""
@@ -175,6 +186,11 @@ class ScriptStep:
         """Whether a step was begun."""
         return bool(self._forms)
 
+    @property
+    def shifted(self) -> set[str]:
+        """The names of random functions whose rows are drawn otherwise than in one process."""
+        return set().union(*(trainer.shifted for trainer in self._forms.values()))
+
     def note_called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note a first call that went its way."""
         self._called = ScriptArguments(args, kwargs, dtypes=self._dtypes).form
@@ -238,6 +254,7 @@ class _Trainer:
             rows=first.rows,
             synchronized=keras_hooks.normalizations(self.model),
         )
+        self.shifted = step.shifted
         model_state.broadcast(run.communicator, self.model)
         self._replicas = ReplicaCheck(run, self.model, every=run.config.check_every)
         self._engine = StepEngine(run, self.model, self._source, CompiledStep(step))

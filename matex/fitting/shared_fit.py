@@ -24,6 +24,7 @@ from matex.fitting.spares import FitSpares
 from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches
 from matex.partition.order import OrderSeed
+from matex.records.equality import in_words
 from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.sources.select import BATCH_SIZE, MakeFeed
@@ -95,7 +96,9 @@ def begin_shared(
         start = start._replace(epoch=saved.cursor["epoch"], samples=saved.cursor["samples"])
         keras_hooks.start_at(model, start.epoch)
     model_state.broadcast(run.communicator, model)
-    _count(fit, source, start, batch_size * plan.batches.multiplier())
+    _count(fit, source, start)
+    but_for = plan.differences(source, compiled.step.shifted)
+    _note(fit, source, start, batch_size * plan.batches.multiplier(), but_for)
     engine = StepEngine(
         run,
         model,
@@ -142,14 +145,23 @@ def _source(
     )
 
 
-def _count(fit: FitParts, source: Source, start: Cursor, batch_size: int) -> None:
-    """Count what is to be trained on, and write the event of the fit. Local."""
+def _count(fit: FitParts, source: Source, start: Cursor) -> None:
+    """Count what is to be trained on. Local."""
     run, epochs = fit.run, fit.arguments["epochs"]
     if source.samples is not None:  # a stream's are counted as they come
         expected = (epochs - start.epoch) * source.samples - start.samples
         run.ledger.expect_samples(max(0, expected))
     run.ledger.note_parameters(keras_hooks.parameters(fit.model))
     fit.updates.begin()
+
+
+def _note(
+    fit: FitParts, source: Source, start: Cursor, batch_size: int, but_for: list[str]
+) -> None:
+    """Write the event of the fit, and say whose numbers it comes to. Local."""
+    run = fit.run
+    if run.active > 1:
+        run.say_once(f"numbers: {in_words(but_for)}")
     run.events.write(
         "fit",
         fit=fit.number,
@@ -157,8 +169,9 @@ def _count(fit: FitParts, source: Source, start: Cursor, batch_size: int) -> Non
         samples=source.samples,
         order=source.order,
         batch_size=batch_size,
-        epochs=epochs,
+        epochs=fit.arguments["epochs"],
         strategy=fit.plan.strategy.name,
+        but_for=but_for,
         first_epoch=start.epoch,
         cursor=start.samples,
         world_size=run.size_of(run.communicator.world),

@@ -85,7 +85,7 @@ class WholeBatches:
             )
         self._has_begun = True
         self._replicated.begin_fit()
-        run.events.write("fit", fit=self._number, step=run.step, whole=str(reason))
+        run.events.write("fit", fit=self._number, step=run.step, whole=str(reason), but_for=[])
 
     def step_of(self, make: Callable[[], Logs]) -> Logs:
         """The step that *make* makes; collective. Its logs, equal on all ranks."""

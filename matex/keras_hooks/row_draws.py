@@ -43,6 +43,13 @@ class NoiseRows(NamedTuple):
     state: Any = None
     """Variable that :func:`~matex.keras_hooks.noise_state` gives, for draws by TensorFlow's own
     seeds; None, the default, to leave those alone."""
+    shifted: set[str] | None = None
+    """Set that gets the names of functions whose rows are drawn otherwise than in one process."""
+
+    def note_shifted(self, name: str) -> None:
+        """Note that the rows that *name* draws are others than in one process."""
+        if self.shifted is not None:
+            self.shifted.add(name)
 
 
 class RowDraws:
@@ -161,6 +168,7 @@ class RowDraws:
             return draw(**arguments)
         arguments = dict(arguments)
         if not self.rows.addressable:
+            self.rows.note_shifted("layers that XLA compiles")
             arguments["key"] += tf.cast(self.rows.offset, arguments["key"].dtype)
             return draw(**arguments)
         shape, counter = tf.cast(arguments.pop("shape"), tf.int32), arguments.pop("counter")
@@ -204,11 +212,7 @@ class RowDraws:
         if not has_rows:
             return math.prod(static)
         row = math.prod(static[1:])
-        blocks = self.count(shape) // tf.maximum(self.rows.own, 1)
-        return row * blocks
-        return (
-            row if self._is_constant(static[0]) else shape[0] // tf.maximum(self.rows.own, 1) * row
-        )
+        return row * (self.count(shape) // tf.maximum(self.rows.own, 1))
 
     def _has_rows(self, shape: Any, *, constant: bool = False) -> bool:
         """Whether the draw of *shape*, the next one of the trace, has rows of the batch."""

@@ -109,7 +109,7 @@ def rows_of_noise(
         for name in _SHAPED:
             replace(backend.random, name, noise.shaped, name)
         for name in _SHIFTED:
-            replace(backend.random, name, noise.shifted)
+            replace(backend.random, name, noise.shifted, name)
         yield noise.advance
 
 
@@ -187,11 +187,12 @@ class _KerasNoise:
 
         return draw
 
-    def shifted(self, present: Callable[..., Any]) -> Callable[..., Any]:
-        """*present*, a function of Keras's, with another seed on each rank."""
+    def shifted(self, present: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """*present*, Keras's function *name*, with another seed on each rank."""
         signature = inspect.signature(present)
 
         def draw(*args: Any, **kwargs: Any) -> Any:
+            self._draws.rows.note_shifted(name)
             given = signature.bind(*args, **kwargs)
             seed = backend.random.draw_seed(given.arguments.get("seed"))
             offset = tf.stack(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from matex.records.equality import numbers_of
 from matex.records.events import Event, give_room, write_json
 from matex.records.fault_records import FIELDS, fault_records, restarts_in
 from matex.records.losses import ranks_lost
@@ -130,6 +131,7 @@ def summarize(
         "messages_per_step": _a_step(totals.messages, totals.own_steps),
         "bytes_per_step": _a_step(totals.bytes, totals.own_steps),
         "rows": _rows(events),
+        "numbers": numbers_of(events),
         "staleness": {str(n): count for n, count in sorted(totals.staleness.items())},
         "world_size_start": _first_size(events, totals.world_size_start),
         "world_size_end": world_size_end,

@@ -50,7 +50,8 @@ class SeveralUpdatesStep:
 
     ``run(batch, control)`` makes the updates and returns this rank's last contribution; it is
     collective, by :attr:`exchanges`, and changes the model. ``commit(parts)`` applies the sum of
-    the last contributions. :attr:`rollback` puts back what both have changed.
+    the last contributions. :attr:`rollback` puts back what both have changed. ``shifted`` names the
+    random functions whose rows are drawn otherwise than in one process.
 
     Args:
         model: built, and its metrics.
@@ -86,6 +87,7 @@ class SeveralUpdatesStep:
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
         self._advance_noise: Callable[[Any], None] | None = None
+        self.shifted: set[str] = set()
         self._divisors: list[Any] = []
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
@@ -226,6 +228,7 @@ class SeveralUpdatesStep:
             is_one_span(control),
             constant=self._rows,
             state=self._noise_state,
+            shifted=self.shifted,
         )
 
         with (

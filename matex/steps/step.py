@@ -134,6 +134,14 @@ class Step:
         return self._parts.exchanged
 
     @property
+    def shifted(self) -> set[str]:
+        """The names of random functions whose rows are drawn otherwise than in one process.
+
+        With run_eagerly, they are known after the first contribution.
+        """
+        return self._parts.shifted
+
+    @property
     def may_draw(self) -> bool:
         """Whether it may draw numbers that nobody sees, because its code is Python as it runs."""
         return self._functions.may_draw

@@ -37,7 +37,8 @@ class StepParts:
         most_rows: rows of the largest global batch, where gradients of embeddings may be slices.
 
     ``denominators`` are those of the losses in the newest contribution: where it is traced,
-    tensors of its graph.
+    tensors of its graph. ``shifted`` names the random functions whose rows are drawn otherwise than
+    in one process.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class StepParts:
         self.embedding_rows = EmbeddingRows(self.most_rows)
         self.layout: Layout | None = None
         self.denominators: list[Any] = []
+        self.shifted: set[str] = set()
         self._state = ForwardState(model)
         self._recorder = Recorder(model.optimizer)
         self._tail = StepTail(self._state)
@@ -87,6 +89,7 @@ class StepParts:
             is_one_span(control),
             addressable=not self._model.jit_compile,
             state=self._noise_state if self.sums_gradients else None,
+            shifted=self.shifted,
         )
         with (
             recorder.recording(weight),

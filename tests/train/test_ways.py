@@ -109,6 +109,7 @@ def on_ranks(folder: Path, kinds: list[str], *, ranks: int, options: list[str]) 
     assert len(summary["faults"]) == lost
     assert summary["samples_used"] == summary["samples_expected"] > 0
     assert len(set(summary["weights_hash"].values())) == 1
+    assert summary["numbers"] == "of plain Keras"
     return outcomes(written)
 
 

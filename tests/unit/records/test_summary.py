@@ -16,7 +16,7 @@ FIELDS = {
     "steps", "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
     "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s",
     "checkpoints", "staleness", "faults", "spares", "spares_used", "spares_lost",
-    "rows", "ranks_lost", "starts",
+    "rows", "ranks_lost", "starts", "numbers",
 }  # fmt: skip
 
 EVENTS = [

@@ -1,0 +1,76 @@
+"""The numbers of a fit beside those of plain Keras: for what they differ, if they do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Circumstances", "differences", "in_words", "numbers_of"]
+
+# Orders of samples that are not those in which plain Keras takes them.
+_OTHER_ORDERS = {"anew": "the order of samples", "ring": "the order of samples (--shuffle ring)"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """Facts that decide whether a fit comes to the numbers of plain Keras, but for rounding.
+
+    Args:
+        ranks: number of ranks that train.
+        order: order of the samples, as the event ``fit`` names it.
+        strategy: name of the strategy.
+        batch_per_rank: whether the batch grows with the ranks.
+        lr_scaling: rule by which the learning rate grows with them.
+        compression: type in which gradients travel, or ``none``.
+        apoptosis: mode of apoptosis that an option asks for, or nothing.
+        normalized_alone: number of the layers that normalise by the rows of each rank.
+        shifted: names of the random functions whose rows are drawn otherwise on each rank.
+    """
+
+    ranks: int
+    order: str
+    strategy: str = "sync"
+    batch_per_rank: bool = False
+    lr_scaling: str = "none"
+    compression: str = "none"
+    apoptosis: str = ""
+    normalized_alone: int = 0
+    shifted: Sequence[str] = ()
+
+
+def differences(fit: Circumstances) -> list[str]:
+    """Names of all for which the numbers of *fit* are not those of plain Keras."""
+    found = []
+    if fit.order in _OTHER_ORDERS:
+        found.append(_OTHER_ORDERS[fit.order])
+    if fit.apoptosis:
+        found.append(f"apoptosis {fit.apoptosis}")
+    if fit.ranks == 1:
+        return found
+    if fit.strategy != "sync":
+        found.append(f"strategy {fit.strategy}")
+    if fit.batch_per_rank:
+        found.append("a batch that grows with the ranks")
+    if fit.lr_scaling != "none":
+        found.append(f"a learning rate that grows with the ranks ({fit.lr_scaling})")
+    if fit.compression != "none":
+        found.append(f"gradients in {fit.compression}")
+    if fit.normalized_alone:
+        count = f"{fit.normalized_alone} layer{'s' if fit.normalized_alone > 1 else ''}"
+        found.append(f"BatchNormalization by the rows of each rank ({count}; --sync-batchnorm)")
+    if fit.shifted:
+        found.append(f"random numbers of {', '.join(sorted(fit.shifted))}")
+    return found
+
+
+def in_words(but_for: Sequence[str]) -> str:
+    """The words for the numbers of a fit, for the terminal and for ``summary.json``."""
+    return "of plain Keras" + (f" but for: {', '.join(but_for)}" if but_for else "")
+
+
+def numbers_of(events: Iterable[Mapping[str, Any]]) -> str | None:
+    """The words for all fits in *events*; None where none of them tells."""
+    told = [e["but_for"] for e in events if e["event"] in ("fit", "loop") and "but_for" in e]
+    every = dict.fromkeys(name for but_for in told for name in but_for)
+    return in_words(list(every)) if told else None

@@ -1,0 +1,68 @@
+"""Words for the numbers of a fit beside those of plain Keras."""
+
+from __future__ import annotations
+
+import pytest
+
+from matex.records.equality import Circumstances, differences, in_words, numbers_of
+
+
+@pytest.mark.parametrize("order", ["stored", "keras", "stream"])
+def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
+    fit = Circumstances(ranks=3, order=order)
+    assert differences(fit) == []
+    assert in_words([]) == "of plain Keras"
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"order": "anew"}, "the order of samples"),
+        ({"order": "ring"}, "the order of samples (--shuffle ring)"),
+        ({"strategy": "gossip"}, "strategy gossip"),
+        ({"batch_per_rank": True}, "a batch that grows with the ranks"),
+        ({"lr_scaling": "sqrt"}, "a learning rate that grows with the ranks (sqrt)"),
+        ({"compression": "bf16"}, "gradients in bf16"),
+        ({"apoptosis": "natural"}, "apoptosis natural"),
+        (
+            {"normalized_alone": 1},
+            "BatchNormalization by the rows of each rank (1 layer; --sync-batchnorm)",
+        ),
+        (
+            {"normalized_alone": 2},
+            "BatchNormalization by the rows of each rank (2 layers; --sync-batchnorm)",
+        ),
+        ({"shifted": ["shuffle", "categorical"]}, "random numbers of categorical, shuffle"),
+    ],
+)
+def test_each_circumstance_is_named(facts: dict, words: str) -> None:
+    fit = Circumstances(**{"ranks": 2, "order": "stored", **facts})
+    assert differences(fit) == [words]
+    assert in_words(differences(fit)) == f"of plain Keras but for: {words}"
+
+
+def test_what_follows_from_several_ranks_is_not_named_on_one() -> None:
+    fit = Circumstances(
+        ranks=1,
+        order="anew",
+        strategy="gossip",
+        batch_per_rank=True,
+        lr_scaling="linear",
+        compression="fp16",
+        normalized_alone=3,
+        shifted=["shuffle"],
+    )
+    assert differences(fit) == ["the order of samples"]
+
+
+def test_a_run_names_what_any_of_its_fits_did_otherwise_once() -> None:
+    events = [
+        {"event": "start"},
+        {"event": "fit", "but_for": []},
+        {"event": "fit", "but_for": ["the order of samples"]},
+        {"event": "loop", "but_for": ["random numbers of shuffle", "the order of samples"]},
+    ]
+    told = "of plain Keras but for: the order of samples, random numbers of shuffle"
+    assert numbers_of(events) == told
+    assert numbers_of(events[:2]) == "of plain Keras"
+    assert numbers_of(events[:1]) is None
