@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import textwrap
 from pathlib import Path
@@ -13,6 +14,7 @@ from matex.cli.arguments import add_options, given_words
 from matex.cli.parser import Parser
 from matex.config import Config, LaunchOptions, batch_job
 from matex.config.given import make
+from matex.config.virtual import workers_for
 from matex.errors import InputError
 
 if TYPE_CHECKING:
@@ -151,13 +153,20 @@ def _launch(options: LaunchOptions, config: Config, script: Path, words: list[st
         ranks=ranks,
         script=script,
         arguments=words,
-        config=config,
+        config=_with_workers(config, ranks),
         hosts=options.hosts or (job.hosts if job else None),
         nodes=job.nodes if job else 1,
         max_restarts=options.max_restarts,
         grow=options.grow,
         ulfm=options.ulfm,
     )
+
+
+def _with_workers(config: Config, ranks: int) -> Config:
+    """*config* with a number of virtual workers that stays where fewer ranks are started again."""
+    if not config.deterministic or config.virtual:
+        return config
+    return dataclasses.replace(config, virtual=workers_for(ranks))
 
 
 def _shown() -> Mpiexec:

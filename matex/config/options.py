@@ -157,6 +157,15 @@ class RankOptions:
         False, "", "every BatchNormalization normalises by the rows of all ranks, as it does in "
         "plain Keras; without it those do that are made with synchronized=True, and the others by "
         "the rows of their rank", WORK, strategies=_SYNC, why=OWN_ROWS)
+    deterministic: bool = option(
+        False, "", "one set of bits: weights follow from the script, the seed and the number of "
+        "virtual workers alone, not from ranks, deaths, spares, shares or restarts; validation, and "
+        "steps that virtual workers cannot share, are computed whole on every rank", WORK,
+        strategies=_SYNC, why="elsewhere the ranks' replicas differ")
+    virtual: int = option(
+        0, "V", "virtual workers that share each batch; kept in checkpoints", WORK, least=0,
+        below=4097, condition="with --deterministic",
+        default_text="the smallest power of two that is at least the ranks")
     compression: str = option(
         "none", "", "16 bits in which gradients travel; what rounding takes is added to the next "
         "step's", WORK, choices=("none", "fp16", "bf16"), strategies=_SYNC,

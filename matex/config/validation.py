@@ -26,6 +26,30 @@ def check_together(config: RankOptions) -> None:
     _check_strategy(config)
     _check_centres(config)
     _check_shares(config)
+    _check_deterministic(config)
+
+
+def _check_deterministic(config: RankOptions) -> None:
+    """Refuse what makes bits depend on the ranks where they are to depend on nothing."""
+    if not config.deterministic:
+        if config.virtual:
+            raise InputError(
+                "virtual workers are for deterministic: give it too. "
+                f"Received: virtual={config.virtual} without it"
+            )
+        return
+    refused = {
+        "batch_per_rank": config.batch_per_rank,
+        "compression": config.compression != "none",
+        "shuffle": config.shuffle == "ring",
+        "apoptosis": bool(config.apoptosis),
+        "nonfinite": config.nonfinite == "skip",
+    }
+    for name in (name for name, is_given in refused.items() if is_given):
+        raise InputError(
+            f"deterministic does not go with {name}, by which bits follow from the ranks. "
+            f"Received: {name}={getattr(config, name)!r}"
+        )
 
 
 def _check_strategy(config: RankOptions) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from matex.errors import NotShareable
 from matex.evaluation.predict import SharedPrediction
 from matex.evaluation.rows import RowEvaluation
 from matex.evaluation.stream import StreamEvaluation
@@ -45,6 +46,7 @@ class SharedIterators:
             NotShareable: every rank must evaluate all of it.
         """
         run = self._run
+        self._refuse_shares()
         batches = rows_of(**{**given, "steps_per_epoch": None})
         if passed is None:
             check_same_data(run.communicator, given["x"], batches, "evaluate")
@@ -75,6 +77,15 @@ class SharedIterators:
             sharing=Sharing(passed[2]) if passed and passed[2] >= 0 else None,
         )
 
+    def _refuse_shares(self) -> None:
+        """Refuse to share where bits must not follow from the ranks, which add up in their order.
+
+        Raises:
+            NotShareable: virtual workers share the batches of training.
+        """
+        if self._run.virtual_workers:
+            raise NotShareable("with --deterministic no bit may follow from the ranks")
+
     def prediction(self, model: Any, feed: MakeFeed, given: dict[str, Any]) -> SharedPrediction:
         """The way to share predict.
 
@@ -82,6 +93,7 @@ class SharedIterators:
             NotShareable: every rank must predict all of it.
         """
         run = self._run
+        self._refuse_shares()
         batches = rows_of(**given)
         check_same_data(run.communicator, given["x"], batches, "predict")
         source: Source

@@ -13,6 +13,7 @@ from matex.apoptosis import rebuild
 from matex.checkpointing import model_state
 from matex.checkpointing.buffer_pool import BufferPool
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
+from matex.config.virtual import VIRTUAL
 from matex.fitting.listeners import Cursor
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
@@ -127,6 +128,8 @@ class FitCheckpoint:
             "step": self._run.step,
             "mark": cursor.digest,
         }
+        if self._run.virtual_workers:
+            saved_cursor[VIRTUAL] = self._run.virtual_workers
         memory = keras_hooks.callback_state(self._callbacks)
         extra = {
             **rebuild.history_of(self._model, model_state.weights_of(self._model)),

@@ -92,7 +92,7 @@ class FitPlan:
         run, config = self._run, self._run.config
         return differences(
             Circumstances(
-                ranks=run.active,
+                parts=run.virtual_workers or run.active,
                 order=source.order,
                 strategy=self.strategy.name,
                 batch_per_rank=config.batch_per_rank,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from matex.checkpointing import model_state
 from matex.fitting.fit_plan import FitPlan
 from matex.fitting.listeners import Cursor, EpochReport, FitListener
 from matex.records.step_report import StepReport
@@ -43,4 +44,6 @@ class FitRecord(FitListener):
         more: dict[str, Any] = {"strategy": of_strategy} if of_strategy else {}
         if self._source is not None:
             more |= self._source.report()
+        if run.virtual_workers:
+            more["weights_hash"] = model_state.state_hash(self._model)
         run.events.write("epoch", epoch=report.epoch, step=run.step, **report.metrics, **more)

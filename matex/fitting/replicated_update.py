@@ -117,9 +117,17 @@ class ReplicatedUpdate:
         )
         run.step_done(report)
         cuts = np.cumsum([part.size for part in gradients])
-        pieces = np.split(total[: cuts[-1]] / total[-1], cuts[:-1])
+        pieces = np.split(self._mean(total, send)[: cuts[-1]], cuts[:-1])
         shaped = [p.reshape(part.shape) for p, part in zip(pieces, gradients, strict=True)]
         return [*shaped, np.array(total[-2])]
+
+    def _mean(self, total: np.ndarray, send: np.ndarray) -> np.ndarray:
+        """The mean of what the ranks sent; collective where its bits must not follow from them."""
+        if not self._run.virtual_workers:
+            return np.asarray(total / total[-1])
+        leader_s = send.copy()
+        self._run.communicator.broadcast(leader_s)
+        return leader_s
 
     def _packed(self, gradients: list[np.ndarray], rate: np.ndarray) -> np.ndarray:
         run = self._run

@@ -114,7 +114,7 @@ class ScriptSteps:
         """Names of all for which the numbers of *step* are not those of plain Keras, said once."""
         run = self._run
         found = differences(
-            Circumstances(ranks=run.active, order="stream", shifted=sorted(step.shifted))
+            Circumstances(parts=run.active, order="stream", shifted=sorted(step.shifted))
         )
         if run.active > 1:
             run.say_once(f"numbers: {in_words(found)}")

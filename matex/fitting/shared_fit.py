@@ -160,6 +160,8 @@ def _note(
 ) -> None:
     """Write the event of the fit, and say whose numbers it comes to. Local."""
     run = fit.run
+    if run.virtual_workers:
+        run.say_once(f"virtual workers: {run.virtual_workers} share each batch")
     if run.active > 1:
         run.say_once(f"numbers: {in_words(but_for)}")
     run.events.write(
@@ -172,6 +174,7 @@ def _note(
         epochs=fit.arguments["epochs"],
         strategy=fit.plan.strategy.name,
         but_for=but_for,
+        virtual=run.virtual_workers,
         first_epoch=start.epoch,
         cursor=start.samples,
         world_size=run.size_of(run.communicator.world),

@@ -60,6 +60,7 @@ def assigned(
     lost: Sequence[int],
     rank: int,
     speeds: Mapping[int, float] = MappingProxyType({}),
+    workers: int = 0,
 ) -> list[Span]:
     """Spans of [lo, hi) for *rank*: its own part, then its piece of each lost rank's part.
 
@@ -72,7 +73,13 @@ def assigned(
         lost: ranks of *expected* that died since; their parts are divided among the rest.
         rank: whose spans are wanted; in *expected*, not in *lost*.
         speeds: see :func:`parts_of`.
+        workers: number of virtual workers, each with rows that one rank computes; 0, the default,
+            is for samples that may be divided anywhere.
     """
+    if workers:
+        cuts = [lo for lo, _ in split(span, workers)] + [span[1]]
+        whole = assigned((0, workers), expected, lost, rank, speeds)
+        return _joined([(cuts[lo], cuts[hi]) for lo, hi in whole])
     parts = parts_of(span, expected, speeds)
     alive = [r for r in expected if r not in lost]
     spans = [parts[rank]]

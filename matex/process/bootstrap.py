@@ -81,8 +81,9 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     faulthandler.enable(2, all_threads=False)
     host = devices.neighbours(communicator, visible_gpus())
     working = communicator.initial_size - config.spares
-    cores = devices.choose_cores(host, world.rank, threads=config.threads, working=working)
-    devices.take_cores(cores, asked_for=config.threads > 0)
+    threads = config.threads or int(config.deterministic)  # kernels must add up alike everywhere
+    cores = devices.choose_cores(host, world.rank, threads=threads, working=working)
+    devices.take_cores(cores, asked_for=threads > 0)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         with _collector_off():
@@ -102,8 +103,8 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     from matex.process.keras_adapter import KerasAdapter
     from matex.run.context import RunContext, Threads
 
-    threads = Threads(own=cores.threads, host=len(devices.cores_of(host, world.rank)))
-    run = RunContext(config, communicator, events, stop_request, threads)
+    processor = Threads(own=cores.threads, host=len(devices.cores_of(host, world.rank)))
+    run = RunContext(config, communicator, events, stop_request, processor)
     adapter = session.current = KerasAdapter(run)
     ft.shield(lambda: _end_program(adapter))
     if gpu.note:

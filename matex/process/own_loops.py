@@ -45,7 +45,8 @@ class OwnLoops:
     def share(self) -> None:
         """Share functions that train from now on, where the run's options let it; local."""
         config = self._run.config
-        if config.share_loops == "proved" and config.strategy == "sync":
+        is_shared = config.share_loops == "proved" and not config.deterministic
+        if is_shared and config.strategy == "sync":
             keras_hooks.watch_functions(self._calling)
 
     def _calling(

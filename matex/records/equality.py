@@ -17,18 +17,18 @@ class Circumstances:
     """Facts that decide whether a fit comes to the numbers of plain Keras, but for rounding.
 
     Args:
-        ranks: number of ranks that train.
+        parts: number of ranks that train, or of virtual workers, into which a batch is cut.
         order: order of the samples, as the event ``fit`` names it.
         strategy: name of the strategy.
         batch_per_rank: whether the batch grows with the ranks.
         lr_scaling: rule by which the learning rate grows with them.
         compression: type in which gradients travel, or ``none``.
         apoptosis: mode of apoptosis that an option asks for, or nothing.
-        normalized_alone: number of the layers that normalise by the rows of each rank.
+        normalized_alone: number of the layers that normalise by the rows of their part.
         shifted: names of the random functions whose rows are drawn otherwise on each rank.
     """
 
-    ranks: int
+    parts: int
     order: str
     strategy: str = "sync"
     batch_per_rank: bool = False
@@ -46,7 +46,7 @@ def differences(fit: Circumstances) -> list[str]:
         found.append(_OTHER_ORDERS[fit.order])
     if fit.apoptosis:
         found.append(f"apoptosis {fit.apoptosis}")
-    if fit.ranks == 1:
+    if fit.parts == 1:
         return found
     if fit.strategy != "sync":
         found.append(f"strategy {fit.strategy}")
@@ -58,7 +58,7 @@ def differences(fit: Circumstances) -> list[str]:
         found.append(f"gradients in {fit.compression}")
     if fit.normalized_alone:
         count = f"{fit.normalized_alone} layer{'s' if fit.normalized_alone > 1 else ''}"
-        found.append(f"BatchNormalization by the rows of each rank ({count}; --sync-batchnorm)")
+        found.append(f"BatchNormalization by parts of the batch ({count}; --sync-batchnorm)")
     if fit.shifted:
         found.append(f"random numbers of {', '.join(sorted(fit.shifted))}")
     return found

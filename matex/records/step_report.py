@@ -67,13 +67,17 @@ class StepReport:
 
 
 def samples_of(
-    rank: int, span: Span, pending: ft.Pending, speeds: Mapping[int, float] = MappingProxyType({})
+    rank: int,
+    span: Span,
+    pending: ft.Pending,
+    speeds: Mapping[int, float] = MappingProxyType({}),
+    workers: int = 0,
 ) -> int:
     """Number of samples of *span* that fall to *rank*, one of those expected, dead by now or not.
 
-    By *speeds*, see :func:`matex.partition.spans.parts_of`.
+    By *speeds* and *workers*, see :func:`matex.partition.spans.assigned`.
     """
     if rank not in pending.expected:
         return 0
     lost = tuple(r for r in pending.lost if r != rank)
-    return size(assigned(span, pending.expected, lost, rank, speeds))
+    return size(assigned(span, pending.expected, lost, rank, speeds, workers))

@@ -10,6 +10,7 @@ import ft
 from matex.checkpointing.saver import FILES, Saver, Take
 from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config, arbiter_setting
+from matex.config.virtual import VIRTUAL, workers_for
 from matex.exchange import Choice, HostExchange, Layout
 from matex.records.events import EventLog
 from matex.records.fault_events import record_fault
@@ -130,6 +131,18 @@ class RunContext:
         self._saved = saved
         if saved is not None:
             self.ledger.go_to_step(saved.step)
+
+    @property
+    def virtual_workers(self) -> int:
+        """The number of virtual workers that share each batch; 0 where ranks do.
+
+        That of the checkpoint that the run continues from counts, then that of the options, then
+        the smallest power of two that is at least the number of ranks.
+        """
+        if not self.config.deterministic:
+            return 0
+        saved = 0 if self._saved is None else self._saved.cursor.get(VIRTUAL, 0)
+        return saved or self.config.virtual or workers_for(self.active)
 
     @property
     def is_short(self) -> bool:

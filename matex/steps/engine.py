@@ -21,6 +21,7 @@ from matex.steps.several_updates import SeveralUpdates
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.single_update import SingleUpdate
 from matex.steps.step import Step
+from matex.steps.virtual_update import VirtualUpdate
 from matex.strategies import Strategy, Sync, Traffic
 
 __all__ = ["AnyStep", "CompiledStep", "StepEngine", "trace_step"]
@@ -78,6 +79,9 @@ class StepEngine:
         strategy: manner in which ranks share the work; synchronous averaging by default.
         finds_nonfinite: whether to look for numbers that are not finite, on by default; off where
             the script itself does.
+
+    Raises:
+        NotShareable: virtual workers are to share a step that they cannot.
     """
 
     def __init__(
@@ -107,7 +111,11 @@ class StepEngine:
         self._step = step
         self._rows.use(step)
         self._maker: StepMaker
-        if isinstance(step, SeveralUpdatesStep):
+        if self._services.virtual_workers:
+            if isinstance(step, SeveralUpdatesStep):
+                raise NotShareable("virtual workers want a step that makes one update")
+            self._maker = VirtualUpdate(*parts, step, check_finite=self._check_finite)
+        elif isinstance(step, SeveralUpdatesStep):
             self._maker = SeveralUpdates(*parts, step, check_finite=self._check_finite)
         else:
             self._maker = SingleUpdate(

@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+import ft
 from matex import keras_hooks
 from matex.exchange import Header
 from matex.partition.spans import Span, assigned, size
+from matex.records.step_report import samples_of
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
 from matex.steps.services import StepServices
@@ -33,7 +35,8 @@ class OwnRows:
 
     The header carries ``stop_wanted``, the requests of
     *services* and, from the leader only, ``rate_factor``. ``speeds``, equal on all ranks, sets the
-    fraction of the batch that each of them computes; empty means equal fractions.
+    fraction of the batch that each of them computes; empty means equal fractions. ``workers`` is
+    the number of virtual workers, whose rows are not divided, 0 where samples may be divided.
 
     Args:
         services: ranks and requests of the run.
@@ -50,6 +53,7 @@ class OwnRows:
         self.stop_wanted = False
         self.rate_factor = 1.0
         self.speeds: Mapping[int, float] = {}
+        self.workers = services.virtual_workers
 
     @property
     def running(self) -> GlobalBatch:
@@ -75,7 +79,13 @@ class OwnRows:
         if span[0] == span[1]:
             first = next(r for r in pending.expected if r not in pending.lost)
             return [span] if rank == first else []
-        return assigned(span, pending.expected, pending.lost, rank, self.speeds)
+        return assigned(
+            span, pending.expected, pending.lost, rank, self.speeds, workers=self.workers
+        )
+
+    def samples_of(self, rank: int, pending: ft.Pending) -> int:
+        """Number of samples of the running step that fall to *rank*, dead by now or not."""
+        return samples_of(rank, self.running.span, pending, self.speeds, self.workers)
 
     def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
         """The rows of *spans*, and the control vector for their contribution."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import ft
 from matex.partition.spans import Span, size
-from matex.records.step_report import Replay, samples_of
+from matex.records.step_report import Replay
 from matex.steps.own_rows import OwnRows
 from matex.steps.services import OpenSlots, StepServices
 
@@ -49,12 +49,10 @@ class RowRecovery:
             self.replay.at_risk, self.inherited = self.inherited, {}
             self.replay.recomputed = size(self.have)
         if pending.lost:
-            speeds = self._rows.speeds
             fresh = ft.Pending(operation=pending.operation, expected=pending.expected, lost=())
-            self.replay.at_risk = {
-                rank: samples_of(rank, span, fresh, speeds) for rank in pending.lost
-            }
-            own = samples_of(self._communicator.world.rank, span, fresh, speeds)
+            of = self._rows.samples_of
+            self.replay.at_risk = {rank: of(rank, fresh) for rank in pending.lost}
+            own = of(self._communicator.world.rank, fresh)
             self.replay.recomputed = size(self.have) - own
         return self.have
 
@@ -68,13 +66,13 @@ class RowRecovery:
         Returns:
             Whether the step is over for this rank, because somebody had finished that operation.
         """
-        span, pending = self._rows.running.span, self._communicator.pending
+        pending = self._communicator.pending
         joinable = self.slots is not None and not self.is_closed
         recovery = self._communicator.recover(joinable=joinable)
         over = recovery.finished and ends_step
         for member in recovery.lost:
             # What a rank handed over before it died is in the sum that another one has.
-            undone = 0 if over else samples_of(member.rank, span, pending, self._rows.speeds)
+            undone = 0 if over else self._rows.samples_of(member.rank, pending)
             self.replay.at_risk[member.rank] = undone
         if not over:
             undo()

@@ -29,6 +29,10 @@ class StepServices(Protocol):
     def nonfinite(self) -> Nonfinite:
         """The policy for steps with numbers that are not finite."""
 
+    @property
+    def virtual_workers(self) -> int:
+        """The number of virtual workers that share each batch; 0 where ranks do."""
+
     def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
         """Make the exchange of steps with *layout*; local.
 

@@ -9,7 +9,7 @@ from matex.records.equality import Circumstances, differences, in_words, numbers
 
 @pytest.mark.parametrize("order", ["stored", "keras", "stream"])
 def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
-    fit = Circumstances(ranks=3, order=order)
+    fit = Circumstances(parts=3, order=order)
     assert differences(fit) == []
     assert in_words([]) == "of plain Keras"
 
@@ -26,24 +26,24 @@ def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
         ({"apoptosis": "natural"}, "apoptosis natural"),
         (
             {"normalized_alone": 1},
-            "BatchNormalization by the rows of each rank (1 layer; --sync-batchnorm)",
+            "BatchNormalization by parts of the batch (1 layer; --sync-batchnorm)",
         ),
         (
             {"normalized_alone": 2},
-            "BatchNormalization by the rows of each rank (2 layers; --sync-batchnorm)",
+            "BatchNormalization by parts of the batch (2 layers; --sync-batchnorm)",
         ),
         ({"shifted": ["shuffle", "categorical"]}, "random numbers of categorical, shuffle"),
     ],
 )
 def test_each_circumstance_is_named(facts: dict, words: str) -> None:
-    fit = Circumstances(**{"ranks": 2, "order": "stored", **facts})
+    fit = Circumstances(**{"parts": 2, "order": "stored", **facts})
     assert differences(fit) == [words]
     assert in_words(differences(fit)) == f"of plain Keras but for: {words}"
 
 
 def test_what_follows_from_several_ranks_is_not_named_on_one() -> None:
     fit = Circumstances(
-        ranks=1,
+        parts=1,
         order="anew",
         strategy="gossip",
         batch_per_rank=True,
