@@ -1,6 +1,7 @@
 """The time of a whole model.fit: one JSON object a line and model.
 
     python -m ci.benchmarks.fit [--ranks 2] [--rounds 6] [--model mlp|cnn]... [--against DIR]
+                                [--with "--deterministic --virtual 8"]
 
 Two epochs of ``model.fit``, metrics and a callback included, by plain Keras in one
 process on one core, and by ``matex run`` on ranks that each have a core and the
@@ -9,13 +10,15 @@ are started once and take turns.
 
 With ``--against DIR`` the matex of another checkout, which has an environment of its own, stands in
 place of plain Keras: ``ratio`` is the median over rounds of ``matex_ms / other_ms``, and
-``half_of_rounds`` the interval that the middle half of the rounds lies in.
+``half_of_rounds`` the interval that the middle half of the rounds lies in. ``--with "OPTIONS"`` are
+further options of ``matex run``; without ``--against`` a run without them is the other.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import statistics
 import sys
 import tempfile
@@ -24,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.benchmarks import turns
-from ci.jobs import environment
+from ci.jobs import ROOT, environment
 
 MODELS = ("mlp", "cnn")
 SAMPLES = {"mlp": 256 * 120, "cnn": 64 * 12}  # of one rank
@@ -83,14 +86,20 @@ def compare(name: str, ranks: int, rounds: int) -> dict[str, Any]:
     return {"model": name, **{f"{k}_ms": round(v, 4) for k, v in medians.items()}, "ratio": ratio}
 
 
-def compare_checkouts(name: str, ranks: int, rounds: int, checkout: Path) -> dict[str, Any]:
-    """Start the fit of this checkout and that of another, and let them take turns."""
+def compare_checkouts(
+    name: str, ranks: int, rounds: int, checkout: Path, options: list[str]
+) -> dict[str, Any]:
+    """Start the fit of this checkout, and that of another, and let them take turns.
+
+    Args:
+        options: further options of this checkout's run.
+    """
     rounds += 1
     here = [str(Path(__file__).resolve()), "--model", name, "--rounds", str(rounds)]
 
-    def command(python: Path | str, path: str, who: str) -> list[str]:
+    def command(python: Path | str, path: str, who: str, *more: str) -> list[str]:
         run = [str(python), "-m", "matex", "run", "-n", str(ranks), "--report", f"{path}/{who}"]
-        return [*run, *here, "--ranks", str(ranks), "--as", who, "--folder", path]
+        return [*run, *more, *here, "--ranks", str(ranks), "--as", who, "--folder", path]
 
     with tempfile.TemporaryDirectory(prefix="bench-") as path:
         python = checkout / ".venv" / "bin" / "python"
@@ -100,7 +109,7 @@ def compare_checkouts(name: str, ranks: int, rounds: int, checkout: Path) -> dic
                     command(python, path, "other"),
                     environment(PYTHONPATH=str(checkout)),
                 ),
-                "matex": (command(sys.executable, path, "matex"), environment()),
+                "matex": (command(sys.executable, path, "matex", *options), environment()),
             },
             rounds=rounds,
             folder=Path(path),
@@ -125,6 +134,7 @@ def main() -> None:
     parser.add_argument("--as", dest="role", choices=("parent", "single", "matex", "other"))
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, installed")
+    parser.add_argument("--with", dest="options", default="", help="further options of matex run")
     arguments = parser.parse_args()
     names = arguments.model or MODELS
     if arguments.folder is not None:
@@ -132,11 +142,12 @@ def main() -> None:
         work(names[0], ranks, arguments.rounds, arguments.folder, arguments.role)
         return
     for name in names:
-        if arguments.against is None:
+        options = shlex.split(arguments.options)
+        if arguments.against is None and not options:
             result = compare(name, arguments.ranks, arguments.rounds)
         else:
-            other = arguments.against.resolve()
-            result = compare_checkouts(name, arguments.ranks, arguments.rounds, other)
+            other = (arguments.against or ROOT).resolve()
+            result = compare_checkouts(name, arguments.ranks, arguments.rounds, other, options)
         print(json.dumps(result), flush=True)
 
 

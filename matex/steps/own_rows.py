@@ -10,7 +10,7 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.exchange import Header
-from matex.partition.spans import Span, assigned, size
+from matex.partition.spans import Span, assigned, size, split
 from matex.records.step_report import samples_of
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
@@ -69,13 +69,27 @@ class OwnRows:
         """Compute rows by *step* from now on."""
         self._divided, self._whole = step, None
 
-    def assigned(self, span: Span) -> list[Span]:
-        """Rows of *span* that this rank computes, given who was lost since the last step.
+    def parts_of_workers(self) -> list[Span]:
+        """The rows of each virtual worker in the running step, where it has some.
+
+        A batch without rows is one part.
+        """
+        span = self.running.span
+        if span[0] == span[1]:
+            return [span]
+        return [part for part in split(span, self.workers) if part[0] < part[1]]
+
+    def assigned(self, span: Span, rank: int | None = None) -> list[Span]:
+        """Rows of *span* that *rank* computes, given who was lost since the last step.
 
         A batch without rows, which Keras takes like any other, is the first living rank's.
+
+        Args:
+            span: interval of the epoch.
+            rank: a living rank; this one by default.
         """
         pending = self._communicator.pending
-        rank = self._communicator.world.rank
+        rank = self._communicator.world.rank if rank is None else rank
         if span[0] == span[1]:
             first = next(r for r in pending.expected if r not in pending.lost)
             return [span] if rank == first else []

@@ -2,15 +2,15 @@
 
 A batch is cut into as many parts as there are virtual workers, whatever the ranks: the graph that
 computes a part, and its shape, never depend on them. A rank computes the parts of its virtual
-workers one after the other, and the sum of all is exact (:mod:`matex.exchange.exact_sums`), so it
-has one set of bits. Two exchanges make it: of the largest magnitudes, and of the rounded sums.
+workers one after the other, and all are added up along a binary tree over the workers, which no
+rank is part of. The update is always made by the same graph.
 
-EasyScale (Li et al., SC 2023) fixes the order of adding instead; here the order is free, and any
-allreduce will do.
+EasyScale (Li et al., SC 2023), VirtualFlow (Or et al., MLSys 2022).
 """
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,10 +20,10 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable, TrainingError
-from matex.exchange import Header, HostExchange, Layout
-from matex.exchange.exact_sums import add_rounded, anchors, tops
-from matex.exchange.layout import Segment
-from matex.partition.spans import Span, size, split
+from matex.exchange import Header, HostExchange, Layout, header_of
+from matex.exchange.tree import TreeExchange
+from matex.partition.spans import Span, size
+from matex.partition.worker_tree import Node, folded, leaves_of, maximal
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
 from matex.steps.maker import Made
@@ -36,22 +36,26 @@ from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
 from matex.strategies import Traffic
 
-__all__ = ["VirtualUpdate", "parts_of_workers"]
+__all__ = ["VirtualUpdate"]
+
+Parts = list[Any]
 
 
-class _Exchanges(NamedTuple):
-    """The two exchanges of a step, in their order."""
+class _Division(NamedTuple):
+    """The division of a step's virtual workers among the ranks."""
 
-    tops: HostExchange
-    sums: HostExchange
+    parts: list[Span]
+    """Samples of each worker that has some, in its order."""
+    nodes: list[list[Node]]
+    """Subtrees of each member of the world, in their order."""
 
 
 class VirtualUpdate:
     """Makes steps of one update by the contributions of virtual workers. The engine's maker.
 
-    A contribution is kept until the step is done. When a rank dies the survivors compute those
-    of its virtual workers, and make both exchanges again; only where somebody has finished the
-    last one, the step stands, and who missed the sum gets it.
+    Sums of subtrees are kept until the step is done. When a rank dies the survivors compute those
+    of its virtual workers, and exchange again; only where somebody has the sum already, the step
+    stands, and who missed it gets it.
 
     Args:
         services: ranks, faults and watch of the run.
@@ -86,35 +90,22 @@ class VirtualUpdate:
         self._rows = rows
         self._taken_over = taken_over
         self._step = step
-        self._check_finite = check_finite
-        self._contributions: dict[int, np.ndarray] = {}
+        self._sums: dict[Node, Parts] = {}
         self._running: HostExchange | None = None
-        assert step.layout is not None
-        self._layout = _in_float64(step.layout)
-        self._starts = _starts(self._layout)
-        self._exchanges = self._made_exchanges()
-
-    def _made_exchanges(self) -> _Exchanges:
-        shape = (self._rows.workers, len(self._starts))
-        dtype = str(self._own_layout.dtype)
-        largest = Layout(gradients=(), means=(), sums=(Segment("largest", shape, dtype),))
-        make = self._services.make_exchange
-        return _Exchanges(make(largest, False), make(self._layout, self._check_finite))
-
-    @property
-    def _own_layout(self) -> Layout:
-        layout = self._step.layout
+        layout = step.layout
         assert layout is not None
-        return layout
+        self._layout: Layout = layout
+        # Two ranks with a subtree each add up two numbers, which have but one order.
+        self._pair = services.make_exchange(layout, check_finite)
+        self._tree = TreeExchange(
+            services.communicator, layout, faults=services.faults, check_finite=check_finite
+        )
+        self._last: HostExchange = self._pair
 
     @property
     def made(self) -> Made:
-        exchanges = self._exchanges
-        return Made(
-            exchanges.sums.header,
-            sum(exchange.seconds for exchange in exchanges),
-            Traffic(len(exchanges), sum(exchange.bytes for exchange in exchanges)),
-        )
+        last = self._last
+        return Made(last.header, last.seconds, Traffic(1, last.bytes))
 
     def prepare(self, sample: Callable[[], Any]) -> None:
         rows = sample()
@@ -131,85 +122,101 @@ class VirtualUpdate:
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()
         self._taken_over.begin()
-        self._contributions.clear()
+        self._sums = {}
         while True:
             try:
                 self._attempt(batch)
                 break
-            except (ft.PeerFailure, TrainingError) as error:
+            except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
                 started = time.perf_counter()
                 if self._recovered(batch, error):
                     break
                 self._taken_over.replay.seconds += time.perf_counter() - started
-        dtype = self._own_layout.dtype
-        parts = [part.astype(dtype) for part in self._exchanges.sums.result]
-        return self._step.commit([keras_hooks.constant(part) for part in parts])
+        return self._step.commit([keras_hooks.constant(part) for part in self._last.result])
 
     def _attempt(self, batch: GlobalBatch) -> None:
-        """Make both exchanges of the step, with the contributions of this rank; collective."""
-        parts = parts_of_workers(batch.span, self._rows.workers)
-        have = self._taken_over.have
-        own = [number for number, part in enumerate(parts) if _is_within(part, have)]
-        self._compute(batch, {n: parts[n] for n in own if n not in self._contributions})
-        header = Header(
-            samples=float(size(have)), fingerprint=float(batch.fingerprint(have) if have else 0)
-        )
-        found = np.zeros((self._rows.workers, len(self._starts)), self._own_layout.dtype)
-        for number in own:
-            found[number] = tops(self._contributions[number], self._starts)
-        auxiliary = np.append(found, np.zeros(len(Header._fields), found.dtype))
-        everywhere = self._exchanged(self._exchanges.tops, batch, header, [auxiliary])[-1]
-        anchored = anchors(everywhere[: found.size].reshape(found.shape)[: len(parts)])
-        total = np.zeros(self._layout.size, np.float64)
-        for number in own:
-            add_rounded(total, self._contributions[number], self._starts, anchored)
-        self._exchanged(self._exchanges.sums, batch, header, self._layout.views(total))
+        """Add up the step, with what the virtual workers of this rank contribute; collective."""
+        parts, nodes = self._division(batch.span)
+        world = self._communicator.world
+        self._compute(batch, parts, nodes[world.ranks.index(world.rank)])
+        is_pair = world.size <= 2 and all(len(found) == 1 for found in nodes)
+        self._running = self._last = exchange = self._pair if is_pair else self._tree
+        lo, hi = batch.span
+        exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
+        if exchange is self._pair:
+            (own,) = self._sums.values()
+            *gradients, auxiliary = own
+            last = self._with_header(auxiliary, batch)
+            sent = [*gradients, keras_hooks.constant(last)]
+            exchange.run(lambda: exchange.in_graph(sent))
+        else:
+            header = header_of(self._with_header(np.zeros(self._layout.shapes[-1]), batch))
+            vectors = {
+                node: self._layout.packed([np.asarray(part) for part in self._sums[node]])
+                for node in nodes[world.ranks.index(world.rank)]
+            }
+            self._tree.exchange(vectors, header, nodes=nodes, workers=len(parts))
+        self._running = None
 
-    def _compute(self, batch: GlobalBatch, missing: dict[int, Span]) -> None:
-        """Compute the contributions of virtual workers, given their parts of *batch*; local."""
+    def _with_header(self, auxiliary: Any, batch: GlobalBatch) -> np.ndarray:
+        """A copy of *auxiliary* with the header of this rank."""
+        have = self._taken_over.have
+        last = np.array(auxiliary)
+        fingerprint = batch.fingerprint(have) if have else 0
+        header = Header(samples=float(size(have)), fingerprint=float(fingerprint))
+        self._rows.put_header(last, header)
+        return last
+
+    def _division(self, span: Span) -> _Division:
+        """The parts of the step's workers, and the subtrees that each rank computes."""
+        parts = self._rows.parts_of_workers()
+        nodes = []
+        for rank in self._communicator.world.ranks:
+            takes_part = rank in self._communicator.pending.expected
+            spans = self._rows.assigned(span, rank) if takes_part else []
+            own = (number for number, part in enumerate(parts) if _is_within(part, spans))
+            nodes.append(maximal(own, len(parts)))
+        return _Division(parts, nodes)
+
+    def _compute(self, batch: GlobalBatch, parts: Sequence[Span], nodes: Sequence[Node]) -> None:
+        """Compute the sums of the subtrees *nodes* that are not there; local."""
+        count = len(parts)
+        wanted = {worker for node in nodes for worker in leaves_of(node, count)}
+        have = {node: set(leaves_of(node, count)) for node in self._sums}
+        self._sums = {node: self._sums[node] for node in self._sums if have[node] <= wanted}
+        done: set[int] = set().union(*(have[node] for node in self._sums))
+        missing = sorted(wanted - done)
         if not missing:
             return
-        rows, start = self._rows.rows(list(missing.values())), 0
-        for number, part in missing.items():
-            end = start + size([part])
-            of_part = rows
+        rows, start = self._rows.rows([parts[number] for number in missing]), 0
+        for number in missing:
+            end = start + size([parts[number]])
+            own = rows
             if len(missing) > 1:
-                of_part = keras_hooks.map_structure(_cut(start, end), rows)
-            parts = self._step.contribution(of_part, self._rows.control([part]))
-            vector = np.zeros(self._layout.size, self._own_layout.dtype)
-            for view, value in zip(self._layout.views(vector), parts, strict=True):
-                np.copyto(view, np.asarray(value))
-            self._contributions[number] = vector
+                own = keras_hooks.map_structure(_cut(start, end), rows)
+            found = self._step.contribution(own, self._rows.control([parts[number]]))
+            self._sums = folded({**self._sums, (0, number): found}, count, _added)
             start = end
-
-    def _exchanged(
-        self, exchange: HostExchange, batch: GlobalBatch, header: Header, parts: list[np.ndarray]
-    ) -> list[np.ndarray]:
-        """The sums of *parts*, the last of which gets the *header*; collective."""
-        lo, hi = batch.span
-        self._rows.put_header(parts[-1], header)
-        self._running = exchange
-        exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
-        sums = exchange(*parts)
-        self._running = None
-        return sums
 
     # When it fails.
 
-    def _recovered(self, batch: GlobalBatch, error: ft.PeerFailure | TrainingError) -> bool:
+    def _recovered(self, batch: GlobalBatch, error: BaseException) -> bool:
         """Whether the step stands after all; if not, it is to be made again. Collective.
 
         Raises:
             TrainingError: alike on every rank.
         """
         exchange, self._running = self._running, None
-        if exchange is None:  # the source's
+        if exchange is None:  # the script's own mistake, or the source's
             raise error
-        if isinstance(error, TrainingError):
-            self._judge(batch, exchange, error)
+        cause = exchange.error
+        if isinstance(cause, TrainingError):
+            self._judge(batch, exchange, cause)
             return False
+        if not isinstance(cause, ft.PeerFailure):
+            raise error if cause is None else cause
         before = size(self._taken_over.have)
-        if self._taken_over.recover(ends_step=exchange is self._exchanges.sums):
+        if self._taken_over.recover():
             exchange.check()
             return True
         self._taken_over.have = self._rows.assigned(batch.span)
@@ -233,29 +240,24 @@ class VirtualUpdate:
         if verdict is None:
             if not exchange.header.nonfinite:
                 raise misfit(error, self._source, have, step=step)
-            spoiled = self._spoiled() if exchange.spoiled else None
+            spoiled = self._spoiled(exchange) if exchange.spoiled else None
             raise nonfinite_error(self._communicator, self._layout, spoiled, step=step)
         if verdict.anew:
             self._taken_over.have = self._rows.assigned(batch.span)
         if exchange.spoiled:
-            self._contributions.clear()
+            self._sums = {}
 
-    def _spoiled(self) -> np.ndarray:
-        """A contribution that is not finite; what was sent, where the fault was injected there."""
-        for vector in self._contributions.values():
+    def _spoiled(self, exchange: HostExchange) -> np.ndarray:
+        """What is not finite of this rank: of its sums, or what a fault put into the message."""
+        for parts in self._sums.values():
+            vector = self._layout.packed([np.asarray(part) for part in parts])
             if not np.isfinite(vector).all():
                 return vector
-        return self._exchanges.sums.local
+        return exchange.local
 
 
-def parts_of_workers(span: Span, workers: int) -> list[Span]:
-    """The rows of each virtual worker in the step [lo, hi), where it has some; pure.
-
-    A step without rows, which Keras takes like any other, is one part.
-    """
-    if span[0] == span[1]:
-        return [span]
-    return [part for part in split(span, workers) if part[0] < part[1]]
+def _added(lower: Parts, upper: Parts) -> Parts:
+    return list(map(operator.add, lower, upper))
 
 
 def _is_within(part: Span, spans: Sequence[Span]) -> bool:
@@ -264,19 +266,3 @@ def _is_within(part: Span, spans: Sequence[Span]) -> bool:
 
 def _cut(start: int, end: int) -> Callable[[Any], Any]:
     return lambda tensor: keras_hooks.cut_rows(tensor, start, end)
-
-
-def _in_float64(layout: Layout) -> Layout:
-    """*layout* with all of its numbers in float64."""
-    gradients, means, sums = (
-        tuple(segment._replace(dtype="float64") for segment in segments)
-        for segments in (layout.gradients, layout.means, layout.sums)
-    )
-    return Layout(gradients=gradients, means=means, sums=sums)
-
-
-def _starts(layout: Layout) -> list[int]:
-    """The index at which each segment of *layout* begins, and the header; empty ones left out."""
-    cuts = np.cumsum([layout.offsets[-2], *layout.auxiliary_sizes])
-    starts = {*layout.offsets[:-1], *cuts.tolist()}
-    return sorted(start for start in starts if start < layout.size)
