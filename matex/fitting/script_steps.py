@@ -219,6 +219,7 @@ class _GivenRows:
     """The source of the batches that the script calls a function with. Local."""
 
     explanation = Stream.explanation
+    most_rows = None
 
     def __init__(self, first: ScriptArguments, number: int) -> None:
         self.signature = first.signature

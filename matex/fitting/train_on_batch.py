@@ -26,6 +26,7 @@ class _GivenBatches:
     """The source of batches that the script hands over, one at a time. Local."""
 
     explanation = Stream.explanation
+    most_rows = None
 
     def __init__(self, batch_spec: Any, digest: int) -> None:
         self._batch_spec = batch_spec

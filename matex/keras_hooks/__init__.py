@@ -114,6 +114,7 @@ from matex.keras_hooks.rows import (
     joined,
     row_count,
     rows_traced,
+    split_rows,
     with_rows,
     zeros_by_row,
 )
@@ -259,6 +260,7 @@ __all__ = [
     "row_count",
     "rows_of_noise",
     "rows_traced",
+    "split_rows",
     "saves_best",
     "saving_nothing",
     "scaled_learning_rate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ __all__ = [
     "joined",
     "row_count",
     "rows_traced",
+    "split_rows",
     "with_rows",
     "zeros_by_row",
 ]
@@ -62,6 +64,14 @@ def cut_rows(tensor: Any, lo: int, hi: int) -> Any:
         _, *row = tf.unstack(tensor.dense_shape)
         return tf.sparse.slice(tensor, [lo, *([0] * len(row))], [hi - lo, *row])
     return tensor[lo:hi]
+
+
+def split_rows(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+    """The rows of *tensor* in pieces, of so many rows each; all of its rows."""
+    if isinstance(tensor, tf.SparseTensor | tf.RaggedTensor):
+        ends = list(itertools.accumulate(sizes))
+        return [cut_rows(tensor, end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    return list(tf.split(tensor, list(sizes)))
 
 
 def chosen_rows(tensor: Any, places: Iterable[int]) -> Any:

@@ -127,12 +127,16 @@ class OwnRows:
             self._whole = rows, self._divided.denominators(rows)
         return self._whole[1]
 
-    def control(self, spans: list[Span], *, counts: bool = True) -> np.ndarray:
+    def control(
+        self, spans: list[Span], *, counts: bool = True, speaks: bool = True
+    ) -> np.ndarray:
         """The control vector for the contribution of *spans*: :class:`Control` as an array.
 
         Args:
             spans: rows that are computed.
             counts: whether they are this rank's, or only borrowed. True by default.
+            speaks: whether it is this rank's only one, or the first of several, whose header has
+                what is not of the samples. True by default.
         """
         batch = self.running
         lo, hi = batch.span
@@ -141,10 +145,14 @@ class OwnRows:
         header = Header(
             samples=float(count),
             fingerprint=float(batch.fingerprint(spans)) if counts else 0.0,
-            learning_rate=float(leads),
-            rate_factor=self.rate_factor if leads else 0.0,
-            **self._asked(),
+            ranks=float(speaks),
         )
+        if speaks:
+            header = header._replace(
+                learning_rate=float(leads),
+                rate_factor=self.rate_factor if leads else 0.0,
+                **self._asked(),
+            )
         return Control(
             weight=count / (hi - lo) if count else 1.0,
             sample_offset=float(spans[0][0] - lo),

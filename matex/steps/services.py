@@ -59,6 +59,10 @@ class StepSource(Protocol):
         """Why a step may turn out to be made of other samples than its own."""
 
     @property
+    def most_rows(self) -> int | None:
+        """The largest number of rows of a global batch, where it is known beforehand."""
+
+    @property
     def as_data(self) -> Callable[[Any], Any]:
         """Makes of a batch of the form of ``signature`` what ``train_step`` gets."""
 

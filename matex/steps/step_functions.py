@@ -38,6 +38,9 @@ class StepFunctions(Protocol):
     def contribution(self, batch: Batch, control: Any) -> Parts:
         """Compute what the samples of *batch* add to the step; local, changes nothing."""
 
+    def contribution_of(self, rows: int) -> Callable[[Batch, Any], Parts]:
+        """:meth:`contribution` for so many *rows* alone; a graph is made by the first call."""
+
     def commit(self, parts: Parts) -> Logs:
         """Change the model by what was exchanged; local."""
 
@@ -65,6 +68,9 @@ class EagerFunctions:
 
     def contribution(self, batch: Batch, control: Any) -> Parts:
         return self._parts.contribution(batch, control)
+
+    def contribution_of(self, rows: int) -> Callable[[Batch, Any], Parts]:
+        return self.contribution
 
     def commit(self, parts: Parts) -> Logs:
         return self._parts.commit(parts)
@@ -98,13 +104,11 @@ class GraphFunctions:
 
     def __init__(self, parts: StepParts, signature: tuple[Any, Any], *, jit_compile: bool) -> None:
         self._parts = parts
+        self._signature = signature
+        self._jit_compile = jit_compile
         self._exchange: HostExchange | None = None
-        self._contribution = tf.function(
-            parts.contribution,
-            input_signature=signature,
-            jit_compile=jit_compile,
-            autograph=False,
-        )
+        self._of_size: dict[int, Callable[..., Parts]] = {}
+        self._contribution = self._compiled(signature)
         drawn = keras_hooks.with_global_generator(self._trace_contribution)
         refuse_drawing(self._traced, drawn, name="train_step")
         self.may_draw = runs_python(self._traced)
@@ -115,6 +119,15 @@ class GraphFunctions:
         specs = [tf.TensorSpec(s, layout.dtype) for layout in layouts for s in layout.shapes]
         self._commit = concrete(parts.commit, (specs,))
         self._fused = SpecializedFunction(self._around_exchange, *signature)
+
+    def _compiled(self, signature: tuple[Any, Any]) -> Any:
+        """The contribution as a function of TensorFlow."""
+        return tf.function(
+            self._parts.contribution,
+            input_signature=signature,
+            jit_compile=self._jit_compile,
+            autograph=False,
+        )
 
     def _trace_contribution(self) -> list[str]:
         """Trace, after which the layout is known; the generators that were drawn from."""
@@ -142,6 +155,14 @@ class GraphFunctions:
     def contribution(self, batch: Batch, control: Any) -> Parts:
         parts: Parts = self._contribution(batch, control)
         return parts
+
+    def contribution_of(self, rows: int) -> Callable[[Batch, Any], Parts]:
+        if rows not in self._of_size:
+            signature, control = self._signature
+            sized = tf.nest.map_structure(lambda s: keras_hooks.with_rows(s, rows), signature)
+            self._of_size[rows] = self._compiled((sized, control)).get_concrete_function()
+        graph = self._of_size[rows]
+        return lambda batch, control: graph(batch, tf.constant(control))
 
     def commit(self, parts: Parts) -> Logs:
         logs: Logs = self._commit(parts)

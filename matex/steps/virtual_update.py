@@ -22,7 +22,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable, TrainingError
 from matex.exchange import Header, HostExchange, Layout, header_of
 from matex.exchange.tree import TreeExchange
-from matex.partition.spans import Span, size
+from matex.partition.spans import Span, size, split
 from matex.partition.worker_tree import Node, folded, leaves_of, maximal
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
@@ -91,6 +91,7 @@ class VirtualUpdate:
         self._taken_over = taken_over
         self._step = step
         self._sums: dict[Node, Parts] = {}
+        self._is_first = True
         self._running: HostExchange | None = None
         layout = step.layout
         assert layout is not None
@@ -101,6 +102,9 @@ class VirtualUpdate:
             services.communicator, layout, faults=services.faults, check_finite=check_finite
         )
         self._last: HostExchange = self._pair
+        most = source.most_rows or 0
+        #: Sizes of parts with a graph of their own: those of full batches, whoever computes them.
+        self._usual = {size([part]) for part in split((0, most), rows.workers)}
 
     @property
     def made(self) -> Made:
@@ -122,20 +126,30 @@ class VirtualUpdate:
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()
         self._taken_over.begin()
-        self._sums = {}
+        self._sums, self._is_first = {}, True
+        total: Parts | None = None
         while True:
             try:
-                self._attempt(batch)
+                total = self._attempt(batch)
                 break
             except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
                 started = time.perf_counter()
+                self._is_first = False
                 if self._recovered(batch, error):
                     break
                 self._taken_over.replay.seconds += time.perf_counter() - started
-        return self._step.commit([keras_hooks.constant(part) for part in self._last.result])
+        self._sums = {}  # their memory is warm, and is wanted for the update
+        if total is None:
+            total = [keras_hooks.constant(part) for part in self._last.result]
+        return self._step.commit(total)
 
-    def _attempt(self, batch: GlobalBatch) -> None:
-        """Add up the step, with what the virtual workers of this rank contribute; collective."""
+    def _attempt(self, batch: GlobalBatch) -> Parts | None:
+        """Add up the step, with what the virtual workers of this rank contribute; collective.
+
+        Returns:
+            The sums as tensors, or None: they are in the exchange.
+        """
+        total = None
         parts, nodes = self._division(batch.span)
         world = self._communicator.world
         self._compute(batch, parts, nodes[world.ranks.index(world.rank)])
@@ -144,11 +158,11 @@ class VirtualUpdate:
         lo, hi = batch.span
         exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
         if exchange is self._pair:
-            (own,) = self._sums.values()
-            *gradients, auxiliary = own
-            last = self._with_header(auxiliary, batch)
-            sent = [*gradients, keras_hooks.constant(last)]
-            exchange.run(lambda: exchange.in_graph(sent))
+            (sent,) = self._sums.values()
+            if not self._is_first:  # who leads, and what is asked for, may be others now
+                *gradients, auxiliary = sent
+                sent = [*gradients, keras_hooks.constant(self._with_header(auxiliary, batch))]
+            total = exchange.run(lambda: exchange.in_graph(sent))
         else:
             header = header_of(self._with_header(np.zeros(self._layout.shapes[-1]), batch))
             vectors = {
@@ -157,6 +171,7 @@ class VirtualUpdate:
             }
             self._tree.exchange(vectors, header, nodes=nodes, workers=len(parts))
         self._running = None
+        return total
 
     def _with_header(self, auxiliary: Any, batch: GlobalBatch) -> np.ndarray:
         """A copy of *auxiliary* with the header of this rank."""
@@ -188,15 +203,22 @@ class VirtualUpdate:
         missing = sorted(wanted - done)
         if not missing:
             return
-        rows, start = self._rows.rows([parts[number] for number in missing]), 0
-        for number in missing:
-            end = start + size([parts[number]])
-            own = rows
-            if len(missing) > 1:
-                own = keras_hooks.map_structure(_cut(start, end), rows)
-            found = self._step.contribution(own, self._rows.control([parts[number]]))
-            self._sums = folded({**self._sums, (0, number): found}, count, _added)
-            start = end
+        sizes = [size([parts[number]]) for number in missing]
+        rows = self._rows.rows([parts[number] for number in missing])
+        for number, own, count_of in zip(missing, self._pieces(rows, sizes), sizes, strict=True):
+            control = self._rows.control([parts[number]], speaks=number == missing[0])
+            compute = self._step.contribution
+            if count_of in self._usual:
+                compute = self._step.contribution_of(count_of)
+            self._sums = folded({**self._sums, (0, number): compute(own, control)}, count, _added)
+
+    @staticmethod
+    def _pieces(rows: Any, sizes: Sequence[int]) -> list[Any]:
+        """*rows* in pieces of *sizes*."""
+        if len(sizes) == 1:
+            return [rows]
+        pieces = [keras_hooks.split_rows(tensor, sizes) for tensor in keras_hooks.flatten(rows)]
+        return [keras_hooks.pack_as(rows, list(piece)) for piece in zip(*pieces, strict=True)]
 
     # When it fails.
 
@@ -262,7 +284,3 @@ def _added(lower: Parts, upper: Parts) -> Parts:
 
 def _is_within(part: Span, spans: Sequence[Span]) -> bool:
     return any(lo <= part[0] and part[1] <= hi for lo, hi in spans)
-
-
-def _cut(start: int, end: int) -> Callable[[Any], Any]:
-    return lambda tensor: keras_hooks.cut_rows(tensor, start, end)
