@@ -1,4 +1,4 @@
-"""The full layer: small models trained by matex run through random faults."""
+"""The layers full and bits: small models trained by matex run through random faults."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ci.chaos.training.plan import (
     EPOCH_STEPS,
     SAVE_EVERY,
     STEPS,
+    VIRTUAL,
     Start,
     TrainPlan,
     draw_training,
@@ -23,34 +24,41 @@ from ci.chaos.training.plan import (
 
 __all__ = ["Outcome", "Trainings", "judge", "judge_losses"]
 
-#: Loss, and loss of the validation where there is one, of each epoch by its last step.
+#: Loss, and loss of the validation where there is one, of each epoch by its last step; in the layer
+#: bits also a checksum of weights and optimizer.
 Losses = dict[int, tuple[float, ...]]
 
 
 class Trainings:
-    """Makes launches, and remembers what one rank alone makes of each training."""
+    """Makes launches, and remembers what one rank alone makes of each training.
 
-    def __init__(self) -> None:
+    Args:
+        bits: whether all must come to the very bits of one rank.
+    """
+
+    def __init__(self, *, bits: bool = False) -> None:
+        self._bits = bits
         self._alone: dict[str, list[tuple[float, ...]]] = {}
 
     def runs_of(self, seed: int) -> list[Verdict]:
         """Make the launch of *seed*; one verdict a training."""
-        plan = draw_training(seed)
+        plan = draw_training(seed, bits=self._bits)
         with tempfile.TemporaryDirectory(prefix="mx-") as place:
             self._learn(plan, Path(place))
             started = time.monotonic()
             outcomes = [_outcome(plan, n, Path(place)) for n in range(len(plan.starts))]
             seconds = time.monotonic() - started
-        return verdicts(plan, outcomes, self._alone, seconds=seconds)
+        return verdicts(plan, outcomes, self._alone, seconds=seconds, bits=self._bits)
 
     def _learn(self, plan: TrainPlan, place: Path) -> None:
         new = sorted(set(plan.trainings) - set(self._alone))
         if not new:
             return
-        alone = train(Start(ranks=1, spares=0, faults=()), new, (), place, "alone")
+        options = ("--deterministic", "--virtual", str(VIRTUAL)) if self._bits else ()
+        alone = train(Start(ranks=1, spares=0, faults=()), new, options, place, "alone")
         if alone.status != 0:
             raise SystemExit(f"{' '.join(new)} does not train on one rank:\n{alone.output}")
-        losses, _ = _losses([alone])
+        losses, _ = _losses([alone], bits=self._bits)
         for number, training in enumerate(new):
             self._alone[training] = [losses[step] for step in _ends(number)]
 
@@ -61,12 +69,13 @@ def verdicts(
     alone: dict[str, list[tuple[float, ...]]],
     *,
     seconds: float,
+    bits: bool = False,
 ) -> list[Verdict]:
     """The verdict on each training of a launch. Pure."""
     pairs = list(zip(plan.starts, outcomes, strict=True))
     problem = next(filter(None, (judge(start, outcome) for start, outcome in pairs)), "")
     problem = problem or _judge_resuming(pairs)
-    losses, differ = _losses(outcomes)
+    losses, differ = _losses(outcomes, bits=bits)
     made: list[Verdict] = []
     for number, training in enumerate(plan.trainings):
         mine = [
@@ -94,7 +103,9 @@ def verdicts(
                 + (", all end" if restarted else ""),
                 wrong=problem
                 or differ
-                or judge_losses(number, losses, alone[training], within=_within(plan, number)),
+                or judge_losses(
+                    number, losses, alone[training], within=0.0 if bits else _within(plan, number)
+                ),
                 seconds=seconds / len(plan.trainings),
                 repairs_s=[
                     r["repair_s"]
@@ -190,7 +201,7 @@ def judge_losses(
         if len(found) != len(wanted):
             return f"losses {found} after step {step}, of one rank {wanted}"
         differences = [abs(a - b) / abs(b) for a, b in zip(found, wanted, strict=True)]
-        if not all(difference < within for difference in differences):  # NaN is not
+        if not all(difference <= within for difference in differences):  # NaN is not
             return f"losses {found} after step {step}, of one rank {wanted}"
     return ""
 
@@ -209,7 +220,7 @@ def _ends(number: int) -> range:
     return range(number * STEPS + EPOCH_STEPS, (number + 1) * STEPS + 1, EPOCH_STEPS)
 
 
-def _losses(outcomes: Sequence[Outcome]) -> tuple[Losses, str]:
+def _losses(outcomes: Sequence[Outcome], *, bits: bool) -> tuple[Losses, str]:
     """The losses of all starts, the last one's counting, and how ranks of one differed."""
     found: Losses = {}
     differ = ""
@@ -218,7 +229,8 @@ def _losses(outcomes: Sequence[Outcome]) -> tuple[Losses, str]:
         replicas: dict[int, set[float]] = {}
         for event in outcome.events:
             if event["event"] == "epoch":
-                values = [event[name] for name in ("loss", "val_loss") if name in event]
+                names = ("loss", "val_loss", *(("replica",) if bits else ()))
+                values = [event[name] for name in names if name in event]
                 here.setdefault(event["step"], set()).add(tuple(values))
                 replicas.setdefault(event["step"], set()).add(event["replica"])
         for step, seen in here.items():

@@ -13,6 +13,7 @@ __all__ = [
     "EPOCH_STEPS",
     "SAVE_EVERY",
     "STEPS",
+    "VIRTUAL",
     "Start",
     "TrainPlan",
     "draw_training",
@@ -32,6 +33,9 @@ MODELS = (
     "clipped",
     "custom",
 )
+#: With a layer of which the numbers follow from how a batch is cut, or that draws.
+NOISY = ("dropout", "images", "lstm")
+VIRTUAL = 8
 OPTIMIZERS = ("sgd", "adam", "nesterov")
 MOST_TRAININGS = 10
 SAVE_EVERY = 3  # steps, where checkpoints are made
@@ -75,8 +79,13 @@ def training_of(step: int, at: str = "") -> int:
     return (step - (at in BETWEEN_STEPS)) // STEPS
 
 
-def draw_training(seed: int) -> TrainPlan:
-    """Trainings with up to three deaths each, until the ranks are used up."""
+def draw_training(seed: int, *, bits: bool = False) -> TrainPlan:
+    """Trainings with up to three deaths each, until the ranks are used up.
+
+    Args:
+        seed: seed of the launch.
+        bits: whether virtual workers share the batches, so that no bit follows from the ranks.
+    """
     dice = random.Random(seed)
     restart = dice.random() < 0.25
     checkpoint = restart or dice.random() < 0.2
@@ -86,6 +95,9 @@ def draw_training(seed: int) -> TrainPlan:
         last = dice.randrange(3) if restart and number == 0 else None
         ranks = dice.randint(2, 4) if restart else dice.randint(3, 6)
         way = starts[0].way if starts and dice.random() < 0.5 else draw_way(dice)
+        if bits:
+            ranks = dice.choice((1, 2, 3, 4, 5, 7, 8))
+            way = dice.choice(((), (), ("--balance",)))
         spares = dice.choice((0, 0, 1, 1, 2)) if takes_spares(way) else 0
         guard = dice.randrange(ranks)
         alive = [rank for rank in range(ranks + spares) if rank != guard]
@@ -94,7 +106,7 @@ def draw_training(seed: int) -> TrainPlan:
         end_all = None
         while alive and begun < MOST_TRAININGS:
             if begun == len(trainings):
-                trainings.append(_training(dice))
+                trainings.append(_training(dice, (*MODELS, *NOISY * 3) if bits else MODELS))
             steps = range(begun * STEPS, (begun + 1) * STEPS)
             if begun == last:
                 end_all = (begun, dice.randrange(EPOCH_STEPS - 1))
@@ -114,14 +126,16 @@ def draw_training(seed: int) -> TrainPlan:
     exchange = "host" if compressed else dice.choice(("native", "native", "host"))
     options = ["--exchange", exchange, "--nonfinite", "recompute"]
     options += dice.choice(([], ["--check-every", "3"]))
+    if bits:
+        options += ["--deterministic", "--virtual", str(VIRTUAL)]
     return TrainPlan(
         seed=seed, trainings=tuple(trainings), options=tuple(options), starts=tuple(starts),
         checkpoint=checkpoint,
     )  # fmt: skip
 
 
-def _training(dice: random.Random) -> str:
-    return f"{dice.choice(MODELS)},{dice.choice(OPTIMIZERS)},{dice.choice(('yes', 'no'))}"
+def _training(dice: random.Random, models: Sequence[str]) -> str:
+    return f"{dice.choice(models)},{dice.choice(OPTIMIZERS)},{dice.choice(('yes', 'no'))}"
 
 
 def _whens(steps: range, *, validates: bool, saves: bool) -> dict[str, Sequence[int]]:

@@ -12,6 +12,7 @@ import argparse
 import os
 import signal
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -72,6 +73,25 @@ class CustomStep(keras.Model):  # type: ignore[misc]
         return dict(self.get_metrics_result())
 
 
+_WITH_NOISE: dict[str, Callable[[], list[Any]]] = {
+    "dropout": lambda: [
+        layers.Dense(24, "relu"),
+        layers.Dropout(0.3),
+        layers.Dense(24, "relu"),
+        layers.GaussianNoise(0.1),
+    ],
+    "images": lambda: [
+        layers.Reshape((4, 3, 1)),
+        layers.RandomFlip(),
+        layers.Conv2D(8, 2),
+        layers.BatchNormalization(),
+        layers.ReLU(),
+        layers.Flatten(),
+    ],
+    "lstm": lambda: [layers.Reshape((6, 2)), layers.LSTM(8, dropout=0.2)],
+}
+
+
 def made_model(kind: str) -> keras.Model:
     if kind == "embedding":
         tokens = keras.Input((12,), dtype="int32")
@@ -81,6 +101,10 @@ def made_model(kind: str) -> keras.Model:
         a, b = keras.Input((6,), name="a"), keras.Input((6,), name="b")
         hidden = layers.Dense(24, "relu")(layers.Concatenate()([a, b]))
         return keras.Model({"a": a, "b": b}, layers.Dense(1, "sigmoid")(hidden))
+    if kind in _WITH_NOISE:
+        return keras.Sequential(
+            [keras.Input((12,)), *_WITH_NOISE[kind](), layers.Dense(1, "sigmoid")]
+        )
     penalty = keras.regularizers.L2(0.01) if kind == "regularized" else None
     inputs = keras.Input((12,))
     hidden = inputs
