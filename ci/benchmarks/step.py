@@ -124,6 +124,8 @@ def measure(name: str, rounds: int) -> None:
             self.faults = run.faults
             self.nonfinite = run.nonfinite
 
+        virtual_workers = 0
+
         def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
             return run.make_exchange(layout, check_finite)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from matex.config import Config
+from matex.config.instruction_set import instruction_set
 from matex.errors import InputError
 from matex.keras_hooks.versions import TESTED, outside
 from matex.launcher.mpiexec import Mpiexec
@@ -76,6 +77,7 @@ def _findings() -> Iterator[Finding]:
     yield from _mpi()
     cores = len(os.sched_getaffinity(0))
     yield Finding("cores", f"{cores}, shared out among the ranks of a host")
+    yield Finding("instructions", f"{instruction_set()}: one set of bits with --deterministic")
     yield _shared_memory()
     yield _file_locks()
     yield _exchange()

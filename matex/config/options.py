@@ -159,8 +159,8 @@ class RankOptions:
         "the rows of their rank", WORK, strategies=_SYNC, why=OWN_ROWS)
     deterministic: bool = option(
         False, "", "one set of bits: weights follow from the script, the seed and the number of "
-        "virtual workers alone, not from ranks, deaths, spares, shares or restarts; validation, and "
-        "steps that virtual workers cannot share, are computed whole on every rank", WORK,
+        "virtual workers alone, not from ranks, deaths, spares, shares or restarts; validation, "
+        "and steps that virtual workers cannot share, are computed whole on every rank", WORK,
         strategies=_SYNC, why="elsewhere the ranks' replicas differ")
     virtual: int = option(
         0, "V", "virtual workers that share each batch; kept in checkpoints", WORK, least=0,

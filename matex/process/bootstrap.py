@@ -17,6 +17,7 @@ from matex import session
 from matex.checkpointing.host_memory import ready_segments
 from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased, StopRequest
 from matex.config import Config, visible_gpus
+from matex.config.instruction_set import LIMIT, instruction_set
 from matex.errors import DataError, InputError, MatexError, ToldToLeave
 from matex.process import devices
 from matex.records import console
@@ -105,6 +106,11 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
 
     processor = Threads(own=cores.threads, host=len(devices.cores_of(host, world.rank)))
     run = RunContext(config, communicator, events, stop_request, processor)
+    if config.deterministic and (sets := devices.differing_sets(communicator, instruction_set())):
+        run.say(
+            f"warning: the processors of the ranks have the instruction sets {', '.join(sets)}, so "
+            f"bits follow from who computes what; set {LIMIT} alike for all, to AVX2 for example"
+        )
     adapter = session.current = KerasAdapter(run)
     ft.shield(lambda: _end_program(adapter))
     if gpu.note:

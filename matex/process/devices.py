@@ -20,6 +20,7 @@ __all__ = [
     "choose_cores",
     "choose_gpu",
     "cores_of",
+    "differing_sets",
     "neighbours",
     "take_cores",
     "take_gpu",
@@ -132,6 +133,18 @@ def neighbours(communicator: ft.Communicator, visible_gpus: str) -> list[Neighbo
         for rank, row in zip(gathered.ranks, gathered.rows, strict=True)
         if rank in here
     ]
+
+
+def differing_sets(communicator: ft.Communicator, mine: str) -> list[str]:
+    """The instruction sets of the ranks, if they have several; collective.
+
+    Args:
+        communicator: ranks of the run.
+        mine: name of this rank's, of at most 16 letters.
+    """
+    gathered = communicator.allgather(np.frombuffer(mine.encode().ljust(16, b"\0"), np.uint8))
+    found = sorted({bytes(row).rstrip(b"\0").decode() for row in gathered.rows})
+    return found if len(found) > 1 else []
 
 
 def take_cores(chosen: Cores, *, asked_for: bool) -> None:

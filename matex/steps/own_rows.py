@@ -127,9 +127,7 @@ class OwnRows:
             self._whole = rows, self._divided.denominators(rows)
         return self._whole[1]
 
-    def control(
-        self, spans: list[Span], *, counts: bool = True, speaks: bool = True
-    ) -> np.ndarray:
+    def control(self, spans: list[Span], *, counts: bool = True, speaks: bool = True) -> np.ndarray:
         """The control vector for the contribution of *spans*: :class:`Control` as an array.
 
         Args:

@@ -105,10 +105,14 @@ class GraphFunctions:
     def __init__(self, parts: StepParts, signature: tuple[Any, Any], *, jit_compile: bool) -> None:
         self._parts = parts
         self._signature = signature
-        self._jit_compile = jit_compile
         self._exchange: HostExchange | None = None
         self._of_size: dict[int, Callable[..., Parts]] = {}
-        self._contribution = self._compiled(signature)
+        self._contribution = tf.function(
+            parts.contribution,
+            input_signature=signature,
+            jit_compile=jit_compile,
+            autograph=False,
+        )
         drawn = keras_hooks.with_global_generator(self._trace_contribution)
         refuse_drawing(self._traced, drawn, name="train_step")
         self.may_draw = runs_python(self._traced)
@@ -119,15 +123,6 @@ class GraphFunctions:
         specs = [tf.TensorSpec(s, layout.dtype) for layout in layouts for s in layout.shapes]
         self._commit = concrete(parts.commit, (specs,))
         self._fused = SpecializedFunction(self._around_exchange, *signature)
-
-    def _compiled(self, signature: tuple[Any, Any]) -> Any:
-        """The contribution as a function of TensorFlow."""
-        return tf.function(
-            self._parts.contribution,
-            input_signature=signature,
-            jit_compile=self._jit_compile,
-            autograph=False,
-        )
 
     def _trace_contribution(self) -> list[str]:
         """Trace, after which the layout is known; the generators that were drawn from."""
@@ -160,7 +155,10 @@ class GraphFunctions:
         if rows not in self._of_size:
             signature, control = self._signature
             sized = tf.nest.map_structure(lambda s: keras_hooks.with_rows(s, rows), signature)
-            self._of_size[rows] = self._compiled((sized, control)).get_concrete_function()
+            function = tf.function(
+                self.contribution, input_signature=(sized, control), autograph=False
+            )
+            self._of_size[rows] = function.get_concrete_function()
         graph = self._of_size[rows]
         return lambda batch, control: graph(batch, tf.constant(control))
 

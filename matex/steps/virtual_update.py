@@ -207,10 +207,13 @@ class VirtualUpdate:
         rows = self._rows.rows([parts[number] for number in missing])
         for number, own, count_of in zip(missing, self._pieces(rows, sizes), sizes, strict=True):
             control = self._rows.control([parts[number]], speaks=number == missing[0])
-            compute = self._step.contribution
-            if count_of in self._usual:
-                compute = self._step.contribution_of(count_of)
-            self._sums = folded({**self._sums, (0, number): compute(own, control)}, count, _added)
+            found = self._graph_for(count_of)(own, control)
+            self._sums = folded({**self._sums, (0, number): found}, count, _added)
+
+    def _graph_for(self, rows: int) -> Callable[[Any, Any], Parts]:
+        """The graph that computes parts of so many *rows*, the same on all ranks."""
+        step = self._step
+        return step.contribution_of(rows) if rows in self._usual else step.contribution
 
     @staticmethod
     def _pieces(rows: Any, sizes: Sequence[int]) -> list[Any]:
@@ -270,7 +273,7 @@ class VirtualUpdate:
             self._sums = {}
 
     def _spoiled(self, exchange: HostExchange) -> np.ndarray:
-        """What is not finite of this rank: of its sums, or what a fault put into the message."""
+        """Numbers of this rank that are not finite: a sum, or a message that a fault spoiled."""
         for parts in self._sums.values():
             vector = self._layout.packed([np.asarray(part) for part in parts])
             if not np.isfinite(vector).all():

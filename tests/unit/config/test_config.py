@@ -51,6 +51,8 @@ GIVEN = {
     "momentum": (0.5, "0.5"),
     "balance": (True, "1"),
     "sync_batchnorm": (True, "1"),
+    "deterministic": (True, "1"),
+    "virtual": (8, "8"),
     "batch_per_rank": (True, "1"),
     "lr_scaling": ("none", "none"),
     "warmup_epochs": (1.5, "1.5"),
@@ -68,6 +70,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "asynchronous": {"strategy": "easgd"},
     "staleness_bound": {"strategy": "downpour"},
     "momentum": {"strategy": "downpour"},
+    "virtual": {"deterministic": True},
 }
 
 
@@ -152,6 +155,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"balance": True, "strategy": "daso"}, "balance wants strategy sync"),
     ({"sync_batchnorm": True, "strategy": "gossip"}, "sync_batchnorm wants strategy sync"),
+    ({"deterministic": True, "strategy": "gossip"}, "deterministic wants strategy sync"),
+    ({"virtual": 8}, "virtual workers are for deterministic: give it too. Received: virtual=8"),
+    ({"deterministic": True, "virtual": 4097}, "virtual must be below 4097"),
+    ({"deterministic": True, "compression": "bf16"}, "does not go with compression"),
+    ({"deterministic": True, "batch_per_rank": True}, "does not go with batch_per_rank"),
+    ({"deterministic": True, "shuffle": "ring"}, "does not go with shuffle"),
+    ({"deterministic": True, "apoptosis": "natural"}, "Received: apoptosis='natural'"),
+    ({"deterministic": True, "nonfinite": "skip"}, "Received: nonfinite='skip'"),
     ({"straggler": "balance", "strategy": "easgd"}, "straggler balance wants strategy sync"),
     ({"straggler": "evict", "check_every": 0}, "give check_every too. Received: straggler='evict'"),
     ({"straggler": "balance", "spares": 1}, "straggler='balance'"),

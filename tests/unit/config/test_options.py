@@ -193,7 +193,8 @@ GOOD: dict[Kind, list[Any]] = {
 def beside(each: Option) -> dict[str, Any]:
     """Options that must be given beside another, by the table and by the rules for several."""
     more: dict[str, Any] = {"strategy": each.strategies[0]} if each.strategies else {}
-    return {**more, "two_level": True} if each.name == "outer_every" else more
+    also = {"outer_every": {"two_level": True}, "virtual": {"deterministic": True}}
+    return {**more, **also.get(each.name, {})}
 
 
 @named([each for each in RANKS if each.flag and each.name != "report"])
