@@ -106,6 +106,20 @@ def test_half_of_the_trainings_go_by_a_strategy_and_each_way_is_one_that_matex_t
     assert {before == after for before, after in changed} == {True, False}
 
 
+def test_bits_are_tried_on_one_to_eight_ranks_with_noise_and_with_other_ranks_afterwards() -> None:
+    plans = [training_plan.draw_training(seed, bits=True) for seed in range(200)]
+    starts = [start for plan in plans for start in plan.starts]
+    assert {start.ranks for start in starts} == {1, 2, 3, 4, 5, 7, 8}
+    assert {start.way for start in starts} == {(), ("--balance",)}
+    assert all(plan.options[-3:-1] == ("--deterministic", "--virtual") for plan in plans)
+    models = [training.split(",")[0] for plan in plans for training in plan.trainings]
+    assert {*training_plan.NOISY, *training_plan.MODELS} == set(models)
+    again = [plan.starts for plan in plans if len(plan.starts) == 2]
+    assert any(first.ranks != second.ranks for first, second in again)
+    options = ("run", "-n", "2", "--dry-run", "--balance", *plans[0].options, __file__)
+    assert main(list(options)) == 0
+
+
 Logs = dict[int, list[dict[str, Any]]]
 
 

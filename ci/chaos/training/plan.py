@@ -11,6 +11,8 @@ from ci.chaos.training.options import draw_way, takes_spares
 
 __all__ = [
     "EPOCH_STEPS",
+    "MODELS",
+    "NOISY",
     "SAVE_EVERY",
     "STEPS",
     "VIRTUAL",
