@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,9 +122,29 @@ def _run(arguments: argparse.Namespace) -> int:
         print(*mpiexec_command(wanted, report=config.report or Path("REPORT"), mpiexec=_shown()))
         return 0
     try:
-        return supervise(wanted)
+        return _compared(wanted) if options.compare else supervise(wanted)
     except InputError as error:
         parser.error(str(error))
+
+
+def _compared(wanted: Launch) -> int:
+    """Run *wanted*, and then its script by plain Keras; the exit status of the run.
+
+    Raises:
+        InputError: it cannot be run.
+    """
+    from matex.launcher.compare import compare_with_plain
+    from matex.launcher.supervisor import supervise
+
+    kept = wanted.config.report
+    with tempfile.TemporaryDirectory(prefix="matex-") as scratch:
+        report = kept or Path(scratch) / "report"
+        status = supervise(
+            dataclasses.replace(wanted, config=dataclasses.replace(wanted.config, report=report))
+        )
+        if status == 0:
+            compare_with_plain(wanted, report, kept=kept is not None)
+    return status
 
 
 def _launch(options: LaunchOptions, config: Config, script: Path, words: list[str]) -> Launch:

@@ -66,6 +66,10 @@ class LaunchOptions:
     ulfm: bool = option(
         True, "", "0 starts the ranks so that a death ends them all, as an MPI without ULFM does",
         FAILURES, flag="", default_text="1")
+    compare: bool = option(
+        False, "", "afterwards run the script in one process by plain Keras, and print the largest "
+        "relative difference of each value that fit logged; what the script writes then is "
+        "thrown away", COMMON, variable="")
     dry_run: bool = option(False, "", "only print the mpiexec command", PLACE, variable="")
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from matex.files.private import PrivateFiles
+from matex.files.interface import Files
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView
 
@@ -32,7 +32,7 @@ def placed(call: Callable[[], Any], *given: Any) -> Any:
 
 
 def asked(
-    files: PrivateFiles, given: Any, *, reads: bool = False, follow: bool = True
+    files: Files, given: Any, *, reads: bool = False, follow: bool = True
 ) -> tuple[FileView, str] | None:
     """The view and the path in it, where the real file is not meant anyway.
 

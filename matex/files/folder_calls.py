@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from matex.files.asking import asked, placed
-from matex.files.private import PrivateFiles
+from matex.files.interface import Files
 
 __all__ = ["getcwd", "listdir", "scandir"]
 
 
-def listdir(files: PrivateFiles) -> Any:
+def listdir(files: Files) -> Any:
     original = os.listdir
 
     @functools.wraps(original)
@@ -23,7 +23,7 @@ def listdir(files: PrivateFiles) -> Any:
     return listdir
 
 
-def scandir(files: PrivateFiles) -> Any:
+def scandir(files: Files) -> Any:
     original = os.scandir
 
     @functools.wraps(original)
@@ -40,7 +40,7 @@ def scandir(files: PrivateFiles) -> Any:
 
 
 def _read(
-    files: PrivateFiles,
+    files: Files,
     path: Any,
     original: Callable[[Any], Any],
     *,
@@ -70,7 +70,7 @@ def _read(
     return viewed(placed(lambda: view.names(folder), path))
 
 
-def getcwd(files: PrivateFiles) -> Any:
+def getcwd(files: Files) -> Any:
     original = os.getcwd
 
     @functools.wraps(original)

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from matex.files import changes, folder_calls, opening, path_calls, temporary, trees
-from matex.files.private import PrivateFiles
+from matex.files.interface import Files
 
 __all__ = ["install"]
 
@@ -25,7 +25,7 @@ _READING = ("stat", "lstat", "access", "listxattr", "getxattr", "statvfs", "path
 _ATTRIBUTES = ("chmod", "chown", "lchown", "utime", "setxattr", "removexattr")
 
 
-def install(files: PrivateFiles) -> None:
+def install(files: Files) -> None:
     """Replace them, for the rest of the process. Local.
 
     They are not put back when the script ends: what it writes at its exit is that of one rank, too.

@@ -16,7 +16,7 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.files import real
-from matex.files.private import PrivateFiles
+from matex.files.interface import Files
 from matex.files.scratch import ALIAS
 
 __all__ = ["install"]
@@ -26,7 +26,7 @@ _LEADER_S, _LOOK_S = 60.0, 0.05
 _ENDINGS = (".keras", ".h5", ".hdf5")
 
 
-def install(files: PrivateFiles) -> None:
+def install(files: Files) -> None:
     """Replace them, for the rest of the process. Local."""
     fetches: Counter[str] = Counter()
     keras_hooks.replace_file_functions(
@@ -38,7 +38,7 @@ def install(files: PrivateFiles) -> None:
     )
 
 
-def _save(files: PrivateFiles, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _save(files: Files, original: Callable[..., Any], given: dict[str, Any]) -> Any:
     """Write a real file under another name first, and then give it the wanted one."""
     target = given["filepath"]
     view = files.view()
@@ -68,7 +68,7 @@ def _save(files: PrivateFiles, original: Callable[..., Any], given: dict[str, An
     return result
 
 
-def _folder(files: PrivateFiles, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _folder(files: Files, original: Callable[..., Any], given: dict[str, Any]) -> Any:
     """Read a folder that the script made by a name that is this rank's own, and equal on all."""
     view = files.view()
     path = None if view is None else files.path(given["directory"])
@@ -82,7 +82,7 @@ def _folder(files: PrivateFiles, original: Callable[..., Any], given: dict[str, 
 
 
 def _fetch(
-    files: PrivateFiles,
+    files: Files,
     fetches: Counter[str],
     original: Callable[..., Any],
     given: dict[str, Any],
@@ -125,7 +125,7 @@ def _once(
     file: Any,
     key: str,
     number: int,
-    files: PrivateFiles,
+    files: Files,
     original: Callable[..., Any],
     given: dict[str, Any],
 ) -> Any:

@@ -11,15 +11,15 @@ from typing import Any
 import h5py
 
 from matex.files.asking import placed
+from matex.files.interface import Files
 from matex.files.ledger import Change
-from matex.files.private import PrivateFiles
 from matex.files.view import missing
 from matex.files.writing import to_write
 
 __all__ = ["install"]
 
 
-def install(files: PrivateFiles) -> None:
+def install(files: Files) -> None:
     """Replace how they do, for the rest of the process; after Python's own functions. Local."""
     _in_h5py(files)
     openers = getattr(sys.modules.get("numpy.lib._datasource"), "_file_openers", None)
@@ -27,7 +27,7 @@ def install(files: PrivateFiles) -> None:
         openers._file_openers[None] = io.open
 
 
-def _in_h5py(files: PrivateFiles) -> None:
+def _in_h5py(files: Files) -> None:
     original = h5py.File.__init__
 
     @functools.wraps(original)

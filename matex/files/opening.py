@@ -9,15 +9,15 @@ from typing import Any
 
 from matex.files import real
 from matex.files.asking import asked, placed
+from matex.files.interface import Files
 from matex.files.ledger import Change
-from matex.files.private import PrivateFiles
 from matex.files.view import missing
 from matex.files.writing import to_write
 
 __all__ = ["builtin_open", "os_open"]
 
 
-def builtin_open(files: PrivateFiles) -> Any:
+def builtin_open(files: Files) -> Any:
     original = io.open
 
     @functools.wraps(original)
@@ -50,7 +50,7 @@ def builtin_open(files: PrivateFiles) -> Any:
     return open
 
 
-def os_open(files: PrivateFiles) -> Any:
+def os_open(files: Files) -> Any:
     original = os.open
 
     @functools.wraps(original)

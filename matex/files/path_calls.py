@@ -8,7 +8,7 @@ from typing import Any
 
 from matex.files import changes, real
 from matex.files.asking import asked, placed
-from matex.files.private import PrivateFiles
+from matex.files.interface import Files
 from matex.files.view import missing
 from matex.files.writing import to_write
 
@@ -17,7 +17,7 @@ __all__ = ["attributes", "making", "one_path", "reading", "symlink", "truncate",
 _NO_FOLLOWING = ("lstat", "readlink", "lchown")
 
 
-def reading(files: PrivateFiles, name: str) -> Any:
+def reading(files: Files, name: str) -> Any:
     original = getattr(os, name)
 
     @functools.wraps(original)
@@ -46,7 +46,7 @@ def reading(files: PrivateFiles, name: str) -> Any:
     return call
 
 
-def attributes(files: PrivateFiles, name: str) -> Any:
+def attributes(files: Files, name: str) -> Any:
     original = getattr(os, name)
 
     @functools.wraps(original)
@@ -64,7 +64,7 @@ def attributes(files: PrivateFiles, name: str) -> Any:
     return call
 
 
-def one_path(files: PrivateFiles, name: str, change: Any) -> Any:
+def one_path(files: Files, name: str, change: Any) -> Any:
     original = getattr(os, name)
 
     @functools.wraps(original)
@@ -78,7 +78,7 @@ def one_path(files: PrivateFiles, name: str, change: Any) -> Any:
     return call
 
 
-def making(files: PrivateFiles) -> Any:
+def making(files: Files) -> Any:
     original = os.mkdir
 
     @functools.wraps(original)
@@ -93,7 +93,7 @@ def making(files: PrivateFiles) -> Any:
     return mkdir
 
 
-def two_paths(files: PrivateFiles, name: str, change: Any) -> Any:
+def two_paths(files: Files, name: str, change: Any) -> Any:
     original = getattr(os, name)
 
     @functools.wraps(original)
@@ -109,7 +109,7 @@ def two_paths(files: PrivateFiles, name: str, change: Any) -> Any:
     return call
 
 
-def _place(files: PrivateFiles, given: Any) -> Any:
+def _place(files: Files, given: Any) -> Any:
     """The place of a file that is moved between what all ranks see and what this one does."""
     found = asked(files, given)
     if found is None or found[0].leads:
@@ -120,7 +120,7 @@ def _place(files: PrivateFiles, given: Any) -> Any:
     return to_write(*found, "replace")
 
 
-def symlink(files: PrivateFiles) -> Any:
+def symlink(files: Files) -> Any:
     original = os.symlink
 
     @functools.wraps(original)
@@ -134,7 +134,7 @@ def symlink(files: PrivateFiles) -> Any:
     return symlink
 
 
-def truncate(files: PrivateFiles) -> Any:
+def truncate(files: Files) -> Any:
     original = os.truncate
 
     @functools.wraps(original)

@@ -18,13 +18,13 @@ import numpy as np
 import ft
 from matex.files import held_files, real
 from matex.files.ledger import Ledger
+from matex.files.own_paths import OwnPaths
 from matex.files.publish import publish, publish_open
 from matex.files.scratch import Scratch, remove_left
 from matex.files.view import FileView
 
 __all__ = ["PrivateFiles", "asks_for_rank"]
 
-_SYSTEM = ("/dev", "/proc", "/sys")
 _MOST_HELD = 64
 _RANK = re.compile(r"\bmpi4py\b|OMPI_COMM_WORLD_(LOCAL_)?RANK|\bPMIX?_RANK\b|SLURM_(PROC|LOCAL)ID")
 
@@ -44,14 +44,13 @@ class PrivateFiles:
     def __init__(self, communicator: ft.Communicator, passed: Sequence[Path | None]) -> None:
         self._communicator = communicator
         self._lock = threading.RLock()
-        self._passed = tuple(f"{Path(p).absolute()}/" for p in (*_SYSTEM, *passed) if p is not None)
-        self._own_temporary: set[str] = set()
         self._shared = self._changes_directory(passed[0])
         self._recording: set[str] = set()
         self.at_end: list[str] = []  # removed when all ranks have come to the end
         remove_left()
         ledger = Ledger(self._shared) if os.path.isdir(self._shared) else None
         self._view = FileView(Scratch(), ledger, leads=communicator.world.is_leader)
+        self._paths = OwnPaths(self._view, (*passed, self._shared))
 
     def _changes_directory(self, report: Path | None) -> str:
         """Made by the leader; collective. Where ranks do not share it they do without."""
@@ -63,7 +62,6 @@ class PrivateFiles:
             with contextlib.suppress(OSError):
                 os.mkdir(path, 0o700)
         self._communicator.barrier()
-        self._passed = (*self._passed, f"{path}/")
         return path
 
     @property
@@ -93,33 +91,11 @@ class PrivateFiles:
 
     def path(self, given: Any, *, follow: bool = True) -> str | None:
         """The path of the view that the script means; None for what is always the real one."""
-        if isinstance(given, bytes):
-            given = os.fsdecode(given)
-        elif not isinstance(given, str):
-            if not hasattr(given, "__fspath__"):
-                return None
-            given = os.fspath(given)
-            if isinstance(given, bytes):
-                given = os.fsdecode(given)
-        if not given or "\0" in given:
-            return None
-        path = os.path.abspath(given)
-        if f"{path}/".startswith(self._passed) or "/__pycache__" in path:
-            return None
-        if self._own_temporary and self._is_temporary(path):
-            return None
-        return self._view.canonical(path, follow=follow)
-
-    def _is_temporary(self, path: str) -> bool:
-        while path != "/":
-            if path in self._own_temporary:
-                return True
-            path = os.path.dirname(path)
-        return False
+        return self._paths.path(given, follow=follow)
 
     def temporary(self, path: str) -> None:
         """*path* was given a name that no other rank has."""
-        self._own_temporary.add(os.path.abspath(path))
+        self._paths.temporary(path)
 
     # What the run tells.
 

@@ -18,20 +18,20 @@ from collections.abc import Callable
 from typing import Any
 
 from matex.files import real
-from matex.files.private import PrivateFiles
+from matex.files.interface import Files
 from matex.files.scratch import ALIAS
 
 __all__ = ["install"]
 
 
-def install(files: PrivateFiles) -> None:
+def install(files: Files) -> None:
     """Replace Python's functions, for the rest of the process. Local."""
     for name in ("mkstemp", "NamedTemporaryFile", "TemporaryFile"):
         setattr(tempfile, name, _own(files, getattr(tempfile, name)))
     setattr(tempfile, "mkdtemp", _common(files, tempfile.mkdtemp))  # noqa: B010
 
 
-def _own(files: PrivateFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _own(files: Files, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         folder = kwargs.get("dir")
@@ -49,7 +49,7 @@ def _own(files: PrivateFiles, original: Callable[..., Any]) -> Callable[..., Any
     return call
 
 
-def _common(files: PrivateFiles, original: Callable[..., str]) -> Callable[..., str]:
+def _common(files: Files, original: Callable[..., str]) -> Callable[..., str]:
     asked: Counter[str] = Counter()
 
     @functools.wraps(original)

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from matex.files import real
-from matex.files.private import PrivateFiles
+from matex.files.interface import Files
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView
 
 __all__ = ["install"]
 
 
-def install(files: PrivateFiles) -> None:
+def install(files: Files) -> None:
     """Replace Python's function, for the rest of the process. Local."""
     original: Any = shutil.rmtree
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
 import numpy as np
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
 from matex.keras_hooks import plain_values
 
@@ -19,6 +22,7 @@ __all__ = [
     "is_of_keras",
     "listed",
     "looks_for_nan",
+    "note_epochs",
     "restore_callback_state",
     "saves_best",
     "saving_nothing",
@@ -50,6 +54,35 @@ _MEMORY: dict[type, tuple[str, ...]] = {
     keras.callbacks.ModelCheckpoint: ("best",),
     keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
 }
+
+
+class _Notes(keras.callbacks.Callback):
+    """Hands over the numbers of each epoch."""
+
+    def __init__(self, note: Callable[[dict[str, float]], None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        numbers = {name: float(v) for name, v in (logs or {}).items() if np.ndim(v) == 0}
+        self._note({"epoch": epoch, **numbers})
+
+
+def note_epochs(note: Callable[[dict[str, float]], None]) -> None:
+    """Have *note* called with the numbers of each epoch of every fit by plain Keras. Local."""
+    original = TensorFlowTrainer.fit
+    signature = inspect.signature(original)
+
+    def fit(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        callbacks = given.arguments["callbacks"]
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks = given.arguments["callbacks"] = listed(callbacks)
+        callbacks.append(_Notes(note))
+        return original(*given.args, **given.kwargs)
+
+    TensorFlowTrainer.fit = functools.wraps(original)(fit)
 
 
 def listed(callbacks: Any) -> list[Any]:

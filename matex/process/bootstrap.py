@@ -27,7 +27,7 @@ from matex.records.losses import told_of
 if TYPE_CHECKING:
     from matex.process.keras_adapter import KerasAdapter
 
-__all__ = ["run_script", "start_rank"]
+__all__ = ["run_script", "seed_libraries", "start_rank"]
 
 _INSTALL = (
     "TensorFlow with Keras 3 was not found: install it with pip install 'matex[cpu]' "
@@ -88,7 +88,6 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         with _collector_off():
-            import keras
             import tensorflow
     except ModuleNotFoundError as error:
         raise InputError(_INSTALL.format(error=error)) from None
@@ -96,10 +95,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     gpu = devices.choose_gpu(len(gpus), host, world.rank)
     devices.take_gpu(gpu, tensorflow.config)
     events.write("devices", gpu=gpu.number, threads=cores.threads, cores=cores.kept_on)
-    keras.utils.set_random_seed(config.seed)
-    if config.seed == 0:
-        # What operations with a seed of their own take where a script set none for all.
-        tensorflow.random.set_seed(_SEED_OF_TENSORFLOW)
+    seed_libraries(config.seed)
 
     from matex.process.keras_adapter import KerasAdapter
     from matex.run.context import RunContext, Threads
@@ -119,6 +115,21 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
 
 
 _SEED_OF_TENSORFLOW = 87654321  # DEFAULT_GRAPH_SEED of tensorflow/python/framework/random_seed.py
+
+
+def seed_libraries(seed: int) -> None:
+    """Seed Keras, TensorFlow, NumPy and Python as every process of a run begins with them. Local.
+
+    Args:
+        seed: seed of the run.
+    """
+    import keras
+    import tensorflow
+
+    keras.utils.set_random_seed(seed)
+    if seed == 0:
+        # What operations with a seed of their own take where a script set none for all.
+        tensorflow.random.set_seed(_SEED_OF_TENSORFLOW)
 
 
 @contextlib.contextmanager

@@ -16,8 +16,8 @@ from typing import Any
 import tensorflow as tf
 
 from matex.files import real
+from matex.files.interface import Files
 from matex.files.ledger import Change
-from matex.files.private import PrivateFiles
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView
 from matex.files.writing import to_write
@@ -46,7 +46,7 @@ _TABLE = (
 )
 
 
-def install(files: PrivateFiles) -> None:
+def install(files: Files) -> None:
     """Replace them, for the rest of the process. Local."""
     file_io = inspect.getmodule(tf.io.gfile.exists)
     assert file_io is not None
@@ -81,7 +81,7 @@ def _replace(functions: dict[Any, Any]) -> None:
 
 
 def _translating(
-    files: PrivateFiles, original: Callable[..., Any], parameter: str, how: str
+    files: Files, original: Callable[..., Any], parameter: str, how: str
 ) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
@@ -112,7 +112,7 @@ def _translating(
     return call
 
 
-def _moved(files: PrivateFiles, view: FileView, given: Any, how: str, place: Any) -> bool:
+def _moved(files: Files, view: FileView, given: Any, how: str, place: Any) -> bool:
     """Whether the leader has changed what is read, so that what was read does not count."""
     if not how.startswith("read"):
         return False
@@ -137,7 +137,7 @@ def _as_given(result: Any, given: Any, place: Any) -> Any:
     return result
 
 
-def _places(files: PrivateFiles, view: FileView, given: Any, how: str) -> Any:
+def _places(files: Files, view: FileView, given: Any, how: str) -> Any:
     if isinstance(given, list | tuple):
         return [_places(files, view, one, how) for one in given]
     text = given
@@ -177,7 +177,7 @@ def _place(view: FileView, path: str, how: str) -> str:
     return to_write(view, path, change, tree=how == "write tree")
 
 
-def _matching(files: PrivateFiles, library: FileLibrary) -> Any:
+def _matching(files: Files, library: FileLibrary) -> Any:
     original = tf.io.matching_files
 
     @functools.wraps(original)

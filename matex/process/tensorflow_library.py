@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from matex.files import changes, real
 from matex.files.asking import placed
-from matex.files.private import PrivateFiles
+from matex.files.interface import Files
 from matex.files.scratch import ALIAS
 from matex.files.view import FileView
 from matex.files.writing import to_write
@@ -29,7 +29,7 @@ NOWHERE = f"{ALIAS}/proc/there is no such file"
 _HIDDEN = "include_hidden" in inspect.signature(glob.glob).parameters
 
 
-def local_path(files: PrivateFiles, given: Any) -> str | None:
+def local_path(files: Files, given: Any) -> str | None:
     """The path of the view; None for one of another file system."""
     text = os.fsdecode(given)
     if text.startswith("file://"):
@@ -40,7 +40,7 @@ def local_path(files: PrivateFiles, given: Any) -> str | None:
 class FileLibrary:
     """TensorFlow's library of file functions, asked through the view."""
 
-    def __init__(self, files: PrivateFiles, inner: Any) -> None:
+    def __init__(self, files: Files, inner: Any) -> None:
         self._files = files
         self._inner = inner
 

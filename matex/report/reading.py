@@ -60,7 +60,11 @@ class Run:
         seen: dict[tuple[int, int], dict[str, float]] = {}
         for event in self.events:
             if event["event"] == "epoch":
-                numbers = {k: v for k, v in event.items() if k not in _NOT_METRICS}
+                numbers = {
+                    name: value
+                    for name, value in event.items()
+                    if name not in _NOT_METRICS and isinstance(value, int | float)
+                }
                 seen.setdefault((event["step"], event["epoch"]), numbers)
         return list(seen.values())
 

@@ -10,9 +10,9 @@ EasyScale (Li et al., SC 2023), VirtualFlow (Or et al., MLSys 2022).
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +22,8 @@ from matex import keras_hooks
 from matex.errors import NotShareable, TrainingError
 from matex.exchange import Header, HostExchange, Layout, header_of
 from matex.exchange.tree import TreeExchange
-from matex.partition.spans import Span, size, split
-from matex.partition.worker_tree import Node, folded, leaves_of, maximal
+from matex.partition.spans import Span, size
+from matex.partition.worker_tree import Node, maximal
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
 from matex.steps.maker import Made
@@ -34,11 +34,10 @@ from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import find_inseparable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
+from matex.steps.worker_sums import Parts, WorkerSums
 from matex.strategies import Traffic
 
 __all__ = ["VirtualUpdate"]
-
-Parts = list[Any]
 
 
 class _Division(NamedTuple):
@@ -90,25 +89,35 @@ class VirtualUpdate:
         self._rows = rows
         self._taken_over = taken_over
         self._step = step
-        self._sums: dict[Node, Parts] = {}
         self._is_first = True
         self._running: HostExchange | None = None
         layout = step.layout
         assert layout is not None
         self._layout: Layout = layout
-        # Two ranks with a subtree each add up two numbers, which have but one order.
-        self._pair = services.make_exchange(layout, check_finite)
-        self._tree = TreeExchange(
-            services.communicator, layout, faults=services.faults, check_finite=check_finite
+        self._check_finite = check_finite
+        self._last: HostExchange | None = None
+        self._sums = WorkerSums(rows, step, source.most_rows)
+
+    @cached_property
+    def _pair(self) -> HostExchange:
+        """The exchange of two ranks with a subtree each: two numbers have but one order."""
+        return self._services.make_exchange(self._layout, self._check_finite)
+
+    @cached_property
+    def _tree(self) -> TreeExchange:
+        """The exchange of any other number of subtrees."""
+        services = self._services
+        return TreeExchange(
+            services.communicator,
+            self._layout,
+            faults=services.faults,
+            check_finite=self._check_finite,
         )
-        self._last: HostExchange = self._pair
-        most = source.most_rows or 0
-        #: Sizes of parts with a graph of their own: those of full batches, whoever computes them.
-        self._usual = {size([part]) for part in split((0, most), rows.workers)}
 
     @property
     def made(self) -> Made:
         last = self._last
+        assert last is not None
         return Made(last.header, last.seconds, Traffic(1, last.bytes))
 
     def prepare(self, sample: Callable[[], Any]) -> None:
@@ -126,7 +135,8 @@ class VirtualUpdate:
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()
         self._taken_over.begin()
-        self._sums, self._is_first = {}, True
+        self._sums.forget()
+        self._is_first = True
         total: Parts | None = None
         while True:
             try:
@@ -138,8 +148,9 @@ class VirtualUpdate:
                 if self._recovered(batch, error):
                     break
                 self._taken_over.replay.seconds += time.perf_counter() - started
-        self._sums = {}  # their memory is warm, and is wanted for the update
+        self._sums.forget()
         if total is None:
+            assert self._last is not None
             total = [keras_hooks.constant(part) for part in self._last.result]
         return self._step.commit(total)
 
@@ -152,23 +163,21 @@ class VirtualUpdate:
         total = None
         parts, nodes = self._division(batch.span)
         world = self._communicator.world
-        self._compute(batch, parts, nodes[world.ranks.index(world.rank)])
+        self._sums.complete(parts, nodes[world.ranks.index(world.rank)])
         is_pair = world.size <= 2 and all(len(found) == 1 for found in nodes)
-        self._running = self._last = exchange = self._pair if is_pair else self._tree
+        exchange: HostExchange = self._pair if is_pair else self._tree
+        self._running = self._last = exchange
         lo, hi = batch.span
         exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
-        if exchange is self._pair:
-            (sent,) = self._sums.values()
+        if is_pair:
+            (sent,) = self._sums.by_node.values()
             if not self._is_first:  # who leads, and what is asked for, may be others now
                 *gradients, auxiliary = sent
                 sent = [*gradients, keras_hooks.constant(self._with_header(auxiliary, batch))]
             total = exchange.run(lambda: exchange.in_graph(sent))
         else:
             header = header_of(self._with_header(np.zeros(self._layout.shapes[-1]), batch))
-            vectors = {
-                node: self._layout.packed([np.asarray(part) for part in self._sums[node]])
-                for node in nodes[world.ranks.index(world.rank)]
-            }
+            vectors = self._sums.vectors(self._layout)
             self._tree.exchange(vectors, header, nodes=nodes, workers=len(parts))
         self._running = None
         return total
@@ -192,36 +201,6 @@ class VirtualUpdate:
             own = (number for number, part in enumerate(parts) if _is_within(part, spans))
             nodes.append(maximal(own, len(parts)))
         return _Division(parts, nodes)
-
-    def _compute(self, batch: GlobalBatch, parts: Sequence[Span], nodes: Sequence[Node]) -> None:
-        """Compute the sums of the subtrees *nodes* that are not there; local."""
-        count = len(parts)
-        wanted = {worker for node in nodes for worker in leaves_of(node, count)}
-        have = {node: set(leaves_of(node, count)) for node in self._sums}
-        self._sums = {node: self._sums[node] for node in self._sums if have[node] <= wanted}
-        done: set[int] = set().union(*(have[node] for node in self._sums))
-        missing = sorted(wanted - done)
-        if not missing:
-            return
-        sizes = [size([parts[number]]) for number in missing]
-        rows = self._rows.rows([parts[number] for number in missing])
-        for number, own, count_of in zip(missing, self._pieces(rows, sizes), sizes, strict=True):
-            control = self._rows.control([parts[number]], speaks=number == missing[0])
-            found = self._graph_for(count_of)(own, control)
-            self._sums = folded({**self._sums, (0, number): found}, count, _added)
-
-    def _graph_for(self, rows: int) -> Callable[[Any, Any], Parts]:
-        """The graph that computes parts of so many *rows*, the same on all ranks."""
-        step = self._step
-        return step.contribution_of(rows) if rows in self._usual else step.contribution
-
-    @staticmethod
-    def _pieces(rows: Any, sizes: Sequence[int]) -> list[Any]:
-        """*rows* in pieces of *sizes*."""
-        if len(sizes) == 1:
-            return [rows]
-        pieces = [keras_hooks.split_rows(tensor, sizes) for tensor in keras_hooks.flatten(rows)]
-        return [keras_hooks.pack_as(rows, list(piece)) for piece in zip(*pieces, strict=True)]
 
     # When it fails.
 
@@ -270,19 +249,14 @@ class VirtualUpdate:
         if verdict.anew:
             self._taken_over.have = self._rows.assigned(batch.span)
         if exchange.spoiled:
-            self._sums = {}
+            self._sums.forget()
 
     def _spoiled(self, exchange: HostExchange) -> np.ndarray:
         """Numbers of this rank that are not finite: a sum, or a message that a fault spoiled."""
-        for parts in self._sums.values():
-            vector = self._layout.packed([np.asarray(part) for part in parts])
+        for vector in self._sums.vectors(self._layout).values():
             if not np.isfinite(vector).all():
                 return vector
         return exchange.local
-
-
-def _added(lower: Parts, upper: Parts) -> Parts:
-    return list(map(operator.add, lower, upper))
 
 
 def _is_within(part: Span, spans: Sequence[Span]) -> bool:

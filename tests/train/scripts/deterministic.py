@@ -49,7 +49,12 @@ for number, hidden in enumerate((dense, convolution, recurrent)):
     model.compile(keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=["accuracy"])
     ends_all = number == 1 and "--end-all" in sys.argv
     history = model.fit(
-        x, y, batch_size=BATCH, epochs=EPOCHS, validation_split=0.1, verbose=0,
+        x,
+        y,
+        batch_size=BATCH,
+        epochs=EPOCHS,
+        validation_split=0.1,
+        verbose=0,
         callbacks=[EndAll()] if ends_all else [],
     )
     print(hidden.__name__, *(f"{loss:.9g}" for loss in history.history.get("val_loss", ())))

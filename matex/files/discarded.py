@@ -1,0 +1,48 @@
+"""Files that a script writes beside a run, and that nobody else is ever to see."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from matex.files import real
+from matex.files.own_paths import OwnPaths
+from matex.files.scratch import Scratch
+from matex.files.view import FileView
+
+__all__ = ["DiscardedFiles"]
+
+
+class DiscardedFiles:
+    """The files of a process that reads the real ones and changes none. One to a process.
+
+    Args:
+        passed: directories in which it does write.
+    """
+
+    others_first = False
+
+    def __init__(self, passed: Iterable[Path] = ()) -> None:
+        self._view = FileView(Scratch(), None, leads=False)
+        self._paths = OwnPaths(self._view, passed)
+        self.run = f"discarded-{os.getpid()}"
+        self.at_end: list[str] = []
+
+    def view(self) -> FileView | None:
+        """The view of the script; None where this thread works on the real files."""
+        return None if real.is_passing() else self._view
+
+    def path(self, given: Any, *, follow: bool = True) -> str | None:
+        """The path of the view that the script means; None for what is always the real one."""
+        return self._paths.path(given, follow=follow)
+
+    def temporary(self, path: str) -> None:
+        """Note that *path* was given a name that no other process has."""
+        self._paths.temporary(path)
+
+    def finish(self) -> None:
+        """Remove all that the script wrote, when it has ended. Local."""
+        with real.passing():
+            self._view.scratch.remove()

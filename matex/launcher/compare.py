@@ -1,0 +1,84 @@
+"""``matex run --compare``: what plain Keras comes to, beside what the run has come to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from matex.launcher.launch import Launch
+from matex.report.reading import read_run
+
+__all__ = ["compare_with_plain", "largest_differences"]
+
+_LOGS, _OUTPUT = "plain.jsonl", "plain.log"
+
+Epoch = dict[str, float]
+
+
+def compare_with_plain(wanted: Launch, report: Path, *, kept: bool) -> None:
+    """Run the script once more, plainly, and print the differences.
+
+    Args:
+        wanted: launch that has ended.
+        report: its report directory, which gets the logs of the plain run, too.
+        kept: whether the directory is there afterwards.
+    """
+    logs, output = report / _LOGS, report / _OUTPUT
+    logs.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "matex.process.plain", str(logs), str(wanted.config.seed)]
+    _say("comparing with plain Keras in one process")
+    with output.open("w") as file:
+        status = subprocess.run(
+            [*command, str(wanted.script), *wanted.arguments],
+            stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, check=False,
+        ).returncode  # fmt: skip
+    if status != 0:
+        said = output.read_text().strip().splitlines() or ["nothing"]
+        see = f"; see {output}" if kept else ""
+        _say(f"plain Keras ended with status {status}, so nothing is compared: {said[-1]}{see}")
+        return
+    lines = logs.read_text().splitlines() if logs.exists() else []
+    theirs = [json.loads(line) for line in lines]
+    for line in largest_differences(read_run(report).epochs(), theirs):
+        _say(line)
+
+
+def largest_differences(ours: Sequence[Epoch], theirs: Sequence[Epoch]) -> list[str]:
+    """Lines on the largest relative difference of each value that both have logged. Pure.
+
+    Args:
+        ours: values of each epoch of all fits, in their order.
+        theirs: the same of plain Keras.
+    """
+    if not ours or not theirs:
+        return ["no epoch of fit was logged, so nothing is compared"]
+    lines = []
+    if len(ours) != len(theirs):
+        lines.append(f"{len(ours)} epochs were logged here and {len(theirs)} by plain Keras")
+    pairs = list(zip(ours, theirs, strict=False))
+    names = dict.fromkeys(name for mine, _ in pairs for name in mine)
+    for name in names:
+        both = [(a[name], b[name], n) for n, (a, b) in enumerate(pairs) if name in a and name in b]
+        if name == "epoch" or not both:
+            continue
+        most, mine, other, number = max((_apart(a, b), a, b, n) for a, b, n in both)
+        lines.append(
+            f"{name}: largest relative difference {most:.1e} "
+            f"(epoch {number + 1} of {len(pairs)}: {mine:.6g} here, {other:.6g} by plain Keras)"
+        )
+    return lines
+
+
+def _apart(a: float, b: float) -> float:
+    """The difference of *a* from *b*, relative to *b*; infinite where one alone is a number."""
+    if a == b or (a != a and b != b):
+        return 0.0
+    apart = abs(a - b) / (abs(b) or 1.0)
+    return apart if apart == apart else float("inf")
+
+
+def _say(line: str) -> None:
+    print(f"matex: {line}", flush=True)

@@ -1,0 +1,58 @@
+"""One process that runs a script by plain Keras, for ``matex run --compare``.
+
+    python -m matex.process.plain LOGS SEED SCRIPT [arguments of the script]
+
+Nothing is attached to Keras but a callback that writes the logs of each epoch. Seeds are those that
+a rank begins with. What the script writes is thrown away, because the run has written it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+from matex.files import intercept, keras_files, library_files
+from matex.files.discarded import DiscardedFiles
+from matex.keras_hooks.callbacks import note_epochs
+from matex.process import tensorflow_files
+from matex.process.bootstrap import seed_libraries
+
+__all__ = ["run_plainly"]
+
+
+def run_plainly(logs: Path, seed: int, script: Path, arguments: list[str]) -> None:
+    """Run *script* as ``python script`` would, and note the logs of its epochs.
+
+    Args:
+        logs: file of JSON lines, an object of numbers for each epoch.
+        seed: seed of the libraries, as the ranks have it.
+        script: the script.
+        arguments: its arguments.
+    """
+    seed_libraries(seed)
+    logs = logs.absolute()
+
+    def note(numbers: dict[str, float]) -> None:
+        with logs.open("a") as file:
+            file.write(f"{json.dumps(numbers)}\n")
+
+    note_epochs(note)
+    files = DiscardedFiles((logs.parent,))
+    for module in (intercept, library_files, tensorflow_files, keras_files):
+        installer: Any = module
+        installer.install(files)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    finally:
+        files.finish()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    run_plainly(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
