@@ -59,14 +59,20 @@ def started_by(environment: Mapping[str, str]) -> Started | None:
     return None
 
 
-def transports(environment: Mapping[str, str]) -> str:
-    """Transports of Open MPI (``btl``) to use; "" where that is left to it.
+def transports(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings of Open MPI's transports (``btl``), those of *environment* left out. Pure.
 
     A process that no launcher started needs none: Open MPI 5.0 would give it a segment in
     /dev/shm, and leave it there. On one host the one for libfabric finds nobody to talk to,
-    and where it finds no network either it sleeps a second before it says so.
+    and where it finds no network either it sleeps a second before it says so. Between hosts TCP
+    is told to send: by default the receiver fetches large messages, and two hosts that exchange
+    some take turns (4.1 MB both ways at 100 Mbit/s: 669 ms, and 354 to 378 by sending).
     """
-    if started_by(environment) is None:
-        return "self"
     ranks = environment.get("OMPI_COMM_WORLD_SIZE", "")
-    return "^ofi" if ranks and environment.get("OMPI_COMM_WORLD_LOCAL_SIZE") == ranks else ""
+    if started_by(environment) is None:
+        wanted = {"OMPI_MCA_btl": "self"}
+    elif ranks and environment.get("OMPI_COMM_WORLD_LOCAL_SIZE") == ranks:
+        wanted = {"OMPI_MCA_btl": "^ofi"}
+    else:
+        wanted = {"OMPI_MCA_btl_tcp_flags": "send"}
+    return {name: value for name, value in wanted.items() if name not in environment}

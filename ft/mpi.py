@@ -34,7 +34,6 @@ _SEPARATE = (
     "mpi4py must be built on the MPI of this launcher (under Slurm often srun --mpi=pmix); "
     "or use matex run, or that MPI's mpiexec"
 )
-_TRANSPORTS = "OMPI_MCA_btl"
 
 _heartbeat: Heartbeat | None = None
 _finalized = False
@@ -95,19 +94,17 @@ def has_mpi() -> bool:
 
 @contextlib.contextmanager
 def _transports() -> Iterator[None]:
-    """Only those that this process may need, where the user did not name them.
+    """Only those that this process may need, as it needs them, where the user said nothing.
 
-    The setting is taken back at once: a launcher started from here would inherit it.
+    The settings are taken back at once: a launcher started from here would inherit them.
     """
     wanted = transports(os.environ)
-    if not wanted or _TRANSPORTS in os.environ:
-        yield
-        return
-    os.environ[_TRANSPORTS] = wanted
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        del os.environ[_TRANSPORTS]
+        for name in wanted:
+            del os.environ[name]
 
 
 @functools.cache

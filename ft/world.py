@@ -114,6 +114,11 @@ class World:
         return tuple(member.rank for member in self.members)
 
     @property
+    def hosts(self) -> int:
+        """Number of hosts that the members are on."""
+        return len({member.host for member in self.members})
+
+    @property
     def size(self) -> int:
         """Number of members."""
         return len(self.members)

@@ -97,19 +97,20 @@ def compare_checkouts(
     rounds += 1
     here = [str(Path(__file__).resolve()), "--model", name, "--rounds", str(rounds)]
 
-    def command(python: Path | str, path: str, who: str, *more: str) -> list[str]:
-        run = [str(python), "-m", "matex", "run", "-n", str(ranks), "--report", f"{path}/{who}"]
+    def command(place: Path, path: str, who: str, *more: str) -> list[str]:
+        # A module is looked for where its program starts, before PYTHONPATH.
+        run = ["env", "--chdir", str(place), str(place / ".venv" / "bin" / "python"), "-m", "matex"]
+        run += ["run", "-n", str(ranks), "--report", f"{path}/{who}"]
         return [*run, *more, *here, "--ranks", str(ranks), "--as", who, "--folder", path]
 
     with tempfile.TemporaryDirectory(prefix="bench-") as path:
-        python = checkout / ".venv" / "bin" / "python"
         times = turns.take_turns(
             {
                 "other": (
-                    command(python, path, "other"),
+                    command(checkout, path, "other"),
                     environment(PYTHONPATH=str(checkout)),
                 ),
-                "matex": (command(sys.executable, path, "matex", *options), environment()),
+                "matex": (command(ROOT, path, "matex", *options), environment()),
             },
             rounds=rounds,
             folder=Path(path),

@@ -185,7 +185,8 @@ class HostExchange:
 
     @property
     def _stretch(self) -> int:
-        default = ft.chunk_elements(self.layout.dtype.itemsize, self._communicator.world.size)
+        world = self._communicator.world
+        default = ft.chunk_elements(self.layout.dtype.itemsize, world.size, hosts=world.hosts)
         return self._given_stretch or default
 
     @property

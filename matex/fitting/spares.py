@@ -111,7 +111,7 @@ class FitSpares(FitListener):
             return
         self._iterator = None
         before = communicator.world.ranks
-        communicator.call_back()
+        self._run.call_spares_back()
         newcomers = set(communicator.world.ranks) - set(before)
         if newcomers:
             after = Cursor(report.epoch + 1, 0, report.digest)

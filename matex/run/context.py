@@ -242,6 +242,17 @@ class RunContext:
         """Strike a spare that waits, where that is planned; called now and then."""
         self.faults.at("compute")
 
+    def call_spares_back(self, *, closing: bool = False) -> None:
+        """Make members of all who wait, and record who died meanwhile; collective.
+
+        Args:
+            closing: whether all leave together next; False by default.
+        """
+        communicator = self.communicator
+        waiting = {member.rank for member in communicator.world.reserve}
+        communicator.call_back(closing=closing)
+        self.recoveries.spares_lost(waiting - set(communicator.world.ranks))
+
     def record_reserve(self) -> None:
         """Record that the others are in reserve from here on."""
         waiting = [member.rank for member in self.communicator.world.reserve]

@@ -96,7 +96,7 @@ class RunLifeCycle:
         if run.outcome.end():
             return
         waiting = {member.rank for member in run.communicator.world.reserve}
-        run.communicator.call_back(closing=True)
+        run.call_spares_back(closing=True)
         run.calls.begin("the end of the script")
         if run.outcome.is_released:
             weights_hash, reason = None, reason or "was in reserve when the others left"

@@ -35,10 +35,16 @@ def losses(text: str) -> dict[str, list[float]]:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    outcome = run(tmp_path_factory.mktemp("alone"), ranks=1, options=[])
+    options = ["--spares", "1", *faults("kill:rank=1,step=0")]
+    outcome = run(tmp_path_factory.mktemp("alone"), ranks=1, options=options)
     assert outcome.status == 0, outcome.stderr
     assert len(hashes(outcome)) == FITS * EPOCHS
     return outcome
+
+
+def test_a_spare_that_dies_beside_a_rank_that_works_alone_is_told(alone: Outcome) -> None:
+    assert alone.summary["spares_lost"] == 1
+    assert alone.stdout.count("lost rank 1, a spare that waited") == 1
 
 
 def test_ranks_that_die_and_a_spare_that_joins_change_no_bit(

@@ -42,10 +42,17 @@ def test_the_launcher_is_told(case: str) -> None:
 
 ONE_HOST = OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": OPEN_MPI["OMPI_COMM_WORLD_SIZE"]}
 TRANSPORTS = {
-    "nobody to talk to": ({}, "self"),
-    "all on this host": (ONE_HOST, "^ofi"),
-    "some on others": (ONE_HOST | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, ""),
-    "another launcher": ({"PMI_RANK": "0", "PMI_SIZE": "2"}, ""),
+    "nobody to talk to": ({}, {"OMPI_MCA_btl": "self"}),
+    "all on this host": (ONE_HOST, {"OMPI_MCA_btl": "^ofi"}),
+    "some on others": (
+        ONE_HOST | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+        {"OMPI_MCA_btl_tcp_flags": "send"},
+    ),
+    "another launcher": (
+        {"PMI_RANK": "0", "PMI_SIZE": "2"},
+        {"OMPI_MCA_btl_tcp_flags": "send"},
+    ),
+    "what the user has said": (ONE_HOST | {"OMPI_MCA_btl": "^smcuda"}, {}),
 }
 
 

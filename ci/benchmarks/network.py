@@ -1,0 +1,146 @@
+"""The time of a step between emulated hosts: one JSON object a line and case.
+
+    python -m ci.benchmarks.network [--hosts 2] [--ranks 1] [--rate 100 1000] [--delay 1]
+        [--with "" "--compression bf16"] [--rounds 3] [--steps 30] [--against DIR]
+
+A CNN of 1.2 million parameters (4.8 MB) trains on ``--ranks`` ranks a host, 64 rows each, over a
+network of ``--rate`` megabits a second and ``--delay`` milliseconds; ``--with`` are options of
+``matex run``, a case each. All cases take turns: a launch each a round. ``step_ms`` and
+``exchange_ms`` are medians over rounds of the medians over a launch's steps, ``model_ms`` is one
+model one way at that rate, ``models_out`` the bytes that left a host in a step, in models. With
+``--against DIR`` another checkout, which has an environment of its own, runs each case, too.
+
+Needs root and the command ip.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ci.benchmarks import step
+from ci.jobs import ROOT, environment
+from ci.network.emulated import Emulated, emulated, end_tidily
+from ci.network.switch import Link
+
+_LIMIT_S = 600
+
+
+class _Case(NamedTuple):
+    rate: float
+    options: str
+    checkout: Path
+
+
+class _Found(NamedTuple):
+    step_ms: float
+    exchange_ms: float
+    bytes_out: float
+    """Bytes that left a host in a step, the mean over hosts."""
+
+
+def work(ranks: int, steps: int) -> None:
+    """Train on each rank of a launch."""
+    model, x, y, batch = step.build("cnn")
+    model.fit(x[: batch * ranks], y[: batch * ranks], batch_size=batch * ranks, epochs=2, verbose=0)
+    rows = [n % len(x) for n in range(batch * ranks * steps)]
+    model.fit(x[rows], y[rows], batch_size=batch * ranks, epochs=1, verbose=0, shuffle=False)
+
+
+def launch(case: _Case, network: Emulated, ranks: int, steps: int) -> _Found:
+    """One ``matex run`` over *network*, with *ranks* on each of its hosts.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    total = ranks * len(network.addresses)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        report = Path(folder) / "report"
+        python = case.checkout / ".venv" / "bin" / "python"
+        command = [
+            *(*network.head, str(python), "-m", "matex", "run", "-n", str(total)),
+            *("--hosts", network.hosts(ranks), "--report", str(report)),
+            *shlex.split(case.options),
+            *(str(Path(__file__).resolve()), "--work", str(total), "--steps", str(steps)),
+        ]
+        before = sum(network.switch.sent[1:])
+        done = subprocess.run(
+            command,
+            cwd=case.checkout,  # where a module is looked for, before PYTHONPATH
+            env={**environment(PYTHONPATH=str(case.checkout)), **network.environment},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise SystemExit(f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}")
+        summary: dict[str, Any] = json.loads((report / "summary.json").read_text())
+    sent = sum(network.switch.sent[1:]) - before
+    hosts = len(network.addresses)
+    return _Found(
+        1e3 * summary["step_s"], 1e3 * summary["exchange_s"], sent / hosts / summary["steps"]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=1, help="of a host")
+    parser.add_argument("--rate", type=float, nargs="+", default=[100.0, 1000.0])
+    parser.add_argument("--delay", type=float, default=1.0, help="milliseconds")
+    parser.add_argument("--with", dest="options", nargs="+", default=[""], help="of matex run")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, installed")
+    parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.work:
+        work(arguments.work, arguments.steps)
+        return
+    end_tidily()
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    checkouts = [ROOT, *([arguments.against.resolve()] if arguments.against else [])]
+    cases = [
+        _Case(rate, options, checkout)
+        for rate in arguments.rate
+        for options in arguments.options
+        for checkout in checkouts
+    ]
+    found: dict[_Case, list[_Found]] = {case: [] for case in cases}
+    for number in range(arguments.rounds):
+        for case in cases:
+            link = Link(rate_bit_s=1e6 * case.rate, delay_s=1e-3 * arguments.delay)
+            with emulated(arguments.hosts, link) as network:
+                found[case].append(launch(case, network, arguments.ranks, arguments.steps))
+            print(f"round {number + 1}: {case.rate:g} {found[case][-1]}", file=sys.stderr)
+    model_bytes = 4 * 1_199_882
+    for case, launches in found.items():
+        step_ms, exchange_ms, out = (
+            statistics.median(part) for part in zip(*launches, strict=True)
+        )
+        print(
+            json.dumps(
+                {
+                    "hosts": arguments.hosts,
+                    "ranks": arguments.ranks,
+                    "mbit_s": case.rate,
+                    "options": case.options,
+                    "checkout": "this" if case.checkout == ROOT else "other",
+                    "step_ms": round(step_ms, 1),
+                    "exchange_ms": round(exchange_ms, 1),
+                    "model_ms": round(8e-3 * model_bytes / case.rate, 1),
+                    "models_out": round(out / model_bytes, 2),
+                }
+            ),
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
