@@ -39,7 +39,7 @@ def test_the_table_names_everything_once(path: str | None, tmp_path: Path) -> No
     names = [line[2:].split("  ")[0].strip() for line in done.stdout.splitlines() if line[2] != " "]
     assert names == [
         "python", "numpy", "h5py", "mpi4py", "tensorflow", "keras", "mpiexec", "MPI", "ULFM",
-        "cores", "shared memory", "HDF5 locking", "exchange",
+        "cores", "instructions", "shared memory", "HDF5 locking", "exchange",
     ]  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert ("- exchange       host (no C++ compiler was found)" in done.stdout) == (path == "")
