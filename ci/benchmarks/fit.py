@@ -30,7 +30,7 @@ from ci.benchmarks import turns
 from ci.jobs import ROOT, environment
 
 MODELS = ("mlp", "cnn")
-SAMPLES = {"mlp": 256 * 120, "cnn": 64 * 12}  # of one rank
+SAMPLES = {"mlp": 256 * 120, "cnn": 64 * 36}  # of one rank
 EPOCHS = 2
 
 

@@ -96,6 +96,9 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     devices.take_gpu(gpu, tensorflow.config)
     events.write("devices", gpu=gpu.number, threads=cores.threads, cores=cores.kept_on)
     seed_libraries(config.seed)
+    if config.deterministic:
+        # Maps of tf.data that draw, or run side by side, would do so in any order.
+        tensorflow.config.experimental.enable_op_determinism()
 
     from matex.process.keras_adapter import KerasAdapter
     from matex.run.context import RunContext, Threads

@@ -75,8 +75,10 @@ class OwnLoops:
         """An optimizer is about to change weights outside of a shared step; collective."""
         self._script_steps.applying()
         if self._run.communicator.initial_size == 1:
-            if self._calls.is_empty and not self._has_checkpoint:
-                self._leave_alone()
+            if self._calls.is_empty:
+                self._remember_optimizer(optimizer)
+                if not self._has_checkpoint:
+                    self._leave_alone()
             return gradients
         if self._calls.is_innermost_alone:
             raise Unsupported(
@@ -86,7 +88,7 @@ class OwnLoops:
         if self._calls.is_empty:
             if not self._script_steps.is_first_call:
                 self._say_whole()
-            self.trained.remember(optimizer, variables=lambda: keras_hooks.state_of(optimizer))
+            self._remember_optimizer(optimizer)
         return self._replicated.average(optimizer, gradients)
 
     def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
@@ -125,6 +127,10 @@ class OwnLoops:
         """Say in a *line* why a step is not shared."""
         self._is_told_whole = True
         self._run.say_once(f"{line}; {slower(self._run)}")
+
+    def _remember_optimizer(self, optimizer: Any) -> None:
+        """Note *optimizer* of a loop: its state and its weights are compared at the end."""
+        self.trained.remember(optimizer, variables=lambda: keras_hooks.state_of(optimizer))
 
     def remember(self, model: Any) -> None:
         """Note *model*, whose weights are part of what the ranks compare at the end."""
