@@ -89,6 +89,14 @@ def begin_shared(
     compiled = compiled_step(run, model, source, plan)
     batch_size = given["batch_size"] or BATCH_SIZE
     check_alike(run.communicator, model, source, batch_size, number=fit.number)
+    engine = StepEngine(
+        run,
+        model,
+        source,
+        compiled,
+        strategy=plan.strategy,
+        finds_nonfinite=not keras_hooks.looks_for_nan(fit.arguments["callbacks"]),
+    )
     start = Cursor(fit.arguments["initial_epoch"], 0, 0)
     if saved is not None:
         fit.checkpoint.restore()
@@ -99,14 +107,6 @@ def begin_shared(
     _count(fit, source, start)
     but_for = plan.differences(source, compiled.step.shifted)
     _note(fit, source, start, batch_size * plan.batches.multiplier(), but_for)
-    engine = StepEngine(
-        run,
-        model,
-        source,
-        compiled,
-        strategy=plan.strategy,
-        finds_nonfinite=not keras_hooks.looks_for_nan(fit.arguments["callbacks"]),
-    )
     spares = FitSpares(run, model, fit.checkpoint, plan.replicas)
     listeners: list[FitListener] = [  # in the order in which they hear of a step
         FitRecord(run, model, plan, source),
