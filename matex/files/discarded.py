@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -46,3 +47,6 @@ class DiscardedFiles:
         """Remove all that the script wrote, when it has ended. Local."""
         with real.passing():
             self._view.scratch.remove()
+            for path in self.at_end:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)

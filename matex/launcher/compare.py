@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,11 +33,11 @@ def compare_with_plain(wanted: Launch, report: Path, *, kept: bool) -> None:
     logs.unlink(missing_ok=True)
     command = [sys.executable, "-m", "matex.process.plain", str(logs), str(wanted.config.seed)]
     _say("comparing with plain Keras in one process")
-    with output.open("w") as file:
-        status = subprocess.run(
-            [*command, str(wanted.script), *wanted.arguments],
-            stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, check=False,
-        ).returncode  # fmt: skip
+    try:
+        status = _run([*command, str(wanted.script), *wanted.arguments], output)
+    except KeyboardInterrupt:
+        _say("told to leave: nothing is compared")
+        return
     if status != 0:
         said = output.read_text().strip().splitlines() or ["nothing"]
         see = f"; see {output}" if kept else ""
@@ -44,6 +47,32 @@ def compare_with_plain(wanted: Launch, report: Path, *, kept: bool) -> None:
     theirs = [json.loads(line) for line in lines]
     for line in largest_differences(read_run(report).epochs(), theirs):
         _say(line)
+
+
+def _run(command: Sequence[str], output: Path) -> int:
+    """Run *command*, whose temporary files are gone afterwards; its exit status.
+
+    Raises:
+        KeyboardInterrupt: a signal came; the command is ended.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with tempfile.TemporaryDirectory(prefix="matex-") as scratch, output.open("w") as file:
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, "TMPDIR": scratch},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                process.kill()
+                process.wait()
+                raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def largest_differences(ours: Sequence[Epoch], theirs: Sequence[Epoch]) -> list[str]:

@@ -9,7 +9,6 @@ a rank begins with. What the script writes is thrown away, because the run has w
 from __future__ import annotations
 
 import json
-import os
 import runpy
 import sys
 from pathlib import Path
@@ -54,5 +53,4 @@ def run_plainly(logs: Path, seed: int, script: Path, arguments: list[str]) -> No
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     run_plainly(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])

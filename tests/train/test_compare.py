@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
-from tests.train.runs import matex_run
+import psutil
+
+from tests.train.runs import ROOT, matex_run
 
 SCRIPT = """
 import keras
@@ -39,3 +45,31 @@ def test_a_script_that_plain_keras_ends_is_not_compared(tmp_path: Path) -> None:
     outcome = matex_run(tmp_path, script, ranks=1, options=["--compare"])
     assert outcome.status == 0, outcome.stderr
     assert "plain Keras ended with status 1, so nothing is compared: no" in outcome.stdout
+
+
+def test_a_signal_ends_the_comparison_and_what_it_started(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    plainly = "if 'OMPI_COMM_WORLD_RANK' not in os.environ:\n"
+    wait = "    print(f'{os.getpid()}', flush=True)\n    signal.pause()\n"
+    script.write_text(f"import os\nimport signal\n{plainly}{wait}")
+    report = tmp_path / "report"
+    command = [sys.executable, "-m", "matex", "run", "-n", "1", "--compare", "--report", report]
+    run = subprocess.Popen([*command, script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        limit = time.monotonic() + 60
+        while not (plain := _process_in(report / "plain.log")):
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+        run.send_signal(signal.SIGTERM)
+        said, _ = run.communicate(timeout=60)
+    finally:
+        run.kill()
+    assert "told to leave: nothing is compared" in said
+    assert run.returncode == 0
+    assert not psutil.pid_exists(plain)
+
+
+def _process_in(log: Path) -> int:
+    """The id that the plain process has printed into *log*; 0 before it has."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return next((int(line) for line in lines if line.isdecimal()), 0)
