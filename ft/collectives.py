@@ -92,7 +92,7 @@ def allreduce(
             f"Received: {send.dtype}{send.shape} and {recv.dtype}{recv.shape}"
         )
     flat_send, flat_recv = send.reshape(-1), recv.reshape(-1)
-    most = chunk or chunk_elements(send.itemsize, world.size, hosts=world.hosts)
+    most = chunk or chunk_elements(send.itemsize, world.size, hosts=world.host_count)
     one, here = np.ones(1, np.int64), np.zeros(1, np.int64)
 
     def call(comm: Any) -> None:

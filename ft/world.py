@@ -114,7 +114,7 @@ class World:
         return tuple(member.rank for member in self.members)
 
     @property
-    def hosts(self) -> int:
+    def host_count(self) -> int:
         """Number of hosts that the members are on."""
         return len({member.host for member in self.members})
 

@@ -37,7 +37,7 @@ def class_of(flags: str, *, machine: str, limit: str = "") -> str:
     """
     words = set(flags.split())
     names = [word for _, _, word in CLASSES]
-    first = names.index(limit.upper()) if limit.upper() in names[:5] else 0
+    first = names.index(limit.upper()) if limit and limit.upper() in names else 0
     return next((name for name, wanted, _ in CLASSES[first:] if wanted <= words), machine)
 
 

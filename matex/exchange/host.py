@@ -186,7 +186,7 @@ class HostExchange:
     @property
     def _stretch(self) -> int:
         world = self._communicator.world
-        default = ft.chunk_elements(self.layout.dtype.itemsize, world.size, hosts=world.hosts)
+        default = ft.chunk_elements(self.layout.dtype.itemsize, world.size, hosts=world.host_count)
         return self._given_stretch or default
 
     @property

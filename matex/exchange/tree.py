@@ -68,7 +68,7 @@ class TreeExchange(HostExchange):
         message[:, -_HEADER:] = header
         sizes = [len(nodes) * share + _HEADER for nodes in self._nodes]
         cuts = list(itertools.accumulate(sizes, initial=0))
-        header_at = self.layout.offsets[-2] + sum(self.layout.auxiliary_sizes) - _HEADER
+        header_at = self.layout.header_at(Header._fields[0])
 
         def call(comm: Any) -> None:
             got = np.zeros(cuts[-1], message.dtype)

@@ -21,7 +21,7 @@ def synchronized(run: RunContext, model: Any) -> list[Any]:
 
 
 def normalized_alone(model: Any, synchronized: list[Any]) -> int:
-    """The number of layers of *model* that train, and normalise by the rows of each rank. Local.
+    """The number of layers of *model* that train, and normalise by a part of the batch. Local.
 
     Args:
         model: built.

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, Layout
@@ -24,7 +25,7 @@ from matex.steps.silence import unheard
 from matex.steps.step import Step
 from matex.steps.user_code import attempted
 
-__all__ = ["CUT", "Value", "find_inseparable", "telling_rows", "values_of"]
+__all__ = ["CUT", "Value", "agree_separable", "find_inseparable", "telling_rows", "values_of"]
 
 CUT = 3
 """Rows of the first of two parts."""
@@ -57,6 +58,16 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> 
             return _differing(step, telling_rows(batch), alone=alone)
     except NotShareable as reason:
         return str(reason)
+
+
+def agree_separable(communicator: ft.Communicator, found: str) -> None:
+    """Go on only where no rank has *found* something that does not add up; collective.
+
+    Raises:
+        NotShareable: on every rank.
+    """
+    if not communicator.agree(not found):
+        raise NotShareable(found or "another rank found that its train_step does not add up")
 
 
 def _differing(step: Step, rows: Any, *, alone: bool) -> str:

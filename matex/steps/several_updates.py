@@ -10,7 +10,7 @@ import numpy as np
 
 import ft
 from matex import keras_hooks
-from matex.errors import NotShareable, TrainingError
+from matex.errors import TrainingError
 from matex.exchange import HostExchange, Layout
 from matex.partition.spans import size
 from matex.sources.interface import GlobalBatch
@@ -19,6 +19,7 @@ from matex.steps.nonfinite import StepRedo, nonfinite_error
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import misfit
 from matex.steps.row_recovery import RowRecovery
+from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.update_trial import find_inseparable_update
@@ -82,8 +83,7 @@ class SeveralUpdates:
     def check_separable(self, batch: GlobalBatch) -> None:
         alone = self._communicator.initial_size == 1
         found = "" if alone else find_inseparable_update(self._step, batch)
-        if not self._communicator.agree(not found):
-            raise NotShareable(found or "another rank found that its train_step does not add up")
+        agree_separable(self._communicator, found)
 
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()

@@ -7,16 +7,15 @@ from typing import Any
 
 import ft
 from matex import keras_hooks
-from matex.errors import NotShareable, TrainingError
-from matex.exchange import Header, HostExchange
+from matex.errors import TrainingError
+from matex.exchange import HostExchange
 from matex.sources.interface import GlobalBatch
-from matex.steps.control import Control
 from matex.steps.local_contribution import LocalContribution
 from matex.steps.maker import Made
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import StepRecovery
 from matex.steps.row_recovery import RowRecovery
-from matex.steps.separability import find_inseparable
+from matex.steps.separability import agree_separable, find_inseparable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
 from matex.strategies import Traffic
@@ -78,14 +77,11 @@ class SingleUpdate:
         self._step.trace()
         rows = sample()
         if rows is not None:
-            denominators = self._step.denominators(rows)
-            control = Control(1.0, 0.0, 1.0, Header(), [(0, 1)], denominators)
-            self._step.contribution(rows, control.array())
+            self._step.warm_up(rows)
 
     def check_separable(self, batch: GlobalBatch) -> None:
         found = find_inseparable(self._step, batch, alone=self._communicator.initial_size == 1)
-        if not self._communicator.agree(not found):
-            raise NotShareable(found or "another rank found that its train_step does not add up")
+        agree_separable(self._communicator, found)
 
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         step = self._step

@@ -16,8 +16,8 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.exchange import HostExchange
-from matex.exchange.layout import Layout
-from matex.steps.control import control_spec
+from matex.exchange.layout import Header, Layout
+from matex.steps.control import Control, control_spec
 from matex.steps.embedding_rows import EmbeddingRows
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
 from matex.steps.step_parts import Batch, Parts, StepParts
@@ -167,6 +167,11 @@ class Step:
         It may add numbers up in another order.
         """
         return self._functions.contribution_of(rows)
+
+    def warm_up(self, rows: Batch) -> None:
+        """Compute the contribution of one row in vain, so that its graph is ready. Local."""
+        control = Control(1.0, 0.0, 1.0, Header(), [(0, 1)], self.denominators(rows))
+        self.contribution(rows, control.array())
 
     @property
     def divides_by_rows(self) -> bool:

@@ -25,13 +25,12 @@ from matex.exchange.tree import TreeExchange
 from matex.partition.spans import Span, size
 from matex.partition.worker_tree import Node, maximal
 from matex.sources.interface import GlobalBatch
-from matex.steps.control import Control
 from matex.steps.maker import Made
 from matex.steps.nonfinite import nonfinite_error
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import misfit
 from matex.steps.row_recovery import RowRecovery
-from matex.steps.separability import find_inseparable
+from matex.steps.separability import agree_separable, find_inseparable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
 from matex.steps.worker_sums import Parts, WorkerSums
@@ -123,14 +122,11 @@ class VirtualUpdate:
     def prepare(self, sample: Callable[[], Any]) -> None:
         rows = sample()
         if rows is not None:
-            denominators = self._step.denominators(rows)
-            control = Control(1.0, 0.0, 1.0, Header(), [(0, 1)], denominators)
-            self._step.contribution(rows, control.array())
+            self._step.warm_up(rows)
 
     def check_separable(self, batch: GlobalBatch) -> None:
         found = find_inseparable(self._step, batch, alone=self._rows.workers == 1)
-        if not self._communicator.agree(not found):
-            raise NotShareable(found or "another rank found that its train_step does not add up")
+        agree_separable(self._communicator, found)
 
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
         self._services.nonfinite.begin()
@@ -176,7 +172,7 @@ class VirtualUpdate:
                 sent = [*gradients, keras_hooks.constant(self._with_header(auxiliary, batch))]
             total = exchange.run(lambda: exchange.in_graph(sent))
         else:
-            header = header_of(self._with_header(np.zeros(self._layout.shapes[-1]), batch))
+            header = header_of(self._with_header(np.zeros(len(Header._fields)), batch))
             vectors = self._sums.vectors(self._layout)
             self._tree.exchange(vectors, header, nodes=nodes, workers=len(parts))
         self._running = None
