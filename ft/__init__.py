@@ -33,6 +33,7 @@ from ft.hooks import Hooks
 from ft.injector import Injector
 from ft.launcher import Started, started_by
 from ft.mpi import has_mpi, has_ulfm
+from ft.newcomers import Admission, Invitation, Newcomer
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
 from ft.quorum import Arbiter, Parting
@@ -45,6 +46,7 @@ __all__ = [
     "EVENTS",
     "KINDS",
     "PHASES",
+    "Admission",
     "Arbiter",
     "ClosedError",
     "Communicator",
@@ -56,7 +58,9 @@ __all__ = [
     "Hooks",
     "InjectedFault",
     "Injector",
+    "Invitation",
     "Member",
+    "Newcomer",
     "Parting",
     "PeerFailure",
     "Pending",

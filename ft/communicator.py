@@ -11,6 +11,7 @@ from ft import collectives, mpi
 from ft.errors import PeerFailure
 from ft.hooks import Hooks
 from ft.membership import Membership
+from ft.newcomers import Admission, Invitation, Newcomer
 from ft.operation_log import OperationLog
 from ft.operations import Operation, Operations
 from ft.records import Gathered, Pending, Recovery
@@ -80,6 +81,22 @@ class Communicator:
         self._log.done = -1  # the allgather that follows is operation 0
         rows = self.allgather(encode_member(Member.here(self.world.rank)))
         self._membership.introduce([decode_member(rank, rows[rank]) for rank in rows.ranks])
+        return self
+
+    @classmethod
+    def apart(cls, invitation: Invitation, *, initial_size: int) -> Communicator:
+        """Communicator of a newcomer, which is alone in it until it is admitted; local.
+
+        Args:
+            invitation: invitation of its sponsor.
+            initial_size: number of ranks at the start of the others.
+
+        Returns:
+            A communicator with one member that leads nobody; :meth:`join` comes next.
+        """
+        world = World(members=(invitation.member,), rank=invitation.rank, apart=True)
+        self = cls(mpi.load().COMM_SELF, world)
+        self._membership.initial_size = initial_size
         return self
 
     @property
@@ -293,6 +310,14 @@ class Communicator:
     def call_back(self, *, closing: bool = False) -> None:
         """Make members of all who wait: see :meth:`Standby.call_back`."""
         self._standby.call_back(closing=closing)
+
+    def admit(self, newcomer: Newcomer | None) -> Member | None:
+        """Let a newcomer wait in reserve; collective: see :meth:`Membership.admit`."""
+        return self._membership.admit(newcomer)
+
+    def join(self, admission: Admission) -> None:
+        """Wait in reserve from now on, on a newcomer: see :meth:`Membership.enter`."""
+        self._membership.enter(admission)
 
     def lost_in_reserve(self) -> tuple[int, ...]:
         """Ranks in reserve that are known to be dead: see :meth:`Standby.lost_in_reserve`."""

@@ -16,6 +16,7 @@ from ft import mpi
 from ft.errors import UsageError
 from ft.exit_guard import fail_stop
 from ft.hooks import Hooks
+from ft.newcomers import Admission, Newcomer
 from ft.operation_log import OperationLog
 from ft.parting import part_from_silent
 from ft.records import Recovery
@@ -57,6 +58,8 @@ class Membership:
         self._present = world.ranks  # in the order of the communicator of all
         self._working = 0
         self._log = log
+        self._newcomer: Newcomer | None = None
+        self._is_wanted = False  # this rank waits, and a place is vacant
 
     def introduce(self, members: Sequence[Member]) -> None:
         """Replace members of which only the ranks are known by *members*; local.
@@ -77,6 +80,41 @@ class Membership:
             working: number of members, equal on all ranks.
         """
         self._working = working
+
+    def enter(self, admission: Admission) -> None:
+        """Wait in reserve from now on, as all others have settled; local, on a newcomer.
+
+        Args:
+            admission: membership that they have.
+        """
+        self.handle, self.whole = self._mpi.COMM_NULL, admission.whole
+        self.world = admission.world
+        self.hosts = dict(admission.hosts)
+        self.vacant = admission.view.vacant
+        self._is_wanted = bool(self.vacant)
+        self._present = (*admission.view.members, *admission.view.waiting)
+
+    def admit(self, newcomer: Newcomer | None) -> Member | None:
+        """Let a newcomer wait in reserve; collective over the members, with those in reserve.
+
+        Args:
+            newcomer: process that the leader sponsors; None on the others.
+
+        Returns:
+            The member that was admitted; None where the newcomer, or its sponsor, was lost.
+        """
+        self._newcomer = newcomer
+        admitted: list[Member] = []
+        try:
+            self.agree_on(
+                Purpose.ADMIT,
+                "a newcomer is admitted",
+                until=lambda: False,
+                heard=lambda recovery: admitted.extend(recovery.admitted),
+            )
+        finally:
+            self._newcomer = None
+        return admitted[0] if admitted else None
 
     def known_dead(self) -> list[int]:
         """Original ranks, members or in reserve, that MPI knows to be dead; local."""
@@ -167,17 +205,20 @@ class Membership:
             world=before,
             log=log,
             working=self._working,
-            size=self.initial_size,
+            size=len(self.hosts),
             arbiter=self.hooks.decide,
+            newcomer=self._newcomer if purpose == Purpose.ADMIT else None,
         )
         # Others may be in an operation that this rank does not come to, or not yet.
         passed = purpose in ELSEWHERE or (purpose == Purpose.FILL and log.out_of_step)
         interrupts = log.is_broken or passed
         if interrupts and self.handle is not self.whole and not self.handle.Is_revoked():
             self.handle.Revoke()
-        notice = log.is_broken or purpose == Purpose.WAIT  # who waits knows not what for
+        # Who waits knows not what for, unless a place was vacant when it came.
+        notice = log.is_broken or (purpose == Purpose.WAIT and not self._is_wanted)
+        self._is_wanted = False
         with self.hooks.waiting():
-            whole = repair(
+            repair(
                 self.whole,
                 change.settle,
                 point=self.hooks.recovery_point,
@@ -188,7 +229,8 @@ class Membership:
         assert view is not None
         if change.finished:
             log.complete(before)
-        self._take_over(view, change, whole)
+        self._take_over(view, change)
+        self._introduce_newcomer(view, change)
         living = (*view.members, *view.waiting)
         recovery = Recovery(
             operation=operation,
@@ -201,15 +243,28 @@ class Membership:
             replaced=tuple(zip(view.left, view.joined, strict=True)),
             met=view.met,
             together=view.together,
+            admitted=() if change.admitted is None else (change.admitted,),
         )
         matters = recovery.lost or recovery.replaced or purpose in (Purpose.GO_ON, Purpose.FILL)
         if matters and not before.waits:
             self.hooks.recovered(recovery)
         return recovery
 
-    def _take_over(self, view: View, change: ViewChange, whole: Any) -> None:
+    def _take_over(self, view: View, change: ViewChange) -> None:
         before = self.world
-        self.handle, self.whole, self._present = change.active, whole, change.present
-        self.world = before.of(view.members, view.waiting)
+        self.handle, self.whole, self._present = change.active, change.whole, change.present
+        new = () if change.admitted is None else (change.admitted,)
+        self.hosts |= {member.rank: member.host for member in new}
+        self.world = before.of(view.members, view.waiting, new)
         self.vacant = view.vacant
         self._log.go_on(view, joins=before.waits)
+
+    def _introduce_newcomer(self, view: View, change: ViewChange) -> None:
+        """Tell the newcomer that all have admitted it, or end it; local, on its sponsor."""
+        newcomer = self._newcomer
+        if newcomer is None or view.met != Purpose.ADMIT:
+            return
+        if change.admitted is None:
+            newcomer.give_up("a rank died while it was admitted")
+            return
+        newcomer.settle(self.world, view, self.hosts)

@@ -19,7 +19,7 @@ from ft.heartbeat import Heartbeat, interval
 from ft.launcher import started_by, transports
 from ft.serial_mpi import SERIAL
 
-__all__ = ["finalize", "has_mpi", "has_ulfm", "is_finalized", "load", "weakness"]
+__all__ = ["allow_threads", "finalize", "has_mpi", "has_ulfm", "is_finalized", "load", "weakness"]
 
 # They call a function of the half-made communicator (ompi_comm_revoke_local); earlier ones do not.
 _CRASHING = ((5, 0, 10), (5, 0, 11))
@@ -36,8 +36,15 @@ _SEPARATE = (
 )
 
 _heartbeat: Heartbeat | None = None
+_threads = False
 _finalized = False
 _MPI_FT = 12  # of Open MPI's mpi.h; mpi4py has no name for it, and gives the address of the value
+
+
+def allow_threads() -> None:
+    """Let several threads of this process call MPI at once; before the first :func:`load`."""
+    global _threads  # noqa: PLW0603 - MPI is a property of the process
+    _threads = True
 
 
 def load() -> Any:
@@ -47,8 +54,8 @@ def load() -> Any:
     what stands for one with a single rank, see :func:`has_mpi`.
 
     Thread level SERIALIZED is asked for: an exchange may run on a thread of the
-    training framework while the main thread waits for it. With the failure detector
-    it is MULTIPLE, and a :class:`ft.heartbeat.Heartbeat` begins.
+    training framework while the main thread waits for it. After :func:`allow_threads` it is
+    MULTIPLE; with the failure detector, too, and a :class:`ft.heartbeat.Heartbeat` begins.
 
     Raises:
         Unrecoverable: a launcher started this process, and no MPI library can be
@@ -70,8 +77,9 @@ def load() -> Any:
     if not MPI.Is_initialized():
         global _heartbeat  # noqa: PLW0603 - MPI is a property of the process
         every_s = interval(os.environ)
+        several = _threads or every_s is not None
         with _transports():
-            MPI.Init_thread(MPI.THREAD_SERIALIZED if every_s is None else MPI.THREAD_MULTIPLE)
+            MPI.Init_thread(MPI.THREAD_MULTIPLE if several else MPI.THREAD_SERIALIZED)
         if every_s is not None:
             _heartbeat = Heartbeat(MPI.__file__, every_s=every_s)
         if started is not None and started.processes > 1 == MPI.COMM_WORLD.Get_size():

@@ -17,12 +17,11 @@ Two parts of one world cannot both be the larger one, and of two halves the arbi
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from ft.processes import is_alive
 from ft.world import Member
 
 __all__ = ["Arbiter", "Parting", "has_ended", "named", "no_arbiter"]
@@ -95,22 +94,7 @@ def has_ended(members: Sequence[Member], *, within_s: float) -> list[bool]:
     """Whether the processes of *members*, all on this host, have ended, or do so *within_s*."""
     limit = time.monotonic() + within_s
     while True:
-        ended = [not _is_alive(member.pid) for member in members]
+        ended = [not is_alive(member.pid) for member in members]
         if all(ended) or time.monotonic() > limit:
             return ended
         time.sleep(_LOOK_S)
-
-
-def _is_alive(pid: int) -> bool:
-    """Whether *pid* may be a running process; in doubt it is."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # of another user: that number was given anew
-        return True
-    try:
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except OSError:  # it ended just now, which the next look sees, or there is no /proc
-        return True
-    return state not in (b"Z", b"X")

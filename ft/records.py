@@ -28,6 +28,7 @@ class Recovery:
             and the spare that is a member in its place from now on.
         met: purpose for which all members came.
         together: whether all had completed the same operations by then.
+        admitted: processes that wait in reserve from now on, and did not exist for the others.
 
     Example:
         >>> before = ft.World(members=(ft.Member(rank=0, host="a", pid=1),
@@ -49,6 +50,7 @@ class Recovery:
     replaced: tuple[tuple[int, int], ...] = ()
     met: Purpose = Purpose.GO_ON
     together: bool = False
+    admitted: tuple[Member, ...] = ()
 
     @property
     def repair_s(self) -> float:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ft import mpi
 from ft.errors import Unrecoverable
+from ft.newcomers import Newcomer, admit_over
 from ft.operation_log import OperationLog
 from ft.parting import must_be_sealed, stay_one
 from ft.quorum import Arbiter
 from ft.views import NEWCOMERS, SEAL, Purpose, View, next_view
-from ft.world import World
+from ft.wire import decode_member, encode_member
+from ft.world import Member, World
 
 __all__ = ["ViewChange"]
 
@@ -28,7 +31,8 @@ class ViewChange:
     After :meth:`settle` has returned on all, ``active`` is the communicator of the members
     (COMM_NULL on the others), ``present`` are the original ranks in the repaired one, in its
     order, ``view`` is the next view and ``finished`` whether the operation that failed here is
-    complete now, its result in the buffer of its attempt.
+    complete now, its result in the buffer of its attempt. ``whole`` is the communicator of all who
+    are present, the repaired one or one in which the member ``admitted`` is, too.
 
     Args:
         purpose: reason for which this rank comes.
@@ -36,8 +40,10 @@ class ViewChange:
         world: the members and spares that this rank knows.
         log: operations of this rank.
         working: number of members that go on working, with ``Purpose.ASIDE``.
-        size: ranks at the start of the run.
+        size: number of original ranks that there have been.
         arbiter: answers where those who came cannot know whether they may go on.
+        newcomer: process that this rank sponsors and that all are to admit, with
+            ``Purpose.ADMIT``; None on all other ranks.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class ViewChange:
         working: int,
         size: int,
         arbiter: Arbiter,
+        newcomer: Newcomer | None = None,
     ) -> None:
         self._mpi = mpi.load()
         self._purpose = purpose
@@ -59,6 +66,10 @@ class ViewChange:
         self._working = working
         self._size = size
         self._arbiter = arbiter
+        self._newcomer = newcomer
+        self._may_admit = True
+        self.whole: Any = None
+        self.admitted: Member | None = None
         self.active: Any = None
         self.present: tuple[int, ...] = ()
         self.view: View | None = None
@@ -77,6 +88,7 @@ class ViewChange:
             Unrecoverable: on all ranks, where no rank that worked is left or a result is gone.
         """
         world, log = self._world, self._log
+        self.whole, self.admitted = new, None
         reports = np.zeros((new.Get_size(), 5), np.int64)
         mine = [world.rank, log.done, self._purpose, log.is_intact, SEAL]
         new.Allgather(np.array(mine, np.int64), reports)
@@ -98,6 +110,30 @@ class ViewChange:
         if view.met not in NEWCOMERS and world.rank in view.members:
             rows = np.array([came[rank] for rank in view.members])
             log.hand_over(self.active, done=rows[:, 1], intact=rows[:, 3])
+        if view.met == Purpose.ADMIT and self._may_admit:
+            self._admit(new, view)
+
+    def _admit(self, new: Any, view: View) -> None:
+        """Take the newcomer of the leader into the communicator of all, where there is one.
+
+        Should somebody die over it, the next attempt at this view change does without.
+        """
+        self._may_admit = False
+        leader, newcomer = self.present.index(min(view.members)), self._newcomer
+        mine = encode_member(Member.here(self._world.rank) if newcomer is None else newcomer.member)
+        row = np.zeros(3 + mine.size // 8, np.int64)
+        if new.Get_rank() == leader:
+            row[:3] = newcomer is not None, 0 if newcomer is None else newcomer.rank, SEAL
+            row[3:] = mine.view(np.int64)
+        new.Bcast(row, root=leader)
+        must_be_sealed(row[2:3])
+        if not row[0]:
+            return
+        rank = int(row[1])
+        self.whole = admit_over(new, leader) if newcomer is None else newcomer.connected(new, leader)
+        self.admitted = decode_member(rank, row[3:].view(np.uint8))
+        self.present = (*self.present, rank)
+        self.view = replace(view, waiting=(*view.waiting, rank))
 
     def _next_view(self, reports: np.ndarray, newest: int) -> View:
         """Next view, from the *reports* of those who came, on a rank that works."""

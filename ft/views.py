@@ -39,6 +39,8 @@ class Purpose(IntEnum):
     """This rank is in reserve."""
     REGROUP = 7
     """This rank left a common computation before its end, as all others may have done."""
+    ADMIT = 8
+    """A process that was started meanwhile is to wait in reserve."""
 
 
 #: After these some members have no part in what was done before.
@@ -141,16 +143,20 @@ def next_view(
     if met == Purpose.FILL:
         return _filled(now)
     if met in (Purpose.RETURN, Purpose.CLOSE):
-        return _anew(now, (*members, *now.waiting), ())
+        return _anew(now, (*members, *now.waiting), (), vacant=now.vacant[len(now.waiting) :])
     if met == Purpose.ASIDE:
-        return _anew(now, members[:working], members[working:])
+        missing = max(0, working - len(members))
+        vacant = now.vacant[len(now.vacant) - missing :]
+        return _anew(now, members[:working], members[working:], vacant=vacant)
     return now
 
 
-def _anew(now: View, members: Sequence[int], waiting: Sequence[int]) -> View:
+def _anew(
+    now: View, members: Sequence[int], waiting: Sequence[int], *, vacant: tuple[int, ...]
+) -> View:
     """View with other members from the next operation on."""
     members, waiting = tuple(members), tuple(waiting)
-    return replace(now, members=members, waiting=waiting, expected=members, lost=(), vacant=())
+    return replace(now, members=members, waiting=waiting, expected=members, lost=(), vacant=vacant)
 
 
 def _filled(now: View) -> View:

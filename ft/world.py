@@ -74,6 +74,7 @@ class World:
         generation: number of repairs so far.
         reserve: living ranks that are no members for now.
         spread: whether there are or ever were ranks on several hosts; found out from the members.
+        apart: whether this process has yet to be admitted by the others, and leads nobody.
 
     Example:
         >>> members = tuple(ft.Member(rank=r, host="a", pid=100 + r) for r in range(3))
@@ -90,6 +91,7 @@ class World:
     generation: int = 0
     reserve: tuple[Member, ...] = ()
     spread: bool = False
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if len({member.host for member in self.everyone}) > 1:
@@ -147,7 +149,7 @@ class World:
     @property
     def is_leader(self) -> bool:
         """Whether this process is the leader."""
-        return self.rank == self.leader
+        return self.rank == self.leader and not self.apart
 
     @property
     def me(self) -> Member:
@@ -164,17 +166,20 @@ class World:
         """The members, and those in reserve."""
         return (*self.members, *self.reserve)
 
-    def of(self, ranks: Sequence[int], reserve: Sequence[int] = ()) -> World:
+    def of(
+        self, ranks: Sequence[int], reserve: Sequence[int] = (), admitted: Sequence[Member] = ()
+    ) -> World:
         """World after a repair.
 
         Args:
             ranks: original ranks of the members, in order.
             reserve: original ranks of those that wait; none by default.
+            admitted: members that are new among them; none by default.
 
         Returns:
             The world of the next generation.
         """
-        known = {member.rank: member for member in self.everyone}
+        known = {member.rank: member for member in (*self.everyone, *admitted)}
         return World(
             members=tuple(known[rank] for rank in ranks),
             rank=self.rank,

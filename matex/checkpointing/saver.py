@@ -105,6 +105,18 @@ class Saver:
         Raises:
             InputError: on every rank, where the directory of files cannot be used.
         """
+        self.join()
+        newest = newest_of_all(
+            self._communicator,
+            files=None if self.files is None else self.files.store,
+            memory=None if self.memory is None else self.memory.store,
+        )
+        if self.files is not None:
+            self._starts.count()
+        return newest
+
+    def join(self) -> None:
+        """Make the directory in memory; local. Enough where the others have begun long ago."""
         for tier in (self.memory, self.files):
             if tier is not None:
                 tier.reset_clock()
@@ -115,14 +127,6 @@ class Saver:
             except checkpoints.StorageError as error:
                 self._warn(f"no checkpoints in memory on this host: {error}")
                 self.memory = None
-        newest = newest_of_all(
-            self._communicator,
-            files=None if self.files is None else self.files.store,
-            memory=None if self.memory is None else self.memory.store,
-        )
-        if self.files is not None:
-            self._starts.count()
-        return newest
 
     @property
     def is_on(self) -> bool:

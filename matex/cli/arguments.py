@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from matex.config.kinds import SWITCH, WORDS
 from matex.config.option import Option, options_of
 from matex.config.options import GROUPS
 
-__all__ = ["add_options", "given_words"]
+__all__ = ["add_options", "completed", "given_words"]
 
 
 def add_options(parser: argparse.ArgumentParser, *tables: type) -> None:
@@ -27,6 +28,28 @@ def add_options(parser: argparse.ArgumentParser, *tables: type) -> None:
         for option in options:
             if option.group == title:
                 _add(group, option)
+
+
+def completed(words: Sequence[str], *tables: type) -> list[str]:
+    """The command line *words*, where options of *tables* that may stand alone have a value. Pure.
+
+    What follows such an option is its value where it is a number, and else the script or another
+    option. What follows the script is the script's.
+    """
+    known = {flag: o for o in _flagged(tables) for flag in (o.flag, o.short) if flag}
+    found: list[str] = []
+    left = list(words)
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        found.append(word)
+        option = known.get(word)
+        if option is None or option.kind is SWITCH:
+            continue
+        if option.alone is not None and not (left and left[0].lstrip("-").isdecimal()):
+            found.append(option.kind.write(option.alone))
+        elif left:
+            found.append(left.pop(0))
+    return [*found, *left]
 
 
 def _add(group: Any, option: Option) -> None:

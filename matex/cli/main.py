@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         module.add_command(commands)
     if argv and argv[0] not in (*commands.choices, "-h", "--help", "--version"):
         return run.run_rank(argv)
+    if argv[:1] == ["run"]:
+        argv[1:] = run.completed_line(argv[1:])
     arguments = parser.parse_args(argv)
     status: int = arguments.act(arguments)
     return status

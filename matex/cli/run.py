@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ft
-from matex.cli.arguments import add_options, given_words
+from matex.cli.arguments import add_options, completed, given_words
 from matex.cli.parser import Parser
 from matex.config import Config, LaunchOptions, batch_job
 from matex.config.given import make
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matex.launcher.launch import Launch
     from matex.launcher.mpiexec import Mpiexec
 
-__all__ = ["EXAMPLES", "add_command", "run_rank"]
+__all__ = ["EXAMPLES", "add_command", "completed_line", "run_rank"]
 
 #: Command lines that the help shows.
 EXAMPLES = (
@@ -63,6 +63,11 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(parser=parser, act=_run)
 
 
+def completed_line(argv: list[str]) -> list[str]:
+    """The words after ``run`` of a command line, each option with its value. Pure."""
+    return completed(argv, LaunchOptions, Config)
+
+
 def run_rank(argv: list[str]) -> int:
     """One rank of a run that mpiexec or srun started; its exit status."""
     parser = Parser(
@@ -73,7 +78,7 @@ def run_rank(argv: list[str]) -> int:
         add_help=False,
     )
     _add_arguments(parser, Config)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(completed(argv, Config))
     config = _config(parser, arguments)
     from matex.process.bootstrap import run_script
 
@@ -168,7 +173,7 @@ def _launch(options: LaunchOptions, config: Config, script: Path, words: list[st
         )
     if ranks < 1:
         raise InputError(f"--spares must leave a rank that works. Received: spares={config.spares}")
-    replaced = options.grow or options.max_restarts > 0
+    replaced = options.grow or options.max_restarts > 0 or config.respawn > 0
     ft.check_faults(config.faults, ranks=ranks + config.spares, replaced=replaced)
     return Launch(
         ranks=ranks,

@@ -42,6 +42,7 @@ class Option:
         short: a second spelling, of one letter; "" for none.
         variable: the environment variable; "" where there is none.
         hidden: whether the help is silent about it, because ``matex run`` gives it to ranks.
+        alone: the value where it stands on the command line without one; None where it must not.
     """
 
     attribute: str
@@ -65,6 +66,7 @@ class Option:
     short: str = ""
     variable: str = ""
     hidden: bool = False
+    alone: Any = None
 
     @property
     def wanted(self) -> str:

@@ -16,6 +16,7 @@ from matex.config.option import check_values, option
 
 __all__ = [
     "APOPTOSIS_MODES",
+    "AS_MANY_AS_ARE_LOST",
     "GROUPS",
     "OWN_ROWS",
     "STRATEGIES",
@@ -42,6 +43,8 @@ GROUPS = (COMMON, CHECKPOINTS, FAILURES, WORK, PARTING, LARGE_BATCHES, INJECTION
 
 _SYNC = ("sync",)
 _CENTRE = ("easgd", "downpour")
+#: ``--respawn`` without a number.
+AS_MANY_AS_ARE_LOST = 1_000_000
 #: Why shares of a batch are equal there.
 OWN_ROWS = "elsewhere each rank's own rows make its update"
 
@@ -88,6 +91,11 @@ class RankOptions:
         0, "K", "K more ranks wait, at no cost, and take the places of ranks that die", COMMON,
         least=0, default_text="0", strategies=_SYNC,
         why="a spare takes over a state that all ranks share")
+    respawn: int = option(
+        0, "[N]", "start a process in the place of each rank that dies, while the others train on; "
+        "at most N of them, or as many as are lost", COMMON, least=0, default_text="0",
+        strategies=_SYNC, why="a new rank takes over a state that all ranks share",
+        alone=AS_MANY_AS_ARE_LOST)
     wall_time: float = option(
         0.0, "HH:MM:SS", "save and leave before so much time is over, with status 75", COMMON,
         kind=TIME)

@@ -101,14 +101,16 @@ def _check_shares(config: RankOptions) -> None:
             f"Received: straggler={config.straggler!r} with check_every=0"
         )
     unequal = config.balance or config.straggler == "balance"
-    if config.shuffle == "ring" and (unequal or config.spares):
+    added = "spares" if config.spares else "respawn" if config.respawn else ""
+    if config.shuffle == "ring" and (unequal or added):
         raise InputError(
             "shuffle ring wants equal shares of the ranks that begin. Received: "
-            f"balance={config.balance}, straggler={config.straggler!r}, spares={config.spares}"
+            f"balance={config.balance}, straggler={config.straggler!r}, "
+            f"spares={config.spares}, respawn={config.respawn}"
         )
-    if config.spares and (unequal or config.batch_per_rank):
+    if added and (unequal or config.batch_per_rank):
         raise InputError(
-            "spares want a constant global batch in equal shares. Received: "
+            f"{added} wants a constant global batch in equal shares. Received: "
             f"balance={config.balance}, straggler={config.straggler!r}, "
             f"batch_per_rank={config.batch_per_rank}"
         )

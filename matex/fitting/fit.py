@@ -20,6 +20,7 @@ from matex.fitting.listeners import EpochReport, FitListener
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.shared_fit import FitParts, SharedFit, begin_shared, cut_as_in
 from matex.fitting.spare_handover import Handover
+from matex.fitting.trained_models import TrainedModels
 from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches
 from matex.partition.order import OrderSeed
@@ -48,6 +49,7 @@ class Fit:
         order_seed: seeds of the order of the samples.
         arguments: all arguments of ``model.fit``, by name.
         replicated: update of steps that cannot be shared.
+        trained: models that the script has trained so far, this one among them when it begins.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Fit:
         order_seed: OrderSeed,
         arguments: dict[str, Any],
         replicated: ReplicatedUpdate,
+        trained: TrainedModels,
     ) -> None:
         # Numbers of NumPy's are as good, but are not for JSON.
         for name in ("epochs", "initial_epoch", "batch_size"):
@@ -89,6 +92,7 @@ class Fit:
             checkpoint=self._checkpoint,
             whole=self._whole,
             updates=self._updates,
+            trained=trained,
         )
         self._agreement = EpochAgreement(run, model, arguments["callbacks"])
         self._listeners: list[FitListener] = []
@@ -99,9 +103,8 @@ class Fit:
 
     @property
     def is_past(self) -> bool:
-        """Whether the checkpoint that the run continues from was made after this fit."""
-        saved = self._run.saved
-        return saved is not None and saved.cursor["fit"] > self._number
+        """Whether the others have made this fit, or an earlier start of the run has."""
+        return self._run.passes_over(self._number)
 
     @property
     def _iterator(self) -> EpochIterator | None:
@@ -180,7 +183,10 @@ class Fit:
         first = keras_hooks.first_epoch(self._model, self._arguments["initial_epoch"])
         if self._shared is None or first >= self._arguments["epochs"]:
             return
-        self._handover = self._shared.spares.open(self._shared.iterator)
+        spares = self._shared.spares
+        self._handover = spares.open(self._shared.iterator)
+        if spares.came_too_late:
+            keras_hooks.start_at(self._model, self._arguments["epochs"])
         if self._handover is not None:
             self._join(self._shared.iterator, self._handover)
 
@@ -194,6 +200,11 @@ class Fit:
             ft.fail_stop(f"a spare cannot go on from the state of the others: {error}")
         self._updates.begin()
         handover.begin(self._model, iterator, self._arguments)
+
+    @property
+    def number(self) -> int:
+        """Number of the fit in the script, from 0."""
+        return self._number
 
     def passed_validation(self) -> tuple[int, ...] | None:
         """Passes that the other ranks made over the validation data before this one joined.

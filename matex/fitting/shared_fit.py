@@ -21,6 +21,7 @@ from matex.fitting.fit_source import resume, row_source, stream_source
 from matex.fitting.fit_step import compiled_step
 from matex.fitting.listeners import Cursor, FitListener
 from matex.fitting.spares import FitSpares
+from matex.fitting.trained_models import TrainedModels
 from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches
 from matex.partition.order import OrderSeed
@@ -51,6 +52,7 @@ class FitParts:
     checkpoint: FitCheckpoint
     whole: WholeBatches
     updates: UpdateCheck
+    trained: TrainedModels
 
 
 class SharedFit(NamedTuple):
@@ -107,7 +109,7 @@ def begin_shared(
     _count(fit, source, start)
     but_for = plan.differences(source, compiled.step.shifted)
     _note(fit, source, start, batch_size * plan.batches.multiplier(), but_for)
-    spares = FitSpares(run, model, fit.checkpoint, plan.replicas)
+    spares = FitSpares(run, model, fit.checkpoint, plan.replicas, fit.trained, number=fit.number)
     listeners: list[FitListener] = [  # in the order in which they hear of a step
         FitRecord(run, model, plan, source),
         plan.replicas,
@@ -164,6 +166,8 @@ def _note(
         run.say_once(f"virtual workers: {run.virtual_workers} share each batch")
     if run.active > 1:
         run.say_once(f"numbers: {in_words(but_for)}")
+    if run.communicator.world.apart:  # it is of the others
+        return
     run.events.write(
         "fit",
         fit=fit.number,

@@ -6,18 +6,34 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 import checkpoints
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_checkpoint import FitCheckpoint
+from matex.fitting.trained_models import TrainedModels
 from matex.partition.order import OrderSeed
 from matex.sources.stream import Stream
 
-__all__ = ["PROGRESS", "Handover"]
+__all__ = ["PROGRESS", "Handover", "trained_before"]
 
 #: The name in ``extra`` of what no checkpoint needs, as JSON.
 PROGRESS = "progress"
+
+_TRAINED = "trained/"
+
+
+def trained_before(trained: TrainedModels, model: Any) -> dict[str, np.ndarray]:
+    """The values of all that the script has trained beside *model*, by names for ``extra``."""
+    own = {id(variable) for variable in model_state.variables_of(model)}
+    return {
+        f"{_TRAINED}{number}/{place}": np.array(variable.numpy())
+        for number, variables in enumerate(trained.variables())
+        for place, variable in enumerate(variables)
+        if id(variable) not in own
+    }
 
 
 class Handover:
@@ -27,11 +43,15 @@ class Handover:
 
     Args:
         saved: their state.
+        trained: models that the script has trained so far.
         over: whether the fit is; else it goes on with the step that they are in.
     """
 
-    def __init__(self, saved: checkpoints.Snapshot, *, over: bool) -> None:
+    def __init__(
+        self, saved: checkpoints.Snapshot, trained: TrainedModels, *, over: bool
+    ) -> None:
         self.saved = saved
+        self._trained = trained
         self.over = over
         self.progress: dict[str, Any] = json.loads(saved.extra[PROGRESS].tobytes())
         self._validated: list[int] | None = self.progress["validated"]
@@ -43,6 +63,11 @@ class Handover:
             InputError: it is of another model.
         """
         model_state.restore(model, self.saved)
+        for number, variables in enumerate(self._trained.variables()):
+            for place, variable in enumerate(variables):
+                value = self.saved.extra.get(f"{_TRAINED}{number}/{place}")
+                if value is not None:
+                    variable.assign(value)
         checkpoint.saved = self.saved
         checkpoint.seed = OrderSeed.of_cursor(self.saved.cursor)
         checkpoint.restore_callbacks()

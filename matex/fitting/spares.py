@@ -1,14 +1,18 @@
-"""The spares of a fit: they wait while it trains, and go on in the place of a rank that died.
+"""Ranks that come into a running fit in the place of one that died: spares, and newcomers.
 
 A spare runs the script like any rank, up to the first step of a fit: its model is built, its
 step traced, its data open. There it waits. When it is needed it gets what a checkpoint would
 hold, from a rank that lives, and begins in the running step. When the fit is over it gets the
 same, and goes on with the script. Outside of fits spares work like all others.
+
+A newcomer is a process that the leader starts when a rank is missing. It runs the script alone up
+to that first step, is admitted by all between two steps, and is a spare from then on.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -23,7 +27,9 @@ from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_checkpoint import FitCheckpoint
 from matex.fitting.listeners import Cursor, EpochReport, FitListener
 from matex.fitting.replica_check import ReplicaCheck
-from matex.fitting.spare_handover import PROGRESS, Handover
+from matex.fitting.spare_handover import PROGRESS, Handover, trained_before
+from matex.fitting.trained_models import TrainedModels
+from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 
 __all__ = ["FitSpares"]
@@ -42,16 +48,31 @@ class FitSpares(FitListener):
         run: ranks of the run.
         model: model that is trained.
         checkpoint, replicas: checkpoints and check of replicas of the fit.
+        trained: models that the script has trained so far, *model* among them.
+        number: number of the fit in the script, from 0.
     """
 
     def __init__(
-        self, run: RunContext, model: Any, checkpoint: FitCheckpoint, replicas: ReplicaCheck
+        self,
+        run: RunContext,
+        model: Any,
+        checkpoint: FitCheckpoint,
+        replicas: ReplicaCheck,
+        trained: TrainedModels,
+        *,
+        number: int,
     ) -> None:
         self._run = run
         self._model = model
         self._checkpoint = checkpoint
         self._replicas = replicas
+        self._trained = trained
+        self._number = number
         self._iterator: EpochIterator | None = None  # of a fit in which spares wait
+        self._newcomers: set[int] = set()  # admitted, and not yet in a place
+        self._paused_s = 0.0
+        self.came_too_late = False
+        """Whether this rank, a newcomer, came to the fit when the others had ended it."""
 
     def open(self, iterator: EpochIterator) -> Handover | None:
         """Set the spares aside before the first step of *iterator*; collective.
@@ -63,20 +84,56 @@ class FitSpares(FitListener):
             SpareReleased: on a spare, when the others leave.
         """
         run, communicator = self._run, self._run.communicator
-        if not run.config.spares:
+        if not run.config.spares and not run.config.respawn:
             return None
+        if communicator.world.apart:
+            return self._join(iterator)
         if communicator.world.reserve:  # they know nothing of this fit
             run.say("no spares for this fit: they wait in an earlier one, which ended in an error")
             return None
         self._iterator = iterator
         iterator.engine.admit(self)
-        if communicator.set_aside(run.active):
+        if run.config.respawn:
+            run.replacements.open(self._number, self._variables())
+        if not run.config.spares or communicator.set_aside(run.active):
             run.record_reserve()
             return None
         run.events.write("waits", step=run.step)
         with run.watchdog.working(False):
             iterator.engine.prepare()
-            called = communicator.wait(idle=run.idle)
+        return self._wait()
+
+    def _join(self, iterator: EpochIterator) -> Handover | None:
+        """Wait until the others let this newcomer in, and then as a spare; on a newcomer.
+
+        Raises:
+            SpareReleased: the others leave.
+        """
+        run, joining = self._run, self._run.joining
+        assert joining is not None
+        with run.watchdog.working(False):
+            iterator.engine.prepare()
+            admission = joining.arrive(self._number, self._variables())
+        if admission is None:
+            keras_hooks.set_history(self._model, joining.histories[-1])
+            self.came_too_late = True
+            return None
+        run.join(admission)
+        run.events.write("waits", step=None)
+        self._iterator = iterator
+        iterator.engine.admit(self)
+        run.replacements.open(self._number, self._variables())
+        return self._wait()
+
+    def _wait(self) -> Handover:
+        """Wait in reserve, and take the state of the others over when called.
+
+        Raises:
+            SpareReleased: the others leave.
+        """
+        run = self._run
+        with run.watchdog.working(False):
+            called = run.communicator.wait(idle=run.idle)
         if called.met == ft.Purpose.CLOSE:
             run.outcome.release()
             raise SpareReleased
@@ -84,6 +141,18 @@ class FitSpares(FitListener):
         return self._receive(
             [rank for rank in after if rank in before], over=called.met == ft.Purpose.RETURN
         )
+
+    def step_done(self, report: StepReport, cursor: Cursor) -> None:
+        """Admit a newcomer, where that was agreed; collective then."""
+        if not report.agreed.admit or self._iterator is None:
+            return
+        run, started = self._run, time.perf_counter()
+        newcomer = run.replacements.take() if run.leads else None
+        member = run.communicator.admit(newcomer)
+        self._paused_s = time.perf_counter() - started
+        if member is not None:
+            self._newcomers.add(member.rank)
+        run.replacements.joined(member, newcomer, step=run.step)
 
     def fill(self, recovery: ft.Recovery | None) -> None:
         """Let spares begin in the running step; collective over the ranks that work.
@@ -101,8 +170,22 @@ class FitSpares(FitListener):
         at_risk = {} if recovery is None else dict(iterator.engine.at_risk)
         while replaced := replaced or communicator.fill():
             newcomers = {spare for _, spare in replaced}
+            started = time.perf_counter()
             self._send(newcomers, lambda: self._hold(iterator.step_cursor, at_risk=at_risk))
+            self._note_pause(newcomers, time.perf_counter() - started)
             replaced = ()
+
+    def _note_pause(self, newcomers: set[int], sending_s: float) -> None:
+        """Record how long the others paused for *newcomers* of which some were admitted just now.
+
+        Args:
+            sending_s: seconds in which the state was sent to them.
+        """
+        run = self._run
+        if newcomers & self._newcomers and run.leads:
+            paused_s = self._paused_s + sending_s
+            run.events.write("took-over", ranks=sorted(newcomers), step=run.step, pause_s=paused_s)
+        self._newcomers -= newcomers
 
     def epoch_done(self, report: EpochReport) -> None:
         """Call the spares back after the last epoch; collective over the ranks that work."""
@@ -110,6 +193,8 @@ class FitSpares(FitListener):
         if not report.is_last or self._iterator is None:
             return
         self._iterator = None
+        history = keras_hooks.history_of(self._model, ended=(report.epoch, report.logs))
+        self._run.replacements.close(self._number, history)
         before = communicator.world.ranks
         self._run.call_spares_back()
         newcomers = set(communicator.world.ranks) - set(before)
@@ -133,9 +218,15 @@ class FitSpares(FitListener):
             "validated": _validated(self._model),
             "at_risk": list((at_risk or {}).items()),
             "tried": [] if self._iterator is None else self._iterator.engine.tried,
+            "histories": self._run.replacements.histories,
         }
         content = np.frombuffer(json.dumps(progress).encode(), np.uint8)
-        return self._checkpoint.hold(cursor, more={PROGRESS: content})
+        trained = trained_before(self._trained, self._model) if self._run.config.respawn else {}
+        return self._checkpoint.hold(cursor, more={PROGRESS: content, **trained})
+
+    def _variables(self) -> list[int]:
+        """Number of variables of each model and optimizer that the script has trained. Local."""
+        return [len(variables) for variables in self._trained.variables()]
 
     def _send(self, to: Collection[int], take: Callable[[], DeferredSnapshot]) -> None:
         """Give *to* the state; collective. All others hold the same, so any of them can."""
@@ -159,8 +250,9 @@ class FitSpares(FitListener):
             saved = checkpoints.from_bytes(content)
         except checkpoints.CheckpointError as error:
             ft.fail_stop(f"a spare wants the state of the others. Received: {error}")
-        handover = Handover(saved, over=over)
+        handover = Handover(saved, self._trained, over=over)
         self._run.go_on_from(handover.progress["run"])
+        self._run.replacements.inherit(handover.progress["histories"])
         self._replicas.pace = handover.progress["replicas"]
         self._run.saver.numbers = handover.progress["saver"]
         return handover

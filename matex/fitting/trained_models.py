@@ -50,6 +50,10 @@ class TrainedModels:
         self._kept[key] = variables
         self._owners[key] = [weakref.ref(owner) for owner in owners]
 
+    def variables(self) -> list[list[Any]]:
+        """The variables of what is kept, in the order in which their training began."""
+        return [list(some()) for some in self._kept.values()]
+
     def digest(self) -> str | None:
         """64 bits over all values, as 16 hexadecimal digits; None where nothing was trained."""
         if not len(self):

@@ -62,6 +62,11 @@ class Job:
         return self._process.poll() is not None
 
     @property
+    def is_left(self) -> bool:
+        """Whether mpiexec is the only one of its processes on this host that has not ended."""
+        return self._processes() == [self._process.pid]
+
+    @property
     def status(self) -> int | None:
         """mpiexec's own, which proves little; None while it runs."""
         return self._process.poll()

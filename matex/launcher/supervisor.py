@@ -82,11 +82,12 @@ def _check(wanted: Launch, mpiexec: Mpiexec) -> None:
     Raises:
         InputError: spares were wanted, which take the place of the dead in a running job.
     """
-    if wanted.config.spares and not mpiexec.survives:
-        raise InputError(
-            f"--spares wants Open MPI 5, whose ULFM lets them take the place of dead ranks. "
-            f"Received: {mpiexec.kind.value} ({mpiexec.path})"
-        )
+    for name in ("spares", "respawn"):
+        if getattr(wanted.config, name) and not mpiexec.survives:
+            raise InputError(
+                f"--{name} wants Open MPI 5, whose ULFM lets others take the place of dead ranks. "
+                f"Received: {mpiexec.kind.value} ({mpiexec.path})"
+            )
 
 
 class _Supervisor:
@@ -241,6 +242,8 @@ class _Supervisor:
         """Wait for the job's end; why it was not waited for any longer, "" where it came."""
         patience = Patience(self._report, self._wanted.config.hang_timeout)
         while not job.wait(_LOOK_S):
+            if self._wanted.config.respawn and has_summary(self._report) and job.is_left:
+                return ""  # with processes that ranks have started, mpiexec does not end by itself
             parted = arbiter is not None and arbiter.was_asked
             reason = patience.ends(several=arbiter is not None, parted=parted)
             if reason:

@@ -23,6 +23,7 @@ from matex.process import devices
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
+from matex.run.joining import Joining
 
 if TYPE_CHECKING:
     from matex.process.keras_adapter import KerasAdapter
@@ -52,7 +53,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     stop_request = StopRequest(config.wall_time)
     stop_request.listen(interrupts=interrupts)
     ready_segments()
-    communicator = ft.Communicator.start()
+    communicator, joining = _met(config)
     world = communicator.world
     if config.spares >= communicator.initial_size:
         raise InputError(
@@ -64,8 +65,13 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
             "spares want an MPI with ULFM switched on (Open MPI 5 under 'mpiexec --with-ft ulfm', "
             f"as 'matex run' does). Received: spares={config.spares} without it"
         )
-    replaced = config.grow_to > 0 or config.memory is not None
+    replaced = config.grow_to > 0 or config.memory is not None or config.respawn > 0
     ft.check_faults(config.faults, ranks=communicator.initial_size, replaced=replaced)
+    if config.respawn and not communicator.ulfm:
+        raise InputError(
+            "respawn wants an MPI with ULFM switched on (Open MPI 5 under 'mpiexec --with-ft "
+            f"ulfm', as 'matex run' does). Received: respawn={config.respawn} without it"
+        )
     if config.strict and config.report is None:
         raise InputError(
             "strict wants a report directory, in which ranks say what ends them. "
@@ -83,7 +89,10 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     host = devices.neighbours(communicator, visible_gpus())
     working = communicator.initial_size - config.spares
     threads = config.threads or int(config.deterministic)  # kernels must add up alike everywhere
-    cores = devices.choose_cores(host, world.rank, threads=threads, working=working)
+    if joining is None:
+        cores = devices.choose_cores(host, world.rank, threads=threads, working=working)
+    else:
+        cores = devices.Cores(int(joining.welcome["threads"]))
     devices.take_cores(cores, asked_for=threads > 0)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
@@ -104,7 +113,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     from matex.run.context import RunContext, Threads
 
     processor = Threads(own=cores.threads, host=len(devices.cores_of(host, world.rank)))
-    run = RunContext(config, communicator, events, stop_request, processor)
+    run = RunContext(config, communicator, events, stop_request, processor, joining)
     if config.deterministic and (sets := devices.differing_sets(communicator, instruction_set())):
         run.say(
             f"warning: the processors of the ranks have the instruction sets {', '.join(sets)}, so "
@@ -115,6 +124,19 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     if gpu.note:
         run.say(gpu.note)
     return adapter
+
+
+def _met(config: Config) -> tuple[ft.Communicator, Joining | None]:
+    """The communicator of all, or that of a process which is to join them, and its way there.
+
+    Raises:
+        ft.Unrecoverable: no MPI, or who started this process is gone.
+    """
+    invitation = ft.Invitation.received() if config.respawn else None
+    if invitation is None:
+        return ft.Communicator.start(), None
+    joining = Joining(invitation)
+    return ft.Communicator.apart(invitation, initial_size=joining.welcome["ranks"]), joining
 
 
 _SEED_OF_TENSORFLOW = 87654321  # DEFAULT_GRAPH_SEED of tensorflow/python/framework/random_seed.py

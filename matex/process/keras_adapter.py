@@ -100,12 +100,13 @@ class KerasAdapter:
             order_seed=self._order_seeds.next(),
             arguments=given,
             replicated=self.replicated,
+            trained=self._own_loops.trained,
         )
         self._fits += 1
         self.run.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
             self.run.say(f"fit number {self._fits} was complete before the checkpoint: passed over")
-            return keras_hooks.empty_history(model)
+            return self._history_passed_over(model, fit.number)
         given["callbacks"] = self._apoptosis.added(model, given["callbacks"])
         last = AgreementCallback(
             after_begin=fit.after_begin, after_batch=fit.after_batch, after_epoch=fit.after_epoch
@@ -121,6 +122,18 @@ class KerasAdapter:
             fit.end()
             self._fit = None  # and with it the script's data
             keras_hooks.start_at(model, None)
+
+    def _history_passed_over(self, model: Any, number: int) -> Any:
+        """The history of a fit that is not made here; local.
+
+        A process that joins others knows the one that they had.
+        """
+        history = keras_hooks.empty_history(model)
+        if self.run.joining is not None:
+            self._own_loops.remember(model)
+            keras_hooks.set_history(model, self.run.joining.histories[number])
+            keras_hooks.add_epochs(model)
+        return history
 
     def _share_written(self) -> None:
         """Make files that the leader's callbacks wrote visible to all ranks; collective."""

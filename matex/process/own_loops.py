@@ -130,6 +130,7 @@ class OwnLoops:
 
     def _remember_optimizer(self, optimizer: Any) -> None:
         """Note *optimizer* of a loop: its state and its weights are compared at the end."""
+        self._refuse_apart(_LOOP)
         self.trained.remember(optimizer, variables=lambda: keras_hooks.state_of(optimizer))
 
     def remember(self, model: Any) -> None:
@@ -142,6 +143,7 @@ class OwnLoops:
 
     def say_unsaved(self, what: str) -> None:
         """Say once that no checkpoint is made of *what*, where there is somewhere to save to."""
+        self._refuse_apart(what)
         if self._run.saver.is_on and not self._has_checkpoint:
             self._run.say_once(
                 f"no checkpoint is made of {what}: only the script could continue it, "
@@ -166,3 +168,8 @@ class OwnLoops:
                 "a step under tf.function or matex.step share the work"
             )
         self.say_unsaved(_LOOP)
+
+    def _refuse_apart(self, what: str) -> None:
+        """End a process that is to join others: it would train on what they have trained on."""
+        if self._run.joining is not None and self._run.communicator.world.apart:
+            self._run.joining.leave(f"the script trains by {what} before the fit that they are in")

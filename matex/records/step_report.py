@@ -34,6 +34,9 @@ class Replay:
         return bool(self.at_risk)
 
 
+_ADMIT = 4  # beyond the bits of the tiers
+
+
 class StepRequests(NamedTuple):
     """Requests of a rank in a step, or the agreement of all ranks by the sum of these."""
 
@@ -43,6 +46,19 @@ class StepRequests(NamedTuple):
     """Whether to save and to leave after the step."""
     save: int = 0
     """Which tiers to save after it, bits; only the leader's word counts."""
+    admit: bool = False
+    """Whether to admit a newcomer after it; only the leader's word counts."""
+
+    @property
+    def word(self) -> int:
+        """What only the leader says, in one number."""
+        return self.save + _ADMIT * self.admit
+
+    @staticmethod
+    def agreed(*, stop: float, leave: float, word: float) -> StepRequests:
+        """The agreement, from the sums of what the ranks wanted and the leader's word."""
+        admit, save = divmod(int(word), _ADMIT)
+        return StepRequests(stop=stop > 0, leave=leave > 0, save=save, admit=bool(admit))
 
 
 @dataclass(frozen=True, kw_only=True)

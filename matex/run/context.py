@@ -19,10 +19,12 @@ from matex.records.step_report import StepReport, StepRequests
 from matex.records.summary import Totals
 from matex.run.call_order import CallOrder
 from matex.run.hooks import RunHooks
+from matex.run.joining import Joining
 from matex.run.launcher_client import LauncherClient
 from matex.run.ledger import RunLedger
 from matex.run.outcome import RunOutcome
 from matex.run.recovery_log import RecoveryLog
+from matex.run.replacements import Replacements
 from matex.run.step_watch import StepWatch
 from matex.run.terminal import Terminal
 from matex.steps.nonfinite import Nonfinite
@@ -50,6 +52,7 @@ class RunContext:
         events: event log of this rank.
         stop_request: hears of signals and of the wall time.
         threads: threads and cores of this rank.
+        joining: the way of this process into a run that has begun; None from the start on.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class RunContext:
         events: EventLog,
         stop_request: StopRequest,
         threads: Threads,
+        joining: Joining | None = None,
     ) -> None:
         me = communicator.world.me
         self.config = config
@@ -67,6 +71,7 @@ class RunContext:
         self.stop_request = stop_request
         self.threads = threads
         self.active = communicator.initial_size - config.spares
+        self.joining = joining
         self.terminal = Terminal(communicator)
         self.faults = ft.Injector(
             config.faults,
@@ -92,6 +97,9 @@ class RunContext:
             impossible="" if ft.has_mpi() else "no MPI was found, so this is one rank",
         )
         self.saver = Saver(config, communicator, events, stop_request, self.warn)
+        self.replacements = Replacements(
+            config, communicator, events, self.terminal, self._welcome
+        )
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
         self._progress = ProgressThrottle()
         self._saved: checkpoints.Snapshot | None = None
@@ -108,6 +116,15 @@ class RunContext:
         launcher = LauncherClient(setting) if setting else None
         hooks = RunHooks(self.watchdog, self.faults, launcher, record=self.recoveries.heard)
         self.communicator.attach(hooks)
+
+    def _welcome(self) -> dict[str, Any]:
+        """What a process that is started now must know of the run. Local."""
+        return {
+            "ranks": self.communicator.initial_size,
+            "threads": self.threads.own,
+            "histories": self.replacements.histories,
+            VIRTUAL: self.virtual_workers,
+        }
 
     # What is known.
 
@@ -141,6 +158,8 @@ class RunContext:
         """
         if not self.config.deterministic:
             return 0
+        if self.joining is not None:
+            return int(self.joining.welcome[VIRTUAL])
         saved = 0 if self._saved is None else self._saved.cursor.get(VIRTUAL, 0)
         return saved or self.config.virtual or workers_for(self.active)
 
@@ -195,7 +214,8 @@ class RunContext:
         save = self.saver.due() if self.leads else 0
         if save & FILES and self.is_short:
             self.stop_request.ask_for_missing()
-        return StepRequests(leave=self.stop_request.code != 0, save=save)
+        admit = self.leads and self.replacements.is_one_ready()
+        return StepRequests(leave=self.stop_request.code != 0, save=save, admit=admit)
 
     def around_step(self) -> AbstractContextManager[None]:
         """Surround the making of a step: it may not take too long without progress."""
@@ -258,6 +278,18 @@ class RunContext:
         waiting = [member.rank for member in self.communicator.world.reserve]
         if waiting and self.leads:
             self.events.write("reserve", step=self.step, ranks=waiting)
+
+    def passes_over(self, fit: int) -> bool:
+        """Whether *fit*, a number from 0, was complete before this start, or this rank, began."""
+        if self.joining is not None:
+            return self.joining.passes_over(fit)
+        return self._saved is not None and self._saved.cursor["fit"] > fit
+
+    def join(self, admission: ft.Admission) -> None:
+        """Wait in reserve from now on, on a process that was alone so far; local."""
+        self.communicator.join(admission)
+        assert self.joining is not None
+        self.replacements.inherit(self.joining.histories)
 
     def go_on_from(self, counts: dict[str, Any]) -> None:
         """Stand where another rank does, whose counts these are; see :meth:`RunLedger.counts`."""

@@ -44,6 +44,15 @@ class JobCounts:
         if counts["job"] == self._job:
             self._totals.go_on_from(counts)
 
+    @property
+    def job(self) -> float:
+        """Time by which the job is known; 0.0 before it is."""
+        return self._job
+
+    @job.setter
+    def job(self, job: float) -> None:
+        self._job = job
+
     def extra(self) -> dict[str, np.ndarray]:
         """The counts that a checkpoint made now keeps, as an array; equal on all ranks.
 

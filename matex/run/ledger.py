@@ -75,9 +75,10 @@ class RunLedger:
 
     def counts(self) -> dict[str, Any]:
         """The counts that a rank in the place of another goes on from; equal on all ranks."""
-        return {"step": self.step, **self._totals.counts()}
+        return {"step": self.step, "job": self.job.job, **self._totals.counts()}
 
     def go_on_from(self, counts: Mapping[str, Any]) -> None:
         """Take the :meth:`counts` of another rank for this one's."""
         self.go_to_step(counts["step"])
+        self.job.job = counts["job"]
         self._totals.go_on_from(counts)

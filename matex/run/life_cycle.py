@@ -52,6 +52,11 @@ class RunLifeCycle:
             "start", pid=world.me.pid, host=world.me.host, world_size=run.size_of(world),
             spares=run.config.spares, ulfm=run.communicator.ulfm,
         )  # fmt: skip
+        if run.joining is not None:
+            run.events.write("exchange", kind=run.exchange_choice.kind, why=run.exchange_choice.why)
+            run.watchdog.start()
+            run.saver.join()
+            return
         if world.size > 1 and not run.communicator.ulfm:
             run.say(
                 "no ULFM in this MPI, or it was not switched on: the first death ends all ranks "
@@ -95,6 +100,9 @@ class RunLifeCycle:
         run = self._run
         if run.outcome.end():
             return
+        if run.joining is not None and run.communicator.world.apart:
+            run.joining.leave("the script came to its end, without the fit that the others are in")
+        run.replacements.end()
         waiting = {member.rank for member in run.communicator.world.reserve}
         run.call_spares_back(closing=True)
         run.calls.begin("the end of the script")

@@ -256,7 +256,7 @@ class StepEngine:
             logs=logs,
             replay=self._replay(samples, planned=hi - lo),
             sent=self._traffic(made.traffic, for_rows),
-            agreed=StepRequests(header.stop > 0, header.leave > 0, int(header.save)),
+            agreed=StepRequests.agreed(stop=header.stop, leave=header.leave, word=header.save),
             own_samples=size(self._taken_over.have),
         )
 

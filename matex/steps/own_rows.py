@@ -178,5 +178,5 @@ class OwnRows:
         return {
             "stop": float(self.stop_wanted),
             "leave": float(requests.leave),
-            "save": float(requests.save) if leads else 0.0,
+            "save": float(requests.word) if leads else 0.0,
         }

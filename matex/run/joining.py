@@ -1,0 +1,71 @@
+"""The way of a process that was started in the place of a dead rank, until it joins the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+import ft
+from matex.run.replacements import FIT, GONE, OVER, TRAINED
+
+__all__ = ["Joining"]
+
+
+class Joining:
+    """Runs the script alone up to the fit that the others are in, and waits there. Local.
+
+    Fits that the others have made are passed over, with the history that they had.
+
+    Args:
+        invitation: invitation of the leader that started this process.
+    """
+
+    def __init__(self, invitation: ft.Invitation) -> None:
+        self._invitation = invitation
+        self.welcome = invitation.welcome
+        self.histories: list[dict[str, Any]] = list(self.welcome["histories"])
+
+    def passes_over(self, fit: int) -> bool:
+        """Whether the others have made *fit*, a number from 0."""
+        return fit < len(self.histories)
+
+    def arrive(self, fit: int, trained: list[int]) -> ft.Admission | None:
+        """Wait at the first step of *fit* until all others let this process in.
+
+        Args:
+            fit: number of the fit in the script.
+            trained: number of variables of each model and optimizer that the script trained.
+
+        Returns:
+            The membership; None where the fit is over, whose history is known then.
+        """
+        try:
+            self._invitation.tell({FIT: fit, TRAINED: trained})
+            answer = self._invitation.wait()
+        except ft.Unrecoverable:
+            self._end()
+        if isinstance(answer, ft.Admission):
+            return answer
+        self.histories.append(answer[OVER])
+        return None
+
+    def leave(self, reason: str) -> NoReturn:
+        """End this process, which cannot join.
+
+        Args:
+            reason: reason of it, which the leader tells the user.
+        """
+        try:
+            self._invitation.tell({GONE: reason})
+        except ft.Unrecoverable:
+            self._end()
+        self._end()
+
+    def _end(self) -> NoReturn:
+        """End it at once, as nobody's death: it was no rank yet."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise SystemExit(1)  # not reached: SIGKILL cannot be caught

@@ -1,0 +1,181 @@
+"""Processes that are started in the places of ranks that died, as the leader sees them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ft
+from matex.config import Config
+from matex.records.events import EventLog
+from matex.run.terminal import Terminal
+
+__all__ = ["FIT", "GONE", "OVER", "TRAINED", "Replacements"]
+
+#: The fields of messages between a newcomer and the leader: the fit whose first step it has come
+#: to, with the numbers of variables of what was trained before it; why it ends; the history of a
+#: fit that is over.
+FIT, TRAINED, GONE, OVER = "fit", "trained", "gone", "over"
+
+# Processes in a row that ended before they could join: the next would, too.
+_MOST_FAILURES = 3
+_CONNECT_S = 180.0
+
+
+class Replacements:
+    """Starts processes where ranks are missing, and says when one can join. Local.
+
+    All ranks have one, and only the leader's does anything: a leader that dies takes those that it
+    started with it, unless they have joined, and the next leader starts others.
+
+    Args:
+        config: option ``respawn``, the number of processes that may be started.
+        communicator: ranks of the run.
+        events, terminal: records and lines of the run.
+        welcome: gives what a newcomer must know before it runs the script, of what JSON knows.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        communicator: ft.Communicator,
+        events: EventLog,
+        terminal: Terminal,
+        welcome: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._communicator = communicator
+        self._events = events
+        self._terminal = terminal
+        self._welcome = welcome
+        self._left = config.respawn
+        self._first_free = communicator.initial_size
+        self._fit: int | None = None
+        self._trained: list[int] = []
+        self._histories: dict[int, dict[str, Any]] = {}
+        self._newcomers: list[ft.Newcomer] = []
+        self._waiting: dict[int, ft.Newcomer] = {}  # by rank: those that have come to the fit
+        self._failures = 0
+
+    @property
+    def histories(self) -> list[dict[str, Any]]:
+        """The histories of the fits so far, in their order."""
+        return [self._histories[fit] for fit in sorted(self._histories)]
+
+    def inherit(self, histories: Sequence[dict[str, Any]]) -> None:
+        """Know the *histories* of earlier fits, which this rank has passed over."""
+        self._histories = dict(enumerate(histories))
+
+    def open(self, fit: int, trained: list[int]) -> None:
+        """Let processes join from the first step of *fit* on; on all ranks alike.
+
+        Args:
+            fit: number of the fit in the script, from 0.
+            trained: number of variables of each model and optimizer that was trained so far.
+        """
+        self._fit, self._trained, self._failures = fit, trained, 0
+
+    def close(self, fit: int, history: dict[str, Any]) -> None:
+        """Let none join any more, because *fit* is over; on all ranks alike.
+
+        Args:
+            fit: number of the fit.
+            history: history of it, as :func:`matex.keras_hooks.history_of` gives it.
+        """
+        self._fit = None
+        self._histories[fit] = history
+        for newcomer in self._waiting.values():
+            newcomer.tell({OVER: history})
+        self._waiting.clear()
+
+    def end(self) -> None:
+        """End the processes that have not joined; at the end of the run."""
+        for newcomer in self._newcomers:
+            newcomer.give_up("the run has ended")
+        self._newcomers, self._waiting = [], {}
+
+    def is_one_ready(self) -> bool:
+        """Whether a process can join after this step; on the leader, in each step.
+
+        It is here that processes are started, and that one hears of them.
+        """
+        if self._fit is None:
+            return False
+        missing = self._missing()
+        if not missing and not self._newcomers:
+            return False
+        for newcomer in list(self._newcomers):
+            self._look_after(newcomer)
+        while missing > len(self._newcomers) and self._left > 0:
+            self._start()
+        return bool(self._waiting) and missing > 0
+
+    def take(self) -> ft.Newcomer | None:
+        """The process that joins now, because all have agreed on it; None on all but the leader."""
+        if not self._waiting:
+            return None
+        newcomer = self._waiting.pop(min(self._waiting))
+        self._newcomers.remove(newcomer)
+        return newcomer
+
+    def joined(self, member: ft.Member | None, newcomer: ft.Newcomer | None, *, step: int) -> None:
+        """Record that all have admitted *member*, or that nobody came of it."""
+        if newcomer is None:
+            return
+        if member is None:
+            self._failed(newcomer)
+            return
+        self._failures = 0
+        took_s = time.monotonic() - newcomer.started_s
+        self._events.write(
+            "admitted", step=step, newcomer=member.rank, host=member.host, seconds=took_s
+        )
+
+    def _missing(self) -> int:
+        communicator = self._communicator
+        return communicator.initial_size - len(communicator.world.everyone)
+
+    def _start(self) -> None:
+        self._left -= 1
+        rank = max(self._first_free, *(rank + 1 for rank in self._communicator.hosts))
+        self._first_free = rank + 1
+        command = [sys.executable, *sys.orig_argv[1:]]
+        self._newcomers.append(ft.Newcomer(rank, command, self._welcome()))
+        self._events.write("respawn", newcomer=rank, fit=self._fit)
+
+    def _look_after(self, newcomer: ft.Newcomer) -> None:
+        message = newcomer.heard()
+        if message is not None and GONE in message:
+            newcomer.give_up(message[GONE])
+        elif message is not None:
+            self._arrived(newcomer, message)
+        if not newcomer.failure and newcomer.member is None:
+            if time.monotonic() - newcomer.started_s > _CONNECT_S:
+                newcomer.give_up(f"it did not say a word for {_CONNECT_S:.0f} s")
+        if newcomer.failure:
+            self._newcomers.remove(newcomer)
+            self._waiting.pop(newcomer.rank, None)
+            self._failed(newcomer)
+
+    def _arrived(self, newcomer: ft.Newcomer, message: ft.Message) -> None:
+        """Answer one that has come to the first step of a fit, or let it wait for that fit."""
+        fit = message[FIT]
+        if fit in self._histories:
+            newcomer.tell({OVER: self._histories[fit]})
+        elif message[TRAINED] != self._trained and fit == self._fit:
+            newcomer.give_up("it cannot have the models that the script has trained before this fit")
+            self._left = 0
+        else:
+            self._waiting[newcomer.rank] = newcomer
+
+    def _failed(self, newcomer: ft.Newcomer) -> None:
+        self._failures += 1
+        self._events.write("respawn-failed", newcomer=newcomer.rank, reason=newcomer.failure)
+        if self._failures >= _MOST_FAILURES:
+            self._left = 0
+        if not self._left:
+            self._terminal.say(
+                f"no more processes are started in the place of lost ranks: rank {newcomer.rank} "
+                f"ended before it could join: {newcomer.failure}"
+            )
