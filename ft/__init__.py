@@ -15,6 +15,7 @@
 Nothing happens at import; MPI starts with :meth:`Communicator.start`.
 """
 
+from ft.bridge import Message
 from ft.collectives import chunk_elements
 from ft.communicator import Communicator
 from ft.errors import (
@@ -60,6 +61,7 @@ __all__ = [
     "Injector",
     "Invitation",
     "Member",
+    "Message",
     "Newcomer",
     "Parting",
     "PeerFailure",

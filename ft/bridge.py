@@ -17,7 +17,7 @@ import numpy as np
 from ft import mpi
 from ft.processes import is_alive
 
-__all__ = ["Bridge", "Message", "BridgeBroken"]
+__all__ = ["Bridge", "BridgeBroken", "Message"]
 
 Message = dict[str, Any]
 

@@ -120,17 +120,20 @@ class ViewChange:
         """
         self._may_admit = False
         leader, newcomer = self.present.index(min(view.members)), self._newcomer
-        mine = encode_member(Member.here(self._world.rank) if newcomer is None else newcomer.member)
+        coming = newcomer.member if newcomer is not None else None
+        mine = encode_member(coming or self._world.me)
         row = np.zeros(3 + mine.size // 8, np.int64)
         if new.Get_rank() == leader:
-            row[:3] = newcomer is not None, 0 if newcomer is None else newcomer.rank, SEAL
+            row[:3] = coming is not None, coming.rank if coming is not None else 0, SEAL
             row[3:] = mine.view(np.int64)
         new.Bcast(row, root=leader)
         must_be_sealed(row[2:3])
         if not row[0]:
             return
         rank = int(row[1])
-        self.whole = admit_over(new, leader) if newcomer is None else newcomer.connected(new, leader)
+        self.whole = (
+            admit_over(new, leader) if newcomer is None else newcomer.connected(new, leader)
+        )
         self.admitted = decode_member(rank, row[3:].view(np.uint8))
         self.present = (*self.present, rank)
         self.view = replace(view, waiting=(*view.waiting, rank))

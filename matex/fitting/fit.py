@@ -201,11 +201,6 @@ class Fit:
         self._updates.begin()
         handover.begin(self._model, iterator, self._arguments)
 
-    @property
-    def number(self) -> int:
-        """Number of the fit in the script, from 0."""
-        return self._number
-
     def passed_validation(self) -> tuple[int, ...] | None:
         """Passes that the other ranks made over the validation data before this one joined.
 

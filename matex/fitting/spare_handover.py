@@ -47,9 +47,7 @@ class Handover:
         over: whether the fit is; else it goes on with the step that they are in.
     """
 
-    def __init__(
-        self, saved: checkpoints.Snapshot, trained: TrainedModels, *, over: bool
-    ) -> None:
+    def __init__(self, saved: checkpoints.Snapshot, trained: TrainedModels, *, over: bool) -> None:
         self.saved = saved
         self._trained = trained
         self.over = over

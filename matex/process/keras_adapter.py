@@ -16,6 +16,7 @@ from matex.evaluation.stream import StreamEvaluation
 from matex.files.private import PrivateFiles
 from matex.fitting.agreement import check_equal
 from matex.fitting.fit import Fit
+from matex.fitting.passed_over import passed_over
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.train_on_batch import BatchTrainers
 from matex.process.apoptosis_option import ApoptosisOption
@@ -106,7 +107,7 @@ class KerasAdapter:
         self.run.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
             self.run.say(f"fit number {self._fits} was complete before the checkpoint: passed over")
-            return self._history_passed_over(model, fit.number)
+            return passed_over(self.run, model, self._own_loops.trained, number=self._fits - 1)
         given["callbacks"] = self._apoptosis.added(model, given["callbacks"])
         last = AgreementCallback(
             after_begin=fit.after_begin, after_batch=fit.after_batch, after_epoch=fit.after_epoch
@@ -122,18 +123,6 @@ class KerasAdapter:
             fit.end()
             self._fit = None  # and with it the script's data
             keras_hooks.start_at(model, None)
-
-    def _history_passed_over(self, model: Any, number: int) -> Any:
-        """The history of a fit that is not made here; local.
-
-        A process that joins others knows the one that they had.
-        """
-        history = keras_hooks.empty_history(model)
-        if self.run.joining is not None:
-            self._own_loops.remember(model)
-            keras_hooks.set_history(model, self.run.joining.histories[number])
-            keras_hooks.add_epochs(model)
-        return history
 
     def _share_written(self) -> None:
         """Make files that the leader's callbacks wrote visible to all ranks; collective."""

@@ -97,9 +97,7 @@ class RunContext:
             impossible="" if ft.has_mpi() else "no MPI was found, so this is one rank",
         )
         self.saver = Saver(config, communicator, events, stop_request, self.warn)
-        self.replacements = Replacements(
-            config, communicator, events, self.terminal, self._welcome
-        )
+        self.replacements = Replacements(config, communicator, events, self.terminal, self._welcome)
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
         self._progress = ProgressThrottle()
         self._saved: checkpoints.Snapshot | None = None

@@ -150,9 +150,9 @@ class Replacements:
             newcomer.give_up(message[GONE])
         elif message is not None:
             self._arrived(newcomer, message)
-        if not newcomer.failure and newcomer.member is None:
-            if time.monotonic() - newcomer.started_s > _CONNECT_S:
-                newcomer.give_up(f"it did not say a word for {_CONNECT_S:.0f} s")
+        is_silent = newcomer.member is None and not newcomer.failure
+        if is_silent and time.monotonic() - newcomer.started_s > _CONNECT_S:
+            newcomer.give_up(f"it did not say a word for {_CONNECT_S:.0f} s")
         if newcomer.failure:
             self._newcomers.remove(newcomer)
             self._waiting.pop(newcomer.rank, None)
@@ -164,7 +164,7 @@ class Replacements:
         if fit in self._histories:
             newcomer.tell({OVER: self._histories[fit]})
         elif message[TRAINED] != self._trained and fit == self._fit:
-            newcomer.give_up("it cannot have the models that the script has trained before this fit")
+            newcomer.give_up("it cannot have the models that were trained before this fit")
             self._left = 0
         else:
             self._waiting[newcomer.rank] = newcomer

@@ -1,0 +1,1 @@
+"""Trainings whose ranks are killed from outside, again and again, and replaced."""
