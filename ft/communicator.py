@@ -1,4 +1,7 @@
-"""Collectives over flat NumPy buffers that outlive their members."""
+"""Collectives over flat NumPy buffers that outlive their members.
+
+Their parts: :mod:`ft.membership`, :mod:`ft.operations` and :mod:`ft.standby`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ft import collectives, mpi
 from ft.errors import PeerFailure
 from ft.hooks import Hooks
 from ft.membership import Membership
-from ft.newcomers import Admission, Invitation, Newcomer
+from ft.newcomers import Admission, Newcomer
 from ft.operation_log import OperationLog
 from ft.operations import Operation, Operations
 from ft.records import Gathered, Pending, Recovery
@@ -31,14 +34,12 @@ class Communicator:
     calls :meth:`recover`, adds the missing work and makes it again under the same
     number. The others recover by themselves.
 
-    Its parts: :mod:`ft.membership` (who takes part), :mod:`ft.operations` (numbered attempts and
-    their replay) and :mod:`ft.standby` (ranks that wait to replace the dead).
-
     Args:
         comm: an ``mpi4py.MPI.Comm`` that this object owns from now on; :meth:`start` takes
             MPI_COMM_WORLD.
         world: the members of *comm*, in its order.
         hooks: functions called at each repair; none by default.
+        initial_size: number of ranks at the start of the run; the size of *world* by default.
 
     Example:
         >>> comm = ft.Communicator.start()
@@ -53,9 +54,12 @@ class Communicator:
         True
     """
 
-    def __init__(self, comm: Any, world: World, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, comm: Any, world: World, hooks: Hooks | None = None, *, initial_size: int = 0
+    ) -> None:
         self._log = OperationLog(world)
         self._membership = Membership(comm, world, self._log, hooks or Hooks())
+        self._membership.initial_size = initial_size or world.size
         self._operations = Operations(self._membership, self._log)
         self._standby = Standby(self._membership, self._log)
 
@@ -83,25 +87,9 @@ class Communicator:
         self._membership.introduce([decode_member(rank, rows[rank]) for rank in rows.ranks])
         return self
 
-    @classmethod
-    def apart(cls, invitation: Invitation, *, initial_size: int) -> Communicator:
-        """Communicator of a newcomer, which is alone in it until it is admitted; local.
-
-        Args:
-            invitation: invitation of its sponsor.
-            initial_size: number of ranks at the start of the others.
-
-        Returns:
-            A communicator with one member that leads nobody; :meth:`join` comes next.
-        """
-        world = World(members=(invitation.member,), rank=invitation.rank, apart=True)
-        self = cls(mpi.load().COMM_SELF, world)
-        self._membership.initial_size = initial_size
-        return self
-
     @property
     def world(self) -> World:
-        """The living members as of the last repair. Local."""
+        """Living members as of the last repair. Local."""
         return self._membership.world
 
     @property
@@ -150,14 +138,8 @@ class Communicator:
         return self._membership.hooks
 
     def attach(self, hooks: Hooks) -> None:
-        """Call other hooks from now on. Local.
-
-        Args:
-            hooks: functions called at each repair, in place of those before.
-        """
+        """Call *hooks* from now on, at each repair. Local."""
         self._membership.hooks = hooks
-
-    # Collectives.
 
     def allreduce(
         self,
@@ -262,13 +244,7 @@ class Communicator:
         *,
         computes: bool = False,
     ) -> None:
-        """Run *call(comm)* as the next numbered operation: see :meth:`Operations.attempt`.
-
-        Args:
-            result, call, valid, untouched: fields of :class:`ft.operations.Operation`.
-            computes: whether *call* also computes, and is no stretch of waiting for others.
-                False by default.
-        """
+        """Run *call(comm)* as the next numbered operation: see :meth:`Operations.attempt`."""
         self._operations.attempt(Operation(result, call, valid, untouched), computes=computes)
 
     def result_overwritten(self) -> None:

@@ -200,6 +200,14 @@ class Invitation:
         except (MPI.Exception, BridgeBroken) as error:
             raise Unrecoverable(f"the rank that started this process is gone: {error}") from None
 
+    @property
+    def world(self) -> World:
+        """The world of this process alone, which leads nobody. Local.
+
+        A communicator of it and of MPI_COMM_SELF serves until this process is admitted.
+        """
+        return World(members=(self.member,), rank=self.rank, apart=True)
+
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send the sponsor *message*; local.
 

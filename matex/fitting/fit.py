@@ -183,9 +183,8 @@ class Fit:
         first = keras_hooks.first_epoch(self._model, self._arguments["initial_epoch"])
         if self._shared is None or first >= self._arguments["epochs"]:
             return
-        spares = self._shared.spares
-        self._handover = spares.open(self._shared.iterator)
-        if spares.came_too_late:
+        self._handover = self._shared.spares.open(self._shared.iterator)
+        if self._shared.spares.came_too_late:
             keras_hooks.start_at(self._model, self._arguments["epochs"])
         if self._handover is not None:
             self._join(self._shared.iterator, self._handover)

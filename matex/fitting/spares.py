@@ -110,6 +110,7 @@ class FitSpares(FitListener):
             SpareReleased: the others leave.
         """
         run, joining = self._run, self._run.joining
+        communicator = run.communicator
         assert joining is not None
         with run.watchdog.working(False):
             iterator.engine.prepare()
@@ -118,7 +119,8 @@ class FitSpares(FitListener):
             keras_hooks.set_history(self._model, joining.histories[-1])
             self.came_too_late = True
             return None
-        run.join(admission)
+        communicator.join(admission)
+        run.replacements.inherit(joining.histories)
         run.events.write("waits", step=None)
         self._iterator = iterator
         iterator.engine.admit(self)

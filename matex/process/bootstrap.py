@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ft
+from ft import mpi
 from matex import session
 from matex.checkpointing.host_memory import ready_segments
 from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased, StopRequest
@@ -136,7 +137,8 @@ def _met(config: Config) -> tuple[ft.Communicator, Joining | None]:
     if invitation is None:
         return ft.Communicator.start(), None
     joining = Joining(invitation)
-    return ft.Communicator.apart(invitation, initial_size=joining.welcome["ranks"]), joining
+    alone = mpi.load().COMM_SELF
+    return ft.Communicator(alone, invitation.world, initial_size=joining.ranks), joining
 
 
 _SEED_OF_TENSORFLOW = 87654321  # DEFAULT_GRAPH_SEED of tensorflow/python/framework/random_seed.py

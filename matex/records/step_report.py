@@ -51,7 +51,7 @@ class StepRequests(NamedTuple):
 
     @property
     def word(self) -> int:
-        """What only the leader says, in one number."""
+        """The leader's word on tiers and admission, in one number."""
         return self.save + _ADMIT * self.admit
 
     @staticmethod

@@ -97,7 +97,10 @@ class RunContext:
             impossible="" if ft.has_mpi() else "no MPI was found, so this is one rank",
         )
         self.saver = Saver(config, communicator, events, stop_request, self.warn)
-        self.replacements = Replacements(config, communicator, events, self.terminal, self._welcome)
+        self.replacements = Replacements(
+            config, communicator, events, self.terminal,
+            welcome=lambda: {"threads": threads.own, VIRTUAL: self.virtual_workers},
+        )  # fmt: skip
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
         self._progress = ProgressThrottle()
         self._saved: checkpoints.Snapshot | None = None
@@ -114,15 +117,6 @@ class RunContext:
         launcher = LauncherClient(setting) if setting else None
         hooks = RunHooks(self.watchdog, self.faults, launcher, record=self.recoveries.heard)
         self.communicator.attach(hooks)
-
-    def _welcome(self) -> dict[str, Any]:
-        """What a process that is started now must know of the run. Local."""
-        return {
-            "ranks": self.communicator.initial_size,
-            "threads": self.threads.own,
-            "histories": self.replacements.histories,
-            VIRTUAL: self.virtual_workers,
-        }
 
     # What is known.
 
@@ -200,12 +194,9 @@ class RunContext:
     def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
         """Make the exchange of steps with *layout*; local."""
         return self.exchange_choice.make(
-            self.communicator,
-            layout,
-            faults=self.faults,
-            watchdog=self.watchdog,
+            self.communicator, layout, faults=self.faults, watchdog=self.watchdog,
             check_finite=check_finite,
-        )
+        )  # fmt: skip
 
     def requests(self) -> StepRequests:
         """The requests of this rank that go with the next step; local."""
@@ -238,12 +229,9 @@ class RunContext:
         progress = self._progress.take()
         if self.leads:
             self.events.write(
-                "progress",
-                step=self.step,
-                samples=self.ledger.totals.samples_used,
-                world_size=self.size_of(self.communicator.world),
-                **progress,
-            )
+                "progress", step=self.step, samples=self.ledger.totals.samples_used,
+                world_size=self.size_of(self.communicator.world), **progress,
+            )  # fmt: skip
             self.recoveries.spares_lost(self.communicator.lost_in_reserve())
 
     def save_for_all(self, take: Take) -> bool:
@@ -282,12 +270,6 @@ class RunContext:
         if self.joining is not None:
             return self.joining.passes_over(fit)
         return self._saved is not None and self._saved.cursor["fit"] > fit
-
-    def join(self, admission: ft.Admission) -> None:
-        """Wait in reserve from now on, on a process that was alone so far; local."""
-        self.communicator.join(admission)
-        assert self.joining is not None
-        self.replacements.inherit(self.joining.histories)
 
     def go_on_from(self, counts: dict[str, Any]) -> None:
         """Stand where another rank does, whose counts these are; see :meth:`RunLedger.counts`."""

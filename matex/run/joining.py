@@ -8,7 +8,7 @@ import sys
 from typing import Any, NoReturn
 
 import ft
-from matex.run.replacements import FIT, GONE, OVER, TRAINED
+from matex.run.replacements import FIT, GONE, HISTORIES, OVER, RANKS, TRAINED
 
 __all__ = ["Joining"]
 
@@ -25,7 +25,12 @@ class Joining:
     def __init__(self, invitation: ft.Invitation) -> None:
         self._invitation = invitation
         self.welcome = invitation.welcome
-        self.histories: list[dict[str, Any]] = list(self.welcome["histories"])
+        self.histories: list[dict[str, Any]] = list(self.welcome[HISTORIES])
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks with which the others started."""
+        return int(self.welcome[RANKS])
 
     def passes_over(self, fit: int) -> bool:
         """Whether the others have made *fit*, a number from 0."""

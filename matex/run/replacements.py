@@ -12,12 +12,16 @@ from matex.config import Config
 from matex.records.events import EventLog
 from matex.run.terminal import Terminal
 
-__all__ = ["FIT", "GONE", "OVER", "TRAINED", "Replacements"]
+__all__ = ["FIT", "GONE", "HISTORIES", "OVER", "RANKS", "TRAINED", "Replacements"]
 
 #: The fields of messages between a newcomer and the leader: the fit whose first step it has come
 #: to, with the numbers of variables of what was trained before it; why it ends; the history of a
 #: fit that is over.
 FIT, TRAINED, GONE, OVER = "fit", "trained", "gone", "over"
+
+#: The fields of the first message to a newcomer: the ranks at the start, and the histories of the
+#: fits that are over.
+RANKS, HISTORIES = "ranks", "histories"
 
 # Processes in a row that ended before they could join: the next would, too.
 _MOST_FAILURES = 3
@@ -34,7 +38,8 @@ class Replacements:
         config: option ``respawn``, the number of processes that may be started.
         communicator: ranks of the run.
         events, terminal: records and lines of the run.
-        welcome: gives what a newcomer must know before it runs the script, of what JSON knows.
+        welcome: gives what a newcomer must know of this rank's part in the run, by names and of
+            what JSON knows.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class Replacements:
         communicator: ft.Communicator,
         events: EventLog,
         terminal: Terminal,
+        *,
         welcome: Callable[[], dict[str, Any]],
     ) -> None:
         self._communicator = communicator
@@ -141,7 +147,8 @@ class Replacements:
         rank = max(self._first_free, *(rank + 1 for rank in self._communicator.hosts))
         self._first_free = rank + 1
         command = [sys.executable, *sys.orig_argv[1:]]
-        self._newcomers.append(ft.Newcomer(rank, command, self._welcome()))
+        known = {RANKS: self._communicator.initial_size, HISTORIES: self.histories}
+        self._newcomers.append(ft.Newcomer(rank, command, {**known, **self._welcome()}))
         self._events.write("respawn", newcomer=rank, fit=self._fit)
 
     def _look_after(self, newcomer: ft.Newcomer) -> None:

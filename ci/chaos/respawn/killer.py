@@ -89,12 +89,11 @@ class Killer:
             self._members.add(spare)
 
     def _is_time(self, event: Event) -> bool:
-        if event["event"] == "progress" and self._moment == "steps":
-            return self.step >= self._next_step and (self.is_whole or not self._only_whole)
-        if self.step < self._next_step:
-            return False
+        if event["event"] == "progress":
+            awaited = self._moment == "steps" and not self._only_whole
+            return self.step >= self._next_step and (self.is_whole or awaited)
         name: str = event["event"]
-        return name == self._moment
+        return name == self._moment and not self._only_whole
 
     def _strike(self, event: Event) -> None:
         """Kill one, or two at once, of those that live; one member stays."""
