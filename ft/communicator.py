@@ -1,7 +1,4 @@
-"""Collectives over flat NumPy buffers that outlive their members.
-
-Their parts: :mod:`ft.membership`, :mod:`ft.operations` and :mod:`ft.standby`.
-"""
+"""Collectives over flat NumPy buffers that outlive their members."""
 
 from __future__ import annotations
 
@@ -67,13 +64,11 @@ class Communicator:
     def start(cls, hooks: Hooks | None = None) -> Communicator:
         """Initialise MPI and exchange who is there; collective over MPI_COMM_WORLD.
 
-        A rank that dies before everybody has met is simply not a member.
-
         Args:
-            hooks: functions called at each repair; none by default. See also :meth:`attach`.
+            hooks: functions called at each repair; none by default.
 
         Returns:
-            The communicator of all ranks that have met.
+            Communicator of the ranks that have met.
 
         Raises:
             Unrecoverable: no MPI, or a rank died during the start without ULFM.
@@ -138,7 +133,11 @@ class Communicator:
         return self._membership.hooks
 
     def attach(self, hooks: Hooks) -> None:
-        """Call *hooks* from now on, at each repair. Local."""
+        """Call other hooks from now on. Local.
+
+        Args:
+            hooks: functions called at each repair.
+        """
         self._membership.hooks = hooks
 
     def allreduce(
@@ -153,8 +152,7 @@ class Communicator:
     ) -> None:
         """Sum *send* over the members into *recv*, out of place; collective.
 
-        When it returns, *recv* holds the sum, and the caller may do with it as it likes. After a
-        failure the content of *recv* is undefined, and *send* is as it was.
+        After a failure the content of *recv* is undefined, and *send* is as it was.
 
         Args:
             send: contiguous array of any shape and numeric dtype, equal on all ranks; only read.

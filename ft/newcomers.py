@@ -69,16 +69,21 @@ class Newcomer:
         self._bridge = bridge
 
     def heard(self) -> Message | None:
-        """The next message that came from it; None where none has, or it is gone. Local."""
+        """Look for the next message that came from it. Local.
+
+        Returns:
+            The message; None where none has come, or where it is gone, see ``failure``.
+        """
         bridge = self._bridge
         if bridge is None or self.failure:
             return None
         try:
             message = bridge.heard()
-            if message is None and bridge.is_broken():
-                raise BridgeBroken("it has ended")
         except BridgeBroken as error:
             self.failure = str(error)
+            return None
+        if message is None and bridge.is_broken():
+            self.failure = "its process has ended"
             return None
         if message is not None and _MEMBER in message:
             content = np.frombuffer(bytes.fromhex(message[_MEMBER]), np.uint8)
@@ -88,7 +93,11 @@ class Newcomer:
         return message
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send it *message*; local. Nothing happens where it is gone."""
+        """Send it a message. Local; nothing happens where it is gone.
+
+        Args:
+            message: content, of what JSON knows.
+        """
         if self._bridge is None or self.failure:
             return
         try:
@@ -97,14 +106,26 @@ class Newcomer:
             self.failure = str(error)
 
     def give_up(self, why: str) -> None:
-        """End its process, on this host, and have nothing more to do with it. Local."""
+        """End its process, on this host, and have nothing more to do with it. Local.
+
+        Args:
+            why: reason of it, kept as ``failure`` where there is none yet.
+        """
         self.failure = self.failure or why
         if self.member is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.member.pid, signal.SIGKILL)
 
     def connected(self, new: Any, root: int) -> Any:
-        """The communicator of all and of it; collective, with the others in :func:`admit_over`."""
+        """Connect it with all others; collective, with the others in :func:`admit_over`.
+
+        Args:
+            new: communicator of the others, an ``mpi4py.MPI.Comm``.
+            root: rank of this process in it.
+
+        Returns:
+            The communicator of all and of it.
+        """
         assert self._bridge is not None
         self.tell({_COME: True})
         return _merged(new.Create_intercomm(root, self._bridge.comm, 1, _TAG), high=False)
@@ -144,11 +165,16 @@ def _merged(between: Any, *, high: bool) -> Any:
 
 
 class Admission(NamedTuple):
-    """The membership that a newcomer is given when it is admitted.
+    """Membership that a newcomer is given when it is admitted.
 
-    ``whole`` is the communicator of all, an ``mpi4py.MPI.Comm``; ``world`` are the members and
-    those in reserve, of whom this rank is one, ``view`` is the view that all have, and ``hosts``
-    has the host of each original rank that there has been.
+    Args:
+        whole: communicator of all, an ``mpi4py.MPI.Comm``.
+        world: members and those in reserve, of whom this rank is one.
+        view: view that all have.
+        hosts: host of each original rank that there has been.
+
+    Example:
+        >>> enters = lambda comm, admission: comm.join(admission)  # a newcomer, which then waits
     """
 
     whole: Any
@@ -209,7 +235,10 @@ class Invitation:
         return World(members=(self.member,), rank=self.rank, apart=True)
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send the sponsor *message*; local.
+        """Send the sponsor a message. Local.
+
+        Args:
+            message: content, of what JSON knows.
 
         Raises:
             Unrecoverable: the sponsor is gone.
@@ -221,6 +250,9 @@ class Invitation:
 
     def wait(self) -> Message | Admission:
         """Wait for the sponsor's next message, or to be admitted by all; local.
+
+        Returns:
+            The message, or the membership for :meth:`ft.Communicator.join`.
 
         Raises:
             Unrecoverable: the sponsor is gone, or the admission came to nothing.
