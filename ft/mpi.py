@@ -19,7 +19,16 @@ from ft.heartbeat import Heartbeat, interval
 from ft.launcher import started_by, transports
 from ft.serial_mpi import SERIAL
 
-__all__ = ["allow_threads", "finalize", "has_mpi", "has_ulfm", "is_finalized", "load", "weakness"]
+__all__ = [
+    "allow_threads",
+    "finalize",
+    "has_mpi",
+    "has_ulfm",
+    "is_finalized",
+    "is_initialized",
+    "load",
+    "weakness",
+]
 
 # They call a function of the half-made communicator (ompi_comm_revoke_local); earlier ones do not.
 _CRASHING = ((5, 0, 10), (5, 0, 11))
@@ -168,6 +177,12 @@ def finalize() -> None:
         # for the others. The extension's handle finds the very library that it is linked to.
         ctypes.CDLL(mpi.__file__).MPI_Finalize()
     _finalized = True
+
+
+def is_initialized() -> bool:
+    """Whether MPI has begun in this process. Local."""
+    module = sys.modules.get("mpi4py.MPI")
+    return module is not None and module.Is_initialized()
 
 
 def is_finalized() -> bool:

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ __all__ = ["Admission", "Invitation", "Newcomer", "admit_over"]
 _TAG = 78
 _MEMBER = "member"
 _COME = "come"
+_CONNECT_S = 120
 
 
 class Newcomer:
@@ -157,6 +158,20 @@ def admit_over(new: Any, root: int) -> Any:
     return _merged(new.Create_intercomm(root, new, 1, _TAG), high=False)
 
 
+@contextlib.contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    """Let the system end this process if the block takes longer.
+
+    Open MPI waits without end, and with Python's lock held, for a process that died while the two
+    were being connected.
+    """
+    signal.alarm(seconds)  # whose default is the end, and which nobody else uses so early
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
 def _merged(between: Any, *, high: bool) -> Any:
     try:
         return between.Merge(high)
@@ -217,14 +232,15 @@ class Invitation:
             Unrecoverable: the sponsor is gone already.
         """
         mpi.allow_threads()
-        MPI = mpi.load()
-        if not mpi.has_mpi() or MPI.Comm.Get_parent() == MPI.COMM_NULL:
-            return None
-        try:
-            bridge = Bridge(MPI.Comm.Get_parent().Merge(True), 0)
-            return Invitation(bridge, bridge.wait())
-        except (MPI.Exception, BridgeBroken) as error:
-            raise Unrecoverable(f"the rank that started this process is gone: {error}") from None
+        with _at_most(_CONNECT_S):
+            MPI = mpi.load()
+            if not mpi.has_mpi() or MPI.Comm.Get_parent() == MPI.COMM_NULL:
+                return None
+            try:
+                bridge = Bridge(MPI.Comm.Get_parent().Merge(True), 0)
+                return Invitation(bridge, bridge.wait())
+            except (MPI.Exception, BridgeBroken) as error:
+                raise Unrecoverable(f"who started this process is gone: {error}") from None
 
     @property
     def world(self) -> World:
@@ -246,7 +262,7 @@ class Invitation:
         try:
             self._bridge.tell(message)
         except BridgeBroken as error:
-            raise Unrecoverable(f"the rank that started this process is gone: {error}") from None
+            raise Unrecoverable(f"who started this process is gone: {error}") from None
 
     def wait(self) -> Message | Admission:
         """Wait for the sponsor's next message, or to be admitted by all; local.
@@ -259,7 +275,10 @@ class Invitation:
         """
         try:
             message = self._bridge.wait()
-            return self._joined() if _COME in message else message
+            if _COME not in message:
+                return message
+            with _at_most(_CONNECT_S):
+                return self._joined()
         except (self._mpi.Exception, BridgeBroken) as error:
             raise Unrecoverable(f"this process could not be admitted: {error}") from None
 

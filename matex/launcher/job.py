@@ -61,7 +61,6 @@ class Job:
             self._process.wait(timeout_s)
         return self._process.poll() is not None
 
-    @property
     def is_left(self) -> bool:
         """Whether mpiexec is the only one of its processes on this host that has not ended."""
         return self._processes() == [self._process.pid]

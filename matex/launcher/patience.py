@@ -15,6 +15,8 @@ __all__ = ["PARTED_S", "Patience", "Quiet", "has_summary", "signs_in"]
 #: Ranks on several hosts have lost each other, and those who go on give a sign of life each second;
 #: or they have come to the end of the script, and only leave.
 PARTED_S = 40.0
+# The ranks have only to leave MPI.
+_LEAVE_S = 10.0
 # Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
 _START_S = 600.0
 
@@ -37,6 +39,20 @@ class Patience:
         self._over_since: float | None = None
         self._patience_s = limit_s or WORK_S
         self._limit_s = max(self._patience_s, _START_S)
+
+    def is_over(self, is_left: Callable[[], bool]) -> bool:
+        """Whether a job whose ranks have started processes is over: mpiexec does not end then.
+
+        Processes that were started and never joined may be left for some time.
+
+        Args:
+            is_left: tells whether mpiexec is the only process of the job.
+        """
+        if not has_summary(self._report):
+            return False
+        if self._over_since is None:
+            self._over_since = self._clock()
+        return is_left() or self._clock() - self._over_since > _LEAVE_S
 
     def ends(self, *, several: bool, parted: bool) -> str:
         """Why the launcher waits no longer, in words; "" where it does.

@@ -242,8 +242,8 @@ class _Supervisor:
         """Wait for the job's end; why it was not waited for any longer, "" where it came."""
         patience = Patience(self._report, self._wanted.config.hang_timeout)
         while not job.wait(_LOOK_S):
-            if self._wanted.config.respawn and has_summary(self._report) and job.is_left:
-                return ""  # with processes that ranks have started, mpiexec does not end by itself
+            if self._wanted.config.respawn and patience.is_over(job.is_left):
+                return ""
             parted = arbiter is not None and arbiter.was_asked
             reason = patience.ends(several=arbiter is not None, parted=parted)
             if reason:

@@ -24,7 +24,7 @@ from matex.process import devices
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
-from matex.run.joining import Joining
+from matex.run.joining import Joining, end_unnoticed
 
 if TYPE_CHECKING:
     from matex.process.keras_adapter import KerasAdapter
@@ -131,9 +131,14 @@ def _met(config: Config) -> tuple[ft.Communicator, Joining | None]:
     """The communicator of all, or that of a process which is to join them, and its way there.
 
     Raises:
-        ft.Unrecoverable: no MPI, or who started this process is gone.
+        ft.Unrecoverable: no MPI.
     """
-    invitation = ft.Invitation.received() if config.respawn else None
+    try:
+        invitation = ft.Invitation.received() if config.respawn else None
+    except ft.Unrecoverable:
+        if not mpi.is_initialized():
+            raise
+        end_unnoticed()  # who started this process is gone
     if invitation is None:
         return ft.Communicator.start(), None
     joining = Joining(invitation)

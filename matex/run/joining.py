@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ from typing import Any, NoReturn
 import ft
 from matex.run.replacements import FIT, GONE, HISTORIES, OVER, RANKS, TRAINED
 
-__all__ = ["Joining"]
+__all__ = ["Joining", "end_unnoticed"]
 
 
 class Joining:
@@ -50,7 +51,7 @@ class Joining:
             self._invitation.tell({FIT: fit, TRAINED: trained})
             answer = self._invitation.wait()
         except ft.Unrecoverable:
-            self._end()
+            end_unnoticed()
         if isinstance(answer, ft.Admission):
             return answer
         self.histories.append(answer[OVER])
@@ -62,15 +63,14 @@ class Joining:
         Args:
             reason: reason of it, which the leader tells the user.
         """
-        try:
+        with contextlib.suppress(ft.Unrecoverable):
             self._invitation.tell({GONE: reason})
-        except ft.Unrecoverable:
-            self._end()
-        self._end()
+        end_unnoticed()
 
-    def _end(self) -> NoReturn:
-        """End it at once, as nobody's death: it was no rank yet."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise SystemExit(1)  # not reached: SIGKILL cannot be caught
+
+def end_unnoticed() -> NoReturn:
+    """End this process at once, as nobody's death: it was no rank yet."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise SystemExit(1)  # not reached: SIGKILL cannot be caught
