@@ -1,0 +1,195 @@
+"""The respawn layer: a launch whose ranks are killed from outside, and its verdict."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ci.chaos.ft.launch import Verdict
+from ci.chaos.respawn.killer import Event, Killer
+from ci.jobs import environment
+
+__all__ = ["Outcome", "Plan", "draw", "losses_of_one_process", "make", "runs_of"]
+
+SCRIPT = Path(__file__).with_name("script.py")
+LAYERS = ("dropout", "noise", "lstm")
+_OPTIONS = ([], [], ["--spares", "1"], ["--deterministic"], ["--check-every", "7"])
+LIMIT_S = 400.0
+_LOOK_S = 0.01
+# Epochs of the reference; a run that was longer is compared so far.
+_EPOCHS = 150
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One launch: ranks and spares at the start, its options, and who is killed how often."""
+
+    seed: int
+    ranks: int
+    layers: str
+    kills: int
+    every: int = 25
+    options: Sequence[str] = ()
+    only_whole: bool = False
+    rest_ms: float = 5.0
+
+    @property
+    def title(self) -> str:
+        return f"{self.ranks} ranks {' '.join(self.options)} {self.layers}, {self.kills} kills"
+
+
+def draw(seed: int) -> Plan:
+    """The plan of *seed*."""
+    source = random.Random(seed)
+    options = source.choice(_OPTIONS)
+    return Plan(
+        seed=seed,
+        ranks=source.randint(2, 4),
+        layers=source.choice(LAYERS),
+        kills=source.randint(3, 7),
+        options=options,
+    )
+
+
+@dataclass
+class Outcome:
+    """What came of a launch."""
+
+    status: int | None
+    seconds: float
+    output: str
+    killed: list[tuple[int, str]]
+    events: list[Event]
+    summary: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
+
+
+def runs_of(seed: int) -> list[Verdict]:
+    """Make the launch of *seed*; its verdict."""
+    plan = draw(seed)
+    place = Path(tempfile.mkdtemp(prefix="mx-"))
+    try:
+        outcome = make(plan, place)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    joined = [spare for e in outcome.events for spare in e.get("joined", {}).values()]
+    repairs = [
+        e["repaired_time_s"] - e["detect_time_s"]
+        for e in outcome.events
+        if e["event"] == "recovered"
+    ]
+    return [
+        Verdict(
+            seed=seed,
+            title=plan.title,
+            wrong=wrong(plan, outcome),
+            seconds=outcome.seconds,
+            repairs_s=repairs,
+            kinds=[moment for _, moment in outcome.killed],
+            ranks=(plan.ranks, plan.ranks),
+            joined=len(set(joined)),
+            output=outcome.output,
+        )
+    ]
+
+
+def make(plan: Plan, place: Path, *, limit_s: float = LIMIT_S) -> Outcome:
+    """Make the launch of *plan* in the directory *place*; what came of it.
+
+    When so many were killed, and no rank is missing any more, the training is told to end.
+    """
+    report, stop, told = place / "report", place / "stop", place / "told.json"
+    command = [
+        *(sys.executable, "-m", "matex", "run", "-n", str(plan.ranks), "--respawn"),
+        *(*plan.options, "--report", str(report), str(SCRIPT), str(stop), str(told)),
+        *("--layers", plan.layers, "--rest-ms", str(plan.rest_ms)),
+    ]
+    output = (place / "output").open("w+")
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        cwd=place,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+    )
+    source = random.Random(plan.seed)
+    killer = Killer(
+        report / "events.jsonl", plan.ranks, source, every=plan.every, only_whole=plan.only_whole
+    )
+    try:
+        while process.poll() is None and time.monotonic() - started < limit_s:
+            enough = len(killer.killed) >= plan.kills
+            killer.look(kills=not enough)
+            if enough and killer.is_whole:
+                stop.touch()
+            time.sleep(_LOOK_S)
+        status = process.poll()
+    finally:
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            time.sleep(1)
+    killer.look(kills=False)
+    output.seek(0)
+    outcome = Outcome(
+        status, time.monotonic() - started, output.read(), killer.killed, killer.events
+    )
+    summary = report / "summary.json"
+    if summary.exists():
+        outcome.summary = json.loads(summary.read_text())
+    if told.exists():
+        outcome.told = json.loads(told.read_text())
+    return outcome
+
+
+def wrong(plan: Plan, outcome: Outcome) -> str:
+    """What is wrong with *outcome*; "" where nothing is."""
+    if outcome.status is None:
+        return f"no end within {outcome.seconds:.0f} s"
+    summary = outcome.summary
+    if outcome.status or summary.get("status") != "finished":
+        return f"status {outcome.status}: {summary.get('status')}, {summary.get('reason')}"
+    counted = {name: summary[f"samples_{name}"] for name in ("lost", "repeated")}
+    if any(counted.values()):
+        return f"samples {counted}"
+    if summary["world_size_end"] != plan.ranks:
+        return f"{summary['world_size_end']} ranks at the end"
+    if len(set(summary["weights_hash"].values())) != 1:
+        return f"weights {summary['weights_hash']}"
+    wanted = losses_of_one_process(plan.layers)
+    pairs = list(zip(outcome.told["losses"], wanted["losses"], strict=False))
+    pairs.append((outcome.told["first"], wanted["first"]))
+    worst = max(abs(a - b) / abs(b) for a, b in pairs)
+    if worst > 1e-4:
+        return f"losses differ by {worst:.2g} of those of one process, in {len(pairs)} epochs"
+    return ""
+
+
+@cache
+def losses_of_one_process(layers: str) -> dict[str, Any]:
+    """The losses of the script in plain Python."""
+    with tempfile.TemporaryDirectory(prefix="mx-") as place:
+        told = Path(place) / "told.json"
+        subprocess.run(
+            [
+                *(sys.executable, str(SCRIPT), str(Path(place) / "never"), str(told)),
+                *("--layers", layers, "--epochs", str(_EPOCHS), "--rest-ms", "0"),
+            ],
+            check=True,
+            capture_output=True,
+            cwd=place,
+        )
+        content: dict[str, Any] = json.loads(told.read_text())
+        return content
