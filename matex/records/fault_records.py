@@ -41,6 +41,7 @@ FIELDS = (
     *("kind", "rank", "step", "at", "overcome", "time_s", "detect_s", "repair_s", "replay_s"),
     *("to_next_step_s", "samples_at_risk", "samples_recomputed", "samples_lost"),
     *("samples_repeated", "world_size_before", "world_size_after", "replaced_by"),
+    *("respawn_s", "pause_s"),
     *("state_hash", "replicas_equal"),
 )
 
@@ -69,8 +70,9 @@ def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
     ``samples_recomputed`` by the survivors, ``samples_lost`` and ``samples_repeated`` as the step's
     own sum says. ``state_hash`` is of weights and optimizer after that step, where
     ``replicas_equal``. ``replaced_by`` is the spare that took the rank's place, at once or before
-    the next step, and counts in ``world_size_after``. What was not measured, as outside of
-    training steps, is None.
+    the next step, or the process that was started for it; it counts in ``world_size_after``. Of
+    such a process ``respawn_s`` is from the death to its joining, and ``pause_s`` is how long the
+    others paused for that. What was not measured, as outside of training steps, is None.
     """
     records: list[dict[str, Any]] = []
     starts = starts_of(events)
@@ -136,6 +138,7 @@ def _records_of_one_start(events: list[Event], *, recorded: list[Event]) -> list
                 "world_size_before": mine[0]["world_size_before"],
                 "world_size_after": mine[0]["world_size_after"] + afterwards,
                 "replaced_by": at_once.get(rank, later.get(rank)),
+                **_respawned(events, at_once.get(rank, later.get(rank)), since),
                 **_replayed(_nearest(events, "replayed", generation), rank),
                 **_state(_nearest(events, "state", generation)),
             }
@@ -150,6 +153,17 @@ def _records_of_one_start(events: list[Event], *, recorded: list[Event]) -> list
 def _replacements(events: Iterable[Event]) -> dict[int, int]:
     """Spare that took the place of each dead rank, by that rank."""
     return {int(dead): spare for e in events for dead, spare in e.get("joined", {}).items()}
+
+
+def _respawned(events: list[Event], replacement: int | None, since: float) -> dict[str, float]:
+    """Times of a process that was started in the place of a rank lost at *since*; none of others."""
+    started = [e for e in events if e["event"] == "respawn" and e["newcomer"] == replacement]
+    if not started:
+        return {}
+    joined = [e["time_s"] for e in events if replacement in e.get("joined", {}).values()]
+    paused = [e for e in events if e["event"] == "took-over" and replacement in e["ranks"]]
+    times = {"respawn_s": min(joined) - since} if joined else {}
+    return times | ({"pause_s": paused[0]["pause_s"]} if paused else {})
 
 
 def _shaped(record: dict[str, Any]) -> dict[str, Any]:

@@ -136,10 +136,11 @@ def summarize(
         "world_size_start": _first_size(events, totals.world_size_start),
         "world_size_end": world_size_end,
         "spares": totals.spares,
-        "spares_used": len(_joined(events)),
+        "spares_used": len(_joined(events) - _respawned(events)),
         "spares_lost": len(
             {rank for e in events if e["event"] == "spare-lost" for rank in e["lost"]}
         ),
+        "respawned": len(_joined(events) & _respawned(events)),
         "ranks_lost": ranks_lost(events),
         "starts": len(starts),
         "restarts": len(restarts_in(events)),
@@ -168,6 +169,16 @@ def _joined(events: list[Event]) -> set[tuple[int, int]]:
         for number, start in enumerate(starts_of(events))
         for event in start.events
         for spare in event.get("joined", {}).values()
+    }
+
+
+def _respawned(events: list[Event]) -> set[tuple[int, int]]:
+    """(Start of the ranks, process) for each that was started in the place of one that died."""
+    return {
+        (number, event["newcomer"])
+        for number, start in enumerate(starts_of(events))
+        for event in start.events
+        if event["event"] == "respawn"
     }
 
 

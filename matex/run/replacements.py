@@ -106,7 +106,7 @@ class Replacements:
 
         It is here that processes are started, and that one hears of them.
         """
-        if self._fit is None:
+        if self._fit is None or self._is_spread():
             return False
         missing = self._missing()
         if not missing and not self._newcomers:
@@ -137,6 +137,16 @@ class Replacements:
         self._events.write(
             "admitted", step=step, newcomer=member.rank, host=member.host, seconds=took_s
         )
+
+    def _is_spread(self) -> bool:
+        """Whether there were ever several hosts, where Open MPI cannot start processes so."""
+        if self._left and self._communicator.world.spread:
+            self._left = 0
+            self._terminal.say(
+                "respawn is for ranks of one host: on several, --spares K take the places of the "
+                "dead, and --max-restarts R starts all again"
+            )
+        return self._communicator.world.spread
 
     def _missing(self) -> int:
         communicator = self._communicator

@@ -24,7 +24,13 @@ __all__ = ["Outcome", "Plan", "draw", "losses_of_one_process", "make", "runs_of"
 
 SCRIPT = Path(__file__).with_name("script.py")
 LAYERS = ("dropout", "noise", "lstm")
-_OPTIONS = ([], [], ["--spares", "1"], ["--deterministic"], ["--check-every", "7"])
+_OPTIONS: tuple[list[str], ...] = (
+    [],
+    [],
+    ["--spares", "1"],
+    ["--deterministic"],
+    ["--check-every", "7"],
+)
 LIMIT_S = 400.0
 _LOOK_S = 0.01
 # Epochs of the reference; a run that was longer is compared so far.
