@@ -27,9 +27,7 @@ def passed_over(run: RunContext, model: Any, trained: TrainedModels, *, number: 
     Returns:
         What ``model.fit`` returns.
     """
-    history = keras_hooks.empty_history(model)
-    if run.joining is not None:
-        trained.remember(model, variables=lambda: model_state.variables_of(model))
-        keras_hooks.set_history(model, run.joining.histories[number])
-        keras_hooks.add_epochs(model)
-    return history
+    if run.joining is None:
+        return keras_hooks.history_passed_over(model)
+    trained.remember(model, variables=lambda: model_state.variables_of(model))
+    return keras_hooks.history_passed_over(model, run.joining.histories[number])

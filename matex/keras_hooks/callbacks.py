@@ -17,8 +17,8 @@ from matex.keras_hooks import plain_values
 __all__ = [
     "add_epochs",
     "callback_state",
-    "empty_history",
     "history_of",
+    "history_passed_over",
     "is_of_keras",
     "listed",
     "looks_for_nan",
@@ -195,10 +195,17 @@ def history_of(model: Any, *, ended: tuple[int, Mapping[str, Any]] | None = None
     return {"epoch": epochs, "logs": logs}
 
 
-def empty_history(model: Any) -> Any:
-    """The history of *model* without epochs, as of a fit that is passed over; local."""
-    model.history = keras.callbacks.History()
-    return model.history
+def history_passed_over(model: Any, told: Mapping[str, Any] | None = None) -> Any:
+    """The history of *model*, as of a fit that is passed over; local.
+
+    Args:
+        told: history that :func:`history_of` told; None, the default, for one without epochs.
+    """
+    history = model.history = keras.callbacks.History()
+    if told is not None:
+        history.history = {name: list(values) for name, values in told["logs"].items()}
+        history.epoch = list(told["epoch"])
+    return history
 
 
 def set_history(model: Any, told: Mapping[str, Any]) -> None:

@@ -98,3 +98,21 @@ def test_a_charter_survives_its_way() -> None:
     assert View.unpack(packed) == view
     with pytest.raises(ValueError, match="something else"):
         View.unpack(np.zeros_like(packed))
+
+
+def test_a_newcomer_changes_nothing_of_the_running_operation() -> None:
+    earlier = before(waiting=(), members=(0, 2, 3), expected=(0, 2, 3), vacant=(1,))
+    now = next_view(earlier, came(0, 2, 3, waiting=(), purpose=Purpose.ADMIT), together=True)
+    assert (now.met, now.members, now.expected) == (Purpose.ADMIT, (0, 2, 3), (0, 2, 3))
+    assert (now.vacant, now.waiting) == ((1,), ())
+
+
+def test_a_place_stays_vacant_where_too_few_come_back() -> None:
+    short = before(waiting=(6,), members=(0, 3), expected=(0, 3), vacant=(1, 2))
+    back = next_view(short, came(0, 3, waiting=(6,), purpose=Purpose.RETURN), together=True)
+    assert (back.members, back.vacant) == ((0, 3, 6), (2,))
+    aside = came(0, 3, 6, waiting=(), purpose=Purpose.ASIDE)
+    again = next_view(back, aside, together=True, working=4)
+    assert (again.members, again.waiting, again.vacant) == ((0, 3, 6), (), (2,))
+    enough = next_view(back, aside, together=True, working=3)
+    assert enough.vacant == ()

@@ -16,7 +16,7 @@ FIELDS = {
     "steps", "samples_expected", "samples_used", "samples_repeated", "samples_lost", "weights_hash",
     "parameters_start", "parameters_end", "metrics", "wall_s", "step_s", "exchange_s",
     "checkpoints", "staleness", "faults", "spares", "spares_used", "spares_lost",
-    "rows", "ranks_lost", "starts", "numbers",
+    "rows", "ranks_lost", "starts", "numbers", "respawned",
 }  # fmt: skip
 
 EVENTS = [
@@ -71,6 +71,26 @@ def test_spares_are_told_beside_the_ranks_that_work() -> None:
     at_once, afterwards = one["faults"]
     assert (at_once["rank"], at_once["replaced_by"], at_once["world_size_after"]) == (1, 3, 3)
     assert (afterwards["rank"], afterwards["replaced_by"]) == (0, 4)
+
+
+def test_a_process_that_was_started_in_a_place_is_no_spare() -> None:
+    lost = {
+        **{"event": "recovered", "generation": 1, "lost": [1], "step": 3, "joined": {}},
+        **{"detect_time_s": 2.0, "repaired_time_s": 2.1},
+        **{"world_size_before": 2, "world_size_after": 1},
+    }
+    events = [
+        {"time_s": 2.1, "rank": 0, **lost},
+        {"time_s": 2.2, "rank": 0, "event": "respawn", "newcomer": 2, "fit": 0},
+        {"time_s": 5.0, "rank": 0, "event": "joined", "generation": 3, "joined": {"1": 2}},
+        {"time_s": 5.1, "rank": 0, "event": "took-over", "ranks": [2], "pause_s": 0.25},
+    ]
+    given = {"status": "finished", "reason": None, "world_size_end": 2, "wall_s": 9.5}
+    one = summarize(Totals(world_size_start=2), events, **given, weights_hash={})  # type: ignore[arg-type]
+    assert (one["respawned"], one["spares_used"]) == (1, 0)
+    (fault,) = one["faults"]
+    assert (fault["replaced_by"], fault["respawn_s"], fault["pause_s"]) == (2, 3.0, 0.25)
+    assert fault["world_size_after"] == 2
 
 
 def test_where_rows_came_from_is_told_of_all_ranks_and_of_each_epoch_once() -> None:
