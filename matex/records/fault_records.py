@@ -156,7 +156,7 @@ def _replacements(events: Iterable[Event]) -> dict[int, int]:
 
 
 def _respawned(events: list[Event], replacement: int | None, since: float) -> dict[str, float]:
-    """Times of a process that was started in the place of a rank lost at *since*; none of others."""
+    """Times of a process that was started in the place of a rank lost at *since*; else none."""
     started = [e for e in events if e["event"] == "respawn" and e["newcomer"] == replacement]
     if not started:
         return {}

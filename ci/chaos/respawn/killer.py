@@ -100,7 +100,7 @@ class Killer:
         draw = self._draw
         members = sorted(self._members)
         victims = draw.sample(members, min(len(members) - 1, 1 + (draw.random() < 0.2)))
-        if self._newcomers and draw.random() < 0.3:
+        if self._newcomers and not self._only_whole and draw.random() < 0.3:
             victims = [draw.choice(sorted(self._newcomers))]
         for rank in victims:
             with contextlib.suppress(ProcessLookupError):
