@@ -153,6 +153,8 @@ class Operations:
         membership = self._membership
         if not membership.ulfm or self._closed:
             return True
+        if membership.world.waits:
+            return False
         return membership.agree_on(
             Purpose.REGROUP, why, until=lambda: membership.world.size == 1, or_end=False
         )

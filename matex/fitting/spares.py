@@ -21,6 +21,7 @@ import numpy as np
 import checkpoints
 import ft
 from matex import keras_hooks
+from matex.checkpointing import model_state
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.checkpointing.stop_requests import SpareReleased
 from matex.fitting.epoch_iterator import EpochIterator
@@ -99,9 +100,18 @@ class FitSpares(FitListener):
             run.record_reserve()
             return None
         run.events.write("waits", step=run.step)
-        with run.watchdog.working(False):
-            iterator.engine.prepare()
+        self._rehearse(iterator)
         return self._wait()
+
+    def _rehearse(self, iterator: EpochIterator) -> None:
+        """Do once, with this rank's own state, what the others would wait for. Local.
+
+        What TensorFlow does for the first time takes ten times as long.
+        """
+        with self._run.watchdog.working(False):
+            iterator.engine.prepare()
+            own = self._checkpoint.hold(Cursor(0, 0, 0)).snapshot()
+            model_state.restore(self._model, checkpoints.from_bytes(checkpoints.to_bytes(own)))
 
     def _join(self, iterator: EpochIterator) -> Handover | None:
         """Wait until the others let this newcomer in, and then as a spare; on a newcomer.
@@ -112,8 +122,8 @@ class FitSpares(FitListener):
         run, joining = self._run, self._run.joining
         communicator = run.communicator
         assert joining is not None
+        self._rehearse(iterator)
         with run.watchdog.working(False):
-            iterator.engine.prepare()
             admission = joining.arrive(self._number, self._variables())
         if admission is None:
             keras_hooks.set_history(self._model, joining.histories[-1])
