@@ -118,7 +118,7 @@ class Newcomer:
                 os.kill(self.member.pid, signal.SIGKILL)
 
     def connected(self, new: Any, root: int) -> Any:
-        """Connect it with all others; collective, with the others in :func:`admit_over`.
+        """Connect it with all; collective, with the others in :func:`admit_over`.
 
         Args:
             new: communicator of the others, an ``mpi4py.MPI.Comm``.
@@ -132,22 +132,16 @@ class Newcomer:
         return _merged(new.Create_intercomm(root, self._bridge.comm, 1, _TAG), high=False)
 
     def settle(self, world: World, view: View, hosts: Mapping[int, str]) -> None:
-        """Tell it that all have admitted it, and what they know of each other; local.
+        """Tell it that all have admitted it, and what they know; local.
 
         Args:
             world, view: members and those in reserve, the newcomer among them.
             hosts: host of each original rank that there has been.
         """
         everyone = [(m.rank, encode_member(m).tobytes().hex()) for m in world.everyone]
-        self.tell(
-            {
-                "settled": view.pack(len(hosts)).tolist(),
-                "generation": world.generation,
-                "spread": world.spread,
-                "members": everyone,
-                "hosts": list(hosts.items()),
-            }
-        )
+        known = {"generation": world.generation, "spread": world.spread, "members": everyone}
+        packed = view.pack(len(hosts)).tolist()
+        self.tell({**known, "settled": packed, "hosts": list(hosts.items())})
 
 
 def admit_over(new: Any, root: int) -> Any:
@@ -162,8 +156,7 @@ def admit_over(new: Any, root: int) -> Any:
 def _at_most(seconds: int) -> Iterator[None]:
     """Let the system end this process if the block takes longer.
 
-    Open MPI waits without end, and with Python's lock held, for a process that died while the two
-    were being connected.
+    Open MPI waits without end, and with Python's lock, for who died while it was being connected.
     """
     signal.alarm(seconds)  # whose default is the end, and which nobody else uses so early
     try:

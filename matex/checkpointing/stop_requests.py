@@ -95,6 +95,8 @@ class StopRequest:
     def __init__(self, wall_time_s: float = 0.0) -> None:
         self._wall_time_s = wall_time_s
         self._started = time.monotonic()
+        self.began_before_s = 0.0
+        """Seconds for which the others had been running when this process was started."""
         self._signal = 0
         self._raises = False
         self._save_s = 0.0
@@ -103,6 +105,11 @@ class StopRequest:
     def raise_in_handler(self, on: bool) -> None:
         """Let a signal raise where it comes, or no longer, because steps ask for it."""
         self._raises = on
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the ranks were started."""
+        return time.monotonic() - self._started + self.began_before_s
 
     def note_save(self, seconds: float) -> None:
         """Note how long a checkpoint took: the longest counts for the wall time."""
@@ -120,7 +127,7 @@ class StopRequest:
     def code(self) -> int:
         """0, the number of the signal that came, `CLOCK`, or `MISSING`."""
         if not self._signal and self._wall_time_s:
-            left_s = self._wall_time_s - (time.monotonic() - self._started)
+            left_s = self._wall_time_s - self.elapsed_s
             if left_s <= margin_s(self._wall_time_s, self._save_s):
                 return CLOCK
         return self._signal or (MISSING if self._asks_for_missing else 0)

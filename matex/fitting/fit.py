@@ -291,10 +291,9 @@ class Fit:
     def end(self) -> None:
         """End the fit after its last step, or after the error that ended it; local."""
         self._replicated.in_fit = False
-        if self._handover is not None:
-            self._handover.end(self._model)
-        if self._iterator is None:
+        if self._shared is None:
             return
-        self._iterator.close()
+        self._shared.spares.end()
+        self._shared.iterator.close()
         if self._model.train_function is not None:
-            self._model.train_function.compiled = self._iterator.engine.compiled
+            self._model.train_function.compiled = self._shared.iterator.engine.compiled

@@ -99,7 +99,3 @@ class Handover:
         """The ``passed`` of the others' validation when this rank joined: once; then None."""
         validated, self._validated = self._validated, None
         return None if validated is None else tuple(validated)
-
-    def end(self, model: Any) -> None:
-        """Complete the fit's history, so that it has as many epochs as that of the others."""
-        keras_hooks.add_epochs(model)

@@ -72,6 +72,7 @@ class FitSpares(FitListener):
         self._iterator: EpochIterator | None = None  # of a fit in which spares wait
         self._newcomers: set[int] = set()  # admitted, and not yet in a place
         self._paused_s = 0.0
+        self._joined = False
         self.came_too_late = False
         """Whether this rank, a newcomer, came to the fit when the others had ended it."""
 
@@ -126,11 +127,11 @@ class FitSpares(FitListener):
         with run.watchdog.working(False):
             admission = joining.arrive(self._number, self._variables())
         if admission is None:
-            keras_hooks.set_history(self._model, joining.histories[-1])
+            keras_hooks.set_history(self._model, joining.histories[self._number])
             self.came_too_late = True
             return None
         communicator.join(admission)
-        run.replacements.inherit(joining.histories)
+        run.replacements.inherit(joining.histories.items())
         run.events.write("waits", step=None)
         self._iterator = iterator
         iterator.engine.admit(self)
@@ -165,6 +166,11 @@ class FitSpares(FitListener):
         if member is not None:
             self._newcomers.add(member.rank)
         run.replacements.joined(member, newcomer, step=run.step)
+
+    def end(self) -> None:
+        """Give a rank that joined as many epochs in its history as the others have; local."""
+        if self._joined or self.came_too_late:
+            keras_hooks.add_epochs(self._model)
 
     def fill(self, recovery: ft.Recovery | None) -> None:
         """Let spares begin in the running step; collective over the ranks that work.
@@ -205,8 +211,7 @@ class FitSpares(FitListener):
         if not report.is_last or self._iterator is None:
             return
         self._iterator = None
-        history = keras_hooks.history_of(self._model, ended=(report.epoch, report.logs))
-        self._run.replacements.close(self._number, history)
+        self._run.replacements.close()
         before = communicator.world.ranks
         self._run.call_spares_back()
         newcomers = set(communicator.world.ranks) - set(before)
@@ -263,6 +268,7 @@ class FitSpares(FitListener):
         except checkpoints.CheckpointError as error:
             ft.fail_stop(f"a spare wants the state of the others. Received: {error}")
         handover = Handover(saved, self._trained, over=over)
+        self._joined = True
         self._run.go_on_from(handover.progress["run"])
         self._run.replacements.inherit(handover.progress["histories"])
         self._replicas.pace = handover.progress["replicas"]

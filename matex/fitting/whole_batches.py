@@ -69,6 +69,8 @@ class WholeBatches:
             is_iterating: whether an iterator of shared steps hands the batches over.
         """
         run = self._run
+        if run.joining is not None and run.communicator.world.apart:
+            run.joining.leave("every rank computes whole batches in the fit that they are in")
         kept = (
             "checkpoints are made of it at ends of epochs only"
             if is_iterating

@@ -93,7 +93,8 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     if joining is None:
         cores = devices.choose_cores(host, world.rank, threads=threads, working=working)
     else:
-        cores = devices.Cores(int(joining.welcome["threads"]))
+        cores = devices.Cores(joining.welcome.threads)
+        stop_request.began_before_s = joining.welcome.elapsed_s
     devices.take_cores(cores, asked_for=threads > 0)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
@@ -143,7 +144,7 @@ def _met(config: Config) -> tuple[ft.Communicator, Joining | None]:
         return ft.Communicator.start(), None
     joining = Joining(invitation)
     alone = mpi.load().COMM_SELF
-    return ft.Communicator(alone, invitation.world, initial_size=joining.ranks), joining
+    return ft.Communicator(alone, invitation.world, initial_size=joining.welcome.ranks), joining
 
 
 _SEED_OF_TENSORFLOW = 87654321  # DEFAULT_GRAPH_SEED of tensorflow/python/framework/random_seed.py

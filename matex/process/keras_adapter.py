@@ -118,6 +118,7 @@ class KerasAdapter:
             shared = {**self._shared_out(given, last), "epochs": asked}
             history = self._within(CallKind.FIT, lambda: original(model, **shared))
             self._share_written()
+            self.run.replacements.note_history(self._fits - 1, keras_hooks.history_of(model))
             return history
         finally:
             fit.end()

@@ -98,8 +98,8 @@ class RunContext:
         )
         self.saver = Saver(config, communicator, events, stop_request, self.warn)
         self.replacements = Replacements(
-            config, communicator, events, self.terminal,
-            welcome=lambda: {"threads": threads.own, VIRTUAL: self.virtual_workers},
+            config, communicator, events, self.terminal, stop_request, threads=threads.own,
+            virtual=lambda: self.virtual_workers,
         )  # fmt: skip
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
         self._progress = ProgressThrottle()
@@ -151,14 +151,15 @@ class RunContext:
         if not self.config.deterministic:
             return 0
         if self.joining is not None:
-            return int(self.joining.welcome[VIRTUAL])
+            return self.joining.welcome.virtual
         saved = 0 if self._saved is None else self._saved.cursor.get(VIRTUAL, 0)
         return saved or self.config.virtual or workers_for(self.active)
 
     @property
     def is_short(self) -> bool:
         """Whether ranks are missing that could be started again. Local."""
-        return self._may_regrow and self.communicator.world.size < self.config.grow_to
+        missing = self.communicator.world.size < self.config.grow_to
+        return self._may_regrow and missing and not self.replacements.is_open
 
     def never_regrow(self) -> None:
         """Go on without the ranks that are missing; alike on all ranks."""

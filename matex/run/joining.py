@@ -9,7 +9,7 @@ import sys
 from typing import Any, NoReturn
 
 import ft
-from matex.run.replacements import FIT, GONE, HISTORIES, OVER, RANKS, TRAINED
+from matex.run.replacements import FIT, GONE, OVER, TRAINED, Welcome
 
 __all__ = ["Joining", "end_unnoticed"]
 
@@ -25,17 +25,13 @@ class Joining:
 
     def __init__(self, invitation: ft.Invitation) -> None:
         self._invitation = invitation
-        self.welcome = invitation.welcome
-        self.histories: list[dict[str, Any]] = list(self.welcome[HISTORIES])
-
-    @property
-    def ranks(self) -> int:
-        """Number of ranks with which the others started."""
-        return int(self.welcome[RANKS])
+        told = {name: invitation.welcome[name] for name in Welcome._fields}
+        self.welcome = Welcome(**told)
+        self.histories: dict[int, dict[str, Any]] = dict(self.welcome.histories)
 
     def passes_over(self, fit: int) -> bool:
         """Whether the others have made *fit*, a number from 0."""
-        return fit < len(self.histories)
+        return fit in self.histories
 
     def arrive(self, fit: int, trained: list[int]) -> ft.Admission | None:
         """Wait at the first step of *fit* until all others let this process in.
@@ -54,7 +50,7 @@ class Joining:
             end_unnoticed()
         if isinstance(answer, ft.Admission):
             return answer
-        self.histories.append(answer[OVER])
+        self.histories[fit] = answer[OVER]
         return None
 
     def leave(self, reason: str) -> NoReturn:

@@ -49,7 +49,8 @@ class RunLifeCycle:
         run = self._run
         world = run.communicator.world
         run.events.write(
-            "start", pid=world.me.pid, host=world.me.host, world_size=run.size_of(world),
+            "start", pid=world.me.pid, host=world.me.host,
+            world_size=run.active if world.apart else run.size_of(world),
             spares=run.config.spares, ulfm=run.communicator.ulfm,
         )  # fmt: skip
         if run.joining is not None:
@@ -159,7 +160,7 @@ class RunLifeCycle:
             resumable=stopped is not None and stopped.resumable,
             world_size_end=min(run.active, len(living)),
             weights_hash=dict(list(hashes.items())[: run.active]),
-            wall_s=time.time() - self._started,
+            wall_s=time.time() - self._started + run.stop_request.began_before_s,
         )
         self._write_summary(report, summary)
 

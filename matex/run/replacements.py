@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import ft
+from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config
 from matex.records.events import EventLog
 from matex.run.terminal import Terminal
 
-__all__ = ["FIT", "GONE", "HISTORIES", "OVER", "RANKS", "TRAINED", "Replacements"]
+__all__ = ["FIT", "GONE", "OVER", "TRAINED", "Replacements", "Welcome"]
 
 #: The fields of messages between a newcomer and the leader: the fit whose first step it has come
 #: to, with the numbers of variables of what was trained before it; why it ends; the history of a
 #: fit that is over.
 FIT, TRAINED, GONE, OVER = "fit", "trained", "gone", "over"
 
-#: The fields of the first message to a newcomer: the ranks at the start, and the histories of the
-#: fits that are over.
-RANKS, HISTORIES = "ranks", "histories"
 
 # Processes in a row that ended before they could join: the next would, too.
 _MOST_FAILURES = 3
 _CONNECT_S = 180.0
+
+
+class Welcome(NamedTuple):
+    """The first message to a newcomer: what it must know before it runs the script."""
+
+    ranks: int
+    """Number of ranks at the start."""
+    threads: int
+    """Threads of each rank."""
+    virtual: int
+    """Number of virtual workers, 0 where ranks share the work."""
+    elapsed_s: float
+    """Seconds since the start."""
+    histories: list[tuple[int, dict[str, Any]]]
+    """The number and the history of each fit that is over."""
 
 
 class Replacements:
@@ -38,8 +51,9 @@ class Replacements:
         config: option ``respawn``, the number of processes that may be started.
         communicator: ranks of the run.
         events, terminal: records and lines of the run.
-        welcome: gives what a newcomer must know of this rank's part in the run, by names and of
-            what JSON knows.
+        stop_request: knows how long the run has lasted.
+        threads: threads of each rank.
+        virtual: function that gives the number of virtual workers.
     """
 
     def __init__(
@@ -48,13 +62,17 @@ class Replacements:
         communicator: ft.Communicator,
         events: EventLog,
         terminal: Terminal,
+        stop_request: StopRequest,
         *,
-        welcome: Callable[[], dict[str, Any]],
+        threads: int,
+        virtual: Callable[[], int],
     ) -> None:
         self._communicator = communicator
         self._events = events
         self._terminal = terminal
-        self._welcome = welcome
+        self._stop_request = stop_request
+        self._threads = threads
+        self._virtual = virtual
         self._left = config.respawn
         self._first_free = communicator.initial_size
         self._fit: int | None = None
@@ -65,13 +83,13 @@ class Replacements:
         self._failures = 0
 
     @property
-    def histories(self) -> list[dict[str, Any]]:
-        """The histories of the fits so far, in their order."""
-        return [self._histories[fit] for fit in sorted(self._histories)]
+    def histories(self) -> list[tuple[int, dict[str, Any]]]:
+        """The number and the history of each fit so far, fit for JSON."""
+        return list(self._histories.items())
 
-    def inherit(self, histories: Sequence[dict[str, Any]]) -> None:
+    def inherit(self, histories: Iterable[tuple[int, dict[str, Any]]]) -> None:
         """Know the *histories* of earlier fits, which this rank has passed over."""
-        self._histories = dict(enumerate(histories))
+        self._histories.update({int(fit): history for fit, history in histories})
 
     def open(self, fit: int, trained: list[int]) -> None:
         """Let processes join from the first step of *fit* on; on all ranks alike.
@@ -82,14 +100,22 @@ class Replacements:
         """
         self._fit, self._trained, self._failures = fit, trained, 0
 
-    def close(self, fit: int, history: dict[str, Any]) -> None:
-        """Let none join any more, because *fit* is over; on all ranks alike.
+    @property
+    def is_open(self) -> bool:
+        """Whether processes are started where ranks are missing, and can join."""
+        return self._fit is not None and self._left > 0
+
+    def close(self) -> None:
+        """Let none join any more, because the last step of the fit is done; on all ranks alike."""
+        self._fit = None
+
+    def note_history(self, fit: int, history: dict[str, Any]) -> None:
+        """Note that a fit is over, and tell those that have come too late for it; local.
 
         Args:
             fit: number of the fit.
             history: history of it, as :func:`matex.keras_hooks.history_of` gives it.
         """
-        self._fit = None
         self._histories[fit] = history
         for newcomer in self._waiting.values():
             newcomer.tell({OVER: history})
@@ -157,9 +183,16 @@ class Replacements:
         rank = max(self._first_free, *(rank + 1 for rank in self._communicator.hosts))
         self._first_free = rank + 1
         command = [sys.executable, *sys.orig_argv[1:]]
-        known = {RANKS: self._communicator.initial_size, HISTORIES: self.histories}
-        self._newcomers.append(ft.Newcomer(rank, command, {**known, **self._welcome()}))
+        welcome = Welcome(
+            ranks=self._communicator.initial_size,
+            threads=self._threads,
+            virtual=self._virtual(),
+            elapsed_s=self._stop_request.elapsed_s,
+            histories=self.histories,
+        )
+        self._newcomers.append(ft.Newcomer(rank, command, welcome._asdict()))
         self._events.write("respawn", newcomer=rank, fit=self._fit)
+        self._terminal.say(f"starting rank {rank} in the place of one that is gone")
 
     def _look_after(self, newcomer: ft.Newcomer) -> None:
         message = newcomer.heard()
@@ -180,6 +213,9 @@ class Replacements:
         fit = message[FIT]
         if fit in self._histories:
             newcomer.tell({OVER: self._histories[fit]})
+        elif self._fit is not None and fit < self._fit:
+            newcomer.give_up(f"fit number {fit + 1} ended in an error, which is not made again")
+            self._left = 0
         elif message[TRAINED] != self._trained and fit == self._fit:
             newcomer.give_up("it cannot have the models that were trained before this fit")
             self._left = 0

@@ -14,7 +14,7 @@ from ci.testing import leftovers
 def test_as_many_ranks_as_at_the_start_are_there_in_the_end(
     options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Of two ranks one is killed, then one of those that are there; another fit came before."""
+    """Two ranks are killed, one after the other; another fit came before."""
     plan = Plan(seed=3, ranks=2, layers="dropout", kills=2, options=options, only_whole=True)
     before = leftovers.shared_memory()
     outcome = make(plan, tmp_path, limit_s=240)

@@ -70,7 +70,7 @@ def draw(seed: int) -> Plan:
 
 @dataclass
 class Outcome:
-    """What came of a launch."""
+    """The outcome of a launch."""
 
     status: int | None
     seconds: float
@@ -161,7 +161,7 @@ def make(plan: Plan, place: Path, *, limit_s: float = LIMIT_S) -> Outcome:
 
 
 def wrong(plan: Plan, outcome: Outcome) -> str:
-    """What is wrong with *outcome*; "" where nothing is."""
+    """The fault of *outcome*, in words; "" where there is none."""
     if outcome.status is None:
         return f"no end within {outcome.seconds:.0f} s"
     summary = outcome.summary
