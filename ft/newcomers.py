@@ -11,21 +11,21 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ft import mpi
 from ft.bridge import Bridge, BridgeBroken, Message
+from ft.connecting import between_two, connected, ended_after, to_all
 from ft.errors import Unrecoverable
 from ft.views import View
 from ft.wire import decode_member, encode_member
 from ft.world import Member, World
 
-__all__ = ["Admission", "Invitation", "Newcomer", "admit_over"]
+__all__ = ["Admission", "Invitation", "Newcomer"]
 
-_TAG = 78
 _MEMBER = "member"
 _COME = "come"
 _CONNECT_S = 120
@@ -62,7 +62,7 @@ class Newcomer:
     def _start(self, command: list[str]) -> None:
         try:
             world = self._mpi.COMM_SELF.Spawn(command[0], command[1:], maxprocs=1)
-            bridge = Bridge(world.Merge(False), 1)
+            bridge = Bridge(between_two(world, high=False), 1)
             bridge.tell(self._welcome)
         except (self._mpi.Exception, BridgeBroken) as error:
             self.failure = f"no process could be started: {error}"
@@ -118,7 +118,7 @@ class Newcomer:
                 os.kill(self.member.pid, signal.SIGKILL)
 
     def connected(self, new: Any, root: int) -> Any:
-        """Connect it with all; collective, with the others in :func:`admit_over`.
+        """Connect it with all; collective, with the others in :func:`ft.connecting.connected`.
 
         Args:
             new: communicator of the others, an ``mpi4py.MPI.Comm``.
@@ -129,7 +129,7 @@ class Newcomer:
         """
         assert self._bridge is not None
         self.tell({_COME: True})
-        return _merged(new.Create_intercomm(root, self._bridge.comm, 1, _TAG), high=False)
+        return connected(new, root, self._bridge.comm)
 
     def settle(self, world: World, view: View, hosts: Mapping[int, str]) -> None:
         """Tell it that all have admitted it, and what they know; local.
@@ -142,34 +142,6 @@ class Newcomer:
         known = {"generation": world.generation, "spread": world.spread, "members": everyone}
         packed = view.pack(len(hosts)).tolist()
         self.tell({**known, "settled": packed, "hosts": list(hosts.items())})
-
-
-def admit_over(new: Any, root: int) -> Any:
-    """The communicator of all and of the newcomer, whom the rank *root* of *new* sponsors.
-
-    Collective over *new* but for the sponsor, which calls :meth:`Newcomer.connected`.
-    """
-    return _merged(new.Create_intercomm(root, new, 1, _TAG), high=False)
-
-
-@contextlib.contextmanager
-def _at_most(seconds: int) -> Iterator[None]:
-    """Let the system end this process if the block takes longer.
-
-    Open MPI waits without end, and with Python's lock, for who died while it was being connected.
-    """
-    signal.alarm(seconds)  # whose default is the end, and which nobody else uses so early
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-
-
-def _merged(between: Any, *, high: bool) -> Any:
-    try:
-        return between.Merge(high)
-    finally:
-        between.Free()
 
 
 class Admission(NamedTuple):
@@ -225,12 +197,12 @@ class Invitation:
             Unrecoverable: the sponsor is gone already.
         """
         mpi.allow_threads()
-        with _at_most(_CONNECT_S):
+        with ended_after(_CONNECT_S):
             MPI = mpi.load()
             if not mpi.has_mpi() or MPI.Comm.Get_parent() == MPI.COMM_NULL:
                 return None
             try:
-                bridge = Bridge(MPI.Comm.Get_parent().Merge(True), 0)
+                bridge = Bridge(between_two(MPI.Comm.Get_parent(), high=True), 0)
                 return Invitation(bridge, bridge.wait())
             except (MPI.Exception, BridgeBroken) as error:
                 raise Unrecoverable(f"who started this process is gone: {error}") from None
@@ -270,15 +242,13 @@ class Invitation:
             message = self._bridge.wait()
             if _COME not in message:
                 return message
-            with _at_most(_CONNECT_S):
+            with ended_after(_CONNECT_S):
                 return self._joined()
         except (self._mpi.Exception, BridgeBroken) as error:
             raise Unrecoverable(f"this process could not be admitted: {error}") from None
 
     def _joined(self) -> Admission:
-        MPI = self._mpi
-        between = MPI.COMM_SELF.Create_intercomm(0, self._bridge.comm, 0, _TAG)
-        whole = _merged(between, high=True)
+        whole = to_all(self._bridge.comm)
         given = self._bridge.wait()
         view = View.unpack(np.array(given["settled"], np.int64))
         members = {

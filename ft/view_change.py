@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ft import mpi
+from ft.connecting import connected
 from ft.errors import Unrecoverable
-from ft.newcomers import Newcomer, admit_over
+from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
 from ft.parting import must_be_sealed, stay_one
 from ft.quorum import Arbiter
@@ -131,9 +132,8 @@ class ViewChange:
         if not row[0]:
             return
         rank = int(row[1])
-        self.whole = (
-            admit_over(new, leader) if newcomer is None else newcomer.connected(new, leader)
-        )
+        connect = connected if newcomer is None else newcomer.connected
+        self.whole = connect(new, leader)
         self.admitted = decode_member(rank, row[3:].view(np.uint8))
         self.present = (*self.present, rank)
         self.view = replace(view, waiting=(*view.waiting, rank))
