@@ -51,6 +51,7 @@ class RunLifeCycle:
         run.events.write(
             "start", pid=world.me.pid, host=world.me.host, world_size=run.size_of(world),
             spares=run.config.spares, ulfm=run.communicator.ulfm,
+            ends_s=run.stop_request.ends_s,
         )  # fmt: skip
         if world.size > 1 and not run.communicator.ulfm:
             run.say(
