@@ -37,10 +37,10 @@ def add_command(commands: Any) -> None:
 
 def _top(arguments: argparse.Namespace) -> int:
     """Show it; the exit status, 0 after Ctrl-C too."""
-    from matex.top.find import newest_report
-    from matex.top.watch import show, show_once
-
     try:
+        from matex.top.find import newest_report
+        from matex.top.watch import show, show_once
+
         directory = arguments.directory or newest_report(Path())
         if arguments.once or not sys.stdout.isatty():
             show_once(directory)

@@ -128,6 +128,8 @@ class RunView:
     # The ranks.
 
     def _start(self, event: Event) -> None:
+        if self.is_over:  # ranks that no launcher of ours has started
+            self._start_again()
         self.ranks[event["rank"]] = RankView(
             rank=event["rank"],
             host=printable(event["host"]),

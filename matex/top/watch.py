@@ -26,6 +26,8 @@ from matex.top.sparkline import BLOCKS, PLAIN
 __all__ = ["Watch", "show", "show_once"]
 
 _EVERY_S = 0.5
+# Clocks of hosts and of file servers differ by no more.
+_CLOCKS_S = 5.0
 
 
 class Watch:
@@ -58,7 +60,7 @@ class Watch:
         """
         try:
             arrived = self._tail.read()
-            summary = _read_summary(self._directory / SUMMARY)
+            summary, written_s = _read_summary(self._directory / SUMMARY)
         except OSError as error:
             raise InputError(
                 "a report directory that can be read is wanted. "
@@ -68,7 +70,9 @@ class Watch:
             self.view = RunView()
         for event in arrived.events:
             self.view.hear(event)
-        if summary:
+        if written_s < (self.view.newest_s or 0.0) - _CLOCKS_S:  # that of an earlier run
+            summary = {}
+        elif summary:
             self.view.end_as(str(summary.get("status")))
         now_s = time.time()
         self._hear_sign(now_s)
@@ -89,13 +93,13 @@ class Watch:
             self._signed_s = now_s
 
 
-def _read_summary(path: Path) -> dict[str, Any]:
-    """The summary in *path*, written whole or not at all; empty where there is none."""
+def _read_summary(path: Path) -> tuple[dict[str, Any], float]:
+    """The summary in *path*, written whole or not at all, and when; empty where there is none."""
     try:
         summary: dict[str, Any] = json.loads(path.read_text())
+        return summary, path.stat().st_mtime
     except FileNotFoundError:
-        return {}
-    return summary
+        return {}, 0.0
 
 
 def show_once(directory: Path) -> None:

@@ -98,6 +98,12 @@ def test_all_ranks_are_started_again() -> None:
     ]
 
 
+def test_ranks_that_no_launcher_announces_are_started_again() -> None:
+    view = view_of([*starts(3), event(2.0, 0, "finished", reason=None), *starts(2, at_s=3.0)])
+    assert states(view) == {0: "training", 1: "training"}
+    assert (view.starts, view.is_over) == (2, False)
+
+
 def test_samples_a_second_are_those_of_the_latest_seconds() -> None:
     view = view_of([*starts(1), progress(0.0, 0, samples=0)])
     assert view.samples_per_s is None

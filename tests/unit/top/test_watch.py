@@ -120,6 +120,15 @@ def test_a_run_that_the_launcher_ended_is_over(report: Path) -> None:
     assert watch.view.status == "failed"
 
 
+def test_the_summary_of_an_earlier_run_ends_no_later_one(report: Path) -> None:
+    """Ranks that mpiexec started leave it there until their own end."""
+    (report / "summary.json").write_text(json.dumps({"status": "finished", "steps": 12}))
+    os.utime(report / "summary.json", (1, 1))
+    watch = Watch(report)
+    assert watch.look().summary == {}
+    assert watch.view.status == "training"
+
+
 def test_a_sign_of_life_is_heard(report: Path) -> None:
     watch = Watch(report)
     (report / "progress").write_text(f"{12:019} {3:019}\n")
@@ -130,7 +139,7 @@ def test_a_sign_of_life_is_heard(report: Path) -> None:
     assert (around.step, around.silent_s) == (13, 0.0)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_live_screen_follows_the_run_and_ends_by_ctrl_c(report: Path) -> None:
     whole = lines([event(2.0, 0, "nonfinite", step=12, ranks=[1], policy="skip")])
     append(report, whole[:20])
@@ -150,7 +159,7 @@ def test_a_live_screen_follows_the_run_and_ends_by_ctrl_c(report: Path) -> None:
         os.close(mine)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_live_screen_waits_for_a_run(tmp_path: Path) -> None:
     mine, theirs = pty.openpty()
     top = subprocess.Popen([sys.executable, "-m", "matex", "top", tmp_path], stdout=theirs)
