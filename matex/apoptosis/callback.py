@@ -21,7 +21,7 @@ from matex.apoptosis.outcome import Outcome
 from matex.apoptosis.peers import peers_of_process
 from matex.apoptosis.schedule import MODES, Calendar, Thresholds
 from matex.apoptosis.targets import Goal, size_of
-from matex.apoptosis.telling import left_alone, line_of, record_of
+from matex.apoptosis.telling import kept_whole, left_alone, line_of, record_of, table_of
 from matex.apoptosis.trace import trace
 from matex.apoptosis.trial import Options
 
@@ -60,7 +60,8 @@ class Apoptosis(keras.callbacks.Callback):
             validation data, else of its training data.
         samples: largest number of rows for either, 2048 by default.
         seed: seed of the ``random`` criterion, 0 by default.
-        verbose: 0 for no lines, 1 by default.
+        verbose: 0 for no lines; 1, the default, for one with totals of each event; 2 for a table of
+            its groups of units, too.
 
     Raises:
         InputError: an argument is wrong.
@@ -136,6 +137,7 @@ class Apoptosis(keras.callbacks.Callback):
         counts = {layer.name: layer.count_params() for layer in layers if layer.built}
         self._parameters_at_start = counts, self.model.count_params()
         self._left_alone: set[str] = set()
+        self._kept_whole: set[str] = set()
         self._progress = LossProgress()
         self.read_notes()
         if self._progress.at_start is None and self._delta is not None:
@@ -282,6 +284,12 @@ class Apoptosis(keras.callbacks.Callback):
         for line in left_alone(news, *self._parameters_at_start):
             self._peers.say(f"apoptosis leaves alone: {line}")
         self._peers.say(f"apoptosis after epoch {epoch}: {line_of(outcome)}; {seconds:.1f} s")
+        names, line = kept_whole(outcome.changes, self._kept_whole)
+        self._kept_whole.update(names)
+        if line:
+            self._peers.say(f"apoptosis keeps all units of {line}")
+        for row in table_of(outcome.changes) if self._verbose > 1 else ():
+            self._peers.say(f"  {row}")
 
     def on_train_end(self, logs: Any = None) -> None:
         """End a fit; called by Keras, see :class:`keras.callbacks.Callback`."""

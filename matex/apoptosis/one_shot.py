@@ -25,7 +25,7 @@ from matex.apoptosis.proof import Probe
 from matex.apoptosis.samples import Sample, sample_of
 from matex.apoptosis.schedule import Mode, Thresholds
 from matex.apoptosis.targets import MEASURES, Goal, size_of
-from matex.apoptosis.telling import left_alone
+from matex.apoptosis.telling import left_alone, table_of, totals_of
 from matex.apoptosis.trace import groups_of, trace
 from matex.apoptosis.trial import Options
 from matex.errors import InputError, Unsupported
@@ -213,11 +213,10 @@ def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) ->
     outcome, (measured, held_out) = pruned.outcome, pruned.rows
     sizes = {"parameters": outcome.parameters, "flops": outcome.flops}
     before, after = sizes[asked.measure]
-    widths = ", ".join(f"{c.layer} {c.units_from} -> {c.units_to}" for c in outcome.changes)
     lines = [
         f"{out}: parameters {outcome.parameters[0]:,} -> {outcome.parameters[1]:,}, FLOPs "
         f"{outcome.flops[0]:.3g} -> {outcome.flops[1]:.3g}, loss {outcome.loss_before:.4f} -> "
-        f"{outcome.loss_after:.4f}; {widths or 'nothing to remove'}",
+        f"{outcome.loss_after:.4f}; {totals_of(outcome.changes)}",
         f"{1 - after / before:.1%} of the {asked.measure} are gone, {asked.size:.1%} were asked; "
         f"on {held_out} rows that were not measured on the outputs changed by {pruned.moved:.2g} "
         "of their norm",
@@ -228,7 +227,11 @@ def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) ->
             f"{2 * pruned.wanted} rows in the file, half of them held out, would do"
         )
     stays = left_alone(outcome.left_alone, parameters, outcome.parameters[0])
-    return lines + [f"left alone: {line}" for line in stays]
+    return [
+        *lines,
+        *(f"  {row}" for row in table_of(outcome.changes)),
+        *(f"left alone: {line}" for line in stays),
+    ]
 
 
 def _must_load(file: Path, probe: Probe) -> None:

@@ -1,13 +1,16 @@
-"""The record of an event in the report, and its line for the user. Pure."""
+"""The record of an event in the report, and its line and table for the user. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from matex.apoptosis.outcome import Outcome
+from matex.apoptosis.outcome import Change, Outcome
 
-__all__ = ["left_alone", "line_of", "record_of"]
+__all__ = ["kept_whole", "left_alone", "line_of", "record_of", "table_of", "totals_of"]
+
+# Names in a line, and characters of the name of a group.
+_NAMED, _WIDEST = 4, 40
 
 
 def record_of(outcome: Outcome) -> dict[str, Any]:
@@ -27,31 +30,92 @@ def record_of(outcome: Outcome) -> dict[str, Any]:
 
 
 def line_of(outcome: Outcome) -> str:
-    """The line that the user sees of an event."""
-    parts = [
-        f"{c.layer} {c.units_from} -> {c.units_to} (cost {c.cost:.2g})"
-        if c.kept
-        else f"{c.layer} stays {c.units_from}, as its loss would be {c.loss:.4f}"
-        for c in outcome.changes
-    ]
+    """The line that the user sees of an event: totals, however many groups there are."""
+    before, after = outcome.parameters
     limit = "" if outcome.loss_allowed is None else f" (at most {outcome.loss_allowed:.4f})"
     risk = "" if outcome.at_risk is None else f", at most {outcome.at_risk:.1%} predicted otherwise"
     return (
-        f"{', '.join(parts) or 'nothing to remove'}; held-out loss {outcome.loss_before:.4f} -> "
-        f"{outcome.loss_after:.4f}{limit}{risk}; parameters {outcome.parameters[0]:,} -> "
-        f"{outcome.parameters[1]:,}"
+        f"{totals_of(outcome.changes)}; parameters {before:,} -> {after:,} "
+        f"(-{1 - after / max(before, 1):.1%}); held-out loss {outcome.loss_before:.4f} -> "
+        f"{outcome.loss_after:.4f}{limit}{risk}"
     )
 
 
+def totals_of(changes: Sequence[Change]) -> str:
+    """The units that went, of all groups in which some were to go, in words."""
+    if not changes:
+        return "nothing to remove"
+    kept = [change for change in changes if change.kept]
+    gone = sum(change.units_from - change.units_to for change in kept)
+    units = sum(change.units_from for change in changes)
+    groups = f"{len(changes)} group{'s' * (len(changes) != 1)}"
+    return f"{gone:,} of {units:,} units gone, in {len(kept)} of {groups}"
+
+
+def table_of(changes: Sequence[Change]) -> list[str]:
+    """The groups of an event as lines of a table; none without groups."""
+    if not changes:
+        return []
+    rows = [("group", "units", "cost", "held-out loss", "")]
+    for change in changes:
+        units = f"{change.units_from} -> {change.units_to}" if change.kept else change.units_from
+        stays = "" if change.kept else "stays"
+        rows.append(
+            (_short(change.layer), str(units), f"{change.cost:.2g}", f"{change.loss:.4f}", stays)
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if number in (0, 4) else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def kept_whole(changes: Sequence[Change], told: Collection[str]) -> tuple[list[str], str]:
+    """The groups that lose nothing in an event, and the line about those not yet *told* of.
+
+    Returns:
+        Names of these, and the line, empty where there are none.
+    """
+    names = [change.layer for change in changes if not change.kept and change.layer not in told]
+    if not names:
+        return [], ""
+    return names, f"{_listed(names)}: without some of them the held-out loss would rise too far"
+
+
 def left_alone(reasons: Mapping[str, str], parameters: Mapping[str, int], total: int) -> list[str]:
-    """The layers of which nothing can go, each with its share of the parameters, and why.
+    """The layers of which nothing can go, a line for each reason, with their share of parameters.
 
     Args:
         reasons: text, by the name of the layer, or of the function of ``keras.ops``.
         parameters: number of those of each layer of the model, by its name.
         total: number of parameters of the model.
     """
+    alike: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        alike.setdefault(why, []).append(name)
+    shares = {
+        why: sum(parameters.get(name, 0) for name in names) / max(1, total)
+        for why, names in alike.items()
+    }
     return [
-        f"{name} ({parameters.get(name, 0) / max(1, total):.1%} of the parameters), {why}"
-        for name, why in reasons.items()
+        f"{_listed(names)} ({shares[why]:.1%} of the parameters), {why}"
+        for why, names in alike.items()
     ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """*names* in words, the first few of many."""
+    shown = [_short(name) for name in names]
+    if len(shown) > _NAMED + 1:
+        shown = [*shown[:_NAMED], f"{len(names) - _NAMED} more"]
+    *others, last = shown
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _short(name: str) -> str:
+    """The *name* of a group of layers joined by +, in which some stand for all of many."""
+    first, *others = name.split("+")
+    return name if len(name) <= _WIDEST or not others else f"{first}+({len(others)} more)"

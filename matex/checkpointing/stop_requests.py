@@ -133,6 +133,13 @@ class StopRequest:
         return self._signal or (MISSING if self._asks_for_missing else 0)
 
     @property
+    def ends_s(self) -> float | None:
+        """Unix time, in seconds, at which the wall time is over; None without a limit."""
+        if not self._wall_time_s:
+            return None
+        return time.time() + self._wall_time_s - (time.monotonic() - self._started)
+
+    @property
     def is_requested(self) -> bool:
         """Whether a signal or the clock asks this rank to stop."""
         return self.code not in (0, MISSING)

@@ -1,4 +1,4 @@
-"""Limit on how often progress is noted: often at first, and never a burden."""
+"""Limits on how often progress is noted: often at first, and never a burden."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Any
 
 from matex.records.step_report import StepReport
 
-__all__ = ["ProgressThrottle"]
+__all__ = ["ProgressThrottle", "own_timings"]
 
 _LEAST_S = 0.1
 _PART = 1e-3
+
+# Each rank notes its own timings this often, but all ranks together ten times a second at most.
+_OWN_S = 1.0
 
 
 class ProgressThrottle:
@@ -19,10 +22,17 @@ class ProgressThrottle:
 
     Notes are 0.1 s apart, later a thousandth of the time that has passed: a run of a
     minute has some 600, one of a day 8000.
+
+    Args:
+        clock: clock, seconds.
+        least_s: seconds between two notes at first, 0.1 by default.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, least_s: float = _LEAST_S
+    ) -> None:
         self._clock = clock
+        self._least_s = least_s
         self._started = self._last = clock()
         self._clear()
 
@@ -41,7 +51,7 @@ class ProgressThrottle:
     def is_due(self) -> bool:
         """Whether a note should be made now."""
         now = self._clock()
-        return now - self._last >= max(_LEAST_S, _PART * (now - self._started))
+        return now - self._last >= max(self._least_s, _PART * (now - self._started))
 
     def take(self) -> dict[str, Any]:
         """The means of the steps since the last note (at least one), and Keras's loss."""
@@ -55,3 +65,8 @@ class ProgressThrottle:
         self._last = self._clock()
         self._clear()
         return note
+
+
+def own_timings(ranks: int, clock: Callable[[], float] = time.monotonic) -> ProgressThrottle:
+    """The throttle for what each of *ranks* notes of its own steps: a second, more from ten on."""
+    return ProgressThrottle(clock, least_s=max(_OWN_S, _LEAST_S * ranks))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from matex.records.events import write_text
+from matex.report.apoptosis_tables import events_table, groups_table, left_alone_table
 from matex.report.plots import pictures
 from matex.report.reading import Run
 
@@ -20,7 +21,7 @@ _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em;
        color: #222 }
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
-table { border-collapse: collapse } img { max-width: 100% }
+table { border-collapse: collapse; margin-bottom: 1em } img { max-width: 100% }
 th, td { padding: .2em .8em .2em 0; text-align: right; border-bottom: 1px solid #ddd }
 th { font-weight: 600; color: #555 } td:first-child, th:first-child { text-align: left }
 .wide { overflow-x: auto }
@@ -100,30 +101,13 @@ def page(run: Run, images: dict[str, bytes]) -> str:
 
 
 def _shrinkings(run: Run) -> str:
-    """Each event, with the bound on what may have changed beside what has."""
-    headings = (
-        "after epoch", "parameters", "FLOPs", "held-out loss before", "after",
-        "predicted otherwise, at most", "seconds", "layers",
-    )  # fmt: skip
-    return _table(
-        headings,
-        (
-            (
-                _shown(event["epoch"]),
-                _shown(event["parameters"]),
-                _shown(event["flops"]),
-                _shown(event["loss_before"]),
-                _shown(event["loss_after"]),
-                "" if event["at_risk"] is None else f"{event['at_risk']:.1%}",
-                _shown(event["seconds"]),
-                ", ".join(
-                    f"{change['layer']} {change['units_from']} → {change['units_to']}"
-                    for change in event["changes"]
-                    if change["kept"]
-                ),
-            )
-            for event in run.shrinkings()
-        ),
+    """The events of apoptosis, the groups of units in them, and the layers that stay."""
+    events = run.shrinkings()
+    shown = [events_table(events), groups_table(events), left_alone_table(events)]
+    return "\n".join(
+        f'<div class="wide">{_table(table.headings, table.rows)}</div>'
+        for table in shown
+        if table.rows
     )
 
 

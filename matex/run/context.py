@@ -14,7 +14,6 @@ from matex.config.virtual import VIRTUAL, workers_for
 from matex.exchange import Choice, HostExchange, Layout
 from matex.records.events import EventLog
 from matex.records.fault_events import record_fault
-from matex.records.progress import ProgressThrottle
 from matex.records.step_report import StepReport, StepRequests
 from matex.records.summary import Totals
 from matex.run.call_order import CallOrder
@@ -23,6 +22,7 @@ from matex.run.joining import Joining
 from matex.run.launcher_client import LauncherClient
 from matex.run.ledger import RunLedger
 from matex.run.outcome import RunOutcome
+from matex.run.progress_notes import ProgressNotes
 from matex.run.recovery_log import RecoveryLog
 from matex.run.replacements import Replacements
 from matex.run.step_watch import StepWatch
@@ -102,7 +102,9 @@ class RunContext:
             virtual=lambda: self.virtual_workers,
         )  # fmt: skip
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
-        self._progress = ProgressThrottle()
+        self._progress = ProgressNotes(
+            communicator, events, self.ledger, self.recoveries, active=self.active
+        )
         self._saved: checkpoints.Snapshot | None = None
         self._balances = config.balance
         self._script_checkpoints = False
@@ -219,21 +221,9 @@ class RunContext:
         """
         self.ledger.count_step(report)
         self.recoveries.step_done(report, model)
-        self._progress.step(report)
-        if self._progress.is_due():
-            self._note_progress()
+        self._progress.step_done(report)
         self.ledger.next_step()
         self.watch.step_done()
-
-    def _note_progress(self) -> None:
-        """Note how far training has come; the step that is about to be counted is the newest."""
-        progress = self._progress.take()
-        if self.leads:
-            self.events.write(
-                "progress", step=self.step, samples=self.ledger.totals.samples_used,
-                world_size=self.size_of(self.communicator.world), **progress,
-            )  # fmt: skip
-            self.recoveries.spares_lost(self.communicator.lost_in_reserve())
 
     def save_for_all(self, take: Take) -> bool:
         """Save into a file and wait for it; collective.

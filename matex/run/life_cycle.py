@@ -52,6 +52,7 @@ class RunLifeCycle:
             "start", pid=world.me.pid, host=world.me.host,
             world_size=run.active if world.apart else run.size_of(world),
             spares=run.config.spares, ulfm=run.communicator.ulfm,
+            ends_s=run.stop_request.ends_s,
         )  # fmt: skip
         if run.joining is not None:
             run.events.write("exchange", kind=run.exchange_choice.kind, why=run.exchange_choice.why)

@@ -72,7 +72,9 @@ def test_training_goes_on_in_a_smaller_model_that_is_the_same_object(
     assert event["seconds"] > 0 < event["epoch_s"]
     assert apoptosis.events[-1]["parameters"] == model.count_params()
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("matex:")]
-    assert "a 64 -> " in lines[0] and "held-out loss" in lines[0]
+    told = next(line for line in lines if "apoptosis after epoch 1: " in line)
+    assert "of 104 units gone, in 2 of 2 groups; parameters " in told and "held-out loss" in told
+    assert len(told) < 240 and "a 64" not in "".join(lines)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -188,6 +190,16 @@ def test_what_is_left_alone_is_told_once_with_its_share(
     told = f"leaves alone: a ({share:.1%} of the parameters), Dense: excluded"
     assert sum(told in line for line in said) == 1
     assert len(set(said)) == len(said)
+
+
+def test_a_table_of_the_groups_is_printed_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    model, x, y = make()
+    fit(model, x, y, matex.Apoptosis("natural", first_epoch=1, last_epoch=1, verbose=2))
+    lines = capsys.readouterr().out.splitlines()
+    header = next(n for n, line in enumerate(lines) if line.startswith("matex:   group "))
+    for name, before, line in zip("ab", (64, 40), lines[header + 1 :], strict=False):
+        left = model.get_layer(name).units
+        assert line.split()[1:5] == [name, str(before), "->", str(left)]
 
 
 def test_excluded_layers_stay() -> None:

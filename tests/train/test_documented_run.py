@@ -57,7 +57,7 @@ def test_each_event_is_as_described(report: Path) -> None:
     general = {field.name for field in pages["events.jsonl"]}
     lines = (report / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
-    assert {"start", "fit", "epoch", "fault", "recovered", "replayed", "checkpoint"} <= {
+    assert {"start", "fit", "timing", "epoch", "fault", "recovered", "replayed", "checkpoint"} <= {
         event["event"] for event in events
     }
     for event in events:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,10 @@ def folder(tmp_path: Path) -> Path:
 def test_half_of_the_parameters_go(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["prune", str(folder / "m.keras"), "--data", str(folder / "d.h5"), "--ratio", "0.5"]
     assert main(command) == 0
-    line, reached, left = capsys.readouterr().out.splitlines()
-    assert " -> " in line and "a 48 -> " in line
+    line, reached, header, *rows, left = capsys.readouterr().out.splitlines()
+    assert " -> " in line and " units gone, in " in line
+    assert header.split()[:3] == ["group", "units", "cost"]
+    assert rows[0].startswith("  a") and "48 -> " in rows[0]
     assert "50.0% were asked" in reached and "on 400 rows that were not measured on" in reached
     assert left.startswith("left alone: end (")
     before = keras.models.load_model(folder / "m.keras")
@@ -142,6 +145,6 @@ def test_models_of_several_inputs_take_rows_by_name(
         file["right"], file["left"] = generator.random((30, 6)), generator.random((30, 4))
     command = ["prune", str(tmp_path / "m.keras"), "--data", str(tmp_path / "d.h5")]
     assert main([*command, "--ratio", "0.5"]) == 0
-    line, reached, warning = capsys.readouterr().out.splitlines()
-    assert "of_left 40 -> " in line and "on 15 rows" in reached
+    _, reached, warning, _, *rows = capsys.readouterr().out.splitlines()
+    assert re.match(r"  of_left +40 -> ", rows[0]) and "on 15 rows" in reached
     assert warning.startswith("warning: 15 rows") and "80 rows in the file" in warning

@@ -108,6 +108,8 @@ def test_only_the_main_thread_can_listen() -> None:
 def test_the_clock_tells_before_the_time_is_over() -> None:
     assert StopRequest(0.0).code == 0
     assert StopRequest(3600.0).code == 0
+    assert StopRequest(0.0).ends_s is None
+    assert StopRequest(3600.0).ends_s == pytest.approx(time.time() + 3600, abs=5)
     stop_request = StopRequest(60.0)
     assert stop_request.code == 0
     stop_request.note_save(30.0)  # a checkpoint takes so long that there is no time to lose

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from matex.records.progress import ProgressThrottle
+import pytest
+
+from matex.records.progress import ProgressThrottle, own_timings
 from matex.records.step_report import StepReport
 
 
@@ -36,3 +38,16 @@ def test_where_no_loss_is_known_there_is_none() -> None:
     progress = ProgressThrottle()
     progress.step(StepReport(samples=0, planned=0, step_s=0.1, exchange_s=0.1))
     assert progress.take()["loss"] is None
+
+
+@pytest.mark.parametrize(("ranks", "apart_s"), [(1, 1.0), (10, 1.0), (200, 20.0)])
+def test_timings_of_all_ranks_together_come_ten_times_a_second_at_most(
+    ranks: int, apart_s: float
+) -> None:
+    now = [0.0]
+    timings = own_timings(ranks, clock=lambda: now[0])
+    timings.step(StepReport(samples=1, planned=1, step_s=0.1, exchange_s=0.1))
+    now[0] = 0.99 * apart_s
+    assert not timings.is_due()
+    now[0] = apart_s
+    assert timings.is_due()

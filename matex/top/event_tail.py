@@ -1,0 +1,74 @@
+"""The end of an event file that others write: each event is read once."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matex.records.events import Event
+
+__all__ = ["Arrived", "EventTail"]
+
+# What begins a file: another one has another time in its first line.
+_HEAD = 200  # bytes
+
+# The file is not there now: a run that begins anew removes it, and a file system may be slow.
+_ABSENT = (errno.ENOENT, errno.ESTALE)
+
+
+class Arrived(NamedTuple):
+    """Events that are new, in order of time, and whether they are those of another file."""
+
+    events: list[Event]
+    anew: bool
+
+
+class EventTail:
+    """Reads what has been appended to *path* since it last looked.
+
+    The file is opened each time, by which a network file system asks its server for what is new. A
+    line without its end is read when it is whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._head = b""
+        self._offset = 0
+
+    def read(self) -> Arrived:
+        """The events since the last call; none while there is no file.
+
+        Raises:
+            OSError: it is there, and cannot be read.
+        """
+        try:
+            with self._path.open("rb") as file:
+                head = file.read(_HEAD)
+                size = file.seek(0, 2)
+                anew = not head.startswith(self._head) or size < self._offset
+                if anew:
+                    self._offset = 0
+                file.seek(self._offset)
+                content = file.read()
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
+            return Arrived([], False)
+        content = content[: content.rfind(b"\n") + 1]  # whole lines
+        self._offset += len(content)
+        self._head = head[: self._offset]
+        return Arrived(sorted(_events_in(content), key=lambda event: event["time_s"]), anew)
+
+
+def _events_in(content: bytes) -> Iterator[Event]:
+    """The events of whole lines; what a full disk cut off, or is none, is left out."""
+    for line in content.splitlines():
+        try:
+            event: Any = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and event.keys() >= {"time_s", "rank", "event"}:
+            yield event

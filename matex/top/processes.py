@@ -1,0 +1,50 @@
+"""The processes of ranks that run on this host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import psutil
+
+from matex.top.rank_view import RankView
+
+__all__ = ["Processes", "look"]
+
+# Clocks of a system are read in ticks.
+_TICK_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processes:
+    """Processes of ranks, as this host knows them.
+
+    Args:
+        memory: bytes that each rank occupies.
+        gone: ranks whose process is no more, told or not.
+    """
+
+    memory: Mapping[int, int] = field(default_factory=dict)
+    gone: frozenset[int] = frozenset()
+
+
+def look(ranks: Iterable[RankView], host: str) -> Processes:
+    """The processes of those of *ranks* that live on *host*, which is this one."""
+    memory: dict[int, int] = {}
+    gone: set[int] = set()
+    for view in ranks:
+        if view.host != host or not view.state.lives:
+            continue
+        try:
+            process = psutil.Process(view.pid)
+            # A later process may have the number of one that has ended.
+            is_it = process.create_time() <= view.started_s + _TICK_S
+            if is_it and process.status() != psutil.STATUS_ZOMBIE:
+                memory[view.rank] = int(process.memory_info().rss)
+            else:
+                gone.add(view.rank)
+        except psutil.NoSuchProcess:
+            gone.add(view.rank)
+        except psutil.AccessDenied:  # somebody else's: what its rank tells has to do
+            continue
+    return Processes(memory=memory, gone=frozenset(gone))

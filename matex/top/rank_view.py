@@ -1,0 +1,85 @@
+"""A rank as it was last heard of, and the one that the others wait for. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["RankState", "RankView", "slowest"]
+
+# The slowest rank is named where it computes so many times as long as the others.
+_BEHIND = 1.5
+
+
+class RankState(Enum):
+    """State of a rank, by the word that is shown."""
+
+    STARTED = "started"
+    TRAINING = "training"
+    SPARE = "spare"
+    DEAD = "dead"
+    GONE = "gone"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @property
+    def lives(self) -> bool:
+        """Whether a rank in this state takes part in the run."""
+        return self in (RankState.STARTED, RankState.TRAINING, RankState.SPARE)
+
+
+@dataclass(kw_only=True)
+class RankView:
+    """A rank of the run, by its events.
+
+    Args:
+        rank: original rank.
+        host: host name.
+        pid: process id on that host.
+        started_s: Unix time at which it was started, seconds.
+        state: state in the run.
+        why: reason for its death, in words; empty while it lives or where none is known.
+        step: steps that are done, as far as it has told; None before it told of any.
+        step_s: mean seconds of its latest steps.
+        exchange_s: mean seconds of their exchanges, in which it waits for slower ranks.
+        memory: bytes of memory that it last said to occupy.
+    """
+
+    rank: int
+    host: str
+    pid: int
+    started_s: float
+    state: RankState = RankState.STARTED
+    why: str = ""
+    step: int | None = None
+    step_s: float | None = None
+    exchange_s: float | None = None
+    memory: int | None = None
+
+    @property
+    def busy_s(self) -> float | None:
+        """Mean seconds that it computes in a step; what is left of the step it waits."""
+        if self.step_s is None or self.exchange_s is None:
+            return None
+        return max(0.0, self.step_s - self.exchange_s)
+
+    def waits_s(self, shortest_s: float) -> float | None:
+        """Mean seconds that it waits for slower ranks in a step.
+
+        Args:
+            shortest_s: seconds of the exchange on the rank that waits for none.
+        """
+        return None if self.exchange_s is None else max(0.0, self.exchange_s - shortest_s)
+
+
+def slowest(ranks: Iterable[RankView]) -> RankView | None:
+    """The rank of *ranks* that the others wait for; None where all compute about as long."""
+    measured = [(view.busy_s, view.rank, view) for view in ranks if view.busy_s is not None]
+    if len(measured) < 2:
+        return None
+    *others, (longest_s, _, last) = sorted(measured, key=lambda found: found[:2])
+    usual_s = statistics.median(busy_s for busy_s, _, _ in others)
+    return last if longest_s > _BEHIND * usual_s else None

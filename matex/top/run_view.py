@@ -1,0 +1,270 @@
+"""The state of a run, made of its events as they come. Pure.
+
+`RunView.hear` takes them one by one; nothing else changes a view.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from matex.records.events import Event
+from matex.records.starts import AGAIN
+from matex.top.rank_view import RankState, RankView
+from matex.top.words import in_words, printable
+
+__all__ = ["News", "RunView", "RunningFit", "view_of"]
+
+_NEWS = 100
+# Samples a second are those of so many seconds.
+_WINDOW_S = 10.0
+# Each of these events comes from several ranks, and says the same.
+_ONCE = ("recovered", "joined", "resumed")
+_NOT_METRICS = frozenset({"time_s", "rank", "event", "epoch", "step"})
+_ENDS = {
+    "finished": RankState.FINISHED,
+    "stopped": RankState.STOPPED,
+    "failed": RankState.FAILED,
+}
+
+
+class News(NamedTuple):
+    """An event in words, and when it was."""
+
+    time_s: float
+    event: str
+    text: str
+
+
+class RunningFit(NamedTuple):
+    """The call of ``fit`` that runs: epochs are counted from 0."""
+
+    epoch: int
+    epochs: int
+    began: int
+    """Steps that were done when the epoch began."""
+    steps: int | None
+    """Steps of an epoch; None where they are counted as they come."""
+
+
+@dataclass
+class RunView:
+    """A run as its events have told of it so far.
+
+    ``ranks`` are those of the start that runs now. ``status`` is one word. ``step`` and ``samples``
+    are what is done. ``loss`` and ``metrics`` are values in order of time, the loss within epochs
+    too. ``checkpoint`` is the event of the newest, ``ends_s`` the time at which ``--wall-time`` is
+    over, ``newest_s`` that of the last event.
+    """
+
+    ranks: dict[int, RankView] = field(default_factory=dict)
+    status: str = "starting"
+    began_s: float | None = None
+    newest_s: float | None = None
+    ends_s: float | None = None
+    world_size: int = 0
+    wanted_size: int = 0
+    starts: int = 1
+    step: int = 0
+    step_s: float | None = None
+    exchange_s: float | None = None
+    samples: int = 0
+    fit: RunningFit | None = None
+    loss: list[float] = field(default_factory=list)
+    metrics: dict[str, list[float]] = field(default_factory=dict)
+    checkpoint: Event | None = None
+    news: deque[News] = field(default_factory=lambda: deque(maxlen=_NEWS))
+    _notes: deque[tuple[float, int]] = field(default_factory=deque)
+    _first_note: tuple[float, int] | None = None
+    _epochs: set[tuple[int, int]] = field(default_factory=set)
+    _told: set[tuple[Any, ...]] = field(default_factory=set)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has said how it ended."""
+        return self.status in _ENDS
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Samples a second: of the latest seconds, or of the last start once the run is over."""
+        if not self._notes or self._first_note is None:
+            return None
+        (began_s, before), (now_s, after) = self._notes[0], self._notes[-1]
+        if self.is_over:
+            began_s, before = self._first_note
+        return (after - before) / (now_s - began_s) if now_s > began_s else None
+
+    def hear(self, event: Event) -> None:
+        """Take *event* into the view."""
+        name, time_s, rank = event["event"], event["time_s"], event["rank"]
+        self.began_s = time_s if self.began_s is None else self.began_s
+        self.newest_s = max(time_s, self.newest_s or time_s)
+        if name in _HEARD:
+            _HEARD[name](self, event)
+        elif name in _ENDS:
+            self._end(name)
+        elif name in AGAIN:
+            self._start_again()
+        if name in _ONCE:
+            key = (self.starts, name, event.get("generation"))
+            if key in self._told:
+                return
+            self._told.add(key)
+        elif name == "death" and rank in self.ranks:
+            self._lose([rank], printable(event["reason"]))
+        text = in_words(event)
+        if text is not None:
+            if name == "checkpoint" and self.news and self.news[-1].event == name:
+                self.news.pop()  # the newest of several is news
+            self.news.append(News(time_s, name, text))
+
+    def end_as(self, status: str) -> None:
+        """Note that the run ended with *status*, which its summary says where events do not."""
+        if not self.is_over and status in _ENDS:
+            self._end(status)
+
+    # The ranks.
+
+    def _start(self, event: Event) -> None:
+        if self.is_over:  # ranks that no launcher of ours has started
+            self._start_again()
+        self.ranks[event["rank"]] = RankView(
+            rank=event["rank"],
+            host=printable(event["host"]),
+            pid=event["pid"],
+            started_s=event["time_s"],
+        )
+        self.world_size = self.wanted_size = event["world_size"]
+        self.ends_s = event.get("ends_s")
+        self.status = "starting"
+
+    def _start_again(self) -> None:
+        self.starts += 1
+        self.ranks.clear()
+        self._notes.clear()
+        self._first_note = self.fit = None
+        self.status = "restarting"
+
+    def _first_step(self, event: Event) -> None:
+        self._become(event["rank"], RankState.TRAINING)
+        self.status = "training"
+
+    def _waits(self, event: Event) -> None:
+        self._become(event["rank"], RankState.SPARE)
+
+    def _become(self, rank: int, state: RankState) -> None:
+        if rank in self.ranks and self.ranks[rank].state.lives:
+            self.ranks[rank].state = state
+
+    def _strike(self, event: Event) -> None:
+        """Note by which fault a rank will be lost; survivors tell that it was."""
+        if event["lethal"] and event["rank"] in self.ranks:
+            self.ranks[event["rank"]].why = printable(event["fault"])
+
+    def _lose(self, ranks: Iterable[int], why: str = "") -> None:
+        for rank in ranks:
+            if rank in self.ranks:
+                view = self.ranks[rank]
+                view.state = RankState.DEAD
+                view.why = view.why or why
+
+    def _recovered(self, event: Event) -> None:
+        self._lost_in(event)
+        self._joined(event)
+
+    def _joined(self, event: Event) -> None:
+        for spare in event.get("joined", {}).values():
+            self._become(spare, RankState.TRAINING)
+        self.world_size = event["world_size_after"]
+
+    def _lost_in(self, event: Event) -> None:
+        self._lose(event["lost"])
+        for rank in set(event["lost"]) & set(self.ranks):
+            self.ranks[rank].step = event["step"]
+
+    def _end(self, status: str) -> None:
+        self.status = status
+        for view in self.ranks.values():
+            if view.state.lives:
+                view.state = _ENDS[status]
+
+    # The training.
+
+    def _began_fit(self, event: Event) -> None:
+        if "epochs" not in event:  # every rank computes whole batches
+            return
+        batch, samples = event["batch_size"], event["samples"]
+        self.fit = RunningFit(
+            epoch=event["first_epoch"],
+            epochs=event["epochs"],
+            began=event["step"] - event["cursor"] // batch,
+            steps=None if samples is None else -(-samples // batch),
+        )
+
+    def _progress(self, event: Event) -> None:
+        self.step = event["step"] + 1
+        self.samples = event["samples"]
+        self.step_s, self.exchange_s = event["step_s"], event["exchange_s"]
+        note = event["time_s"], event["samples"]
+        self._first_note = self._first_note or note
+        self._notes.append(note)
+        while len(self._notes) > 2 and self._notes[1][0] <= note[0] - _WINDOW_S:
+            self._notes.popleft()
+        if event["loss"] is not None:
+            self.loss.append(event["loss"])
+
+    def _timing(self, event: Event) -> None:
+        view = self.ranks.get(event["rank"])
+        if view is not None:
+            view.step = event["step"] + 1
+            view.step_s, view.exchange_s = event["step_s"], event["exchange_s"]
+            view.memory = event["memory"]
+
+    def _epoch(self, event: Event) -> None:
+        if event["rank"] in self.ranks:
+            self.ranks[event["rank"]].step = event["step"]
+        key = event["step"], event["epoch"]
+        if key in self._epochs:
+            return
+        self._epochs.add(key)
+        self.step = max(self.step, event["step"])
+        if self.fit is not None:
+            self.fit = self.fit._replace(epoch=event["epoch"] + 1, began=event["step"])
+        for name, value in event.items():
+            if name not in _NOT_METRICS and isinstance(value, int | float):
+                self.metrics.setdefault(printable(name), []).append(value)
+        if "loss" in event:
+            self.loss.append(event["loss"])
+
+    def _checkpoint(self, event: Event) -> None:
+        self.checkpoint = event
+
+    def _resumed(self, event: Event) -> None:
+        self.step = event["step"]
+
+
+_HEARD: dict[str, Callable[[RunView, Event], None]] = {
+    "start": RunView._start,
+    "first-step": RunView._first_step,
+    "waits": RunView._waits,
+    "fault": RunView._strike,
+    "recovered": RunView._recovered,
+    "joined": RunView._joined,
+    "spare-lost": RunView._lost_in,
+    "fit": RunView._began_fit,
+    "progress": RunView._progress,
+    "timing": RunView._timing,
+    "epoch": RunView._epoch,
+    "checkpoint": RunView._checkpoint,
+    "resumed": RunView._resumed,
+}
+
+
+def view_of(events: Iterable[Event]) -> RunView:
+    """The view of a run that told *events*."""
+    view = RunView()
+    for event in events:
+        view.hear(event)
+    return view

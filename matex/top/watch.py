@@ -1,0 +1,154 @@
+"""Looks at a report directory now and then, and shows what its run does."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from matex.errors import InputError
+from matex.records.events import EVENTS
+from matex.records.heartbeat_file import Sign, read_sign
+from matex.records.summary import SUMMARY
+from matex.top.event_tail import EventTail
+from matex.top.processes import look
+from matex.top.run_view import RunView
+from matex.top.screen import Surroundings, screen
+from matex.top.sparkline import BLOCKS, PLAIN
+
+__all__ = ["Watch", "show", "show_once"]
+
+_EVERY_S = 0.5
+# Clocks of hosts and of file servers differ by no more.
+_CLOCKS_S = 5.0
+
+
+class Watch:
+    """The run of *directory*, which is only read, as far as it is known.
+
+    Args:
+        directory: report directory of the run.
+
+    Raises:
+        InputError: there is none, or it cannot be read.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        if not directory.is_dir():
+            raise InputError(
+                f"a report directory of matex run is wanted. Received: {directory}, which is "
+                f"{'no directory' if directory.exists() else 'absent'}; name the DIR of --report"
+            )
+        self._directory = directory
+        self._tail = EventTail(directory / EVENTS)
+        self._sign = Sign()
+        self._signed_s: float | None = None
+        self.view = RunView()
+
+    def look(self) -> Surroundings:
+        """Read what is new into the view; what else is known of the run.
+
+        Raises:
+            InputError: the directory cannot be read.
+        """
+        try:
+            arrived = self._tail.read()
+            summary, written_s = _read_summary(self._directory / SUMMARY)
+        except OSError as error:
+            raise InputError(
+                "a report directory that can be read is wanted. "
+                f"Received: {self._directory}: {error.strerror}"
+            ) from None
+        if arrived.anew:
+            self.view = RunView()
+        for event in arrived.events:
+            self.view.hear(event)
+        if written_s < (self.view.newest_s or 0.0) - _CLOCKS_S:  # that of an earlier run
+            summary = {}
+        elif summary:
+            self.view.end_as(str(summary.get("status")))
+        now_s = time.time()
+        self._hear_sign(now_s)
+        heard_s = max(self._signed_s or 0.0, self.view.newest_s or now_s)
+        return Surroundings(
+            name=str(self._directory),
+            now_s=now_s,
+            silent_s=max(0.0, now_s - heard_s),
+            step=self._sign.step,
+            summary=summary,
+            processes=look(self.view.ranks.values(), socket.gethostname()),
+        )
+
+    def _hear_sign(self, now_s: float) -> None:
+        """Note whether the run has given a sign of life since the last look."""
+        before, self._sign = self._sign, read_sign(self._directory)
+        if before.beats and before != self._sign:
+            self._signed_s = now_s
+
+
+def _read_summary(path: Path) -> tuple[dict[str, Any], float]:
+    """The summary in *path*, written whole or not at all, and when; empty where there is none."""
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text())
+        return summary, path.stat().st_mtime
+    except FileNotFoundError:
+        return {}, 0.0
+
+
+def show_once(directory: Path) -> None:
+    """Print one screen.
+
+    Raises:
+        InputError: there is no run.
+    """
+    watch = Watch(directory)
+    around = watch.look()
+    if watch.view.newest_s is None:
+        raise InputError(
+            f"a run that started is wanted. Received: {directory}: no events yet; "
+            "they come when the ranks have met"
+        )
+    console = _console()
+    with console.capture() as printed:
+        console.print(screen(watch.view, around, signs=_signs(console)), crop=False)
+    print(*(line.rstrip() for line in printed.get().splitlines()), sep="\n")
+
+
+def show(directory: Path) -> None:
+    """Show the run until this process is interrupted, also while it has not begun or is over.
+
+    Raises:
+        InputError: the directory cannot be read.
+        KeyboardInterrupt: by Ctrl-C.
+    """
+    watch = Watch(directory)
+    console = _console()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_seen(watch, console), refresh=True)
+            time.sleep(_EVERY_S)
+
+
+def _seen(watch: Watch, console: Console) -> RenderableType:
+    around = watch.look()
+    if watch.view.newest_s is None:
+        return Text(f"no events yet in {around.name}")
+    return screen(watch.view, around, height=console.height, signs=_signs(console))
+
+
+def _console() -> Console:
+    """The terminal, or plain text where standard output is none, whatever its encoding."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    return Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)
+
+
+def _signs(console: Console) -> str:
+    return BLOCKS if console.encoding.startswith("utf") else PLAIN

@@ -1,0 +1,83 @@
+"""Events of a run in words, one line each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from matex.records.events import Event
+
+__all__ = ["in_words", "printable"]
+
+
+def printable(text: object) -> str:
+    """*text* in one line, without characters that steer a terminal."""
+    return "".join(c if c.isprintable() else " " for c in str(text))
+
+
+def in_words(event: Event) -> str | None:
+    """The line for *event*; None for one that is not news."""
+    words = _WORDS.get(event["event"])
+    return None if words is None else printable(words(event))
+
+
+def _ranks(numbers: Iterable[object]) -> str:
+    named = ", ".join(map(str, numbers))
+    return f"ranks {named}" if "," in named else f"rank {named}"
+
+
+def _recovered(event: Event) -> str:
+    parts = []
+    if event["lost"]:
+        parts.append(f"lost {_ranks(event['lost'])} in step {event['step']:,}")
+    parts += [f"rank {spare} for rank {lost}" for lost, spare in event.get("joined", {}).items()]
+    repair_ms = 1e3 * (event["repaired_time_s"] - event["detect_time_s"])
+    before, after = event["world_size_before"], event["world_size_after"]
+    return f"{', '.join(parts)}; {after} of {before} ranks go on, repaired in {repair_ms:.0f} ms"
+
+
+def _joined(event: Event) -> str:
+    places = [f"rank {spare} for rank {lost}" for lost, spare in event["joined"].items()]
+    return f"{', '.join(places)}, from the reserve; {event['world_size_after']} ranks go on"
+
+
+def _apoptosis(event: Event) -> str:
+    groups = sum(change["kept"] for change in event["changes"])
+    before, after = event["parameters_before"], event["parameters"]
+    removed = f"{groups} group{'s' * (groups != 1)} made smaller"
+    return f"apoptosis after epoch {event['epoch']}: {removed}, parameters {before:,} -> {after:,}"
+
+
+def _straggler(event: Event) -> str:
+    done = "; it ends itself" if event["evicted"] else ""
+    return f"rank {event['rank']} computes {event['ratio']:.1f} times as long as the others{done}"
+
+
+def _ended(event: Event) -> str:
+    return f"the run {event['event']}" + (f": {event['reason']}" if event["reason"] else "")
+
+
+_WORDS: dict[str, Callable[[Event], str]] = {
+    "continued": lambda e: "a new job continues the run",
+    "restart": lambda e: f"restart {e['number']} with {e['ranks']} ranks: {e['reason']}",
+    "grow": lambda e: f"all ranks are started again, {e['ranks']} in place of {e['world_size']}",
+    "short": lambda e: f"{e['world_size']} of {e['wanted']} ranks are left; they save and leave",
+    "told": lambda e: f"{e['signal']} asks the run to stop",
+    "resumed": lambda e: f"continues from the checkpoint of step {e['step']:,}",
+    "fault": lambda e: f"the injected fault {e['fault']} strikes rank {e['rank']}",
+    "fault-not-fired": lambda e: f"the injected fault {e['fault']} never fired",
+    "death": lambda e: f"rank {e['rank']} ends: {e['reason']}",
+    "recovered": _recovered,
+    "joined": _joined,
+    "spare-lost": lambda e: f"lost {_ranks(e['lost'])}, a spare that waited",
+    "nonfinite": lambda e: f"{_ranks(e['ranks'])} computed a NaN or infinity in step {e['step']:,}",
+    "healed": lambda e: f"rank {e['rank']} differed, and has the weights of {_ranks(e['source'])}",
+    "weights-settled": lambda e: f"{_ranks(e['ranks'])} differed, now as rank {e['leader']}",
+    "straggler": _straggler,
+    "balance": lambda e: "the batch is shared out anew, by the speed of the ranks",
+    "checkpoint": lambda e: f"checkpoint of step {e['step']:,} ({e['tier']}, {e['seconds']:.2f} s)",
+    "checkpoint-failed": lambda e: f"no checkpoint of step {e['step']:,}: {e['reason']}",
+    "apoptosis": _apoptosis,
+    "finished": _ended,
+    "stopped": _ended,
+    "failed": _ended,
+}
