@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from matex.errors import InputError
 from matex.records.events import EVENTS, Event, read_events
 from matex.records.fault_records import fault_records
+from matex.records.scalars import NOT_METRICS
 from matex.records.summary import SUMMARY
 
 __all__ = ["Curve", "Life", "Run", "read_run"]
@@ -63,7 +64,7 @@ class Run:
                 numbers = {
                     name: value
                     for name, value in event.items()
-                    if name not in _NOT_METRICS and isinstance(value, int | float)
+                    if name not in NOT_METRICS and isinstance(value, int | float)
                 }
                 seen.setdefault((event["step"], event["epoch"]), numbers)
         return list(seen.values())
@@ -141,9 +142,6 @@ class Run:
                 (e for e in self.events if e["event"] == "start"), key=lambda e: int(e["rank"])
             )
         ]
-
-
-_NOT_METRICS = frozenset({"time_s", "rank", "event", "epoch", "step"})
 
 
 def read_run(directory: Path) -> Run:
