@@ -43,7 +43,7 @@ class EventLog:
     was removed stops no training. A directory that is gone is made again, with all events of this
     rank.
 
-    ``listener`` hears the name of each event once it is written, and ``complain`` gets one line the
+    ``listener`` hears of each event once it is written, and ``complain`` gets one line the
     first time that one cannot be.
     """
 
@@ -54,7 +54,7 @@ class EventLog:
         self._own: list[Event] = []
         self._unwritten: list[Event] = []
         self._complained = False
-        self.listener: Callable[[str], None] = lambda event: None
+        self.listener: Callable[[Event], None] = lambda event: None
         self.complain: Callable[[str], None] = lambda line: None
 
     def write(self, event: str, **fields: Any) -> None:
@@ -71,7 +71,7 @@ class EventLog:
                         f"events cannot be written to {self._path} ({error.strerror}): "
                         "they are kept in memory, and written when they can be"
                     )
-        self.listener(event)
+        self.listener(record)
 
     def _write_out(self) -> None:
         assert self._file is not None

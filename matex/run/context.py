@@ -17,7 +17,9 @@ from matex.records.fault_events import record_fault
 from matex.records.progress import ProgressThrottle
 from matex.records.step_report import StepReport, StepRequests
 from matex.records.summary import Totals
+from matex.records.trace_part import TracePart, part_name
 from matex.run.call_order import CallOrder
+from matex.run.event_hearing import EventHearing
 from matex.run.hooks import RunHooks
 from matex.run.launcher_client import LauncherClient
 from matex.run.ledger import RunLedger
@@ -93,6 +95,8 @@ class RunContext:
         )
         self.saver = Saver(config, communicator, events, stop_request, self.warn)
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
+        part = config.report and config.report / part_name(me.rank)
+        self.trace = TracePart(part, self.warn)
         self._progress = ProgressThrottle()
         self._saved: checkpoints.Snapshot | None = None
         self._balances = config.balance
@@ -103,7 +107,10 @@ class RunContext:
     def _hook(self) -> None:
         """Let communicator and event log call what is to hear of them."""
         self.events.complain = self.say
-        self.events.listener = self.faults.heard
+        self.events.listener = EventHearing(
+            self.config.report, self.trace, self.faults,
+            leads=lambda: self.leads, complain=self.warn,
+        ).heard  # fmt: skip
         setting = arbiter_setting()
         launcher = LauncherClient(setting) if setting else None
         hooks = RunHooks(self.watchdog, self.faults, launcher, record=self.recoveries.heard)
@@ -209,6 +216,7 @@ class RunContext:
         """
         self.ledger.count_step(report)
         self.recoveries.step_done(report, model)
+        self.trace.step(self.step, report)
         self._progress.step(report)
         if self._progress.is_due():
             self._note_progress()

@@ -56,7 +56,8 @@ def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) ->
         "--help",
         "--seeds",
         "--layer",
-    }  # mpiexec, examples, ci
+        "--logdir",
+    }  # mpiexec, examples, ci, tensorboard
     slurm = {"--no-kill", "--requeue", "--signal", "--nodes", "--ntasks-per-node", "--time"}
     known = _known_options(capsys) | others | slurm
     for path in TEXTS:
