@@ -20,7 +20,7 @@ Points = list[tuple[float, int, float]]
 
 
 def read_scalars(report: Path) -> EventAccumulator:
-    """What TensorBoard itself reads of the curves of *report*."""
+    """The curves of *report*, as TensorBoard itself reads them."""
     read = EventAccumulator(str(report / "tensorboard"), size_guidance={"scalars": 0, "tensors": 0})
     read.Reload()
     return read

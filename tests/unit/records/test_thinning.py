@@ -1,4 +1,4 @@
-"""What is kept of a long row: little, evenly, and the same by all who count alike."""
+"""Long rows are thinned: to little, evenly, and alike by all who count alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank did in a step, from the line that it wrote."""
+"""The parts of a step in the trace, from the line that a rank wrote."""
 
 from __future__ import annotations
 
