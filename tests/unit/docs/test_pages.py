@@ -40,7 +40,14 @@ def test_each_relative_link_leads_to_a_page_and_a_heading(path: Path) -> None:
 
 def _known_options(capsys: pytest.CaptureFixture[str]) -> set[str]:
     known = option_names()
-    commands = (["run"], ["data", "convert"], ["faults", "sample"], ["faults", "show"], ["prune"])
+    commands = (
+        ["run"],
+        ["data", "convert"],
+        ["faults", "sample"],
+        ["faults", "show"],
+        ["prune"],
+        ["report"],
+    )
     for command in commands:
         with pytest.raises(SystemExit):
             main([*command, "--help"])
