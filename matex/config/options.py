@@ -86,7 +86,8 @@ class RankOptions:
     checkpoint: Path | None = option(
         None, "DIR", "save checkpoints here, and continue from the newest valid one in it", COMMON)
     report: Path | None = option(
-        None, "DIR", "write events, logs and summary.json here", COMMON)
+        None, "DIR", "write events, logs, a trace, curves for TensorBoard and summary.json here",
+        COMMON)
     spares: int = option(
         0, "K", "K more ranks wait, at no cost, and take the places of ranks that die", COMMON,
         least=0, default_text="0", strategies=_SYNC,

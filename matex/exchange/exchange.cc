@@ -46,6 +46,7 @@ extern "C" struct Plan {
   int64_t code;          // what MPI returned, 0 for success
   double waiting_since;  // seconds of CLOCK_MONOTONIC; 0 when not inside MPI
   double seconds;        // inside MPI in the last step
+  double ended;          // when that was over, seconds of CLOCK_MONOTONIC
 };
 
 namespace {
@@ -222,7 +223,8 @@ struct Call {
     }
     plan->waiting_since = 0;
     plan->spoiled = !finite;
-    plan->seconds = Now() - started - packing;
+    plan->ended = Now();
+    plan->seconds = plan->ended - started - packing;
     return code == 0 || FailMpi(plan, where, code);
   }
 

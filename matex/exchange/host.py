@@ -68,7 +68,7 @@ class HostExchange:
         self.expected = (0, 0)
         self.spoiled = False
         self.error: BaseException | None = None
-        self.seconds = 0.0
+        self.seconds = self.ended = 0.0
 
     @property
     def local(self) -> np.ndarray:
@@ -168,7 +168,8 @@ class HostExchange:
         result = self._next_result()
         started = time.perf_counter()
         self._reduce(result)
-        self.seconds = time.perf_counter() - started
+        self.ended = time.perf_counter()
+        self.seconds = self.ended - started
         self._after()
         self.check()
         return self.result

@@ -36,7 +36,7 @@ class _OperationPlan(ctypes.Structure):
         *((name, ctypes.c_double) for name in ("samples", "fingerprint", "size")),
         *((name, ctypes.c_int32) for name in ("fence", "check_finite", "spoiled", "stage")),
         ("code", ctypes.c_int64),
-        *((name, ctypes.c_double) for name in ("waiting_since", "seconds")),
+        *((name, ctypes.c_double) for name in ("waiting_since", "seconds", "ended")),
     )
 
 
@@ -132,7 +132,7 @@ class NativeExchange(HostExchange):
             self.spoiled = bool(plan.spoiled)
             self.error = error
             raise
-        self.seconds = plan.seconds
+        self.seconds, self.ended = plan.seconds, plan.ended
         return output
 
     def _strike(self, phase: int) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from matex.errors import NotShareable
 from matex.fitting.listeners import Cursor, FitListener
+from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch, Source
 from matex.steps.engine import StepEngine
 from matex.steps.recovery import AllStop
@@ -93,6 +95,7 @@ class EpochIterator:
         self._next = start
         self._epoch, self._samples = start.epoch, start.samples
         self._step_digest = 0
+        self._fetched: Interval | None = None
         self._is_cut = True
         self._is_resumed = False
         self._made: Logs | None = None
@@ -222,7 +225,10 @@ class EpochIterator:
 
     def _next_batch(self) -> GlobalBatch | None:
         self._step_digest = self.source.digest
-        return self.source.next()
+        began = time.perf_counter()
+        batch = self.source.next()
+        self._fetched = Interval(began, time.perf_counter())
+        return batch
 
     def _step(self, batch: GlobalBatch, original: TrainFunction) -> Logs:
         if self._is_cut:
@@ -237,7 +243,7 @@ class EpochIterator:
         factor, samples = 1.0, self.source.samples
         if samples is not None:
             factor = self._rate.rate_factor(self._epoch + batch.span[0] / samples)
-        report = self.engine.run(batch, rate_factor=factor, decline=decline)
+        report = self.engine.run(batch, rate_factor=factor, decline=decline, fetched=self._fetched)
         self.stop_agreed = report.agreed.stop
         self._samples = batch.span[1]
         cursor = self.cursor

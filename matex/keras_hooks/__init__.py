@@ -1,6 +1,5 @@
 """Attaching to Keras: the only package that touches its private names."""
 
-from matex.keras_hooks.applications import LayerScale, StochasticDepth
 from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
 from matex.keras_hooks.batch_moments import moments_over_ranks, normalizations
 from matex.keras_hooks.callbacks import (
@@ -43,6 +42,8 @@ from matex.keras_hooks.generators import (
 from matex.keras_hooks.gradients import mean_gradients, replaced_gradients
 from matex.keras_hooks.graphs import (
     GraphCall,
+    LayerScale,
+    StochasticDepth,
     all_calls_in,
     calls_in,
     functional_of,
@@ -95,7 +96,6 @@ from matex.keras_hooks.optimizers import (
 from matex.keras_hooks.proof import adds_up, counts_add_up, evaluates_rows
 from matex.keras_hooks.quiet import is_noisy, without_noise
 from matex.keras_hooks.resizing import (
-    Slot,
     drop_functions,
     optimizer_keys,
     rekey,
@@ -153,7 +153,6 @@ __all__ = [
     "OpError",
     "OrderSeeds",
     "Results",
-    "Slot",
     "StochasticDepth",
     "TrainerHooks",
     "add_epochs",

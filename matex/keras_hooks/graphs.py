@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 
 import keras
 from keras.src import backend
+from keras.src.applications.convnext import LayerScale, StochasticDepth  # not in keras.layers
 from keras.src.backend.common import global_state
 
 from matex.errors import Unsupported
 
 __all__ = [
     "GraphCall",
+    "LayerScale",
+    "StochasticDepth",
     "all_calls_in",
     "calls_in",
     "functional_of",

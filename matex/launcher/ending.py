@@ -16,6 +16,7 @@ from matex.records.events import EVENTS, Event, read_events
 from matex.records.heartbeat_file import read_sign
 from matex.records.losses import LOST_STRICTLY, advice
 from matex.records.starts import starts_of
+from matex.report.trace import TRACE, write_trace
 
 __all__ = ["NOT_STARTED", "Logs", "all_events", "judge", "last_start", "reason_of", "this_job"]
 
@@ -113,6 +114,10 @@ def judge(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> i
         if crash.startswith(cause.reason):
             print(crash, file=sys.stderr)  # its traceback, which only its log has
     step = read_sign(report).step
+    try:
+        write_trace(report, every)
+    except OSError as error:
+        _print_line(f"{report / TRACE} cannot be written: {error.strerror}")
     if summaries.unwritten(report, every, ranks=ranks, step=step, reason=reason) == "stopped":
         _print_line(f"{reason}{_where(report, None, kept=kept)}")
         return STATUS

@@ -14,9 +14,14 @@ from matex.errors import InputError
 from matex.launcher.locks import owned
 from matex.records.events import EVENTS, EventLog, keep_room, read_events
 from matex.records.heartbeat_file import FILE
+from matex.records.scalars import TENSORBOARD
 from matex.records.summary import SUMMARY
+from matex.report.trace import TRACE
 
 __all__ = ["all_owned", "prepare", "scratch_directory"]
+
+# The logs of ranks, and their parts of the trace.
+_OF_RANKS = ("rank-[0-9]*.log", "rank-[0-9]*.trace")
 
 
 def prepare(report: Path, checkpoint: Path | None) -> None:
@@ -38,8 +43,10 @@ def prepare(report: Path, checkpoint: Path | None) -> None:
             _end_with_a_whole_line(events)
             EventLog(events, -1).write("continued")
             return
-        for old in (events, *report.glob("rank-[0-9]*.log")):
+        of_ranks = (path for form in _OF_RANKS for path in report.glob(form))
+        for old in (events, report / TRACE, *of_ranks):
             old.unlink(missing_ok=True)
+        shutil.rmtree(report / TENSORBOARD, ignore_errors=True)
     except OSError as error:
         raise InputError(
             f"the report directory must be writable. Received: {report}: {error.strerror}"

@@ -137,7 +137,8 @@ class KerasAdapter:
 
     def evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if self._calls.only is CallKind.FIT and kwargs.get("_use_cached_eval_dataset"):
-            return self._within(CallKind.EVALUATE, lambda: original(model, *args, **kwargs))
+            with self.run.trace.call("validation"):
+                return self._within(CallKind.EVALUATE, lambda: original(model, *args, **kwargs))
         if not self._calls.is_empty:
             return self._plainly(lambda: original(model, *args, **kwargs))
         with self.run.calls.made("evaluate"):
@@ -146,7 +147,8 @@ class KerasAdapter:
             given = self._shared_out(given)
             check_equal(self.run.communicator, model, "evaluate")
             self._model = model
-            return self._within(CallKind.EVALUATE, lambda: original(model, **given))
+            with self.run.trace.call("evaluate"):
+                return self._within(CallKind.EVALUATE, lambda: original(model, **given))
 
     def predict(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._calls.is_empty:
@@ -156,7 +158,8 @@ class KerasAdapter:
             check_equal(self.run.communicator, model, "predict")
             model.make_predict_function()
             self._model = model
-            return self._within(CallKind.PREDICT, lambda: original(model, **given))
+            with self.run.trace.call("predict"):
+                return self._within(CallKind.PREDICT, lambda: original(model, **given))
 
     def _plainly(self, call: Callable[[], Any]) -> Any:
         """Make a *call* that a callback makes of a model as one process would; local.

@@ -7,14 +7,14 @@ appending, so lines of several ranks do not mix on a POSIX file system.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from matex.records.line_file import LineFile, read_lines
 
 __all__ = [
     "EVENTS",
@@ -43,19 +43,18 @@ class EventLog:
     was removed stops no training. A directory that is gone is made again, with all events of this
     rank.
 
-    ``listener`` hears the name of each event once it is written, and ``complain`` gets one line the
+    ``listener`` hears of each event once it is written, and ``complain`` gets one line the
     first time that one cannot be.
     """
 
     def __init__(self, path: Path | None, rank: int) -> None:
         self._rank = rank
-        self._file = None if path is None else _opened(path)
+        self._file = None if path is None else LineFile(path)
         self._path = path
         self._own: list[Event] = []
         self._unwritten: list[Event] = []
-        self._torn = False
         self._complained = False
-        self.listener: Callable[[str], None] = lambda event: None
+        self.listener: Callable[[Event], None] = lambda event: None
         self.complain: Callable[[str], None] = lambda line: None
 
     def write(self, event: str, **fields: Any) -> None:
@@ -64,7 +63,7 @@ class EventLog:
         if self._path is not None:
             self._unwritten.append(record)
             try:
-                self._write_out(self._path)
+                self._write_out()
             except OSError as error:
                 if not self._complained:
                     self._complained = True
@@ -72,22 +71,14 @@ class EventLog:
                         f"events cannot be written to {self._path} ({error.strerror}): "
                         "they are kept in memory, and written when they can be"
                     )
-        self.listener(event)
+        self.listener(record)
 
-    def _write_out(self, path: Path) -> None:
+    def _write_out(self) -> None:
         assert self._file is not None
-        if not os.fstat(self._file).st_nlink:  # the file was removed
-            path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(self._file)
-            self._file = _opened(path)
+        if self._file.is_removed:
+            self._file.make_again()
             self._unwritten = list(self._own)
-        # After a part of a line that a full disk took, one that no reader understands.
-        lines = "".join(json.dumps(record) + "\n" for record in self._unwritten)
-        content = ("\n" * self._torn + lines).encode()
-        written = os.write(self._file, content)
-        self._torn = 0 < written < len(content)
-        if written < len(content):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._file.append(self._unwritten)
         self._unwritten = []
 
     def all(self) -> list[Event]:
@@ -96,10 +87,6 @@ class EventLog:
             return self._own
         written = read_events(self._path) if self._path.exists() else []
         return sorted([*written, *self._unwritten], key=_time_of)
-
-
-def _opened(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
 
 def _time_of(event: Event) -> float:
@@ -111,13 +98,7 @@ def read_events(path: Path) -> list[Event]:
 
     Left out are an unfinished last line, and parts of lines for which a disk had no room.
     """
-    events: list[Event] = []
-    with path.open() as file:
-        for line in file:
-            if line.endswith("\n"):
-                with contextlib.suppress(json.JSONDecodeError):
-                    events.append(json.loads(line))
-    return sorted(events, key=_time_of)
+    return sorted(read_lines(path), key=_time_of)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -128,11 +109,15 @@ def write_json(path: Path, content: Any) -> None:
 def write_text(path: Path, content: str | bytes) -> None:
     """Write *content* so that a reader sees the whole file or none."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    try:
+        with aside.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError:  # a full disk: what is there of it takes room, and serves nobody
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def keep_room(directory: Path) -> None:

@@ -11,7 +11,7 @@ import ft
 from matex.partition.spans import Span, assigned, size
 from matex.strategies import Traffic
 
-__all__ = ["Replay", "StepReport", "StepRequests", "samples_of"]
+__all__ = ["Interval", "Replay", "StepReport", "StepRequests", "StepTimes", "samples_of"]
 
 
 @dataclass
@@ -35,6 +35,22 @@ class Replay:
 
 
 _ADMIT = 4  # beyond the bits of the tiers
+
+
+class Interval(NamedTuple):
+    """A stretch of time, in seconds of ``time.perf_counter()``."""
+
+    begin: float
+    end: float
+
+
+class StepTimes(NamedTuple):
+    """The parts of a step in time: ``read`` are those in which rows were waited for or read."""
+
+    began: float
+    """The moment at which it began, in seconds of ``time.perf_counter()``."""
+    read: tuple[Interval, ...] = ()
+    exchanges: tuple[Interval, ...] = ()
 
 
 class StepRequests(NamedTuple):
@@ -68,7 +84,8 @@ class StepReport:
     ``samples`` are those that the step was made of, by the ranks together, of ``planned`` ones;
     ``own_samples`` how many of them this rank computed.
     ``logs`` are what Keras shows; ``replay`` is None in a step without a death; ``sent`` is
-    what this rank handed to MPI; ``agreed`` what is to be done after the step.
+    what this rank handed to MPI; ``agreed`` what is to be done after the step; ``times`` are
+    None where only the length of the step is known.
     """
 
     samples: int
@@ -80,6 +97,7 @@ class StepReport:
     sent: Traffic = field(default_factory=Traffic)
     agreed: StepRequests = field(default_factory=StepRequests)
     own_samples: int = 0
+    times: StepTimes | None = None
 
 
 def samples_of(

@@ -1,6 +1,7 @@
-"""``matex report DIR``: what a run did, as one HTML page and pictures."""
+"""``matex report DIR``: what a run did, as one HTML page and pictures; and its trace."""
 
+from matex.report.index import INDEX, write_index
 from matex.report.page import write_report
 from matex.report.reading import Run, read_run
 
-__all__ = ["Run", "read_run", "write_report"]
+__all__ = ["INDEX", "Run", "read_run", "write_index", "write_report"]

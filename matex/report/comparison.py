@@ -1,12 +1,14 @@
-"""Two runs side by side: what the faults of one cost, given the other as its twin. Pure."""
+"""Runs side by side: what they did, and what the faults of one cost, given its twin. Pure."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from matex.report.reading import Run
 
-__all__ = ["compare"]
+__all__ = ["compare", "side_by_side"]
 
 _COUNTS = (
     *("status", "world_size_start", "world_size_end", "restarts", "epochs", "steps"),
@@ -24,21 +26,38 @@ def compare(a: Run, b: Run) -> list[Row]:
     faults whose recoveries overlap count once.
     """
     rows: list[Row] = [("", "A", "B", "B - A")]
-    for key in _COUNTS:
-        rows.append(_row(key, a.summary.get(key), b.summary.get(key)))
-    for key in _TIMES:
-        rows.append(_row(key, a.summary.get(key), b.summary.get(key)))
-    rows.append(_row("time lost to faults, s", _time_lost(a), _time_lost(b)))
-    rows.append(_row("ranks lost", *(sum(life.lost for life in run.lives()) for run in (a, b))))
-    metrics = [run.summary.get("metrics", {}) for run in (a, b)]
-    for key in metrics[0] | metrics[1]:
-        rows.append(_row(f"{key}, last epoch", metrics[0].get(key), metrics[1].get(key)))
+    rows += [_row(name, *values) for name, values in _values((a, b))]
     rows += _largest(a.epochs(), b.epochs())
-    hashes = [set(run.summary.get("weights_hash", {}).values()) for run in (a, b)]
+    hashes = [_hashes(run) for run in (a, b)]
     same = "same bits" if hashes[0] == hashes[1] and len(hashes[0]) == 1 else "not the same bits"
     mine, theirs = (" ".join(sorted(h)) or "-" for h in hashes)
     rows.append(("weights", mine, theirs, same))
     return rows
+
+
+def side_by_side(runs: Sequence[Run]) -> list[list[str]]:
+    """Rows of (what, of each run), all to be printed; what none of them knows is left out."""
+    rows = [
+        [name, *map(_shown, values)]
+        for name, values in _values(runs)
+        if any(value is not None for value in values)
+    ]
+    return [*rows, ["weights", *(" ".join(sorted(_hashes(run))) or "-" for run in runs)]]
+
+
+def _values(runs: Sequence[Run]) -> Iterator[tuple[str, list[Any]]]:
+    """The facts that runs are compared by, each with its values; None where it is not known."""
+    for key in (*_COUNTS, *_TIMES):
+        yield key, [run.summary.get(key) for run in runs]
+    yield "time lost to faults, s", [_time_lost(run) for run in runs]
+    yield "ranks lost", [sum(life.lost for life in run.lives()) for run in runs]
+    metrics = [run.summary.get("metrics", {}) for run in runs]
+    for key in dict.fromkeys(itertools.chain.from_iterable(metrics)):
+        yield f"{key}, last epoch", [of_run.get(key) for of_run in metrics]
+
+
+def _hashes(run: Run) -> set[str]:
+    return set(run.summary.get("weights_hash", {}).values())
 
 
 def _largest(a: list[dict[str, float]], b: list[dict[str, float]]) -> list[Row]:

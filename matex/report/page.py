@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from matex.records.events import write_text
 from matex.report.apoptosis_tables import events_table, groups_table, left_alone_table
+from matex.report.html import Picture, document, figure, table
 from matex.report.plots import pictures
 from matex.report.reading import Run
 
 __all__ = ["page", "write_report"]
 
 PAGE = "report.html"
-
-_STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em;
-       color: #222 }
-h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
-table { border-collapse: collapse; margin-bottom: 1em } img { max-width: 100% }
-th, td { padding: .2em .8em .2em 0; text-align: right; border-bottom: 1px solid #ddd }
-th { font-weight: 600; color: #555 } td:first-child, th:first-child { text-align: left }
-.wide { overflow-x: auto }
-"""
 
 _CAPTIONS = {
     "loss.png": "Loss and number of ranks",
@@ -67,16 +57,16 @@ def write_report(run: Run) -> Path:
         InputError: there is no matplotlib.
     """
     images = pictures(run)
-    for name, content in images.items():
-        write_text(run.directory / name, content)
+    for name, picture in images.items():
+        write_text(run.directory / name, picture.light)
     path = run.directory / PAGE
     write_text(path, page(run, images))
     return path
 
 
-def page(run: Run, images: dict[str, bytes]) -> str:
+def page(run: Run, images: Mapping[str, Picture]) -> str:
     """The HTML text; *images* are put into it. Pure."""
-    name = escape(run.directory.resolve().name)
+    title = run.directory.resolve().name
     facts = [(key, _shown(run.summary[key])) for key in _FACTS if run.summary.get(key) is not None]
     metrics = [(key, _shown(value)) for key, value in run.summary.get("metrics", {}).items()]
     hashes = run.summary.get("weights_hash", {})
@@ -86,29 +76,23 @@ def page(run: Run, images: dict[str, bytes]) -> str:
     untold = [str(e["fault"]) for e in run.events if e["event"] == "fault-not-fired"]
     faults = run.faults
     parts = [
-        f"<h1>Run {name}</h1>",
-        _table((), facts) if facts else "<p>The run did not come to a summary.</p>",
-        *(["<h2>Metrics of the last epoch</h2>", _table((), metrics)] if metrics else []),
-        *(_picture(_CAPTIONS[name], content) for name, content in images.items()),
+        f"<h1>Run {escape(title)}</h1>",
+        table((), facts) if facts else "<p>The run did not come to a summary.</p>",
+        *(["<h2>Metrics of the last epoch</h2>", table((), metrics)] if metrics else []),
+        *(figure(_CAPTIONS[name], picture) for name, picture in images.items()),
         *(["<h2>Apoptosis</h2>", _shrinkings(run)] if run.shrinkings() else []),
         "<h2>Faults and recoveries</h2>",
         _recoveries(faults) if faults else "<p>None.</p>",
         *([f"<p>Never fired: {escape(', '.join(untold))}</p>"] if untold else []),
     ]
-    head = f'<meta charset="utf-8"><title>{name}</title><style>{_STYLE}</style>'
-    body = "\n".join(parts)
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
+    return document(title, parts)
 
 
 def _shrinkings(run: Run) -> str:
     """The events of apoptosis, the groups of units in them, and the layers that stay."""
     events = run.shrinkings()
     shown = [events_table(events), groups_table(events), left_alone_table(events)]
-    return "\n".join(
-        f'<div class="wide">{_table(table.headings, table.rows)}</div>'
-        for table in shown
-        if table.rows
-    )
+    return "\n".join(table(each.headings, each.rows) for each in shown if each.rows)
 
 
 def _recoveries(faults: Iterable[dict[str, Any]]) -> str:
@@ -119,24 +103,11 @@ def _recoveries(faults: Iterable[dict[str, Any]]) -> str:
         ]
         for fault in faults
     ]
-    return f'<div class="wide">{_table([heading for heading, _, _ in _RECOVERIES], rows)}</div>'
+    return table([heading for heading, _, _ in _RECOVERIES], rows)
 
 
 def _scaled(value: Any, scale: float) -> Any:
     return value if scale == 1 else round(value * scale, 1)
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    lines = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
-    body = "\n".join(f"<tr>{line}</tr>" for line in ([head] if head else []) + lines)
-    return f"<table>\n{body}\n</table>"
-
-
-def _picture(caption: str, content: bytes) -> str:
-    data = base64.b64encode(content).decode()
-    alt = escape(caption)
-    return f'<h2>{alt}</h2>\n<img alt="{alt}" src="data:image/png;base64,{data}">'
 
 
 def _shown(value: Any) -> str:

@@ -3,55 +3,93 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from matex.errors import InputError
+from matex.report.html import Picture
 from matex.report.reading import Run
 
-__all__ = ["pictures"]
+__all__ = ["compared", "pictures"]
 
-_BLUE, _ORANGE, _GREEN, _RED, _GREY = "#4477aa", "#ee7733", "#228833", "#cc3311", "#bbbbbb"
+_BLUE, _ORANGE, _GREEN, _RED, _GREY = "#4c86bf", "#ee7733", "#2a9d46", "#dd4422", "#a5a5a5"
+_COLORS = (_BLUE, _ORANGE, _GREEN, _RED, "#9467bd", "#17a2b8", "#b8860b", _GREY)
 _WIDTH, _DPI = 9.0, 110
+_SCHEMES = {"light": ("#222222", "#ffffff"), "dark": ("#dddddd", "#181a1b")}
+
+#: Draws on the figure, whose height is in inches.
+Drawing = tuple[float, Callable[[Any], None]]
 
 
-def pictures(run: Run) -> dict[str, bytes]:
-    """File name -> PNG: the loss and the world, the ranks, throughput and exchange.
+def pictures(run: Run) -> dict[str, Picture]:
+    """File name -> picture: the loss and the world, the ranks, throughput and exchange.
 
     Raises:
         InputError: there is no matplotlib.
     """
+
+    def over_time(draw: Callable[[Run, Any], None]) -> Callable[[Any], None]:
+        def drawn(figure: Any) -> None:
+            draw(run, figure)
+            for axes in figure.axes:
+                axes.set_xlim(0, max(run.ended, 1e-3))
+            figure.axes[-1].set_xlabel("seconds")
+
+        return drawn
+
+    wanted: dict[str, Drawing] = {
+        "loss.png": (5.0, over_time(_loss)),
+        "ranks.png": (1.2 + 0.28 * len(run.lives()), over_time(_ranks)),
+        "throughput.png": (4.5, over_time(_throughput)),
+    }
+    if run.shrinkings():
+        wanted["apoptosis.png"] = 4.5, over_time(_apoptosis)
+    return {name: _drawn(*drawing) for name, drawing in wanted.items()}
+
+
+def compared(runs: Mapping[str, Run]) -> dict[str, Picture]:
+    """File name -> picture of *runs* by their names: the loss of each epoch, and throughput.
+
+    Raises:
+        InputError: there is no matplotlib.
+    """
+    return {
+        "losses.png": _drawn(4.5, lambda figure: _losses(runs, figure)),
+        "throughputs.png": _drawn(3.5, lambda figure: _throughputs(runs, figure)),
+    }
+
+
+def _drawn(height: float, draw: Callable[[Any], None]) -> Picture:
     try:
+        import matplotlib
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         raise InputError(
             "matplotlib was not found: install it with pip install 'matex[report]'"
         ) from None
     made: dict[str, bytes] = {}
-    wanted: list[tuple[str, float, Callable[[Run, Any], None]]] = [
-        ("loss.png", 5.0, _loss),
-        ("ranks.png", 1.2 + 0.28 * len(run.lives()), _ranks),
-        ("throughput.png", 4.5, _throughput),
-    ]
-    if run.shrinkings():
-        wanted.append(("apoptosis.png", 4.5, _apoptosis))
-    for name, height, draw in wanted:
-        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
-        draw(run, figure)
-        for axes in figure.axes:
-            axes.set_xlim(0, max(run.ended, 1e-3))
-            axes.spines[["top", "right"]].set_visible(False)
-        figure.axes[-1].set_xlabel("seconds")
-        file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=_DPI)
-        made[name] = file.getvalue()
-    return made
+    for scheme, (text, ground) in _SCHEMES.items():
+        of_text = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+        grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+        with matplotlib.rc_context(
+            {**dict.fromkeys(of_text, text), **dict.fromkeys(grounds, ground)}
+        ):
+            figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+            draw(figure)
+            for axes in figure.axes:
+                axes.spines[["top", "right"]].set_visible(False)
+            file = io.BytesIO()
+            figure.savefig(file, format="png", dpi=_DPI)
+        made[scheme] = file.getvalue()
+    return Picture(**made)
 
 
 def _loss(run: Run, figure: Any) -> None:
     loss, world = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    curve = run.curve("loss")
-    loss.plot(curve.seconds, curve.values, color=_BLUE, linewidth=1.2)
+    for curve in run.curves("loss"):
+        marker = "." if len(curve.values) == 1 else ""
+        loss.plot(curve.seconds, curve.values, color=_BLUE, linewidth=1.2, marker=marker)
     loss.set_ylabel("loss of the epoch so far")
     size = run.world_size()
     world.step(size.seconds, size.values, where="post", color=_GREEN)
@@ -94,9 +132,52 @@ def _throughput(run: Run, figure: Any) -> None:
         below.plot(curve.seconds, curve.values, color=color, linewidth=1.0, label=label)
     below.set_ylabel("ms")
     below.set_ylim(bottom=0)
+    _cut_first_steps(run, below)
     below.legend(frameon=False, fontsize=8)
     for axes in (above, below):
         _mark_faults(run, axes)
+
+
+def _cut_first_steps(run: Run, axes: Any) -> None:
+    """Leave the steps that were made ready out of the scale, and say so where they leave it."""
+    usual = run.usual("step_s", scale=1e3)
+    curve = run.curve("step_s", scale=1e3)
+    if usual is None or usual <= 0 or max(curve.values) <= 1.2 * usual:
+        return
+    axes.set_ylim(top=1.2 * usual)
+    most, at = max(zip(curve.values, curve.seconds, strict=True))
+    axes.annotate(
+        f"first steps, up to {most:.4g} ms", (at, 1), xycoords=("data", "axes fraction"),
+        xytext=(6, -4), textcoords="offset points", va="top", fontsize=8,
+    )  # fmt: skip
+
+
+def _losses(runs: Mapping[str, Run], figure: Any) -> None:
+    axes = figure.subplots()
+    for (name, run), color in zip(runs.items(), itertools.cycle(_COLORS), strict=False):
+        for metric, style in (("loss", "-"), ("val_loss", "--")):
+            values = [
+                (n, epoch[metric]) for n, epoch in enumerate(run.epochs(), 1) if metric in epoch
+            ]
+            if values:
+                label = name if metric == "loss" else f"{name}, validation"
+                axes.plot(*zip(*values, strict=True), style, color=color, marker=".", label=label)
+    axes.set_ylabel("loss")
+    axes.set_xlabel("epoch")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    if axes.lines:
+        axes.legend(frameon=False, fontsize=8)
+
+
+def _throughputs(runs: Mapping[str, Run], figure: Any) -> None:
+    axes = figure.subplots()
+    for (name, run), color in zip(runs.items(), itertools.cycle(_COLORS), strict=False):
+        curve = run.throughput()
+        axes.plot(curve.seconds, curve.values, color=color, linewidth=1.0, label=name)
+    axes.set_ylabel("samples / s")
+    axes.set_xlabel("seconds")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize=8)
 
 
 def _apoptosis(run: Run, figure: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import json
 from dataclasses import dataclass
@@ -11,9 +12,13 @@ from typing import Any, NamedTuple
 from matex.errors import InputError
 from matex.records.events import EVENTS, Event, read_events
 from matex.records.fault_records import fault_records
+from matex.records.scalars import NOT_METRICS
 from matex.records.summary import SUMMARY
 
 __all__ = ["Curve", "Life", "Run", "read_run"]
+
+# The events after whose steps steps are made ready.
+_READY = ("first-step", "fit", "loop", "apoptosis")
 
 
 class Curve(NamedTuple):
@@ -63,7 +68,7 @@ class Run:
                 numbers = {
                     name: value
                     for name, value in event.items()
-                    if name not in _NOT_METRICS and isinstance(value, int | float)
+                    if name not in NOT_METRICS and isinstance(value, int | float)
                 }
                 seen.setdefault((event["step"], event["epoch"]), numbers)
         return list(seen.values())
@@ -72,6 +77,36 @@ class Run:
         """A field of the progress notes over time."""
         notes = [e for e in self.events if e["event"] == "progress" and e.get(name) is not None]
         return Curve([e["time_s"] - self.started for e in notes], [scale * e[name] for e in notes])
+
+    def curves(self, name: str) -> list[Curve]:
+        """A field of the progress notes over time, which restarts: one curve an epoch."""
+        ends = sorted({event["step"] for event in self.events if event["event"] == "epoch"})
+        found: list[Curve] = []
+        before: tuple[int, int] | None = None
+        for note in self.events:
+            if note["event"] == "progress" and note.get(name) is not None:
+                epoch = bisect.bisect_right(ends, note["step"])
+                if before is None or before[0] != epoch or before[1] > note["step"]:
+                    found.append(Curve([], []))
+                before = epoch, note["step"]
+                found[-1].seconds.append(note["time_s"] - self.started)
+                found[-1].values.append(note[name])
+        return found
+
+    def usual(self, name: str, *, scale: float = 1.0) -> float | None:
+        """The largest value of a field of the progress notes, but for those of first steps.
+
+        The first two steps of a fit, and those after an event of apoptosis or a recovery, are made
+        ready, which can take a thousand times as long as a step. None where there are no others.
+        """
+        ready = [event["step"] for event in self.events if event["event"] in _READY]
+        values = [
+            note[name]
+            for note in self.events
+            if note["event"] == "progress"
+            and not any(note["step"] - note["steps"] - 1 < first <= note["step"] for first in ready)
+        ]
+        return scale * max(values) if values else None
 
     def throughput(self) -> Curve:
         """Samples a second between one progress note and the next."""
@@ -141,9 +176,6 @@ class Run:
                 (e for e in self.events if e["event"] == "start"), key=lambda e: int(e["rank"])
             )
         ]
-
-
-_NOT_METRICS = frozenset({"time_s", "rank", "event", "epoch", "step"})
 
 
 def read_run(directory: Path) -> Run:

@@ -16,7 +16,9 @@ from matex.records.events import EventLog
 from matex.records.fault_events import record_fault
 from matex.records.step_report import StepReport, StepRequests
 from matex.records.summary import Totals
+from matex.records.trace_part import TracePart, part_name
 from matex.run.call_order import CallOrder
+from matex.run.event_hearing import EventHearing
 from matex.run.hooks import RunHooks
 from matex.run.joining import Joining
 from matex.run.launcher_client import LauncherClient
@@ -102,6 +104,8 @@ class RunContext:
             virtual=lambda: self.virtual_workers,
         )  # fmt: skip
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
+        part = config.report and config.report / part_name(me.rank)
+        self.trace = TracePart(part, self.warn)
         self._progress = ProgressNotes(
             communicator, events, self.ledger, self.recoveries, active=self.active
         )
@@ -114,7 +118,10 @@ class RunContext:
     def _hook(self) -> None:
         """Let communicator and event log call what is to hear of them."""
         self.events.complain = self.say
-        self.events.listener = self.faults.heard
+        self.events.listener = EventHearing(
+            self.config.report, self.trace, self.faults,
+            leads=lambda: self.leads, complain=self.warn,
+        ).heard  # fmt: skip
         setting = arbiter_setting()
         launcher = LauncherClient(setting) if setting else None
         hooks = RunHooks(self.watchdog, self.faults, launcher, record=self.recoveries.heard)
@@ -221,6 +228,7 @@ class RunContext:
         """
         self.ledger.count_step(report)
         self.recoveries.step_done(report, model)
+        self.trace.step(self.step, report)
         self._progress.step_done(report)
         self.ledger.next_step()
         self.watch.step_done()

@@ -17,6 +17,7 @@ from matex.records.events import give_room, write_json, write_text
 from matex.records.fault_records import unfired
 from matex.records.losses import LOST_STRICTLY, lost_to_own_errors
 from matex.records.summary import FAULTS, SUMMARY, faults_csv, summarize
+from matex.report.trace import TRACE, write_trace
 from matex.run.context import RunContext
 
 __all__ = ["RunLifeCycle"]
@@ -111,6 +112,7 @@ class RunLifeCycle:
         if run.outcome.is_released:
             weights_hash, reason = None, reason or "was in reserve when the others left"
         run.saver.close()
+        run.trace.flush()
         gathered = run.communicator.allgather(_row_of(weights_hash))
         run.communicator.barrier()  # everybody's events and checkpoints are written
         for call in self._at_end:
@@ -131,7 +133,7 @@ class RunLifeCycle:
     def _write_report(
         self, report: Path, gathered: ft.Gathered, waiting: set[int], reason: str | None
     ) -> None:
-        """Write the last events, the table of faults and the summary; the leader does.
+        """Write the last events, the table of faults, the summary and the trace; the leader does.
 
         Args:
             gathered: rows of :func:`_row_of`.
@@ -164,6 +166,10 @@ class RunLifeCycle:
             wall_s=time.time() - self._started + run.stop_request.began_before_s,
         )
         self._write_summary(report, summary)
+        try:
+            write_trace(report, run.events.all())
+        except OSError as error:
+            run.warn(f"{report / TRACE} cannot be written: {error.strerror}")
 
     def _write_summary(self, report: Path, summary: dict[str, Any]) -> None:
         """Write the table of faults, and last the summary; a full disk ends nothing."""

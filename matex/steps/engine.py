@@ -10,7 +10,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable, SeveralUpdatesFound
 from matex.exchange import HostExchange
 from matex.partition.spans import Span, size
-from matex.records.step_report import Replay, StepReport, StepRequests
+from matex.records.step_report import Interval, Replay, StepReport, StepRequests, StepTimes
 from matex.sources.interface import GlobalBatch
 from matex.steps.bitflips import flip
 from matex.steps.maker import StepMaker
@@ -219,7 +219,12 @@ class StepEngine:
     # One step.
 
     def run(
-        self, batch: GlobalBatch, *, rate_factor: float = 1.0, decline: bool = False
+        self,
+        batch: GlobalBatch,
+        *,
+        rate_factor: float = 1.0,
+        decline: bool = False,
+        fetched: Interval | None = None,
     ) -> StepReport:
         """Make the step of *batch*; collective.
 
@@ -227,6 +232,7 @@ class StepEngine:
             rate_factor: factor of the learning rate; the leader's counts, 1 by default.
             decline: contribute nothing, because training should stop before this step. Where some
                 rank does not decline, the step is made, and training stops after it.
+            fetched: time in which the source gave *batch*, before the step; not known by default.
 
         Raises:
             AllStop: every rank declined; no update was made.
@@ -258,7 +264,12 @@ class StepEngine:
             sent=self._traffic(made.traffic, for_rows),
             agreed=StepRequests.agreed(stop=header.stop, leave=header.leave, word=header.save),
             own_samples=size(self._taken_over.have),
+            times=StepTimes(started, self._read_times(fetched), made.intervals),
         )
+
+    def _read_times(self, fetched: Interval | None) -> tuple[Interval, ...]:
+        before = () if fetched is None else (fetched,)
+        return (*before, *self._rows.read)
 
     def _replay(self, samples: int, *, planned: int) -> Replay | None:
         """The cost of deaths for a step that came to *samples* of *planned*, if there were any."""

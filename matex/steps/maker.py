@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from matex.exchange import Header, HostExchange
+from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch
 from matex.strategies import Traffic
 
@@ -17,8 +18,22 @@ class Made(NamedTuple):
 
     header: Header
     """Header of the last sum."""
-    seconds: float
+    intervals: tuple[Interval, ...]
     traffic: Traffic
+
+    @classmethod
+    def by(cls, *exchanges: HostExchange) -> Made:
+        """The newest sums of *exchanges*, in order of time."""
+        return cls(
+            exchanges[-1].header,
+            tuple(Interval(one.ended - one.seconds, one.ended) for one in exchanges),
+            Traffic(len(exchanges), sum(one.bytes for one in exchanges)),
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in exchanges, all together."""
+        return sum(end - begin for begin, end in self.intervals)
 
 
 class StepMaker(Protocol):

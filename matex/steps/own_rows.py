@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ import ft
 from matex import keras_hooks
 from matex.exchange import Header
 from matex.partition.spans import Span, assigned, size, split
-from matex.records.step_report import samples_of
+from matex.records.step_report import Interval, samples_of
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
 from matex.steps.services import StepServices
@@ -37,6 +38,7 @@ class OwnRows:
     *services* and, from the leader only, ``rate_factor``. ``speeds``, equal on all ranks, sets the
     fraction of the batch that each of them computes; empty means equal fractions. ``workers`` is
     the number of virtual workers, whose rows are not divided, 0 where samples may be divided.
+    ``read`` are the times in which rows of the running step were read.
 
     Args:
         services: ranks and requests of the run.
@@ -54,6 +56,7 @@ class OwnRows:
         self.rate_factor = 1.0
         self.speeds: Mapping[int, float] = {}
         self.workers = services.virtual_workers
+        self.read: list[Interval] = []
 
     @property
     def running(self) -> GlobalBatch:
@@ -63,7 +66,7 @@ class OwnRows:
 
     @running.setter
     def running(self, batch: GlobalBatch) -> None:
-        self._batch, self._whole = batch, None
+        self._batch, self._whole, self.read = batch, None, []
 
     def use(self, step: DividedLosses) -> None:
         """Compute rows by *step* from now on."""
@@ -109,7 +112,7 @@ class OwnRows:
         """The rows of *spans*, cut out of the whole batch where that has been read."""
         self._denominators()
         if self._whole is None:
-            return self.running.rows(spans)
+            return self._read(spans)
         start = self.running.span[0]
 
         def cut(tensor: Any) -> Any:
@@ -118,12 +121,18 @@ class OwnRows:
 
         return keras_hooks.map_structure(cut, self._whole[0])
 
+    def _read(self, spans: list[Span]) -> Any:
+        began = time.perf_counter()
+        rows = self.running.rows(spans)
+        self.read.append(Interval(began, time.perf_counter()))
+        return rows
+
     def _denominators(self) -> Sequence[float]:
         """Denominators of the running batch, which is read as a whole for them, once."""
         if self._divided is None or self._divided.divides_by_rows:
             return ()
         if self._whole is None:
-            rows = self.running.rows([self.running.span])
+            rows = self._read([self.running.span])
             self._whole = rows, self._divided.denominators(rows)
         return self._whole[1]
 

@@ -23,7 +23,6 @@ from matex.steps.separability import agree_separable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.update_trial import find_inseparable_update
-from matex.strategies import Traffic
 
 __all__ = ["SeveralUpdates"]
 
@@ -69,13 +68,7 @@ class SeveralUpdates:
 
     @property
     def made(self) -> Made:
-        last = self._connected()
-        exchanges = [*self._step.exchanges.used, last]
-        return Made(
-            last.header,
-            sum(exchange.seconds for exchange in exchanges),
-            Traffic(len(exchanges), sum(exchange.bytes for exchange in exchanges)),
-        )
+        return Made.by(*self._step.exchanges.used, self._connected())
 
     def prepare(self, sample: Callable[[], Any]) -> None:
         self._connected()

@@ -18,7 +18,6 @@ from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import agree_separable, find_inseparable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
-from matex.strategies import Traffic
 
 __all__ = ["SingleUpdate"]
 
@@ -68,7 +67,7 @@ class SingleUpdate:
     def made(self) -> Made:
         exchange = self._exchange
         assert exchange is not None
-        return Made(exchange.header, exchange.seconds, Traffic(1, exchange.bytes))
+        return Made.by(exchange)
 
     def prepare(self, sample: Callable[[], Any]) -> None:
         if self._step.layout is None:

@@ -34,7 +34,6 @@ from matex.steps.separability import agree_separable, find_inseparable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
 from matex.steps.worker_sums import Parts, WorkerSums
-from matex.strategies import Traffic
 
 __all__ = ["VirtualUpdate"]
 
@@ -117,7 +116,7 @@ class VirtualUpdate:
     def made(self) -> Made:
         last = self._last
         assert last is not None
-        return Made(last.header, last.seconds, Traffic(1, last.bytes))
+        return Made.by(last)
 
     def prepare(self, sample: Callable[[], Any]) -> None:
         rows = sample()

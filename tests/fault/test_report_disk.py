@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from matex.records.scalars import TENSORBOARD
+from matex.records.trace_part import part_name
+from matex.report.trace import TRACE
+from tests.trace_format import read_trace
 from tests.train.runs import ROOT, SCRIPTS
 
 STEPS = 200
@@ -76,6 +80,10 @@ def test_training_goes_on_and_the_summary_is_there(
     assert (summary["status"], summary["steps"]) == ("finished", STEPS)
     assert summary["samples_used"] == summary["samples_expected"] == STEPS * 24
     assert (output.count("are kept in memory") == 1) == (fate == "full"), output
+    for name in (part_name(0), TENSORBOARD):
+        assert output.count(f"{report / name} cannot be written: No") == (fate == "full"), output
     if fate == "removed":
+        assert list((report / TENSORBOARD).iterdir())
+        read_trace(report / TRACE)
         events = [json.loads(line) for line in (report / "events.jsonl").open()]
         assert {event["rank"] for event in events if event["event"] == "start"} == {0, 1}

@@ -47,6 +47,7 @@ def _known_options(capsys: pytest.CaptureFixture[str]) -> set[str]:
         ["faults", "show"],
         ["prune"],
         ["top"],
+        ["report"],
     )
     for command in commands:
         with pytest.raises(SystemExit):
@@ -63,7 +64,8 @@ def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) ->
         "--help",
         "--seeds",
         "--layer",
-    }  # mpiexec, examples, ci
+        "--logdir",
+    }  # mpiexec, examples, ci, tensorboard
     slurm = {"--no-kill", "--requeue", "--signal", "--nodes", "--ntasks-per-node", "--time"}
     known = _known_options(capsys) | others | slurm
     for path in TEXTS:

@@ -9,7 +9,10 @@ import pytest
 from matex.launcher.ending import Logs, last_start, this_job
 from matex.launcher.preparing import prepare
 from matex.records.events import EVENTS, EventLog, give_room, read_events
+from matex.records.scalars import TENSORBOARD
 from matex.records.summary import SUMMARY
+from matex.records.trace_part import part_name
+from matex.report.trace import TRACE
 
 
 @pytest.fixture
@@ -24,6 +27,10 @@ def earlier(tmp_path: Path) -> tuple[Path, Path]:
     log.write("checkpoint", tier="files", step=7, path=str(saved / "step-000000007.h5"))
     (report / SUMMARY).write_text("{}")
     (report / "rank-0000.log").write_text("Fatal Python error: Aborted\n")
+    (report / part_name(0)).touch()
+    (report / TRACE).touch()
+    (report / TENSORBOARD).mkdir()
+    (report / TENSORBOARD / "events.out.tfevents.1").touch()
     return report, saved
 
 
@@ -37,7 +44,8 @@ def test_what_is_continued_keeps_its_history(earlier: tuple[Path, Path]) -> None
     assert names(report) == ["epoch", "checkpoint", "continued"]
     assert last_start(read_events(report / EVENTS)) == []
     assert this_job(read_events(report / EVENTS)) == []
-    assert (report / "rank-0000.log").exists()
+    for kept in ("rank-0000.log", part_name(0), TENSORBOARD):
+        assert (report / kept).exists(), kept
     assert not (report / SUMMARY).exists()
 
 

@@ -16,6 +16,7 @@ from matex.cli import main
 from matex.errors import InputError
 from matex.records.events import Event
 from matex.report.comparison import compare
+from matex.report.html import Picture, table
 from matex.report.page import page
 from matex.report.reading import Run, read_run
 
@@ -89,12 +90,15 @@ class Page(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.images: list[str] = []
+        self.dark: list[str] = []
         self.words: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         if tag == "img":
             self.images.append(dict(attributes)["src"] or "")
+        elif tag == "source":
+            self.dark.append(dict(attributes)["srcset"] or "")
         elif tag != "meta":
             self.open.append(tag)
 
@@ -106,11 +110,13 @@ class Page(HTMLParser):
 
 
 def test_the_page_needs_nothing_beside_it(run: Run) -> None:
-    text = page(run, {"loss.png": b"picture"})
+    text = page(run, {"loss.png": Picture(b"picture", b"by night")})
     read = Page(text)
     assert read.open == []
-    assert [base64.b64decode(i.partition("base64,")[2]) for i in read.images] == [b"picture"]
-    assert not re.findall(r"(?:href|src)=\"(?!data:)", text)
+    for found, wanted in ((read.images, b"picture"), (read.dark, b"by night")):
+        assert [base64.b64decode(i.partition("base64,")[2]) for i in found] == [wanted]
+    assert not re.findall(r"(?:href|src|srcset)=\"(?!data:)|url\(|@import", text)
+    assert text.count("prefers-color-scheme: dark") == 2
     assert {"kill", "compute", "250", "750", "finished"} <= set(read.words)
     assert "nan:rank=<2>,step=9" in " ".join(read.words)
     assert "<2>" not in text
@@ -159,7 +165,7 @@ def test_what_apoptosis_did_is_in_the_page(tmp_path: Path) -> None:
     if importlib.util.find_spec("matplotlib") is not None:
         from matex.report.plots import pictures
 
-        assert pictures(run)["apoptosis.png"].startswith(b"\x89PNG")
+        assert pictures(run)["apoptosis.png"].light.startswith(b"\x89PNG")
 
 
 def test_report_writes_the_page_and_its_pictures(
@@ -169,11 +175,49 @@ def test_report_writes_the_page_and_its_pictures(
     directory = make(tmp_path / "out", faulty=True)
     assert main(["report", str(directory)]) == 0
     assert capsys.readouterr().out == f"{directory / 'report.html'}\n"
-    images = Page((directory / "report.html").read_text()).images
+    read = Page((directory / "report.html").read_text())
+    images = read.images
+    assert len(read.dark) == len(images) and not set(read.dark) & set(images)
     for name, source in zip(("loss", "ranks", "throughput"), images, strict=True):
         content = (directory / f"{name}.png").read_bytes()
         assert content.startswith(b"\x89PNG")
         assert base64.b64decode(source.partition("base64,")[2]) == content
+
+
+def test_cells_say_their_heading_where_the_screen_is_narrow() -> None:
+    text = table(["rank", "<at>"], [["1", "a&b"]], links=["", "x.html"])
+    assert Page(text).open == []
+    assert '<td data-heading="&lt;at&gt;">a&amp;b</td>' in text
+    assert '<th><a href="x.html">&lt;at&gt;</a></th>' in text
+    assert "data-heading" not in table((), [["status", "finished"]])
+
+
+def noted(directory: Path, notes: list[tuple[int, int, float]], *ends: int) -> Run:
+    """A run with (step, steps, seconds of a step) as progress notes, and epochs that end."""
+    found = [event(0.0, 0, "start", world_size=1), event(0.0, 0, "fit", step=0)]
+    found += [
+        event(1.0 + n, 0, "progress", step=step, steps=steps, step_s=seconds, loss=float(step))
+        for n, (step, steps, seconds) in enumerate(notes)
+    ]
+    found += [event(90.0, rank, "epoch", epoch=0, step=end) for end in ends for rank in range(2)]
+    return Run(directory=directory, summary={}, events=found)
+
+
+def test_a_loss_that_begins_anew_is_a_curve_of_its_own(tmp_path: Path) -> None:
+    """Two epochs of four steps; after a restart the second is made again from its third step on."""
+    steps = [1, 3, 4, 7, 5, 6]
+    run = noted(tmp_path, [(step, 1, 0.25) for step in steps], 4, 8)
+    assert [curve.values for curve in run.curves("loss")] == [[1, 3], [4, 7], [5, 6]]
+    assert run.curves("loss")[1].seconds == [3.0, 4.0]
+    alone = noted(tmp_path, [(step, 1, 0.25) for step in range(5)])
+    assert [curve.values for curve in alone.curves("loss")] == [[0, 1, 2, 3, 4]]
+
+
+def test_the_first_steps_are_out_of_the_scale(tmp_path: Path) -> None:
+    notes = [(0, 1, 2.0), (1, 1, 1.5), (4, 3, 0.25), (9, 5, 0.5)]
+    assert noted(tmp_path, notes).usual("step_s", scale=1e3) == 500.0
+    assert noted(tmp_path, notes[:2]).usual("step_s") is None
+    assert noted(tmp_path, [(3, 2, 2.0), (3, 3, 9.0)]).usual("step_s") == 2.0
 
 
 @pytest.mark.parametrize("content", [None, "", "{no json\n"])

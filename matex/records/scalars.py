@@ -1,0 +1,122 @@
+"""The curves that the events of a leader are points of, as TensorBoard shows them. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from matex.records.events import Event
+
+__all__ = ["NOT_METRICS", "TENSORBOARD", "ScalarReading", "Scalars"]
+
+#: The directory of their files in that of the report.
+TENSORBOARD = "tensorboard"
+
+#: Fields of the event of an epoch that are no metrics of Keras.
+NOT_METRICS = frozenset({"time_s", "rank", "event", "epoch", "step"})
+
+_OF_PROGRESS = {
+    "loss": "progress/loss",
+    "step_s": "progress/step_s",
+    "exchange_s": "progress/exchange_s",
+    "world_size": "progress/ranks",
+}
+_OF_APOPTOSIS = ("parameters", "flops", "loss_before", "loss_after", "loss_allowed", "at_risk")
+
+
+class Scalars(NamedTuple):
+    """The points of one moment, and a text, "" where there is nothing to tell.
+
+    ``begins`` is whether training begins at ``step``, so that later points which are known already
+    are of steps that were lost, and are made again.
+    """
+
+    time_s: float
+    step: int
+    values: dict[str, float]
+    text: str = ""
+    begins: bool = False
+
+
+class ScalarReading:
+    """Reads the events of one rank, in order of time.
+
+    Every curve is over training steps, those of epochs too, so that what a restart makes again
+    replaces what was lost.
+    """
+
+    def __init__(self) -> None:
+        self._before: Event | None = None
+
+    def read(self, event: Event) -> Scalars | None:
+        """The points of *event*; None where it has none."""
+        name = event["event"]
+        if name == "progress":
+            values = {
+                tag: float(event[field])
+                for field, tag in _OF_PROGRESS.items()
+                if event[field] is not None
+            }
+            values |= self._throughput(event)
+            return _at(event, values)
+        if name == "epoch":
+            return _at(event, {f"epoch/{metric}": v for metric, v in _metrics(event).items()})
+        if name == "apoptosis":
+            return _at(event, _of_apoptosis(event), text=_shrunk(event))
+        if name in ("recovered", "joined"):
+            ranks = {"progress/ranks": float(event["world_size_after"])}
+            return _at(event, ranks, text=_changed(event))
+        if name == "resumed":
+            text = f"continued from the checkpoint of step {event['step']}"
+            return _at(event, {}, text=text)._replace(begins=True)
+        if name == "fault":
+            return _at(event, {}, text=f"fault {event['fault']}")
+        if name == "spare-lost":
+            return _at(event, {}, text=f"lost spare {_listed(event['lost'])}")
+        if name == "nonfinite":
+            return _at(event, {}, text=f"not finite on rank {_listed(event['ranks'])}")
+        return None
+
+    def _throughput(self, event: Event) -> dict[str, float]:
+        before, self._before = self._before, event
+        if before is None or event["time_s"] <= before["time_s"]:
+            return {}
+        seconds = event["time_s"] - before["time_s"]
+        return {"progress/samples_per_s": (event["samples"] - before["samples"]) / seconds}
+
+
+def _at(event: Event, values: dict[str, float], *, text: str = "") -> Scalars:
+    return Scalars(event["time_s"], event["step"], values, text)
+
+
+def _metrics(event: Event) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in event.items()
+        if name not in NOT_METRICS and isinstance(value, int | float)
+    }
+
+
+def _of_apoptosis(event: Event) -> dict[str, float]:
+    known: dict[str, Any] = {name: event[name] for name in _OF_APOPTOSIS}
+    for change in event["changes"]:
+        units = change["units_to"] if change["kept"] else change["units_from"]
+        known[f"units/{change['layer']}"] = units
+    return {f"apoptosis/{name}": float(n) for name, n in known.items() if n is not None}
+
+
+def _shrunk(event: Event) -> str:
+    kept = [change for change in event["changes"] if change["kept"]]
+    layers = ", ".join(f"{c['layer']} {c['units_from']} → {c['units_to']}" for c in kept)
+    return f"apoptosis after epoch {event['epoch']}: {layers or 'no unit died'}"
+
+
+def _changed(event: Event) -> str:
+    lost = event.get("lost", [])
+    parts = [f"lost rank {_listed(lost)}"] if lost else []
+    parts += [f"rank {spare} for rank {rank}" for rank, spare in event["joined"].items()]
+    sizes = f"{event['world_size_before']} → {event['world_size_after']} ranks"
+    return f"{', '.join(parts)}; {sizes}"
+
+
+def _listed(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks))

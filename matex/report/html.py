@@ -1,0 +1,101 @@
+"""The HTML of pages that need nothing beside them, for light and dark, wide and narrow screens.
+
+All text is escaped here. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+__all__ = ["Picture", "document", "figure", "table"]
+
+_STYLE = """
+:root { color-scheme: light dark; --text: #222; --page: #fff; --quiet: #555; --line: #ddd }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #ddd; --page: #181a1b; --quiet: #aaa; --line: #3a3d3f }
+}
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em;
+       color: var(--text); background: var(--page) }
+h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
+a { color: inherit }
+table { border-collapse: collapse; max-width: 100% } img { max-width: 100%; height: auto }
+th, td { padding: .2em .8em .2em 0; text-align: right; border-bottom: 1px solid var(--line) }
+.plain td { overflow-wrap: anywhere } .wide { overflow-x: auto }
+th { font-weight: 600; color: var(--quiet) }
+td:first-child, th:first-child { text-align: left }
+@media (max-width: 45em) {
+  .headed tr:first-child { display: none }
+  .headed, .headed tbody, .headed tr { display: block }
+  .headed tr { border-bottom: 2px solid var(--line); padding: .4em 0 }
+  .headed td { display: flex; justify-content: space-between; gap: 1em; border: 0; padding: .1em 0;
+               overflow-wrap: anywhere }
+  .headed td::before { content: attr(data-heading); color: var(--quiet); text-align: left;
+                       flex: none }
+}
+"""
+
+
+class Picture(NamedTuple):
+    """A picture as PNG, on a light and on a dark ground."""
+
+    light: bytes
+    dark: bytes
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """The page *title*, with *parts* of HTML below each other."""
+    name = escape(title)
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{name}</title><style>{_STYLE}</style>"
+    )
+    body = "\n".join(parts)
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, links: Sequence[str] = ()
+) -> str:
+    """A table; on a narrow screen each row of one with *headings* becomes a list.
+
+    Args:
+        headings: text above each column, none for a table without.
+        links: address of each heading, "" for one without; none by default.
+    """
+    addresses = [*links, *[""] * (len(headings) - len(links))]
+    head = "".join(
+        f"<th>{_linked(heading, address)}</th>"
+        for heading, address in zip(headings, addresses, strict=True)
+    )
+    lines = [_row(headings, row) for row in rows]
+    body = "\n".join(f"<tr>{line}</tr>" for line in ([head] if head else []) + lines)
+    kind = "headed" if headings else "plain"
+    return f'<div class="wide"><table class="{kind}"><tbody>\n{body}\n</tbody></table></div>'
+
+
+def _row(headings: Sequence[str], row: Sequence[str]) -> str:
+    if not headings:
+        return "".join(f"<td>{escape(cell)}</td>" for cell in row)
+    return "".join(
+        f'<td data-heading="{escape(heading)}">{escape(cell)}</td>'
+        for heading, cell in zip(headings, row, strict=True)
+    )
+
+
+def _linked(text: str, address: str) -> str:
+    return f'<a href="{escape(address)}">{escape(text)}</a>' if address else escape(text)
+
+
+def figure(caption: str, picture: Picture) -> str:
+    """A picture below its caption; it is in the page itself, for both schemes."""
+    alt = escape(caption)
+    dark = f'<source media="(prefers-color-scheme: dark)" srcset="{_data(picture.dark)}">'
+    image = f'<img alt="{alt}" src="{_data(picture.light)}">'
+    return f"<h2>{alt}</h2>\n<picture>{dark}{image}</picture>"
+
+
+def _data(content: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"

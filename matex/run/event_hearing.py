@@ -1,0 +1,51 @@
+"""Listeners to the events of a rank: the curves, the trace, the faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import ft
+from matex.records.events import Event
+from matex.records.scalars import TENSORBOARD
+from matex.records.trace_part import TracePart
+from matex.run.scalar_log import ScalarLog
+
+__all__ = ["EventHearing"]
+
+# After these this rank, or another, may be gone.
+_LAST = ("fault", "death", "recovered")
+
+
+class EventHearing:
+    """Hands events on; local.
+
+    Args:
+        report: directory of the report, None where there is none.
+        trace: part of the trace, which goes to its file before this rank can end.
+        faults: injector of the run, which comes last, for it may strike.
+        leads: function that tells whether this rank writes for all.
+        complain: gets one line, the first time that something cannot be written.
+    """
+
+    def __init__(
+        self,
+        report: Path | None,
+        trace: TracePart,
+        faults: ft.Injector,
+        *,
+        leads: Callable[[], bool],
+        complain: Callable[[str], None],
+    ) -> None:
+        directory = None if report is None else report / TENSORBOARD
+        self._scalars = ScalarLog(directory, complain)
+        self._trace = trace
+        self._faults = faults
+        self._leads = leads
+
+    def heard(self, event: Event) -> None:
+        """Hear of *event*, once it is written."""
+        self._scalars.heard(event, leads=self._leads())
+        if event["event"] in _LAST:
+            self._trace.flush()
+        self._faults.heard(event["event"])

@@ -1,0 +1,75 @@
+"""The files of TensorBoard that a leader writes while its run trains."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from matex.keras_hooks import OpError
+from matex.keras_hooks.event_files import EventFile
+from matex.records.events import Event
+from matex.records.scalars import ScalarReading, Scalars
+
+__all__ = ["ScalarLog"]
+
+
+class ScalarLog:
+    """Writes the points of the leader's events; local. Each leader writes files of its own.
+
+    What cannot be written is kept, and written with a later event to a file of its own: a full disk
+    stops no training. A directory that is gone is made again, for what comes from then on.
+
+    Args:
+        directory: directory that TensorBoard reads; None writes nothing.
+        complain: gets one line, the first time that something cannot be written.
+    """
+
+    def __init__(self, directory: Path | None, complain: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._complain = complain
+        self._complained = False
+        self._reading = ScalarReading()
+        self._unwritten: list[Scalars] = []
+        self._file: EventFile | None = None
+
+    def heard(self, event: Event, *, leads: bool) -> None:
+        """Note what is new by *event* of this rank.
+
+        Args:
+            leads: whether this rank writes for all.
+        """
+        if self._directory is None:
+            return
+        new = self._reading.read(event)
+        if new is None or not leads:
+            return
+        self._unwritten.append(new)
+        try:
+            self._write_out(self._directory)
+        except (OSError, OpError) as error:
+            with contextlib.suppress(OSError, OpError):
+                self._drop_file()
+            if not self._complained:
+                self._complained = True
+                reason = str(error.strerror if isinstance(error, OSError) else error.message)
+                reason = reason.rpartition("; ")[2]  # behind the path, where TensorFlow says it
+                self._complain(f"{self._directory} cannot be written: {reason}")
+
+    def _write_out(self, directory: Path) -> None:
+        if self._file is not None and self._file.is_removed:
+            self._drop_file()
+        if self._file is None:
+            self._file = EventFile(directory)
+        for new in self._unwritten:
+            if new.begins:
+                self._file.begin_at(new.time_s, new.step)
+            self._file.add(new.time_s, new.step, new.values, new.text)
+        self._file.flush()
+        self._unwritten = []
+
+    def _drop_file(self) -> None:
+        """End the file; one that holds half a record could not be read beyond it."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
