@@ -137,6 +137,8 @@ def rename(view: FileView, source: str, target: str, call: Call) -> None:
         if source in view.made:
             view.made.discard(source)
             view.made.add(target)
+        if folder and view.ahead:
+            _drop_unseen(view, source)
         call(source, target)
         return
     for path in moved:
@@ -158,6 +160,17 @@ def rename(view: FileView, source: str, target: str, call: Call) -> None:
     view.forget_folders()
     if was_made:
         view.made.add(target)
+
+
+def _drop_unseen(view: FileView, folder: str) -> None:
+    """Remove what a leader that is gone put into *folder*, and this rank does not see there."""
+    for name in real.names(folder):
+        below = os.path.join(folder, name)
+        if view.found(below) is None:
+            with real.passing():
+                view.undo(below, keep=False)
+        elif real.isdir(below) and not real.islink(below):
+            _drop_unseen(view, below)
 
 
 def symlink(view: FileView, target: str, path: str, call: Call) -> None:

@@ -131,11 +131,14 @@ _LOOKED_INTO: list[Step] = [("rename", "was", "was"), ("rename", "was", "d"), ("
 _MOVED_BACK: list[Step] = [
     ("rename", "was", "d"), ("write", "d/f"), ("write", "was/f"), ("rename", "d", "was"),
 ]  # fmt: skip
+# A leader moved a folder to where the next one has made one, which it has yet to move on.
+_MOVED_ONTO: list[Step] = [("mkdir", "e"), ("rename", "e", "d"), ("rename", "was", "e")]
 
 
 @settings(max_examples=200)
 @example(steps=_LOOKED_INTO, ahead=3, behind=1)
 @example(steps=_MOVED_BACK, ahead=4, behind=1)
+@example(steps=_MOVED_ONTO, ahead=3, behind=1)
 @given(steps=_STEPS, ahead=st.integers(0, 14), behind=st.integers(0, 14))
 def test_any_script_and_any_death(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], ahead: int, behind: int
