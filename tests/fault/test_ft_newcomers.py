@@ -1,0 +1,90 @@
+"""A process that a member starts takes the place of one that died, while the others work on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ft
+from tests.fault.ranks import begin, end_by, mark, run
+
+RANKS = 3
+
+
+def work(victim: int, more: int) -> None:
+    """Make sums on three ranks; *victim* dies in the tenth.
+
+    All end *more* sums after they are as many again.
+    """
+    from ft import mpi
+
+    ranks = 3
+    invitation = ft.Invitation.received()
+    done = np.zeros(1, np.int64)
+    left = more
+    newcomer: Any = None
+
+    def tell(replaced: tuple[tuple[int, int], ...]) -> None:
+        new = {rank for _, rank in replaced}
+        known = [rank for rank in communicator.world.ranks if rank not in new]
+        communicator.broadcast(done, sources=known)
+
+    if invitation is None:
+        communicator = begin()
+    else:
+        alone = mpi.load().COMM_SELF
+        communicator = ft.Communicator(alone, invitation.world, initial_size=ranks)
+        ft.shield(communicator.leave)
+        mark(f"alone-{invitation.rank}", [communicator.world.size, communicator.world.is_leader])
+        invitation.tell({"ready": invitation.welcome["said"]})
+        admission = invitation.wait()
+        assert isinstance(admission, ft.Admission)
+        communicator.join(admission)
+        tell(communicator.wait().replaced)
+    sent, total = np.ones(4), np.empty(4)
+    was_short = invitation is not None
+    while left:
+        while replaced := communicator.fill():
+            tell(replaced)
+        world = communicator.world
+        was_short = was_short or world.size < ranks
+        if done[0] == 10 and world.rank == victim:
+            end_by("SIGKILL")
+        if world.is_leader and world.size < ranks and newcomer is None:
+            rank = max(communicator.hosts) + 1
+            newcomer = ft.Newcomer(rank, [sys.executable, *sys.argv], {"said": 7})
+        heard = None if newcomer is None else newcomer.heard()
+        sent[1] = bool(heard) and heard == {"ready": 7}
+        sent[2] = sent[3] = world.rank
+        finished = False
+        while not finished:
+            try:
+                communicator.allreduce(sent, total)
+                finished = True
+            except ft.PeerFailure:
+                finished = communicator.recover().finished
+        done[0] += 1
+        assert total[2] == total[3] == sum(communicator.pending.expected)
+        if total[1]:
+            admitted = communicator.admit(newcomer)
+            assert admitted is not None
+            assert [member.rank for member in communicator.world.reserve] == [admitted.rank]
+        left -= was_short and communicator.world.size == ranks
+    mark(f"end-{communicator.world.rank}", [communicator.world.ranks, int(done[0]), os.getpid()])
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_process_takes_the_place_of_a_rank_that_died(victim: int) -> None:
+    job = run(work, ranks=RANKS, victim=victim, more=20, timeout_s=60)
+    ends = {rank: job[f"end-{rank}"] for rank in range(RANKS + 1)}
+    assert not ends.pop(victim)
+    known = [next(iter(end.values())) for end in ends.values()]
+    assert len({tuple(ranks) for ranks, _, _ in known}) == 1
+    assert set(known[0][0]) == {0, 1, 2, 3} - {victim}
+    assert len({done for _, done, _ in known}) == 1
+    assert len({pid for _, _, pid in known}) == RANKS
+    assert job["alone-3"] == {0: [1, False]}
