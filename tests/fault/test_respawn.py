@@ -10,21 +10,17 @@ from ci.chaos.respawn.launch import Plan, make, wrong
 from ci.testing import leftovers
 
 
-@pytest.mark.parametrize("options", [(), ("--deterministic", "--spares", "1")])
-def test_as_many_ranks_as_at_the_start_are_there_in_the_end(
-    options: tuple[str, ...], tmp_path: Path
-) -> None:
+@pytest.mark.timeout(500)
+def test_as_many_ranks_as_at_the_start_are_there_in_the_end(tmp_path: Path) -> None:
     """Two ranks are killed, one after the other; another fit came before."""
-    plan = Plan(seed=3, ranks=2, layers="dropout", kills=2, options=options, only_whole=True)
+    plan = Plan(seed=3, ranks=2, layers="dropout", kills=2, only_whole=True, rest_ms=25.0)
     before = leftovers.shared_memory()
-    outcome = make(plan, tmp_path, limit_s=240)
+    outcome = make(plan, tmp_path, limit_s=400)
     assert not wrong(plan, outcome), outcome.output
     summary = outcome.summary
     replaced = {fault["rank"]: fault for fault in summary["faults"]}
     assert set(replaced) == {rank for rank, _ in outcome.killed}
     assert all(fault["replaced_by"] is not None for fault in replaced.values())
-    assert summary["respawned"] + summary["spares_used"] == 2
-    timed = [fault for fault in replaced.values() if fault["respawn_s"] is not None]
-    assert timed
-    assert all(0 < fault["pause_s"] < fault["respawn_s"] for fault in timed)
+    assert summary["respawned"] == 2
+    assert all(0 < fault["pause_s"] < fault["respawn_s"] for fault in replaced.values())
     assert not leftovers.stray_shared_memory(before)

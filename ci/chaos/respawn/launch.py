@@ -34,7 +34,7 @@ _OPTIONS: tuple[list[str], ...] = (
 LIMIT_S = 400.0
 _LOOK_S = 0.01
 # Epochs of the reference; a run that was longer is compared so far.
-_EPOCHS = 150
+_EPOCHS = 80
 
 
 @dataclass(frozen=True, kw_only=True)
