@@ -53,7 +53,7 @@ def parts(slow: bool) -> dict[str, Part]:
         "types": Part([[str(_BIN / "mypy")]], 300),
         "layering": Part([[str(_BIN / "lint-imports"), "--no-logo"]], 120),
         "house": Part([[sys.executable, "-m", "ci.testing.house"]], 120),
-        "unit": _pytest_part("unit", slow, "unit", "ci", "examples", timeout_s=600),
+        "unit": _pytest_part("unit", slow, "unit", "ci", "examples", timeout_s=1500),
         "mpi": Part(
             [
                 [sys.executable, "-m", "ci.testing.run_mpi_tests"],
@@ -64,7 +64,7 @@ def parts(slow: bool) -> dict[str, Part]:
         ),
         "fault": _pytest_part("fault", slow, timeout_s=2400),
         "slurm": _pytest_part("slurm", slow, timeout_s=1800),
-        "train": _pytest_part("train", slow, timeout_s=7200 if slow else 3000, at_once=3),
+        "train": _pytest_part("train", slow, timeout_s=7200 if slow else 4200, at_once=3),
         "keras": Part(
             [[sys.executable, "-m", "ci.keras_suite", "--part", "all" if slow else "quick"]],
             7200 if slow else 1200,

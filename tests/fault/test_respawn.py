@@ -10,12 +10,12 @@ from ci.chaos.respawn.launch import Plan, make, wrong
 from ci.testing import leftovers
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 def test_as_many_ranks_as_at_the_start_are_there_in_the_end(tmp_path: Path) -> None:
     """Two ranks are killed, one after the other; another fit came before."""
     plan = Plan(seed=3, ranks=2, layers="dropout", kills=2, only_whole=True, rest_ms=25.0)
     before = leftovers.shared_memory()
-    outcome = make(plan, tmp_path, limit_s=400)
+    outcome = make(plan, tmp_path, limit_s=700)
     assert not wrong(plan, outcome), outcome.output
     summary = outcome.summary
     replaced = {fault["rank"]: fault for fault in summary["faults"]}

@@ -10,7 +10,7 @@ import pytest
 from tests.slurm.conftest import Job, training
 from tests.train.runs import ROOT
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 Submit = Callable[..., Job]
 TWO = ("--nodes=1", "--ntasks=2")

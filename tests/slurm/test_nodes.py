@@ -8,7 +8,7 @@ import pytest
 
 from tests.slurm.conftest import Job, training
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 Submit = Callable[..., Job]
 EACH = ("--nodes=3", "--ntasks-per-node=1")

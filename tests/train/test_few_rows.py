@@ -13,7 +13,7 @@ import pytest
 from tests.train.runs import SCRIPTS, execute, faults, matex_run
 from tests.train.test_ways import Outcomes, assert_same, outcomes
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 # With their numbers of steps: ranks die in those of the last two.
 KINDS = {

@@ -52,7 +52,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, str 
     return results(done.stdout), tree(folder)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("ranks", "killed"), [(2, ""), (3, "ckpt"), *slow.all_but([], [(4, ""), (2, "zips")])]
 )

@@ -13,7 +13,7 @@ from tests import slow
 from tests.train.runs import Outcome, faults, matex_run
 from tests.train.test_ways import Outcomes, flat, in_plain_keras, outcomes
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 SINGLE = [
     "tags", "tags-of-padded-batches", "tags-with-weights", "tags-with-weights-of-words",
