@@ -168,7 +168,11 @@ class FitSpares(FitListener):
         run.replacements.joined(member, newcomer, step=run.step)
 
     def end(self) -> None:
-        """Give a rank that joined as many epochs in its history as the others have; local."""
+        """Let nobody join any more, also after an error; local.
+
+        A rank that joined has as many epochs in its history then as the others.
+        """
+        self._run.replacements.close()
         if self._joined or self.came_too_late:
             keras_hooks.add_epochs(self._model)
 
@@ -186,9 +190,9 @@ class FitSpares(FitListener):
         iterator = self._iterator
         assert iterator is not None
         at_risk = {} if recovery is None else dict(iterator.engine.at_risk)
+        started = time.perf_counter()
         while replaced := replaced or communicator.fill():
             newcomers = {spare for _, spare in replaced}
-            started = time.perf_counter()
             self._send(newcomers, lambda: self._hold(iterator.step_cursor, at_risk=at_risk))
             self._note_pause(newcomers, time.perf_counter() - started)
             replaced = ()
@@ -197,7 +201,7 @@ class FitSpares(FitListener):
         """Record how long the others paused for *newcomers* of which some were admitted just now.
 
         Args:
-            sending_s: seconds in which the state was sent to them.
+            sending_s: seconds in which they were given places and the state.
         """
         run = self._run
         if newcomers & self._newcomers and run.leads:
