@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from ci.patience import patience
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -40,8 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests/mpi as MPI tests, and refuse the others under mpiexec, where they would hang."""
+    """Lengthen limits, mark tests/mpi as MPI tests, and refuse the others under mpiexec.
+
+    Under mpiexec they would hang.
+    """
     for item in items:
+        if limit := item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(patience(*limit.args)), append=False)
         if ROOT / "tests" / "mpi" in item.path.parents:
             item.add_marker(pytest.mark.mpi)
         elif config.getoption("--with-mpi"):

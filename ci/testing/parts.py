@@ -53,21 +53,21 @@ def parts(slow: bool) -> dict[str, Part]:
         "types": Part([[str(_BIN / "mypy")]], 300),
         "layering": Part([[str(_BIN / "lint-imports"), "--no-logo"]], 120),
         "house": Part([[sys.executable, "-m", "ci.testing.house"]], 120),
-        "unit": _pytest_part("unit", slow, "unit", "ci", "examples", timeout_s=1500),
+        "unit": _pytest_part("unit", slow, "unit", "ci", "examples", timeout_s=2400),
         "mpi": Part(
             [
                 [sys.executable, "-m", "ci.testing.run_mpi_tests"],
                 [sys.executable, "-m", "ci.testing.run_mpi_tests", *_PAIRS_OF_MORE],
             ],
-            1300,
+            2600,
             "mpi-*/rank-*.xml",
         ),
-        "fault": _pytest_part("fault", slow, timeout_s=2400),
-        "slurm": _pytest_part("slurm", slow, timeout_s=1800),
-        "train": _pytest_part("train", slow, timeout_s=7200 if slow else 4200, at_once=3),
+        "fault": _pytest_part("fault", slow, timeout_s=4200),
+        "slurm": _pytest_part("slurm", slow, timeout_s=3000),
+        "train": _pytest_part("train", slow, timeout_s=7200 if slow else 4800, at_once=3),
         "keras": Part(
             [[sys.executable, "-m", "ci.keras_suite", "--part", "all" if slow else "quick"]],
-            7200 if slow else 1200,
+            7200 if slow else 2400,
         ),
     }
 

@@ -16,12 +16,13 @@ from collections import Counter
 from pathlib import Path
 
 from ci.jobs import ROOT, on_ranks
+from ci.patience import patience
 from ci.testing import leftovers, rank_reports
 
 REPORTS = ROOT / ".test-reports"
 TAIL_LINES = 60
 # A hung test ends its rank with all stacks printed: a signal is not seen inside an MPI call.
-TEST_TIMEOUT_S = 60
+TEST_TIMEOUT_S = patience(60)
 
 
 def command(ranks: int, reports: Path, pytest_args: list[str]) -> list[str]:
@@ -91,7 +92,9 @@ def _print_tails(reports: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run tests/mpi under mpiexec.")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3, 4])
-    parser.add_argument("--timeout", type=float, default=300, help="seconds for each launch")
+    parser.add_argument(
+        "--timeout", type=float, default=patience(300), help="seconds for each launch"
+    )
     parser.add_argument("pytest_args", nargs="*", help="after --: handed to pytest")
     options = parser.parse_args()
     failed = False

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ci.jobs import ROOT, environment
+from ci.patience import patience
 
 SCRIPTS = ROOT / "tests" / "scripts"
 _BEGIN, _END = "==== begins: ", "==== ended: "
@@ -103,14 +104,15 @@ def _execute(
         start_new_session=True,
     )
     status = None
+    limit_s = patience(timeout_s)
     try:
-        stdout, stderr = process.communicate(timeout=timeout_s)
+        stdout, stderr = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)  # the first lets ranks save, the second ends them
         stdout, stderr = process.communicate(timeout=60)
         status = -1
-        stderr += f"\nno end within {timeout_s:g} s\n"
+        stderr += f"\nno end within {limit_s:g} s\n"
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

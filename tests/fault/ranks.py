@@ -32,6 +32,7 @@ from typing import Any
 
 import ft
 from ci.jobs import ROOT, on_ranks
+from ci.patience import patience
 
 # Every process of a job carries this, whoever its parent is by then.
 _SCRATCH = "FAULT_TEST_SCRATCH"
@@ -83,15 +84,17 @@ def execute(command: list[str], *, directory: Path, timeout_s: float, **environm
     """Run *command* with *directory* as its TMPDIR; its output. Nothing of it is left running.
 
     Raises:
-        AssertionError: it had not ended after *timeout_s*, or left processes behind.
+        AssertionError: it had not ended after *timeout_s* of a quiet machine, or left processes
+            behind.
     """
     log = directory / "output"
+    limit_s = patience(timeout_s)
     variables = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "TMPDIR": str(directory),
         _SCRATCH: str(directory),
-        _STACKS_AFTER_S: str(0.8 * timeout_s),
+        _STACKS_AFTER_S: str(0.8 * limit_s),
         **environment,
     }
     with log.open("wb") as file:
@@ -101,13 +104,13 @@ def execute(command: list[str], *, directory: Path, timeout_s: float, **environm
         )  # fmt: skip
         hung = False
         try:
-            launcher.wait(timeout_s)
+            launcher.wait(limit_s)
         except subprocess.TimeoutExpired:
             hung = True
         finally:
             left = _end_all(launcher, directory)
     output = log.read_text(errors="replace")
-    assert not hung, f"no end within {timeout_s:g} s; output:\n{output}"
+    assert not hung, f"no end within {limit_s:g} s; output:\n{output}"
     assert not left, f"processes left behind: {left}; output:\n{output}"
     return output
 

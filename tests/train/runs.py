@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ci.patience import patience
 from matex.launcher.ending import this_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +60,7 @@ def execute(
     """Run *command* in *directory*; its whole process group is gone afterwards.
 
     Raises:
-        AssertionError: it had not ended after *timeout_s*.
+        AssertionError: it had not ended after *timeout_s* of a quiet machine.
     """
     variables = {**os.environ, "PYTHONPATH": PATHS, **environment}
     process = subprocess.Popen(
@@ -72,16 +73,17 @@ def execute(
         text=True,
         start_new_session=True,
     )
+    limit_s = patience(timeout_s)
     try:
-        stdout, stderr = process.communicate(timeout=timeout_s)
+        stdout, stderr = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)
-        stdout, stderr = process.communicate(timeout=30)
-        raise AssertionError(f"no end within {timeout_s:g} s\n{stdout}\n{stderr}") from None
+        stdout, stderr = process.communicate(timeout=patience(30))
+        raise AssertionError(f"no end within {limit_s:g} s\n{stdout}\n{stderr}") from None
     finally:
         if process.poll() is None:  # the time limit of the test came first
             process.send_signal(signal.SIGTERM)
-            print(*process.communicate(timeout=30), sep="\n")
+            print(*process.communicate(timeout=patience(30)), sep="\n")
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 

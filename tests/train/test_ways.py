@@ -16,7 +16,7 @@ import pytest
 from tests import slow
 from tests.train.runs import SCRIPTS, execute, faults, matex_run
 
-pytestmark = pytest.mark.timeout(1000)
+pytestmark = pytest.mark.timeout(600)
 
 DATA = [
     "arrays", "arrays-as-stored", "arrays-with-steps", "initial-epoch", "sample-weight",
@@ -86,7 +86,7 @@ def outcomes(folder: Path) -> Outcomes:
 def in_plain_keras(folder: Path, kinds: Collection[str]) -> Outcomes:
     """Run the kinds in one process, without matex."""
     command = [sys.executable, SCRIPTS / "ways.py", folder, *kinds]
-    done = execute(command, directory=folder, timeout_s=900)
+    done = execute(command, directory=folder, timeout_s=300)
     assert done.returncode == 0, done.stderr
     return outcomes(folder)
 
@@ -100,7 +100,7 @@ def on_ranks(folder: Path, kinds: list[str], *, ranks: int, options: list[str]) 
     written = folder / "outcomes"
     written.mkdir()
     outcome = matex_run(
-        folder, "ways.py", written, *kinds, ranks=ranks, options=options, timeout_s=900
+        folder, "ways.py", written, *kinds, ranks=ranks, options=options, timeout_s=500
     )
     assert outcome.status == 0, outcome.stderr
     summary = outcome.summary
