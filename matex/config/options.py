@@ -180,8 +180,9 @@ class RankOptions:
         below=4097, condition="with --deterministic",
         default_text="the smallest power of two that is at least the ranks")
     compression: str = option(
-        "none", "", "16 bits in which gradients travel; what rounding takes is added to the next "
-        "step's", WORK, choices=("none", "fp16", "bf16"), strategies=_SYNC,
+        "none", "", "fewer bits in which gradients travel between hosts, or between ranks of one "
+        "host; what rounding takes is added to the next step's", WORK,
+        choices=("none", "fp16", "bf16", "int8"), strategies=_SYNC,
         why="elsewhere no gradients travel")
     apoptosis: str = option(
         "", "MODE", "let redundant units die while training: " + ", ".join(APOPTOSIS_MODES), WORK,
@@ -232,6 +233,10 @@ class RankOptions:
     exchange: str = option(
         "auto", "", "how gradients travel: native (an operation in C++), host (through mpi4py), or "
         "auto: native where it can be had", PLACE, choices=("auto", "native", "host"))
+    exchange_plan: str = option(
+        "auto", "", "how gradients are summed: flat (one allreduce), slices (each rank of a host "
+        "exchanges a part with the other hosts), or auto: slices where there are several hosts",
+        PLACE, choices=("auto", "flat", "slices"))
     cache: Path | None = option(
         None, "DIR", "the native exchange is kept here once it is built", PLACE, flag="",
         default_text="~/.cache/matex")

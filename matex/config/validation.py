@@ -23,6 +23,11 @@ def check_together(config: RankOptions) -> None:
             "replicas that part: give batch_per_rank too. "
             f"Received: lr_scaling={config.lr_scaling!r} with a constant global batch"
         )
+    if config.exchange_plan == "flat" and config.compression != "none":
+        raise InputError(
+            "exchange_plan flat adds up numbers of 32 bits: leave it or compression out. "
+            f"Received: exchange_plan='flat' with compression={config.compression!r}"
+        )
     _check_strategy(config)
     _check_centres(config)
     _check_shares(config)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import ft
-from matex.exchange.compressed import CompressedExchange
 from matex.exchange.host import HostExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library, NotBuilt, find, recipe
@@ -40,16 +39,21 @@ class Choice:
     Args:
         kind: auto, native or host.
         cache: the user's own.
-        compression: format in which gradients travel: none, fp16 or bf16.
+        plan: one of :data:`matex.exchange.plan.PLANS`.
+        compression: a key of :data:`matex.exchange.codecs.CODECS`, or ``none``.
         impossible: reason why the native exchange cannot be used here, if so.
     """
 
     def __init__(
-        self, kind: str, cache: Path, *, compression: str = "none", impossible: str = ""
+        self,
+        kind: str,
+        cache: Path,
+        *,
+        plan: str = "auto",
+        compression: str = "none",
+        impossible: str = "",
     ) -> None:
-        self._compression = compression
-        if compression != "none":
-            impossible = impossible or "numbers of 16 bits travel through mpi4py"
+        self._sum = {"plan": plan, "compression": compression}
         self._made: weakref.WeakSet[NativeExchange] = weakref.WeakSet()
         self.library: Library | None = None
         self.why = impossible or "asked for"
@@ -74,10 +78,7 @@ class Choice:
         **options: Any,
     ) -> HostExchange:
         """The exchange for one layout; *options* are those of :class:`HostExchange`."""
-        if self._compression != "none":
-            return CompressedExchange(
-                communicator, layout, compression=self._compression, faults=faults, **options
-            )
+        options |= self._sum
         if self.library is None:
             return HostExchange(communicator, layout, faults=faults, **options)
         native = NativeExchange(

@@ -21,14 +21,16 @@
 #include "tensorflow/c/tf_status.h"
 #include "tensorflow/c/tf_tensor.h"
 
-typedef uintptr_t Handle;
+#include "flow.h"
+#include "numbers.h"
+#include "slices.h"
 
 // What matex/exchange/native.py fills in before a step, and reads after it. It owns all memory here.
 extern "C" struct Plan {
   int (*allreduce)(const void*, void*, int, Handle, Handle, Handle);
   int (*barrier)(Handle);
   int (*error_string)(int, char*, int*);
-  int (*hook)(int phase);  // null unless faults are injected; other than 0 stops the operation
+  int (*hook)(int moment);  // null unless faults are injected; other than 0 stops the operation
   Handle comm, datatype, sum;
 
   void* send;
@@ -47,44 +49,32 @@ extern "C" struct Plan {
   double waiting_since;  // seconds of CLOCK_MONOTONIC; 0 when not inside MPI
   double seconds;        // inside MPI in the last step
   double ended;          // when that was over, seconds of CLOCK_MONOTONIC
+
+  int64_t sliced;  // whether members send each other slices, and make no allreduce
+  Route route;
+  void* slices;  // memory of the exchanges along it, made here
+  void* left;    // that of failed ones, whose messages may still be under way
+
+  // Groups of gradients that leave before all others are computed: group g has the parts
+  // [groups[g], groups[g + 1]).
+  const int64_t* groups;
+  int64_t group_count;
+  void* flow;
 };
 
 namespace {
 
 enum Stage { kStarted = 1, kFenced = 2, kReduced = 3, kDone = 4 };
-enum Phase { kBefore = 0, kReady = 1, kAfter = 2 };
+enum Moment { kBefore = 0, kReady = 1, kAfter = 2 };
 
 const int kMostAxes = 16;
 const int64_t kLargeBytes = 1 << 20;
+const int kVain = 32;  // looks at messages of which none has come, before others may compute
 
 double Now() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec + 1e-9 * now.tv_nsec;
-}
-
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
-  uint32_t bits;
-  if (rest >= 0x7c00u) {  // infinity and NaN
-    bits = sign | 0x7f800000u | (rest & 0x3ffu) << 13;
-  } else if (rest >= 0x0400u) {
-    bits = sign | ((rest << 13) + (112u << 23));
-  } else {  // below the normal numbers, all are multiples of 2^-24
-    const float value = static_cast<float>(rest) * 5.9604644775390625e-8f;
-    memcpy(&bits, &value, 4);
-    bits |= sign;
-  }
-  float value;
-  memcpy(&value, &bits, 4);
-  return value;
-}
-
-float Bfloat16ToFloat(uint16_t narrow) {
-  const uint32_t bits = static_cast<uint32_t>(narrow) << 16;
-  float value;
-  memcpy(&value, &bits, 4);
-  return value;
 }
 
 // Integer comparisons, because sums of floats are not vectorised.
@@ -130,11 +120,52 @@ bool CopyAs(TF_DataType type, const void* data, int64_t first, To* target, int64
   }
 }
 
+// The memory for the route of now. That of another route has no messages under way, but where an
+// exchange has failed; it is freed when these are over.
+template <typename T>
+Slices<T>* SlicesOf(Plan* plan) {
+  Slices<T>* left = static_cast<Slices<T>*>(plan->left);
+  plan->left = nullptr;
+  while (left != nullptr) {
+    Slices<T>* next = left->next;
+    if (left->Over()) {
+      left->Free();
+    } else {
+      left->next = static_cast<Slices<T>*>(plan->left);
+      plan->left = left;
+    }
+    left = next;
+  }
+  Slices<T>* slices = static_cast<Slices<T>*>(plan->slices);
+  if (slices != nullptr && slices->number() != plan->route.number) {
+    slices->Free();
+    slices = nullptr;
+  }
+  if (slices == nullptr) slices = Slices<T>::Make(plan->route, plan->offsets[plan->parts]);
+  plan->slices = slices;
+  return slices;
+}
+
+// Puts what is under way aside, until MPI has done with it.
+template <typename T>
+void SetAside(Plan* plan, Slices<T>* slices) {
+  slices->next = static_cast<Slices<T>*>(plan->left);
+  plan->left = slices;
+  plan->slices = nullptr;
+}
+
+// Groups that are on their way, or null.
+template <typename T>
+Flow<T>* FlowOf(Plan* plan) {
+  return static_cast<Flow<T>*>(plan->flow);
+}
+
 void NothingToFree(void*, size_t, void*) {}
 
 struct Kernel {
   Plan* plan;
   TF_DataType type;
+  int64_t group;
 };
 
 // One gradient, or the auxiliary part: where it is read from, and where its sum goes.
@@ -186,9 +217,122 @@ struct Call {
     return Fail(TF_UNAVAILABLE, message);
   }
 
-  bool Hook(Plan* plan, Phase phase) {
-    if (plan->hook == nullptr || plan->hook(phase) == 0) return true;
+  bool Hook(Plan* plan, Moment moment) {
+    if (plan->hook == nullptr || plan->hook(moment) == 0) return true;
     return Fail(TF_ABORTED, "stopped by an injected fault");
+  }
+
+  // Packs a bucket, lets it go, and goes on with the next one. When that fails the rest is packed all
+  // the same: recovery needs the whole contribution.
+  template <typename T>
+  bool PackAndSend(Plan* plan, Parts* parts) {
+    T* send = static_cast<T*>(plan->send);
+    const Route& route = plan->route;
+    const bool inject = plan->spoiled != 0;
+    const double started = Now();
+    double packing = 0;
+    bool finite = !inject, came = false;
+    int code = 0;
+    Slices<T>* slices = nullptr;
+    int64_t first = 0;  // the bucket to be packed next
+    plan->waiting_since = started;
+    if (Flow<T>* flow = FlowOf<T>(plan)) {
+      flow->Lock();
+      slices = flow->TakeOver();
+      if (slices != nullptr) {
+        code = flow->code;
+        finite = flow->finite;
+        first = route.bucket_count - 1;
+        parts->next = parts->count - 1;
+      }
+      flow->Unlock();
+    }
+    if (slices == nullptr) {
+      slices = SlicesOf<T>(plan);
+      if (slices == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
+      code = slices->Begin(plan->comm, send, static_cast<T*>(plan->result), route.kept,
+                           route.taken);
+    }
+    plan->stage = kFenced;
+    for (int64_t k = first; k < route.bucket_count; ++k) {
+      const Bucket& bucket = route.buckets[k];
+      plan->waiting_since = 0;
+      const double before = Now();
+      finite &= PackStretch<T>(plan, parts, bucket.start, bucket.stop);
+      if (k == 0 && inject) send[0] = NAN;
+      if (k + 1 == route.bucket_count && !finite && plan->check_finite)
+        send[plan->nonfinite_at] = 1;
+      packing += Now() - before;
+      plan->waiting_since = Now();
+      if (code == 0) code = slices->Packed(k);
+      if (code == 0) code = slices->Advance(&came);
+    }
+    int64_t unpacked = 0;
+    for (int vain = 0; code == 0;) {
+      while (unpacked < route.bucket_count && slices->IsSummed(unpacked)) {
+        Unpack<T>(plan, *parts, route.buckets[unpacked].start, route.buckets[unpacked].stop);
+        ++unpacked;
+      }
+      if (slices->IsOver()) break;
+      code = slices->Advance(&came);
+      vain = came ? 0 : vain + 1;
+      if (vain > kVain) Pause(20000);
+    }
+    if (code != 0) SetAside(plan, slices);
+    plan->waiting_since = 0;
+    plan->spoiled = !finite;
+    plan->ended = Now();
+    plan->seconds = plan->ended - started - packing;
+    return code == 0 || FailMpi(plan, "a message between ranks", code);
+  }
+
+  // Packs a group of gradients, and lets the buckets go that they fill.
+  template <typename T>
+  bool PackEarly(Plan* plan, int64_t group) {
+    if (!plan->sliced) return true;  // the last operation does all
+    const int64_t first = plan->groups[group], last = plan->groups[group + 1];
+    if (TF_NumInputs(context) != last - first)
+      return Fail(TF_INVALID_ARGUMENT, "the plan has other groups");
+    if (plan->flow == nullptr) plan->flow = Flow<T>::Make();
+    Flow<T>* flow = static_cast<Flow<T>*>(plan->flow);
+    if (flow == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
+    flow->Lock();
+    const bool done = PackInto<T>(plan, flow, first, last);
+    flow->Unlock();
+    return done;
+  }
+
+  template <typename T>
+  bool PackInto(Plan* plan, Flow<T>* flow, int64_t first, int64_t last) {
+    T* send = static_cast<T*>(plan->send);
+    const Route& route = plan->route;
+    if (flow->slices() == nullptr) {
+      plan->stage = kStarted;
+      if (!Hook(plan, kBefore) || !Hook(plan, kReady)) return false;
+      Slices<T>* slices = SlicesOf<T>(plan);
+      if (slices == nullptr) return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
+      const int code = slices->Begin(plan->comm, send, static_cast<T*>(plan->result), route.kept,
+                                     route.taken);
+      if (!flow->Begin(slices, route, plan->offsets, plan->groups, plan->group_count, code,
+                       plan->spoiled == 0))
+        return Fail(TF_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    for (int64_t i = first; i < last; ++i) {
+      TF_Tensor* input = nullptr;
+      TF_GetInput(context, static_cast<int>(i - first), &input, status);
+      if (TF_GetCode(status) != TF_OK) return false;
+      const int64_t count = TF_TensorElementCount(input);
+      if (count > plan->offsets[i + 1] - plan->offsets[i]) {
+        TF_DeleteTensor(input);
+        return Fail(TF_INVALID_ARGUMENT, "a part is larger than its place in the plan");
+      }
+      flow->finite &= CopyAs<T>(TF_TensorType(input), TF_TensorData(input), 0,
+                                send + plan->offsets[i], count, plan->check_finite);
+      TF_DeleteTensor(input);
+    }
+    if (first == 0 && plan->spoiled) send[0] = NAN;
+    flow->Packed(route, plan->offsets[first], plan->offsets[last]);
+    return true;
   }
 
   // Packs a stretch, sums it while it is still in the cache, and goes on with the next one. When
@@ -326,12 +470,25 @@ struct Call {
     return TF_GetCode(status) == TF_OK;
   }
 
+  // Whether groups have left in this step.
+  template <typename T>
+  bool IsUnderWay(Plan* plan) {
+    Flow<T>* flow = FlowOf<T>(plan);
+    if (flow == nullptr) return false;
+    flow->Lock();
+    const bool is_under_way = flow->slices() != nullptr;
+    flow->Unlock();
+    return is_under_way;
+  }
+
   template <typename T>
   bool Run(Plan* plan, TF_DataType type) {
     plan->stage = kStarted;
     Parts parts;
-    if (!Take(plan, &parts, type) || !Hook(plan, kBefore) || !Hook(plan, kReady)) return false;
-    if (!PackAndReduce<T>(plan, &parts)) return false;
+    if (!Take(plan, &parts, type)) return false;
+    if (!IsUnderWay<T>(plan) && (!Hook(plan, kBefore) || !Hook(plan, kReady))) return false;
+    if (plan->sliced ? !PackAndSend<T>(plan, &parts) : !PackAndReduce<T>(plan, &parts))
+      return false;
     plan->stage = kReduced;
     if (!Check<T>(plan) || !Hook(plan, kAfter) || !HandOut<T>(plan, parts, type)) return false;
     plan->stage = kDone;
@@ -361,6 +518,31 @@ void Compute(void* opaque, TF_OpKernelContext* context) {
   TF_DeleteStatus(call.status);
 }
 
+void* CreateEarly(TF_OpKernelConstruction* construction) {
+  Kernel* kernel = static_cast<Kernel*>(Create(construction));
+  TF_Status* status = TF_NewStatus();
+  TF_OpKernelConstruction_GetAttrInt64(construction, "group", &kernel->group, status);
+  if (TF_GetCode(status) != TF_OK) TF_OpKernelConstruction_Failure(construction, status);
+  TF_DeleteStatus(status);
+  return kernel;
+}
+
+void ComputeEarly(void* opaque, TF_OpKernelContext* context) {
+  Kernel* kernel = static_cast<Kernel*>(opaque);
+  Call call = {context, TF_NewStatus()};
+  bool done = kernel->type == TF_DOUBLE ? call.PackEarly<double>(kernel->plan, kernel->group)
+                                        : call.PackEarly<float>(kernel->plan, kernel->group);
+  if (done) {
+    TF_Tensor* sign =
+        TF_AllocateOutput(context, 0, TF_INT32, nullptr, 0, sizeof(int32_t), call.status);
+    done = TF_GetCode(call.status) == TF_OK;
+    if (done) *static_cast<int32_t*>(TF_TensorData(sign)) = static_cast<int32_t>(kernel->group);
+    if (sign != nullptr) TF_DeleteTensor(sign);
+  }
+  if (!done) TF_OpKernelContext_Failure(context, call.status);
+  TF_DeleteStatus(call.status);
+}
+
 void Delete(void* kernel) { free(kernel); }
 
 void InferShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
@@ -370,6 +552,12 @@ void InferShapes(TF_ShapeInferenceContext* context, TF_Status* status) {
     TF_ShapeInferenceContextGetInput(context, i, shape, status);
     if (TF_GetCode(status) == TF_OK) TF_ShapeInferenceContextSetOutput(context, i, shape, status);
   }
+  TF_DeleteShapeHandle(shape);
+}
+
+void InferScalar(TF_ShapeInferenceContext* context, TF_Status* status) {
+  TF_ShapeHandle* shape = TF_ShapeInferenceContextScalar(context);
+  TF_ShapeInferenceContextSetOutput(context, 0, shape, status);
   TF_DeleteShapeHandle(shape);
 }
 
@@ -391,6 +579,21 @@ __attribute__((constructor)) void Register() {
         TF_NewKernelBuilder("MatexExchange", "CPU", Create, Compute, Delete);
     TF_RegisterKernelBuilder("MatexExchange", kernel, status);
   }
+  op = TF_NewOpDefinitionBuilder("MatexEarly");
+  TF_OpDefinitionBuilderAddAttr(op, "T: list({float, double, half, bfloat16})");
+  TF_OpDefinitionBuilderAddAttr(op, "U: {float, double}");
+  TF_OpDefinitionBuilderAddAttr(op, "plan: int");
+  TF_OpDefinitionBuilderAddAttr(op, "group: int");
+  TF_OpDefinitionBuilderAddInput(op, "parts: T");
+  TF_OpDefinitionBuilderAddOutput(op, "sign: int32");
+  TF_OpDefinitionBuilderSetIsStateful(op, true);
+  TF_OpDefinitionBuilderSetShapeInferenceFunction(op, InferScalar);
+  if (TF_GetCode(status) == TF_OK) TF_RegisterOpDefinition(op, status);
+  if (TF_GetCode(status) == TF_OK) {
+    TF_KernelBuilder* kernel =
+        TF_NewKernelBuilder("MatexEarly", "CPU", CreateEarly, ComputeEarly, Delete);
+    TF_RegisterKernelBuilder("MatexEarly", kernel, status);
+  }
   if (TF_GetCode(status) != TF_OK) fprintf(stderr, "matex exchange: %s\n", TF_Message(status));
   TF_DeleteStatus(status);
 }
@@ -400,4 +603,23 @@ __attribute__((constructor)) void Register() {
 // The size of Plan, by which Python sees that it and this library speak of the same thing.
 extern "C" __attribute__((visibility("default"))) int64_t matex_exchange_plan_bytes() {
   return sizeof(Plan);
+}
+
+// Ends a step whose graph failed before its last operation.
+extern "C" __attribute__((visibility("default"))) void matex_exchange_stop(Plan* plan) {
+  Flow<float>* flow = FlowOf<float>(plan);
+  if (flow == nullptr) return;
+  flow->Lock();
+  Slices<float>* slices = flow->TakeOver();
+  if (slices != nullptr) SetAside(plan, slices);
+  flow->Unlock();
+}
+
+// Frees what an exchange has made; what messages may still be written into stays.
+extern "C" __attribute__((visibility("default"))) void matex_exchange_free(Plan* plan) {
+  matex_exchange_stop(plan);
+  if (plan->flow != nullptr) static_cast<Flow<float>*>(plan->flow)->Free();
+  plan->flow = nullptr;
+  if (plan->slices != nullptr) static_cast<Slices<float>*>(plan->slices)->Free();
+  plan->slices = nullptr;
 }

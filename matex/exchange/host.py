@@ -11,6 +11,9 @@ import numpy as np
 import ft
 from matex.errors import TrainingError
 from matex.exchange.layout import ALIGNMENT, Header, Layout, header_of
+from matex.exchange.plan import is_sliced
+from matex.exchange.route import Route
+from matex.exchange.slices import Slices
 
 __all__ = ["HostExchange"]
 
@@ -41,6 +44,9 @@ class HostExchange:
         check_finite: look for NaN and infinity before they spread.
         large_bytes: from which size of the vector on there is one result.
         stretch: elements in one call of MPI; by the number of ranks without it.
+        plan: one of :data:`matex.exchange.plan.PLANS`.
+        compression: a key of :data:`matex.exchange.codecs.CODECS`, or ``none``.
+        route_of: function that gives the route of slices among the members.
     """
 
     def __init__(
@@ -52,12 +58,18 @@ class HostExchange:
         check_finite: bool = True,
         large_bytes: int = _LARGE_BYTES,
         stretch: int | None = None,
+        plan: str = "auto",
+        compression: str = "none",
+        route_of: Callable[[ft.World], Route] = Route.of,
     ) -> None:
         self.layout = layout
         self._communicator = communicator
         self._faults = faults
         self.check_finite = check_finite
         self._given_stretch = stretch
+        self._sum = plan
+        self._compression = compression
+        self._slices = Slices(communicator, layout, compression=compression, route_of=route_of)
         self._send = _aligned(layout)
         self._send_views = layout.views(self._send)
         alone = layout.size * layout.dtype.itemsize >= large_bytes
@@ -88,13 +100,14 @@ class HostExchange:
     @property
     def bytes(self) -> int:
         """Bytes that this rank hands to MPI in one exchange."""
-        return self._send.nbytes
+        return self._slices.bytes if self._is_sliced else self._send.nbytes
 
     def begin(self, *, samples: int, fingerprint: int) -> None:
         """A new step: what its samples must come to."""
         self.error = None
         self.spoiled = False
         self.expected = (samples, fingerprint)
+        self._slices.next_step()
         self._began = time.perf_counter()
 
     def in_graph(self, parts: Sequence[Any]) -> list[Any]:
@@ -175,6 +188,14 @@ class HostExchange:
         return self.result
 
     def _reduce(self, result: np.ndarray) -> None:
+        if self._is_sliced:
+            self._communicator.attempt(
+                result,
+                lambda comm: self._slices.exchange(comm, self._send, result),
+                self._is_whole,
+                untouched=True,
+            )
+            return
         self._communicator.allreduce(
             self._send,
             result,
@@ -183,6 +204,14 @@ class HostExchange:
             barrier_first=self._has_one_result,
             chunk=self._stretch,
         )
+
+    @property
+    def _is_sliced(self) -> bool:
+        world = self._communicator.world
+        return is_sliced(
+            self._sum, size=world.size, hosts=world.host_count,
+            compressed=self._compression != "none",
+        )  # fmt: skip
 
     @property
     def _stretch(self) -> int:

@@ -24,6 +24,7 @@ from typing import Any
 __all__ = ["Library", "NotBuilt", "Recipe", "find", "recipe"]
 
 _SOURCE = Path(__file__).with_name("exchange.cc")
+_SOURCES = (_SOURCE, *(_SOURCE.with_name(f"{name}.h") for name in ("flow", "numbers", "slices")))
 _COMPILERS = ("c++", "g++", "clang++", "gcc", "clang", "CC")
 _FLAGS = (
     "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden",
@@ -54,7 +55,9 @@ class Recipe:
     @property
     def name(self) -> str:
         """The name of the file: the source, TensorFlow and the machine's architecture decide."""
-        text = "\0".join([_SOURCE.read_text(), self.tensorflow, platform.machine(), *_FLAGS])
+        text = "\0".join(
+            [*(path.read_text() for path in _SOURCES), self.tensorflow, platform.machine(), *_FLAGS]
+        )
         return f"exchange-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
 
 
@@ -62,13 +65,18 @@ class Recipe:
 class Library:
     """A loaded library.
 
-    ``operation(parts, plan=address, U=dtype, N=count)`` builds the operation; ``how`` says in a
-    few words where it came from.
+    ``operation(parts, plan=address, U=dtype, N=count)`` builds the operation, and
+    ``early(parts, plan=address, U=dtype, group=number)`` one by which a group of gradients leaves
+    before it; ``how`` says in a few words where it came from. ``stop(address)`` ends a step whose
+    graph failed between them, and ``free(address)`` frees what exchanges have made.
     """
 
     operation: Any
+    early: Any
     path: Path
     how: str
+    stop: Any
+    free: Any
 
 
 def recipe() -> Recipe:
@@ -174,11 +182,16 @@ def _load(path: Path, plan_bytes: int, *, how: str) -> Library:
     try:
         _check(path)
         # First TensorFlow: it does not see operations of a file that ctypes has opened before it.
-        operation = tf.load_op_library(str(path)).matex_exchange
-        ask = ctypes.CDLL(str(path)).matex_exchange_plan_bytes
+        operations = tf.load_op_library(str(path))
+        operation, early = operations.matex_exchange, operations.matex_early
+        functions = ctypes.CDLL(str(path))
+        ask = functions.matex_exchange_plan_bytes
+        stop, free = functions.matex_exchange_stop, functions.matex_exchange_free
     except (tf.errors.OpError, OSError, AttributeError, RuntimeError) as error:
         raise NotBuilt(f"{path} does not load: {str(error).splitlines()[0]}") from None
     ask.restype = ctypes.c_int64
+    for function in (stop, free):
+        function.argtypes, function.restype = [ctypes.c_void_p], None
     if ask() != plan_bytes:
         raise NotBuilt(f"{path} and native.py disagree about the plan")
-    return Library(operation=operation, path=path, how=how)
+    return Library(operation=operation, early=early, path=path, how=how, stop=stop, free=free)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,19 +14,39 @@ import ft
 from matex.exchange.host import HostExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library
+from matex.exchange.route import groups
+from matex.exchange.slices import TAGS, Tables
 
 __all__ = ["PLAN_BYTES", "NativeExchange"]
 
 _HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
 _BEFORE, _READY = 0, 1
 _FENCED, _REDUCED = 2, 3
+_COLLECTIVES = ("allreduce", "barrier", "error_string")
+_CALLS = ("isend", "irecv", "test", "testsome")
+
+
+class _Route(ctypes.Structure):
+    """The structures Mpi and Route of ``slices.h``, which says what each field is for."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in _CALLS),
+        *((name, ctypes.c_void_p) for name in ("byte", "null_request")),
+        ("request_bytes", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("messages", "buckets")),
+        *((name, ctypes.c_int64) for name in ("message_count", "bucket_count")),
+        *((name, ctypes.c_int64) for name in ("locals", "index", "hosts", "host")),
+        *((name, ctypes.c_int64) for name in ("serves", "first_tag")),
+        *((name, ctypes.c_void_p) for name in ("kept", "taken")),
+        ("number", ctypes.c_int64),
+    )
 
 
 class _OperationPlan(ctypes.Structure):
     """The structure of ``exchange.cc``, which says what each field is for."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("allreduce", "barrier", "error_string")),
+        *((name, ctypes.c_void_p) for name in _COLLECTIVES),
         ("hook", _HOOK),
         *((name, ctypes.c_void_p) for name in ("comm", "datatype", "sum")),
         *((name, ctypes.c_void_p) for name in ("send", "result", "offsets")),
@@ -37,6 +59,11 @@ class _OperationPlan(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("fence", "check_finite", "spoiled", "stage")),
         ("code", ctypes.c_int64),
         *((name, ctypes.c_double) for name in ("waiting_since", "seconds", "ended")),
+        ("sliced", ctypes.c_int64),
+        ("route", _Route),
+        *((name, ctypes.c_void_p) for name in ("slices", "left", "groups")),
+        ("group_count", ctypes.c_int64),
+        ("flow", ctypes.c_void_p),
     )
 
 
@@ -76,9 +103,17 @@ class NativeExchange(HostExchange):
             parts=len(layout.shapes),
             fence=self._has_one_result,
         )
-        for field in ("allreduce", "barrier", "error_string"):
-            function = getattr(functions, f"MPI_{field.capitalize()}")
-            setattr(plan, field, ctypes.cast(function, ctypes.c_void_p).value)
+        route = plan.route
+        for target, names in ((plan, _COLLECTIVES), (route, _CALLS)):
+            for name in names:
+                function = getattr(functions, f"MPI_{name.capitalize()}")
+                setattr(target, name, ctypes.cast(function, ctypes.c_void_p).value)
+        route.byte, route.null_request = MPI.BYTE.handle, MPI.REQUEST_NULL.handle
+        route.request_bytes, route.first_tag = MPI._sizeof(MPI.Request), TAGS
+        self._tables: Tables | None = None
+        self._groups = np.array(groups(layout.offsets[:-1], layout.dtype.itemsize), np.int64)
+        plan.groups, plan.group_count = self._groups.ctypes.data, len(self._groups) - 1
+        weakref.finalize(self, library.free, ctypes.addressof(plan)).atexit = False
         for field in ("samples", "fingerprint", "nonfinite", "ranks"):
             setattr(plan, f"{field}_at", layout.header_at(field))
         if faults.strikes:
@@ -90,9 +125,17 @@ class NativeExchange(HostExchange):
         return float(self._plan.waiting_since)
 
     def in_graph(self, parts: Sequence[Any]) -> list[Any]:
-        sums: list[Any] = self._library.operation(
-            parts, plan=ctypes.addressof(self._plan), U=self.layout.dtype, N=len(parts)
-        )
+        import tensorflow as tf
+
+        plan, dtype = ctypes.addressof(self._plan), self.layout.dtype
+        # The last layers' gradients are there first.
+        leave = [
+            self._library.early(parts[first:last], plan=plan, U=dtype, group=number)
+            for number, (first, last) in reversed(list(enumerate(pairwise(self._groups))))
+            if self._is_sliced
+        ]
+        with tf.control_dependencies(leave):
+            sums: list[Any] = self._library.operation(parts, plan=plan, U=dtype, N=len(parts))
         return sums
 
     def run(self, fused: Callable[[], Any]) -> Any:
@@ -110,9 +153,13 @@ class NativeExchange(HostExchange):
             plan.comm = comm.handle
             plan.size = self._communicator.world.size
             plan.most = self._stretch
+            plan.sliced = self._is_sliced
+            if plan.sliced:
+                self._set_out()
             try:
                 output = fused()
             except self._op_error as error:
+                self._library.stop(ctypes.addressof(plan))
                 if plan.fence and plan.stage >= _FENCED:
                     self._communicator.result_overwritten()
                 if plan.code:
@@ -134,6 +181,21 @@ class NativeExchange(HostExchange):
             raise
         self.seconds, self.ended = plan.seconds, plan.ended
         return output
+
+    def _set_out(self) -> None:
+        """Tell the operation the route of the members of now, and what rounding took before."""
+        route, tables, residuals = self._plan.route, self._slices.tables, self._slices.residuals
+        if tables is not self._tables:
+            self._tables = tables
+            for name, value in tables.numbers.items():
+                setattr(route, name, value)
+            route.messages, route.buckets = (
+                table.ctypes.data for table in (tables.messages, tables.buckets)
+            )
+            route.message_count, route.bucket_count = len(tables.messages), len(tables.buckets)
+            route.number += 1
+        if residuals is not None:
+            route.kept, route.taken = residuals.kept.ctypes.data, residuals.taken.ctypes.data
 
     def _strike(self, phase: int) -> int:
         """Called by the operation where faults are injected; other than 0 stops it."""

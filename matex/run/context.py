@@ -95,6 +95,7 @@ class RunContext:
         self.exchange_choice = Choice(
             config.exchange,
             config.cache_directory,
+            plan=config.exchange_plan,
             compression=config.compression,
             impossible="" if ft.has_mpi() else "no MPI was found, so this is one rank",
         )

@@ -98,7 +98,6 @@ def test_half_of_the_trainings_go_by_a_strategy_and_each_way_is_one_that_matex_t
     assert len(words) > 50
     for options in words:
         assert main(["run", "-n", "2", "--dry-run", *options, __file__]) == 0
-        assert "--compression" not in options or "host" in options
     saved = [plan.starts for plan in plans if len(plan.starts) == 2]
     changed = [
         (training_options.strategy_of(a.way), training_options.strategy_of(b.way)) for a, b in saved

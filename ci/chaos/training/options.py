@@ -22,7 +22,10 @@ STRATEGIES: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("downpour --momentum 0.5 --staleness-bound 0", (2, 4)),
 )
 #: What goes with sync alone; often nothing.
-_BESIDE_SYNC = ("", "", "", "--balance", "--compression fp16", "--balance --compression bf16")
+_BESIDE_SYNC = (
+    *("", "", "--balance", "--exchange-plan slices"),
+    *("--compression fp16", "--compression int8", "--balance --compression bf16"),
+)
 
 # Of a loss, relative to that of one rank alone: how far it may be. A wide model under Adam is
 # 0.12 behind by easgd where nobody dies, for the centre must be moved as well.

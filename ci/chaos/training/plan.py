@@ -124,8 +124,7 @@ def draw_training(seed: int, *, bits: bool = False) -> TrainPlan:
         )
         if end_all is None:
             break
-    compressed = any("--compression" in start.way for start in starts)
-    exchange = "host" if compressed else dice.choice(("native", "native", "host"))
+    exchange = dice.choice(("native", "native", "host"))
     options = ["--exchange", exchange, "--nonfinite", "recompute"]
     options += dice.choice(([], ["--check-every", "3"]))
     if bits:

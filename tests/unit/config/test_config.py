@@ -58,6 +58,7 @@ GIVEN = {
     "lr_scaling": ("none", "none"),
     "warmup_epochs": (1.5, "1.5"),
     "compression": ("bf16", "bf16"),
+    "exchange_plan": ("slices", "slices"),
     "strict": (True, "1"),
     "cache": (Path("kept"), "kept"),
 }
@@ -138,7 +139,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"compression": "zip"},
-        "compression must be one of none, fp16, bf16. Received: compression='zip'",
+        "compression must be one of none, fp16, bf16, int8. Received: compression='zip'",
     ),
     (
         {"warmup_epochs": -1.0},
@@ -153,6 +154,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (
         {"compression": "bf16", "strategy": "gossip"},
         "travel. Received: compression='bf16' with strategy='gossip'",
+    ),
+    (
+        {"compression": "int8", "exchange_plan": "flat"},
+        "Received: exchange_plan='flat' with compression='int8'",
     ),
     ({"balance": True, "strategy": "daso"}, "balance wants strategy sync"),
     ({"sync_batchnorm": True, "strategy": "gossip"}, "sync_batchnorm wants strategy sync"),

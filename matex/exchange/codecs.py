@@ -1,0 +1,77 @@
+"""Numbers in fewer bits on their way between hosts, and what the receiver makes of them. Pure."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from matex.exchange.rounding import FORMATS, Format
+from matex.exchange.route import BLOCK
+
+__all__ = ["CODECS", "FORMAT_NUMBERS", "Codec"]
+
+_LARGEST = np.float32(127)
+
+
+class Codec(Protocol):
+    """A format of float32 numbers, of which NaN and infinity need not survive as what they are."""
+
+    def nbytes(self, count: int) -> int:
+        """Bytes of so many numbers."""
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """The bytes (uint8) of the float32 numbers *values*."""
+
+    def decode(self, codes: np.ndarray, count: int) -> np.ndarray:
+        """So many float32 numbers, from what :meth:`encode` made of them."""
+
+
+class _Bits16:
+    def __init__(self, numbers: Format) -> None:
+        self._numbers = numbers
+
+    def nbytes(self, count: int) -> int:
+        return 2 * count
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        return self._numbers.encode(values).view(np.uint8)
+
+    def decode(self, codes: np.ndarray, count: int) -> np.ndarray:
+        return self._numbers.decode(codes.view(np.uint16))
+
+
+class _Bits8:
+    """Whole numbers from -127 to 127, and a scale for each block of 256.
+
+    The scales, float32, come before the numbers.
+    """
+
+    def nbytes(self, count: int) -> int:
+        return 4 * -(-count // BLOCK) + count
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        blocks = -(-values.size // BLOCK)
+        padded = np.zeros((blocks, BLOCK), np.float32)
+        padded.reshape(-1)[: values.size] = values
+        scales = np.abs(padded).max(1) / _LARGEST
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(scales > 0, np.float32(1) / scales, np.float32(0))[:, None] * padded
+            numbers = np.rint(np.nan_to_num(ratios, nan=0.0)).astype(np.int8)
+        return np.concatenate(
+            [scales.view(np.uint8), numbers.reshape(-1)[: values.size].view(np.uint8)]
+        )
+
+    def decode(self, codes: np.ndarray, count: int) -> np.ndarray:
+        blocks = -(-count // BLOCK)
+        scales = codes[: 4 * blocks].view(np.float32)
+        numbers = codes[4 * blocks :].view(np.int8).astype(np.float32)
+        return numbers * np.repeat(scales, BLOCK)[:count]
+
+
+#: By the name that ``--compression`` gives them.
+CODECS: dict[str, Codec] = {name: _Bits16(format) for name, format in FORMATS.items()}
+CODECS["int8"] = _Bits8()
+
+#: The numbers that numbers.h gives the formats.
+FORMAT_NUMBERS = {"none": 0, "fp16": 1, "bf16": 2, "int8": 3}

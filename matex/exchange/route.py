@@ -1,0 +1,183 @@
+"""The way of a vector between hosts: who adds up which part of it. Pure.
+
+The vector is cut into buckets, which travel one behind the other. A bucket is cut into as many
+*slices* as each host has ranks (the fewest of a host), and a slice into as many *pieces* as there
+are hosts. Rank c of each host, the server of slice c there,
+
+1. adds up its slice over the ranks of its host,
+2. sends each piece to the server of slice c on another host, and adds up its own over the hosts,
+3. sends that sum to the servers of slice c on the other hosts,
+4. and hands the whole slice to the ranks of its host.
+
+So 2 (H - 1) / H vectors leave a host, whatever the number of its ranks, all of them send and
+receive at once, and all ranks hold the bits of one sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple
+
+import ft
+
+__all__ = ["BLOCK", "Phase", "Range", "Route", "Transfer", "buckets", "groups"]
+
+#: Elements that share a scale in 8 bits; pieces but the last of a bucket have multiples of them.
+BLOCK = 256
+
+_BUCKET_BYTES = 512 << 10
+_MOST_BUCKETS = 16
+
+
+class Range(NamedTuple):
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+    def cut(self, parts: int, part: int) -> Range:
+        """One of so many parts of about the same size, the last of which may be shorter."""
+        step = -(-self.size // (parts * BLOCK)) * BLOCK
+        return Range(
+            min(self.start + step * part, self.stop), min(self.start + step * (part + 1), self.stop)
+        )
+
+
+class Phase(IntEnum):
+    """The four phases of a bucket, each with a tag of its own."""
+
+    TO_SERVER = 0
+    TO_OWNER = 1
+    FROM_OWNER = 2
+    FROM_SERVER = 3
+
+
+class Transfer(NamedTuple):
+    """A message of one bucket, as one of its two ends sees it."""
+
+    phase: Phase
+    peer: int
+    """The place of the other end in the communicator."""
+    sends: bool
+    part: Range
+    """The elements of the vector that it holds."""
+    whose: int
+    """Whose contribution or result: index on the host in the phases within one, else the host's."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The places of a communicator by host, and this rank's among them.
+
+    Args:
+        hosts: places by host.
+        place: place of this rank.
+    """
+
+    hosts: tuple[tuple[int, ...], ...]
+    place: int
+
+    @staticmethod
+    def of(world: ft.World) -> Route:
+        """The route of the members of *world*; on one host each counts as a host of its own."""
+        apart = world.host_count == 1
+        by_host: dict[object, list[int]] = {}
+        for place, member in enumerate(world.members):
+            by_host.setdefault(place if apart else member.host, []).append(place)
+        return Route(tuple(map(tuple, by_host.values())), world.place)
+
+    @cached_property
+    def host(self) -> int:
+        """Index of this rank's host."""
+        return next(i for i, places in enumerate(self.hosts) if self.place in places)
+
+    @property
+    def local(self) -> tuple[int, ...]:
+        """Places on this rank's host."""
+        return self.hosts[self.host]
+
+    @property
+    def index(self) -> int:
+        """Index of this rank on its host."""
+        return self.local.index(self.place)
+
+    @cached_property
+    def slices(self) -> int:
+        return min(map(len, self.hosts))
+
+    @property
+    def serves(self) -> bool:
+        """Whether this rank is the server of a slice."""
+        return self.index < self.slices
+
+    def slice(self, bucket: Range, index: int) -> Range:
+        return bucket.cut(self.slices, index)
+
+    def piece(self, bucket: Range, index: int, host: int) -> Range:
+        """The piece of slice *index* that the server on *host* adds up."""
+        return self.slice(bucket, index).cut(len(self.hosts), host)
+
+    def transfers(self, bucket: Range) -> list[Transfer]:
+        """All messages that this rank sends and receives for *bucket*; none is empty."""
+        return [transfer for transfer in self._transfers(bucket) if transfer.part.size]
+
+    def _transfers(self, bucket: Range) -> Iterable[Transfer]:
+        mine, here = self.index, self.host
+        for index, server in enumerate(self.local[: self.slices]):
+            if index == mine:
+                continue
+            part = self.slice(bucket, index)
+            yield Transfer(Phase.TO_SERVER, server, True, part, mine)
+            yield Transfer(Phase.FROM_SERVER, server, False, part, index)
+        if not self.serves:
+            return
+        whole = self.slice(bucket, mine)
+        for index, place in enumerate(self.local):
+            if index == mine:
+                continue
+            yield Transfer(Phase.TO_SERVER, place, False, whole, index)
+            yield Transfer(Phase.FROM_SERVER, place, True, whole, mine)
+        owned = self.piece(bucket, mine, here)
+        for host, places in enumerate(self.hosts):
+            if host == here:
+                continue
+            peer, part = places[mine], self.piece(bucket, mine, host)
+            yield Transfer(Phase.TO_OWNER, peer, True, part, host)
+            yield Transfer(Phase.TO_OWNER, peer, False, owned, host)
+            yield Transfer(Phase.FROM_OWNER, peer, True, owned, host)
+            yield Transfer(Phase.FROM_OWNER, peer, False, part, host)
+
+
+def buckets(body: int, size: int, itemsize: int) -> list[Range]:
+    """The buckets of a vector, in their order; the last has what is never compressed.
+
+    Args:
+        body: number of the elements before that.
+        size: number of all elements.
+        itemsize: bytes of one.
+    """
+    count = min(max(body * itemsize // _BUCKET_BYTES, 1), _MOST_BUCKETS)
+    whole = Range(0, body)
+    parts: Sequence[Range] = [whole.cut(count, i) for i in range(count)] if body else []
+    return [*(part for part in parts if part.size), Range(body, size)]
+
+
+def groups(offsets: Sequence[int], itemsize: int) -> list[int]:
+    """The cuts between groups of gradients that leave together: each is at least a bucket.
+
+    Args:
+        offsets: where the gradients begin in the vector, and the last one ends.
+        itemsize: bytes of an element.
+    """
+    cuts = [len(offsets) - 1]
+    for number in range(len(offsets) - 2, -1, -1):
+        if (offsets[cuts[-1]] - offsets[number]) * itemsize >= _BUCKET_BYTES:
+            cuts.append(number)
+    if cuts[-1] != 0:  # the rest goes with the first
+        cuts[-1:] = [0] if len(cuts) > 1 else [cuts[0], 0]
+    return cuts[::-1]

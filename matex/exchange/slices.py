@@ -1,0 +1,294 @@
+"""The sum of a vector between hosts, by messages along a route, through mpi4py."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ft
+from matex.exchange.codecs import CODECS, FORMAT_NUMBERS, Codec
+from matex.exchange.layout import Layout
+from matex.exchange.residuals import Residuals
+from matex.exchange.route import Phase, Range, Route, Transfer, buckets
+
+__all__ = ["TAGS", "Slices", "Tables"]
+
+#: Tags begin here: those below are of :mod:`ft.p2p`.
+TAGS = 1 << 15
+
+_Key = tuple[int, Phase, int]
+Sending = dict[tuple[int, Phase], list[Transfer]]
+
+
+class Tables(NamedTuple):
+    """A route in numbers: the structures Message, Bucket and Route of ``slices.h``."""
+
+    messages: np.ndarray
+    buckets: np.ndarray
+    numbers: dict[str, int]
+
+
+class Slices:
+    """The exchange of the vectors of one layout along the route of the members of now.
+
+    ``exchange.cc`` sends and receives the same messages: ranks with and without it work together.
+
+    Args:
+        communicator: communicator of the members.
+        layout: layout of the vector.
+        compression: format between hosts of all but the auxiliary part: a key of
+            :data:`matex.exchange.codecs.CODECS`, or ``none``.
+        route_of: function that gives the route among the members.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        layout: Layout,
+        *,
+        compression: str,
+        route_of: Callable[[ft.World], Route] = Route.of,
+    ) -> None:
+        self._communicator = communicator
+        self._layout = layout
+        self._route_of = route_of
+        codec = CODECS.get(compression)
+        self._codec = codec
+        self._format = FORMAT_NUMBERS[compression]
+        self.buckets = buckets(layout.offsets[-2], layout.size, layout.dtype.itemsize)
+        self.residuals = Residuals(layout.offsets[-2]) if codec else None
+        self._world: ft.World | None = None
+        self._route: Route | None = None
+        self._tables: Tables | None = None
+        self._left: list[_Messages] = []
+
+    @property
+    def route(self) -> Route:
+        """The route of the members of now. Local."""
+        world = self._communicator.world
+        if self._route is None or self._world is None or self._world.ranks != world.ranks:
+            self._world, self._route, self._tables = world, self._route_of(world), None
+            if self.residuals is not None:
+                self.residuals.serve(self._route, self.buckets[:-1])
+        return self._route
+
+    def codec_of(self, bucket: int) -> Codec | None:
+        """The format of a bucket, between hosts."""
+        return self._codec if bucket + 1 < len(self.buckets) else None
+
+    @property
+    def tables(self) -> Tables:
+        """The route of the members of now as ``slices.h`` reads it. Local."""
+        route = self.route
+        if self._tables is None:
+            messages = [
+                (number, *transfer[:3], *transfer.part, transfer.whose)
+                for number, bucket in enumerate(self.buckets)
+                for transfer in route.transfers(bucket)
+            ]
+            empty = Range(0, 0)
+            parts = [
+                (
+                    *bucket,
+                    *(route.slice(bucket, route.index) if route.serves else empty),
+                    *(route.piece(bucket, route.index, route.host) if route.serves else empty),
+                    number + 1 < len(self.buckets) and self._format,
+                )
+                for number, bucket in enumerate(self.buckets)
+            ]
+            self._tables = Tables(
+                np.array(messages, np.int64),
+                np.array(parts, np.int64),
+                {
+                    "locals": len(route.local),
+                    "index": route.index,
+                    "hosts": len(route.hosts),
+                    "host": route.host,
+                    "serves": int(route.serves),
+                },
+            )
+        return self._tables
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that this rank sends in one exchange."""
+        return sum(
+            self._nbytes(number, transfer)
+            for number, bucket in enumerate(self.buckets)
+            for transfer in self.route.transfers(bucket)
+            if transfer.sends
+        )
+
+    def next_step(self) -> None:
+        """Begin a new step, which adds what rounding took in the last. Local."""
+        if self.residuals is not None:
+            self.residuals.next_step()
+
+    def exchange(self, comm: Any, send: np.ndarray, result: np.ndarray) -> None:
+        """Add up *send* over the members into *result*; collective.
+
+        Args:
+            comm: ``mpi4py.MPI.Comm`` of the members.
+        """
+        route = self.route
+        self._left = [messages for messages in self._left if not messages.over()]
+        messages = _Messages(comm, self._layout.dtype)
+        try:
+            self._exchange(route, messages, send, result)
+        except BaseException:
+            self._left.append(messages)  # MPI may still write into what they name
+            raise
+
+    def _exchange(
+        self, route: Route, messages: _Messages, send: np.ndarray, result: np.ndarray
+    ) -> None:
+        sending: Sending = defaultdict(list)
+        for number, bucket in enumerate(self.buckets):
+            for transfer in route.transfers(bucket):
+                if transfer.sends:
+                    sending[number, transfer.phase].append(transfer)
+                else:
+                    messages.receive(number, transfer, self._nbytes(number, transfer))
+
+        def send_parts(number: int, vector: np.ndarray, phase: Phase) -> None:
+            for transfer in sending[number, phase]:
+                messages.send(number, transfer, vector[transfer.part.start : transfer.part.stop])
+
+        for number in range(len(self.buckets)):
+            send_parts(number, send, Phase.TO_SERVER)
+        if route.serves:
+            # Not in the result, which a peer may need until all have begun.
+            sums = np.empty_like(send)
+            for number in range(len(self.buckets)):
+                self._add_up_on_host(route, messages, number, send, sums)
+                for transfer in sending[number, Phase.TO_OWNER]:
+                    messages.send(number, transfer, self._encoded(number, transfer.part, sums))
+            for number in range(len(self.buckets)):
+                owned = self._add_up_over_hosts(route, messages, number, sums, result)
+                for transfer in sending[number, Phase.FROM_OWNER]:
+                    messages.send(number, transfer, owned)
+            for number, bucket in enumerate(self.buckets):
+                for host in range(len(route.hosts)):
+                    part = route.piece(bucket, route.index, host)
+                    codes = messages.received(number, Phase.FROM_OWNER, host)
+                    if codes is not None:
+                        result[part.start : part.stop] = self._decoded(number, codes, part.size)
+                send_parts(number, result, Phase.FROM_SERVER)
+        for number, bucket in enumerate(self.buckets):
+            for index in range(route.slices):
+                part = route.slice(bucket, index)
+                codes = messages.received(number, Phase.FROM_SERVER, index)
+                if codes is not None:
+                    result[part.start : part.stop] = codes.view(self._layout.dtype)
+        messages.end()
+
+    def _add_up_on_host(
+        self, route: Route, messages: _Messages, number: int, send: np.ndarray, sums: np.ndarray
+    ) -> None:
+        """Add up this rank's slice of a bucket over its host, in the order of the ranks."""
+        part = route.slice(self.buckets[number], route.index)
+        total = sums[part.start : part.stop]
+        total[:] = 0
+        for index in range(len(route.local)):
+            if index == route.index:
+                total += send[part.start : part.stop]
+                continue
+            codes = messages.received(number, Phase.TO_SERVER, index)
+            if codes is not None:
+                total += codes.view(self._layout.dtype)
+        if self.codec_of(number) is not None and self.residuals is not None:
+            total += self.residuals.kept[part.start : part.stop]
+
+    def _add_up_over_hosts(
+        self, route: Route, messages: _Messages, number: int, sums: np.ndarray, result: np.ndarray
+    ) -> np.ndarray:
+        """Add up this rank's piece of a bucket over the hosts, in their order.
+
+        Returns:
+            What the others are sent of it, which is what *result* then holds.
+        """
+        part = route.piece(self.buckets[number], route.index, route.host)
+        total = np.zeros(part.size, sums.dtype)
+        for host in range(len(route.hosts)):
+            if host == route.host:
+                total += sums[part.start : part.stop]
+                continue
+            codes = messages.received(number, Phase.TO_OWNER, host)
+            if codes is not None:
+                total += self._decoded(number, codes, part.size)
+        sums[part.start : part.stop] = total
+        codes = self._encoded(number, part, sums)
+        result[part.start : part.stop] = self._decoded(number, codes, part.size)
+        return codes
+
+    def _encoded(self, number: int, part: Range, sums: np.ndarray) -> np.ndarray:
+        """The bytes of a part of *sums* for another host; what rounding takes is kept."""
+        codec, values = self.codec_of(number), sums[part.start : part.stop]
+        if codec is None or self.residuals is None:
+            return values.view(np.uint8)
+        wanted = values.astype(np.float32)
+        codes = codec.encode(wanted)
+        rest = wanted - codec.decode(codes, part.size)
+        rest[~np.isfinite(rest)] = 0
+        self.residuals.taken[part.start : part.stop] = rest
+        return codes
+
+    def _decoded(self, number: int, codes: np.ndarray, count: int) -> np.ndarray:
+        codec = self.codec_of(number)
+        return codes.view(self._layout.dtype) if codec is None else codec.decode(codes, count)
+
+    def _nbytes(self, number: int, transfer: Transfer) -> int:
+        codec = self.codec_of(number)
+        between = transfer.phase in (Phase.TO_OWNER, Phase.FROM_OWNER)
+        if codec is not None and between:
+            return codec.nbytes(transfer.part.size)
+        return transfer.part.size * self._layout.dtype.itemsize
+
+
+class _Messages:
+    """The messages of one exchange, and the memory that they name."""
+
+    def __init__(self, comm: Any, dtype: np.dtype[Any]) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._comm = comm
+        self._receiving: dict[_Key, tuple[Any, np.ndarray]] = {}
+        self._requests: list[tuple[Any, np.ndarray]] = []
+
+    def receive(self, bucket: int, transfer: Transfer, nbytes: int) -> None:
+        buffer = np.empty(nbytes, np.uint8)
+        tag = TAGS + 4 * bucket + transfer.phase
+        request = self._comm.Irecv([buffer, self._mpi.BYTE], source=transfer.peer, tag=tag)
+        self._receiving[bucket, transfer.phase, transfer.whose] = (request, buffer)
+
+    def send(self, bucket: int, transfer: Transfer, part: np.ndarray) -> None:
+        tag = TAGS + 4 * bucket + transfer.phase
+        buffer = part.view(np.uint8)
+        request = self._comm.Isend([buffer, self._mpi.BYTE], dest=transfer.peer, tag=tag)
+        self._requests.append((request, buffer))
+
+    def received(self, bucket: int, phase: Phase, whose: int) -> np.ndarray | None:
+        """Wait for a message; its bytes, or None where none was to come."""
+        request, buffer = self._receiving.get((bucket, phase, whose), (None, None))
+        if request is not None:
+            request.Wait()
+        return buffer
+
+    def end(self) -> None:
+        """Wait until all memory is free again."""
+        for request, _ in self._requests:
+            request.Wait()
+
+    def over(self) -> bool:
+        """Whether MPI has done with all messages of a failed exchange. Local."""
+        waiting = False
+        for request, _ in (*self._receiving.values(), *self._requests):
+            try:
+                waiting |= not request.Test()
+            except self._mpi.Exception:
+                continue
+        return not waiting

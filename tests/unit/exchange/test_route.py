@@ -1,0 +1,86 @@
+"""Routes: every element is added up once and comes to all, and each message has two ends."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ft
+from matex.exchange.route import Phase, Range, Route, buckets
+
+hosts = st.lists(st.integers(1, 4), min_size=2, max_size=5)
+sizes = st.integers(0, 5000)
+
+
+def routes(ranks: list[int]) -> list[Route]:
+    """The route as each of the ranks sees it, of whom the hosts have so many."""
+    members, names = [], iter(range(sum(ranks)))
+    for host, count in enumerate(ranks):
+        members += [(next(names), f"host{host}") for _ in range(count)]
+    members = members[::2] + members[1::2]  # hosts' ranks do not follow each other
+    everyone = tuple(ft.Member(rank=rank, host=host, pid=1) for rank, host in members)
+    return [Route.of(ft.World(members=everyone, rank=rank)) for rank, _ in members]
+
+
+@given(hosts, sizes)
+def test_each_message_that_is_sent_is_received(ranks: list[int], size: int) -> None:
+    bucket = Range(7, 7 + size)
+    sent: Counter[tuple[int, int, Phase, Range]] = Counter()
+    received: Counter[tuple[int, int, Phase, Range]] = Counter()
+    for route in routes(ranks):
+        transfers = route.transfers(bucket)
+        assert all(transfer.part.size > 0 for transfer in transfers)
+        for transfer in transfers:
+            ends = (route.place, transfer.peer) if transfer.sends else (transfer.peer, route.place)
+            message = (*ends, transfer.phase, transfer.part)
+            (sent if transfer.sends else received)[message] += 1
+    assert sent == received
+    assert set(sent.values()) <= {1}
+    tags = Counter((source, target, phase) for source, target, phase, _ in sent)
+    assert set(tags.values()) <= {1}, "two messages of a pair would have one tag"
+
+
+@given(hosts, sizes)
+def test_every_element_is_added_up_once_and_comes_to_all(ranks: list[int], size: int) -> None:
+    bucket = Range(7, 7 + size)
+    everyone = routes(ranks)
+    owned = sorted(
+        route.piece(bucket, route.index, route.host) for route in everyone if route.serves
+    )
+    assert [n for part in owned for n in range(*part)] == list(range(*bucket))
+    for route in everyone:
+        parts: dict[Phase, list[Range]] = defaultdict(list)
+        for transfer in route.transfers(bucket):
+            if not transfer.sends:
+                parts[transfer.phase].append(transfer.part)
+        come = [*parts[Phase.FROM_OWNER], *parts[Phase.FROM_SERVER]]
+        if route.serves:
+            come.append(route.piece(bucket, route.index, route.host))
+        assert sorted(n for part in come for n in range(*part)) == list(range(*bucket))
+
+
+@given(hosts.filter(lambda ranks: max(ranks) == min(ranks)))
+def test_what_leaves_a_host_does_not_depend_on_its_ranks(ranks: list[int]) -> None:
+    bucket = Range(0, 1 << 20)
+    out: Counter[int] = Counter()
+    for route in routes(ranks):
+        for transfer in route.transfers(bucket):
+            if transfer.sends and transfer.peer not in route.local:
+                out[route.host] += transfer.part.size
+    share = 2 * (len(ranks) - 1) / len(ranks) * bucket.size
+    assert all(share - 20_000 < elements < share + 20_000 for elements in out.values())
+
+
+def test_on_one_host_each_rank_is_a_host_of_its_own() -> None:
+    assert [route.hosts for route in routes([3])] == [((0,), (1,), (2,))] * 3
+
+
+@given(sizes, st.integers(0, 100))
+def test_buckets_follow_each_other_and_the_last_is_the_auxiliary_part(body: int, rest: int) -> None:
+    parts = buckets(1000 * body, 1000 * body + rest, 4)
+    assert parts[0].start == 0
+    assert all(before.stop == after.start for before, after in pairwise(parts))
+    assert parts[-1] == (1000 * body, 1000 * body + rest)
