@@ -36,16 +36,17 @@ inline float Bfloat16ToFloat(uint16_t narrow) {
   return OfBits(static_cast<uint32_t>(narrow) << 16);
 }
 
-// The nearest of 16 bits, ties to even; what is too large is cut, NaN stays NaN.
+// The nearest of 16 bits, ties to even; a number that is too large is cut.
 inline uint16_t FloatToHalf(float value) {
   const uint32_t bits = Bits(value), sign = (bits >> 16) & 0x8000u;
   uint32_t rest = bits & 0x7fffffffu;
-  const bool is_nan = rest > 0x7f800000u;
+  const bool is_number = rest < 0x7f800000u;
+  const uint32_t special = rest > 0x7f800000u ? 0x7e00u : 0x7c00u;  // NaN or infinity
   rest = rest > 0x477fe000u ? 0x477fe000u : rest;  // 65504
   const uint32_t normal = (rest - (112u << 23) + 0xfffu + ((rest >> 13) & 1u)) >> 13;
   // Adding 0.5 leaves multiples of 2^-24 in the last bits.
   const uint32_t small = Bits(OfBits(rest) + 0.5f) - Bits(0.5f);
-  return static_cast<uint16_t>(sign | (is_nan ? 0x7e00u : rest < 0x38800000u ? small : normal));
+  return static_cast<uint16_t>(sign | (!is_number ? special : rest < 0x38800000u ? small : normal));
 }
 
 inline uint16_t FloatToBfloat16(float value) {

@@ -20,8 +20,9 @@ class Format(NamedTuple):
 
 
 def _to_half(values: np.ndarray) -> np.ndarray:
-    # What is too large is cut; error feedback sends the rest later.
-    return np.clip(values, -_LARGEST, _LARGEST).astype(np.float16).view(np.uint16)
+    # A number that is too large is cut; error feedback sends the rest later.
+    cut = np.where(np.isinf(values), values, np.clip(values, -_LARGEST, _LARGEST))
+    return cut.astype(np.float16).view(np.uint16)
 
 
 def _from_half(codes: np.ndarray) -> np.ndarray:

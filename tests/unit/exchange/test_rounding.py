@@ -30,11 +30,12 @@ def test_bfloat16_rounds_to_even_as_others_do() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_is_no_number_stays_so_and_what_is_too_large_is_cut(name: str) -> None:
     code = FORMATS[name]
-    values = np.array([np.nan, 0.0, -0.0, 7e4], np.float32)
+    values = np.array([np.nan, 0.0, -0.0, 7e4, -np.inf], np.float32)
     found = code.decode(code.encode(values))
     assert np.isnan(found[0])
     assert found[1:3].tolist() == [0, 0]
     assert np.isfinite(found[3])
+    assert found[4] == -np.inf
 
 
 @pytest.mark.parametrize("name", FORMATS)
