@@ -26,7 +26,7 @@ _COLLECTIVES = ("allreduce", "barrier", "error_string")
 _CALLS = ("isend", "irecv", "test", "testsome")
 
 
-class _Route(ctypes.Structure):
+class _RouteTables(ctypes.Structure):
     """The structures Mpi and Route of ``slices.h``, which says what each field is for."""
 
     _fields_ = (
@@ -60,7 +60,7 @@ class _OperationPlan(ctypes.Structure):
         ("code", ctypes.c_int64),
         *((name, ctypes.c_double) for name in ("waiting_since", "seconds", "ended")),
         ("sliced", ctypes.c_int64),
-        ("route", _Route),
+        ("route", _RouteTables),
         *((name, ctypes.c_void_p) for name in ("slices", "left", "groups")),
         ("group_count", ctypes.c_int64),
         ("flow", ctypes.c_void_p),

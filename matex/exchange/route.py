@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import ft
 
-__all__ = ["BLOCK", "Phase", "Range", "Route", "Transfer", "buckets", "groups"]
+__all__ = ["BLOCK", "Message", "Phase", "Range", "Route", "buckets", "groups"]
 
 #: Elements that share a scale in 8 bits; pieces but the last of a bucket have multiples of them.
 BLOCK = 256
@@ -57,7 +57,7 @@ class Phase(IntEnum):
     FROM_SERVER = 3
 
 
-class Transfer(NamedTuple):
+class Message(NamedTuple):
     """A message of one bucket, as one of its two ends sees it."""
 
     phase: Phase
@@ -122,35 +122,35 @@ class Route:
         """The piece of slice *index* that the server on *host* adds up."""
         return self.slice(bucket, index).cut(len(self.hosts), host)
 
-    def transfers(self, bucket: Range) -> list[Transfer]:
+    def messages_of(self, bucket: Range) -> list[Message]:
         """All messages that this rank sends and receives for *bucket*; none is empty."""
-        return [transfer for transfer in self._transfers(bucket) if transfer.part.size]
+        return [message for message in self._all_messages(bucket) if message.part.size]
 
-    def _transfers(self, bucket: Range) -> Iterable[Transfer]:
+    def _all_messages(self, bucket: Range) -> Iterable[Message]:
         mine, here = self.index, self.host
         for index, server in enumerate(self.local[: self.slices]):
             if index == mine:
                 continue
             part = self.slice(bucket, index)
-            yield Transfer(Phase.TO_SERVER, server, True, part, mine)
-            yield Transfer(Phase.FROM_SERVER, server, False, part, index)
+            yield Message(Phase.TO_SERVER, server, True, part, mine)
+            yield Message(Phase.FROM_SERVER, server, False, part, index)
         if not self.serves:
             return
         whole = self.slice(bucket, mine)
         for index, place in enumerate(self.local):
             if index == mine:
                 continue
-            yield Transfer(Phase.TO_SERVER, place, False, whole, index)
-            yield Transfer(Phase.FROM_SERVER, place, True, whole, mine)
+            yield Message(Phase.TO_SERVER, place, False, whole, index)
+            yield Message(Phase.FROM_SERVER, place, True, whole, mine)
         owned = self.piece(bucket, mine, here)
         for host, places in enumerate(self.hosts):
             if host == here:
                 continue
             peer, part = places[mine], self.piece(bucket, mine, host)
-            yield Transfer(Phase.TO_OWNER, peer, True, part, host)
-            yield Transfer(Phase.TO_OWNER, peer, False, owned, host)
-            yield Transfer(Phase.FROM_OWNER, peer, True, owned, host)
-            yield Transfer(Phase.FROM_OWNER, peer, False, part, host)
+            yield Message(Phase.TO_OWNER, peer, True, part, host)
+            yield Message(Phase.TO_OWNER, peer, False, owned, host)
+            yield Message(Phase.FROM_OWNER, peer, True, owned, host)
+            yield Message(Phase.FROM_OWNER, peer, False, part, host)
 
 
 def buckets(body: int, size: int, itemsize: int) -> list[Range]:
@@ -171,7 +171,7 @@ def groups(offsets: Sequence[int], itemsize: int) -> list[int]:
     """The cuts between groups of gradients that leave together: each is at least a bucket.
 
     Args:
-        offsets: where the gradients begin in the vector, and the last one ends.
+        offsets: indices in the vector at which gradients begin, and the last one ends.
         itemsize: bytes of an element.
     """
     cuts = [len(offsets) - 1]

@@ -12,7 +12,7 @@ import ft
 from matex.exchange.codecs import CODECS, FORMAT_NUMBERS, Codec
 from matex.exchange.layout import Layout
 from matex.exchange.residuals import Residuals
-from matex.exchange.route import Phase, Range, Route, Transfer, buckets
+from matex.exchange.route import Message, Phase, Range, Route, buckets
 
 __all__ = ["TAGS", "Slices", "Tables"]
 
@@ -20,7 +20,7 @@ __all__ = ["TAGS", "Slices", "Tables"]
 TAGS = 1 << 15
 
 _Key = tuple[int, Phase, int]
-Sending = dict[tuple[int, Phase], list[Transfer]]
+Sending = dict[tuple[int, Phase], list[Message]]
 
 
 class Tables(NamedTuple):
@@ -85,9 +85,9 @@ class Slices:
         route = self.route
         if self._tables is None:
             messages = [
-                (number, *transfer[:3], *transfer.part, transfer.whose)
+                (number, *message[:3], *message.part, message.whose)
                 for number, bucket in enumerate(self.buckets)
-                for transfer in route.transfers(bucket)
+                for message in route.messages_of(bucket)
             ]
             empty = Range(0, 0)
             parts = [
@@ -116,10 +116,10 @@ class Slices:
     def bytes(self) -> int:
         """Bytes that this rank sends in one exchange."""
         return sum(
-            self._nbytes(number, transfer)
+            self._nbytes(number, message)
             for number, bucket in enumerate(self.buckets)
-            for transfer in self.route.transfers(bucket)
-            if transfer.sends
+            for message in self.route.messages_of(bucket)
+            if message.sends
         )
 
     def next_step(self) -> None:
@@ -147,15 +147,15 @@ class Slices:
     ) -> None:
         sending: Sending = defaultdict(list)
         for number, bucket in enumerate(self.buckets):
-            for transfer in route.transfers(bucket):
-                if transfer.sends:
-                    sending[number, transfer.phase].append(transfer)
+            for message in route.messages_of(bucket):
+                if message.sends:
+                    sending[number, message.phase].append(message)
                 else:
-                    messages.receive(number, transfer, self._nbytes(number, transfer))
+                    messages.receive(number, message, self._nbytes(number, message))
 
         def send_parts(number: int, vector: np.ndarray, phase: Phase) -> None:
-            for transfer in sending[number, phase]:
-                messages.send(number, transfer, vector[transfer.part.start : transfer.part.stop])
+            for message in sending[number, phase]:
+                messages.send(number, message, vector[message.part.start : message.part.stop])
 
         for number in range(len(self.buckets)):
             send_parts(number, send, Phase.TO_SERVER)
@@ -164,12 +164,12 @@ class Slices:
             sums = np.empty_like(send)
             for number in range(len(self.buckets)):
                 self._add_up_on_host(route, messages, number, send, sums)
-                for transfer in sending[number, Phase.TO_OWNER]:
-                    messages.send(number, transfer, self._encoded(number, transfer.part, sums))
+                for message in sending[number, Phase.TO_OWNER]:
+                    messages.send(number, message, self._encoded(number, message.part, sums))
             for number in range(len(self.buckets)):
                 owned = self._add_up_over_hosts(route, messages, number, sums, result)
-                for transfer in sending[number, Phase.FROM_OWNER]:
-                    messages.send(number, transfer, owned)
+                for message in sending[number, Phase.FROM_OWNER]:
+                    messages.send(number, message, owned)
             for number, bucket in enumerate(self.buckets):
                 for host in range(len(route.hosts)):
                     part = route.piece(bucket, route.index, host)
@@ -240,12 +240,12 @@ class Slices:
         codec = self.codec_of(number)
         return codes.view(self._layout.dtype) if codec is None else codec.decode(codes, count)
 
-    def _nbytes(self, number: int, transfer: Transfer) -> int:
+    def _nbytes(self, number: int, message: Message) -> int:
         codec = self.codec_of(number)
-        between = transfer.phase in (Phase.TO_OWNER, Phase.FROM_OWNER)
+        between = message.phase in (Phase.TO_OWNER, Phase.FROM_OWNER)
         if codec is not None and between:
-            return codec.nbytes(transfer.part.size)
-        return transfer.part.size * self._layout.dtype.itemsize
+            return codec.nbytes(message.part.size)
+        return message.part.size * self._layout.dtype.itemsize
 
 
 class _Messages:
@@ -259,16 +259,16 @@ class _Messages:
         self._receiving: dict[_Key, tuple[Any, np.ndarray]] = {}
         self._requests: list[tuple[Any, np.ndarray]] = []
 
-    def receive(self, bucket: int, transfer: Transfer, nbytes: int) -> None:
+    def receive(self, bucket: int, message: Message, nbytes: int) -> None:
         buffer = np.empty(nbytes, np.uint8)
-        tag = TAGS + 4 * bucket + transfer.phase
-        request = self._comm.Irecv([buffer, self._mpi.BYTE], source=transfer.peer, tag=tag)
-        self._receiving[bucket, transfer.phase, transfer.whose] = (request, buffer)
+        tag = TAGS + 4 * bucket + message.phase
+        request = self._comm.Irecv([buffer, self._mpi.BYTE], source=message.peer, tag=tag)
+        self._receiving[bucket, message.phase, message.whose] = (request, buffer)
 
-    def send(self, bucket: int, transfer: Transfer, part: np.ndarray) -> None:
-        tag = TAGS + 4 * bucket + transfer.phase
+    def send(self, bucket: int, message: Message, part: np.ndarray) -> None:
+        tag = TAGS + 4 * bucket + message.phase
         buffer = part.view(np.uint8)
-        request = self._comm.Isend([buffer, self._mpi.BYTE], dest=transfer.peer, tag=tag)
+        request = self._comm.Isend([buffer, self._mpi.BYTE], dest=message.peer, tag=tag)
         self._requests.append((request, buffer))
 
     def received(self, bucket: int, phase: Phase, whose: int) -> np.ndarray | None:

@@ -31,12 +31,12 @@ def test_each_message_that_is_sent_is_received(ranks: list[int], size: int) -> N
     sent: Counter[tuple[int, int, Phase, Range]] = Counter()
     received: Counter[tuple[int, int, Phase, Range]] = Counter()
     for route in routes(ranks):
-        transfers = route.transfers(bucket)
-        assert all(transfer.part.size > 0 for transfer in transfers)
-        for transfer in transfers:
-            ends = (route.place, transfer.peer) if transfer.sends else (transfer.peer, route.place)
-            message = (*ends, transfer.phase, transfer.part)
-            (sent if transfer.sends else received)[message] += 1
+        messages = route.messages_of(bucket)
+        assert all(message.part.size > 0 for message in messages)
+        for message in messages:
+            ends = (route.place, message.peer) if message.sends else (message.peer, route.place)
+            between = (*ends, message.phase, message.part)
+            (sent if message.sends else received)[between] += 1
     assert sent == received
     assert set(sent.values()) <= {1}
     tags = Counter((source, target, phase) for source, target, phase, _ in sent)
@@ -53,9 +53,9 @@ def test_every_element_is_added_up_once_and_comes_to_all(ranks: list[int], size:
     assert [n for part in owned for n in range(*part)] == list(range(*bucket))
     for route in everyone:
         parts: dict[Phase, list[Range]] = defaultdict(list)
-        for transfer in route.transfers(bucket):
-            if not transfer.sends:
-                parts[transfer.phase].append(transfer.part)
+        for message in route.messages_of(bucket):
+            if not message.sends:
+                parts[message.phase].append(message.part)
         come = [*parts[Phase.FROM_OWNER], *parts[Phase.FROM_SERVER]]
         if route.serves:
             come.append(route.piece(bucket, route.index, route.host))
@@ -67,9 +67,9 @@ def test_what_leaves_a_host_does_not_depend_on_its_ranks(ranks: list[int]) -> No
     bucket = Range(0, 1 << 20)
     out: Counter[int] = Counter()
     for route in routes(ranks):
-        for transfer in route.transfers(bucket):
-            if transfer.sends and transfer.peer not in route.local:
-                out[route.host] += transfer.part.size
+        for message in route.messages_of(bucket):
+            if message.sends and message.peer not in route.local:
+                out[route.host] += message.part.size
     share = 2 * (len(ranks) - 1) / len(ranks) * bucket.size
     assert all(share - 20_000 < elements < share + 20_000 for elements in out.values())
 
