@@ -13,6 +13,7 @@ from matex.exchange.host import HostExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library, NotBuilt, find, recipe
 from matex.exchange.native import PLAN_BYTES, NativeExchange
+from matex.exchange.plan import is_sliced
 
 __all__ = ["Choice", "caches", "library"]
 
@@ -67,6 +68,19 @@ class Choice:
     @property
     def kind(self) -> str:
         return "host" if self.library is None else "native"
+
+    def described(self, world: ft.World) -> dict[str, str]:
+        """The kind, the reason for it, and how the sums of the members of *world* are made."""
+        plan, compression = self._sum["plan"], self._sum["compression"]
+        sliced = is_sliced(
+            plan, size=world.size, hosts=world.host_count, compressed=compression != "none"
+        )
+        return {
+            "kind": self.kind,
+            "why": self.why,
+            "plan": "slices" if sliced else "flat",
+            "compression": compression,
+        }
 
     def make(
         self,

@@ -56,7 +56,7 @@ class RunLifeCycle:
             ends_s=run.stop_request.ends_s,
         )  # fmt: skip
         if run.joining is not None:
-            run.events.write("exchange", kind=run.exchange_choice.kind, why=run.exchange_choice.why)
+            run.events.write("exchange", **run.exchange_choice.described(world))
             run.watchdog.start()
             run.saver.join()
             return
@@ -83,7 +83,7 @@ class RunLifeCycle:
             InputError: the one that was asked for is missing on some; on every rank.
         """
         run, choice = self._run, self._run.exchange_choice
-        run.events.write("exchange", kind=choice.kind, why=choice.why)
+        run.events.write("exchange", **choice.described(run.communicator.world))
         native = choice.kind == "native"
         if run.config.exchange == "native" and not run.communicator.agree(native):
             reason = "another rank has none" if native else choice.why
