@@ -19,7 +19,7 @@ from matex.files import real
 from matex.files.interface import Files
 from matex.files.scratch import ALIAS
 
-__all__ = ["install"]
+__all__ = ["install", "make_directory"]
 
 # How long the leader, who shows the progress, may take until it comes to the same call.
 _LEADER_S, _LOOK_S = 60.0, 0.05
@@ -33,6 +33,7 @@ def install(files: Files) -> None:
         {
             "save": lambda original, given: _save(files, original, given),
             "fetch": lambda original, given: _fetch(files, fetches, original, given),
+            "directory": make_directory,
             "folder": lambda original, given: _folder(files, original, given),
         }
     )
@@ -66,6 +67,19 @@ def _save(files: Files, original: Callable[..., Any], given: dict[str, Any]) -> 
         with contextlib.suppress(FileNotFoundError):
             real.unlink(aside)
     return result
+
+
+def make_directory(original: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """Make a directory that Keras missed a moment ago; another rank may have been first.
+
+    That is so where the script asked for its rank, and all ranks' files are the real ones.
+    """
+    try:
+        return original(**given)
+    except FileExistsError:
+        if not os.path.isdir(given["path"]):
+            raise
+        return None
 
 
 def _folder(files: Files, original: Callable[..., Any], given: dict[str, Any]) -> Any:

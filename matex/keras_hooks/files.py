@@ -28,6 +28,7 @@ Around = Callable[[Callable[..., Any], dict[str, Any]], Any]
 _FUNCTIONS = {
     "save": ((saving_api, "save_model"), (saving_api, "save_weights")),
     "fetch": ((file_utils, "get_file"),),
+    "directory": ((file_utils, "makedirs"),),
     "folder": (
         (image_dataset_utils, "image_dataset_from_directory"),
         (text_dataset_utils, "text_dataset_from_directory"),
@@ -37,8 +38,9 @@ _FUNCTIONS = {
 
 
 def replace_file_functions(around: Mapping[str, Around]) -> None:
-    """Call *around* in place of the functions that save ("save"), download ("fetch") and make
-    data sets of folders ("folder"), for the rest of the process. Local.
+    """Call *around* in place of the functions that save ("save"), download ("fetch"), make a
+    directory ("directory") and make data sets of folders ("folder"), for the rest of the process.
+    Local.
     """
     replaced: dict[Any, Any] = {}
     for kind, functions in _FUNCTIONS.items():
