@@ -1,0 +1,78 @@
+"""The text of ``matex doctor --network``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matex.network.advice import advice
+from matex.network.figures import Installation, PairFigures, slowest
+from matex.network.placement import MOST_IN_FULL, Placement
+from matex.network.predictions import FLOAT_BYTES, forecasts
+from matex.network.units import bytes_text, rate_text, time_text
+
+__all__ = ["WHAT_TO_SET", "text"]
+
+#: The heading of the last part, by which a launcher knows that all was measured.
+WHAT_TO_SET = "what to set"
+
+
+def text(
+    figures: Sequence[PairFigures],
+    placement: Placement,
+    installation: Installation,
+    *,
+    parameters: int,
+) -> str:
+    """The whole report: the pairs, the cost of an exchange by each plan, and what to set.
+
+    Args:
+        figures: one of each pair that was measured.
+        placement: ranks of the launch, on two hosts or more.
+        installation: library, settings and interfaces.
+        parameters: number of parameters of the model that is asked about.
+    """
+    last = slowest(figures)
+    costs = forecasts(parameters, placement, bandwidth=last.both, latency_s=last.latency_s)
+    ulfm = "with ULFM" if installation.ulfm else "without ULFM"
+    few = len(placement.hosts) <= MOST_IN_FULL
+    which = "each pair of hosts" if few else "each host and the next, in a ring"
+    vector = bytes_text(FLOAT_BYTES * parameters)
+    lines = [
+        f"{placement.text()}, {installation.library} {ulfm}",
+        "",
+        f"{which}, by one rank of each",
+        *_columns(
+            [("hosts", "latency", "there", "back", "both at once, each way")]
+            + [
+                (
+                    pair.name,
+                    time_text(pair.latency_s),
+                    *map(rate_text, (pair.there, pair.back, pair.both)),
+                )
+                for pair in figures
+            ]
+        ),
+        "",
+        f"one exchange of {parameters:,} parameters ({vector} in float32), "
+        f"at the speed of {last.name}",
+        *_columns(
+            [("plan", "format", "out of a host", "time between hosts")]
+            + [
+                (cost.plan, cost.format, bytes_text(cost.bytes_out), time_text(cost.time_s))
+                for cost in costs
+            ]
+        ),
+        "",
+        WHAT_TO_SET,
+        *(f"- {line}" for line in advice(figures, placement, costs, installation) or ["nothing"]),
+    ]
+    return "\n".join(lines)
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The lines of a table, two spaces between its columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
