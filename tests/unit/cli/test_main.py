@@ -135,6 +135,26 @@ BAD = {
         ["run", "-n", "1", "--inject", "kill:rank=0,step=3", "train.py"],
         "more faults than ranks",
     ),
+    "a network without hosts": (
+        ["doctor", "--network"],
+        "--network wants two hosts or more, as --hosts a:2,b:2 or from a batch job. Received: this",
+    ),
+    "a network of one host": (
+        ["doctor", "--network", "--hosts", "a:4"],
+        "--hosts must name two hosts or more. Received: a:4",
+    ),
+    "ranks that do not reach the second host": (
+        ["doctor", "--network", "--hosts", "a:2,b:2", "-n", "2"],
+        "-n must reach the second host: a takes 2. Received: 2",
+    ),
+    "a model of no parameters": (
+        ["doctor", "--network", "--parameters", "1.5"],
+        "a whole number of at least 1 is wanted. Received: 1.5",
+    ),
+    "hosts for the usual doctor": (
+        ["doctor", "--hosts", "a:2,b:2"],
+        "--hosts wants --network. Received: none",
+    ),
     "no command": ([], "command"),
     "unknown command": (["rum", "-n", "2"], "Received: rum, which is no file"),
     "a rank without a script": (["none.py"], "which is no file"),

@@ -48,6 +48,7 @@ def _known_options(capsys: pytest.CaptureFixture[str]) -> set[str]:
         ["prune"],
         ["top"],
         ["report"],
+        ["doctor"],
     )
     for command in commands:
         with pytest.raises(SystemExit):

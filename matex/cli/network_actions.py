@@ -1,0 +1,119 @@
+"""``matex doctor --network``: starts the ranks that measure, as ``matex run`` starts its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from matex.config import LaunchOptions, batch_job
+from matex.config.batch_systems import launcher_settings
+from matex.config.given import make
+from matex.errors import InputError
+from matex.launcher.hosts import Hosts
+from matex.launcher.mpiexec import find_mpiexec
+from matex.launcher.preparing import scratch_directory
+from matex.launcher.restarts import read_hosts
+from matex.network.table import WHAT_TO_SET
+
+__all__ = ["start"]
+
+
+class _Wanted(NamedTuple):
+    """The ranks that are to be started, and the hosts where the launcher must be told."""
+
+    ranks: int
+    hosts: str | None
+    ulfm: bool
+
+
+def start(words: Mapping[str, str], parameters: int) -> int:
+    """Start ranks that measure and print what they found; the exit status.
+
+    0 exactly when the report was printed whole: mpiexec's own status proves nothing.
+
+    Args:
+        words: texts of ``--hosts`` and ``--ranks``, where they were given.
+        parameters: number of parameters of the model that is asked about.
+
+    Raises:
+        InputError: there are not ranks on two hosts or more, or they cannot be started.
+    """
+    wanted = _wanted(words)
+    mpiexec = find_mpiexec()
+    with scratch_directory() as scratch:
+        environment = {**os.environ, "TMPDIR": str(scratch), **launcher_settings(os.environ)}
+        if wanted.hosts is not None:
+            hosts = Hosts(mpiexec=mpiexec, environment=environment)
+            if unknown := hosts.unknown(read_hosts(wanted.hosts)):
+                raise InputError(
+                    "--hosts must name hosts on which a program can be started. Received: "
+                    f"{', '.join(unknown)}, on which none can"
+                )
+        rank = [sys.executable, "-m", "matex", "doctor", "--network"]
+        command = mpiexec.start(
+            [*rank, "--parameters", str(parameters)],
+            processes=wanted.ranks,
+            hosts=wanted.hosts,
+            several=True,
+            survive=wanted.ulfm and mpiexec.survives,
+        )
+        if _printed(command, environment):
+            return 0
+    print("matex doctor --network: the ranks ended before all was measured", file=sys.stderr)
+    return 1
+
+
+def _wanted(words: Mapping[str, str]) -> _Wanted:
+    """The ranks to be started, as the options or the batch job say.
+
+    Raises:
+        InputError: they are not on two hosts or more.
+    """
+    options = make(LaunchOptions, words=words)
+    job = batch_job()
+    if options.hosts is not None:
+        slots = read_hosts(options.hosts)
+        ranks = options.ranks or sum(slots.values())
+        if len(slots) < 2:
+            raise InputError(f"--hosts must name two hosts or more. Received: {options.hosts}")
+        first = next(iter(slots))
+        if ranks <= slots[first]:
+            raise InputError(
+                f"-n must reach the second host: {first} takes {slots[first]}. Received: {ranks}"
+            )
+        return _Wanted(ranks, options.hosts, options.ulfm)
+    if job is None:
+        raise InputError(
+            "--network wants two hosts or more, as --hosts a:2,b:2 or from a batch job. "
+            "Received: this host alone"
+        )
+    if job.nodes < 2:
+        raise InputError(
+            f"--network wants two hosts or more. Received: a {job.system} job with one; ask for "
+            "several nodes"
+        )
+    return _Wanted(options.ranks or job.ranks, job.hosts, options.ulfm)
+
+
+def _printed(command: list[str], environment: Mapping[str, str]) -> bool:
+    """Whether the ranks came to the last part of the report, which is printed as it comes."""
+    whole = False
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                whole |= line.rstrip("\n") == WHAT_TO_SET
+                print(line, end="", flush=True)
+        except BaseException:  # Ctrl-C
+            process.terminate()  # mpiexec ends its ranks
+            raise
+    return whole
