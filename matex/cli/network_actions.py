@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from matex.config import LaunchOptions, batch_job
@@ -60,8 +62,12 @@ def start(words: Mapping[str, str], parameters: int) -> int:
             several=True,
             survive=wanted.ulfm and mpiexec.survives,
         )
-        if _printed(command, environment):
-            return 0
+        try:
+            with _told():
+                if _printed(command, environment):
+                    return 0
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
     print("matex doctor --network: the ranks ended before all was measured", file=sys.stderr)
     return 1
 
@@ -113,7 +119,21 @@ def _printed(command: list[str], environment: Mapping[str, str]) -> bool:
             for line in process.stdout:
                 whole |= line.rstrip("\n") == WHAT_TO_SET
                 print(line, end="", flush=True)
-        except BaseException:  # Ctrl-C
+        except BaseException:  # a signal
             process.terminate()  # mpiexec ends its ranks
             raise
     return whole
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Inside, SIGTERM ends this program like an exception, and the ranks with it."""
+
+    def leave(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = ["attend"]
 
 _COMMAND = "matex doctor --network"
 _LIMIT_S = 60.0  # of one exchange of messages, which takes a second or two on a slow network
+_LOOK_S = 5e-3
 _OF_OPEN_MPI = "OMPI_MCA_btl"
 _WHY = (
     "a host that is down, a firewall, or an interface that does not lead to the other host; with "
@@ -90,11 +92,13 @@ def _attend(
         return 2
     leads = rank in placement.leaders
     leaders = world.Split(0 if leads else mpi.UNDEFINED, rank)
-    if not leads:
-        return 0
-    figures = _measured(mpi, leaders, placement, watchdog, stage)
-    stage.name = "the figures were gathered"
-    parts = leaders.gather((figures, _card()), root=0)
+    parts: list[tuple[list[PairFigures], HostCard]] = []
+    if leads:
+        figures = _measured(mpi, leaders, placement, watchdog, stage)
+        stage.name = "the figures were gathered"
+        parts = leaders.gather((figures, _card()), root=0)
+    stage.name = "others measured"
+    _meet(world, watchdog)
     if rank == 0:
         vendor, version = mpi.get_vendor()
         installation = Installation(
@@ -120,9 +124,20 @@ def _measured(
         if here in (a, b):
             pair = meter.measure((hosts[a], hosts[b]), b if here == a else a, leads=here == a)
             found += [pair] if pair is not None else []
-        leaders.Barrier()
-        watchdog.progress()
+        _meet(leaders, watchdog)
     return found
+
+
+def _meet(comm: Any, watchdog: ft.Watchdog) -> None:
+    """Wait for the others without a busy core, which those who measure may need.
+
+    What hangs is ended by the watchdogs of those who measure, and then this fails.
+    """
+    request = comm.Ibarrier()
+    while not request.Test():
+        watchdog.progress()
+        time.sleep(_LOOK_S)
+    watchdog.progress()
 
 
 def _card() -> HostCard:

@@ -19,8 +19,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "--network", *words])
     assert stop.value.code == 2
-    out, (line,) = (captured := capsys.readouterr()).out, captured.err.splitlines()
-    assert out == ""
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
     return line
 
 
