@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Sequence
 
 from matex.network.advice import advice
@@ -14,6 +16,10 @@ __all__ = ["WHAT_TO_SET", "text"]
 
 #: The heading of the last part, by which a launcher knows that all was measured.
 WHAT_TO_SET = "what to set"
+
+_WIDTH = 96
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=[kMG]?B|m?s\b)")
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def text(
@@ -64,9 +70,22 @@ def text(
         ),
         "",
         WHAT_TO_SET,
-        *(f"- {line}" for line in advice(figures, placement, costs, installation) or ["nothing"]),
     ]
+    for line in advice(figures, placement, costs, installation) or ["nothing"]:
+        lines += _item(line)
     return "\n".join(lines)
+
+
+def _item(text: str) -> list[str]:
+    """The lines of an item of a list, none of which begins with the unit of a number."""
+    wrapped = textwrap.wrap(
+        "- " + _BEFORE_UNIT.sub(_NO_BREAK, text),
+        _WIDTH,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_NO_BREAK, " ") for line in wrapped]
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:

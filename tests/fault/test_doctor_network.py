@@ -23,7 +23,7 @@ MB_S = 12.5
 DOCTOR = [sys.executable, "-m", "matex", "doctor", "--network"]
 
 
-def test_two_hosts_that_take_turns_have_half_of_the_link_each(tmp_path: Path) -> None:
+def test_two_hosts_that_take_turns_have_little_more_than_half_each(tmp_path: Path) -> None:
     """Upper bounds of speed and lower ones of time hold however busy the machine is."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the command ip")
@@ -45,7 +45,7 @@ def test_two_hosts_that_take_turns_have_half_of_the_link_each(tmp_path: Path) ->
     latency, there, back, both = map(float, re.findall(r"([\d.]+) [mM]", measured))
     assert latency >= 1.0
     assert max(there, back) < 1.05 * MB_S
-    assert both < 0.55 * MB_S
+    assert both < 0.75 * MB_S
     plans = [line.split("  ")[0] for line in lines if line.endswith(" s") or line.endswith(" ms")]
     assert plans == ["flat", "slices", "slices", "slices"]
     assert WHAT_TO_SET in lines

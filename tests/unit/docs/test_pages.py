@@ -66,8 +66,19 @@ def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) ->
         "--seeds",
         "--layer",
         "--logdir",
-    }  # mpiexec, examples, ci, tensorboard
-    slurm = {"--no-kill", "--requeue", "--signal", "--nodes", "--ntasks-per-node", "--time"}
+        "--map-by",
+        "--param",
+        "--level",
+    }  # mpiexec, examples, ci, tensorboard, ompi_info
+    slurm = {
+        "--distribution",
+        "--no-kill",
+        "--requeue",
+        "--signal",
+        "--nodes",
+        "--ntasks-per-node",
+        "--time",
+    }
     known = _known_options(capsys) | others | slurm
     for path in TEXTS:
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", path.read_text()))

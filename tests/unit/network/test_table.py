@@ -40,7 +40,11 @@ def test_the_whole_report() -> None:
     tables, heading, lines = found.partition(f"\n{WHAT_TO_SET}\n")
     assert tables == EXPECTED
     assert heading
-    assert [line[:7] for line in lines.splitlines()] == ["- a - b", "- an ex"]
+    begun = [line[:7] for line in lines.splitlines() if not line.startswith("  ")]
+    assert begun == ["- a - b", "- an ex"]
+    assert max(map(len, found.splitlines())) <= 100
+    assert not any(line.strip().startswith(("MB/s", "ms", "s ")) for line in lines.splitlines())
+    assert "\N{NO-BREAK SPACE}" not in found
 
 
 def test_nothing_to_set() -> None:
