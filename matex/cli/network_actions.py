@@ -101,7 +101,10 @@ def _wanted(words: Mapping[str, str]) -> _Wanted:
             f"--network wants two hosts or more. Received: a {job.system} job with one; ask for "
             "several nodes"
         )
-    return _Wanted(options.ranks or job.ranks, job.hosts, options.ulfm)
+    ranks = options.ranks or job.ranks
+    if ranks < 2:
+        raise InputError(f"-n must be at least 2, for ranks on two hosts. Received: {ranks}")
+    return _Wanted(ranks, job.hosts, options.ulfm)
 
 
 def _printed(command: list[str], environment: Mapping[str, str]) -> bool:

@@ -34,6 +34,15 @@ def test_a_batch_job_of_one_node(
     assert "wants two hosts or more. Received: a Slurm job with one; ask for several" in line
 
 
+def test_one_rank_in_a_batch_job_of_several_nodes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"JOB_ID": "7", "JOB_NUM_NODES": "2", "NTASKS": "4"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    line = refused(capsys, "-n", "1")
+    assert "-n must be at least 2, for ranks on two hosts. Received: 1" in line
+
+
 def test_one_rank_of_a_launcher_needs_hosts_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
