@@ -1,8 +1,10 @@
 """Latency and bandwidth between two ranks, by point-to-point messages.
 
 Both ranks of a pair make the same calls; the one that *leads* gets the figures. The bandwidth is
-that of pieces of 1 MiB, all under way at once. Its clock runs from the word that the other is ready
-until the word that it has all, less the round trip of these two words.
+that of pieces of 1 MiB, all under way at once. It is a median of many tries: directions that take
+turns by their settings once in a while do not, and those that do not are slow for a try when the
+host is busy. The clock runs from the word that the other is ready until the word that it has all,
+less the round trip of these two words.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ __all__ = ["Meter"]
 
 _PIECE_BYTES = 1 << 20
 _MOST_PIECES = 64
-_AIM_S = 0.3  # of one measurement
-_REPEATS = 3
+_AIM_S = 0.25  # of one try
+_TRIES = 7
+_FEWEST_PIECES = 3
 _TRIAL = 5
 _MOST_TRIPS = 500
 
@@ -89,7 +92,7 @@ class Meter:
     def _bandwidth(
         self, peer: int, leads: bool, trip_s: float, *, sends: bool, receives: bool
     ) -> float:
-        """Bytes a second of a direction, the median of some measurements, on both sides.
+        """Bytes a second of a direction, the median of some tries, on both sides.
 
         The sender has the clock; where both send, the leading rank.
         """
@@ -101,8 +104,9 @@ class Meter:
             return max(spent_s - trip_s, 1e-9)
 
         trial_s = once(1)
-        pieces = self._agreed(peer, clock, min(max(round(_AIM_S / trial_s), 2), _MOST_PIECES))
-        spent_s = statistics.median(once(pieces) for _ in range(_REPEATS))
+        wanted = max(round(_AIM_S / trial_s), _FEWEST_PIECES)
+        pieces = self._agreed(peer, clock, min(wanted, _MOST_PIECES))
+        spent_s = statistics.median(once(pieces) for _ in range(_TRIES))
         return float(self._agreed(peer, clock, pieces * _PIECE_BYTES / spent_s))
 
     def _exchange_s(
