@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from matex.data.pictures import pixels, pixels_of_all
+from matex.data.encoded_images import Contents, EncodedImages, check_size
 from matex.data.rows import Memory, Rows
 from matex.data.source import Data
-from matex.errors import DataError, InputError
+from matex.errors import DataError
 
 __all__ = ["open_images"]
 
@@ -19,32 +19,29 @@ _OTHERS = (".webp", ".tif", ".tiff", ".jpe", ".jp2", ".ppm", ".pgm", ".heic", ".
 _PARTS = {"train": "train", "val": "test", "validation": "test", "test": "test"}
 
 
-class _Images(Rows):
-    """Images, opened and decoded when their rows are asked for.
+class _ImageFiles(Contents):
+    """Files of one image each.
 
     Args:
-        files: in the order of the rows, below *root*.
+        files: paths below *root*, in the order of the rows.
     """
 
-    def __init__(self, root: Path, files: list[str], size: tuple[int, int] | None) -> None:
+    def __init__(self, root: Path, files: list[str]) -> None:
         self._root = root
         self._files = files
-        self._size = size
-        first = self._content(0)
-        inner = pixels(first[1], size, first[0]).shape
-        self.shape = (len(files), *inner)
-        self.dtype = np.dtype(np.uint8)
 
-    def rows(self, indices: np.ndarray) -> np.ndarray:
-        contents = (self._content(row) for row in indices.tolist())
-        return pixels_of_all(contents, len(indices), self.shape[1:], self._size)
+    def __len__(self) -> int:
+        return len(self._files)
 
-    def _content(self, row: int) -> tuple[str, bytes]:
-        path = self._root / self._files[row]
+    def read(self, row: int) -> bytes:
         try:
-            return f"{path} (row {row})", path.read_bytes()
+            with (self._root / self._files[row]).open("rb", buffering=0) as file:
+                return file.read()
         except OSError as error:
-            raise DataError(f"{path} (row {row}) must be readable. Received: {error}") from None
+            raise DataError(f"{self.where(row)} must be readable. Received: {error}") from None
+
+    def where(self, row: int) -> str:
+        return f"{self._root}/{self._files[row]} (row {row})"
 
 
 def open_images(path: Path, *, size: tuple[int, int] | None = None) -> Data:
@@ -59,7 +56,7 @@ def open_images(path: Path, *, size: tuple[int, int] | None = None) -> Data:
     Raises:
         DataError: no images, or parts with different classes.
     """
-    _check_size(size)
+    check_size(size)
     folders = _folders(path)
     if "train" in folders:
         parts = {_PARTS[name]: path / name for name in folders if name in _PARTS}
@@ -79,11 +76,6 @@ def open_images(path: Path, *, size: tuple[int, int] | None = None) -> Data:
         notes={"classes": str(len(classes))},
         facts={"classes": classes},
     )
-
-
-def _check_size(size: tuple[int, int] | None) -> None:
-    if size is not None and (len(size) != 2 or min(size) < 1):
-        raise InputError(f"size must be (height, width), both at least 1. Received: {size}")
 
 
 def _folders(path: Path) -> list[str]:
@@ -111,7 +103,7 @@ def _read(folder: Path, classes: list[str], size: tuple[int, int] | None) -> tup
             f"{folder} must hold a folder of {', '.join(_SUFFIXES)} files for each class. "
             f"Received: {len(classes)} folders without one"
         )
-    return _Images(folder, files, size), Memory(np.concatenate(labels))
+    return EncodedImages(_ImageFiles(folder, files), size), Memory(np.concatenate(labels))
 
 
 def _images_in(folder: Path) -> list[str]:

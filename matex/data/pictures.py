@@ -1,25 +1,18 @@
-"""Decodes JPEG, PNG, GIF and BMP images to pixels of one size, by TensorFlow."""
+"""Pixels of JPEG, PNG, GIF and BMP images, all of one size."""
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
-from matex.data.bmp import has_palette, palette_pixels
+from matex.data.picture_heads import check_same_size, is_picture, middle, plan, size_in_head
 from matex.errors import DataError
 
 __all__ = ["is_picture", "pixels", "pixels_of_all"]
 
-_NODE = re.compile(r"^\{\{function_node .*?\}\} ")  # TensorFlow's name for what it was doing
-_MARKS = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM")
-
-
-def is_picture(content: bytes) -> bool:
-    """Whether *content* begins as an image does."""
-    return content.startswith(_MARKS)
+_AT_ONCE = 64  # pictures that are decoded together
 
 
 def pixels(content: bytes, size: tuple[int, int] | None, where: str) -> np.ndarray:
@@ -32,35 +25,9 @@ def pixels(content: bytes, size: tuple[int, int] | None, where: str) -> np.ndarr
     Raises:
         DataError: no image, or cut short.
     """
-    import tensorflow as tf
-
-    if not is_picture(content):
-        raise DataError(
-            f"{where} must be a JPEG, PNG, GIF or BMP image. "
-            f"Received: {len(content)} bytes that begin {content[:4].hex(' ') or 'nowhere'}"
-        )
-    try:
-        with tf.device("CPU"):
-            if has_palette(content):
-                image: Any = tf.constant(palette_pixels(content, where))
-            else:
-                image = tf.io.decode_image(content, channels=3, expand_animations=False)
-            return np.asarray(image if size is None else _fitted(tf, image, size))
-    except tf.errors.InvalidArgumentError as error:
-        reason = _NODE.sub("", error.message.partition("\n")[0].partition(" [Op:")[0])
-        raise DataError(f"{where} must be a whole image. Received: {reason}") from None
-
-
-def _fitted(tf: Any, image: Any, size: tuple[int, int]) -> Any:
-    height, width = image.shape[:2]
-    if (height, width) == tuple(size):
-        return image
-    scale = min(height / size[0], width / size[1])
-    rows, columns = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-    top, left = (height - rows) // 2, (width - columns) // 2
-    middle = image[top : top + rows, left : left + columns]
-    scaled = tf.image.resize(middle, size, antialias=scale > 1)
-    return tf.cast(tf.round(tf.clip_by_value(scaled, 0, 255)), tf.uint8)
+    shape = size_in_head(content, where) if size is None else size
+    image: np.ndarray = _decoded([(where, content)], shape, size is None)[0]
+    return image
 
 
 def pixels_of_all(
@@ -79,13 +46,28 @@ def pixels_of_all(
         DataError: one is no image or, without *size*, of another shape.
     """
     result = np.empty((count, *shape), np.uint8)
-    for place, (where, content) in enumerate(contents):
-        image = pixels(content, size, where)
-        if image.shape != shape:
-            raise DataError(
-                f"{where} must have the size of the first image, {shape[0]} x {shape[1]}. "
-                f"Received: {image.shape[0]} x {image.shape[1]}; "
-                "give size=(height, width) to scale all to"
-            )
-        result[place] = image
+    pending = iter(contents)
+    for lo in range(0, count, _AT_ONCE):
+        some = list(itertools.islice(pending, _AT_ONCE))
+        result[lo : lo + len(some)] = _decoded(some, (shape[0], shape[1]), size is None)
     return result
+
+
+def _decoded(some: list[tuple[str, bytes]], size: tuple[int, int], as_it_is: bool) -> np.ndarray:
+    from matex.data.streaming import decode_batch, without_palette
+
+    contents, plans = [], []
+    for where, content in some:
+        height, width = size_in_head(content, where)
+        if as_it_is:
+            check_same_size((height, width), size, where)
+        contents.append(without_palette(content, where))
+        plans.append(plan(content, middle(height, width, size), size))
+    try:
+        return decode_batch(contents, plans, size)
+    except ValueError as error:
+        if len(some) == 1:
+            raise DataError(f"{some[0][0]} must be a whole image. Received: {error}") from None
+        for one in some:  # the one that is damaged is named
+            _decoded([one], size, as_it_is)
+        raise

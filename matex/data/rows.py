@@ -26,6 +26,9 @@ class Rows(abc.ABC):
     Attributes:
         costly: whether reading may wait for a disk or decode something, so that reading
             ahead is worth a thread.
+        is_encoded: whether a row is an image that is stored encoded; :meth:`encoded` has it.
+        cut_to: (height, width) that such images are cut and scaled to; None where all have
+            one size.
 
     Example:
         >>> class Squares(data.Rows):
@@ -41,6 +44,8 @@ class Rows(abc.ABC):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     costly: bool = True
+    is_encoded: bool = False
+    cut_to: tuple[int, int] | None = None
 
     @abc.abstractmethod
     def rows(self, indices: np.ndarray) -> np.ndarray:
@@ -55,6 +60,21 @@ class Rows(abc.ABC):
         Raises:
             DataError: the file is damaged there; file and row are named.
         """
+
+    def encoded(self, row: int) -> tuple[str, bytes]:
+        """Read an image as it is stored. Local.
+
+        Args:
+            row: row number.
+
+        Returns:
+            Its origin, for messages, and its bytes.
+
+        Raises:
+            InputError: rows are not encoded images.
+            DataError: it cannot be read; file and row are named.
+        """
+        raise InputError(f"encoded images are wanted. Received: row {row} of {self!r}")
 
     @property
     def ndim(self) -> int:
@@ -134,9 +154,14 @@ class RowRange(Rows):
         self.shape = (hi - lo, *whole.shape[1:])
         self.dtype = whole.dtype
         self.costly = whole.costly
+        self.is_encoded = whole.is_encoded
+        self.cut_to = whole.cut_to
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         return self._whole.rows(indices + self._lo)
+
+    def encoded(self, row: int) -> tuple[str, bytes]:
+        return self._whole.encoded(row + self._lo)
 
 
 class Joined(Rows):
