@@ -11,7 +11,7 @@ from matex.errors import InputError
 
 __all__ = ["FORMATS", "add_command"]
 
-FORMATS = ("hdf5", "csv", "idx", "cifar", "images", "tfrecord", "netcdf")
+FORMATS = ("hdf5", "csv", "idx", "cifar", "images", "tfrecord", "netcdf", "tar")
 
 
 def add_command(commands: Any) -> None:
@@ -53,7 +53,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=FORMATS, help="in place of what the name says")
     add(
         "--label", type=_column, metavar="COLUMN",
-        help="csv: the label's column, by number or name (default: 0); tfrecord: its feature",
+        help="csv: the label's column, by number or name (default: 0); tfrecord: its feature; "
+        "tar: a field of .json",
     )  # fmt: skip
     add("--label-first", dest="label", action="store_const", const=0, help="csv: the same as 0")
     add("--label-last", dest="label", action="store_const", const=-1, help="csv: the last column")
@@ -63,7 +64,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--size", type=_size, metavar="HxW",
-        help="images, tfrecord: cut and scale images to this height and width",
+        help="images, tfrecord, tar: cut and scale images to this height and width",
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from matex.data.crc32c import masked_crc32c
 from matex.errors import DataError, InputError
 
-__all__ = ["FORMATS", "SHARDS", "format_of", "head", "is_gzip"]
+__all__ = ["FORMATS", "SHARDS", "format_of", "head", "is_gzip", "part_of", "tars_in"]
 
 # The name a user may give: what it is called in messages.
 FORMATS = {
@@ -21,6 +22,7 @@ FORMATS = {
     "images": "a folder of images by class",
     "tfrecord": "TFRecord",
     "netcdf": "netCDF",
+    "tar": "tar",
 }
 _SUFFIXES = {
     ".h5": "hdf5", ".hdf5": "hdf5", ".he5": "hdf5", ".keras": "hdf5",
@@ -28,6 +30,7 @@ _SUFFIXES = {
     ".idx": "idx", ".idx1-ubyte": "idx", ".idx3-ubyte": "idx",
     ".bin": "cifar",
     ".tfrecord": "tfrecord", ".tfrecords": "tfrecord",
+    ".tar": "tar", ".tgz": "tar",
     ".nc": "netcdf", ".nc4": "netcdf", ".cdf": "netcdf", ".netcdf": "netcdf",
 }  # fmt: skip
 SHARDS = ("*.tfrecord", "*.tfrecords", "*.tfrecord-*", "*-of-[0-9]*")
@@ -36,6 +39,10 @@ _FOLDERS = {
     "tfrecord": SHARDS,
     "cifar": ("data_batch_*.bin", "test_batch.bin", "train.bin", "test.bin"),
 }
+_PARTS = {
+    "train": "_train", "training": "_train",
+    "val": "_test", "valid": "_test", "validation": "_test", "test": "_test",
+}  # fmt: skip
 _OTHERS = (
     (b"\x93NUMPY", "a NumPy array; give fit numpy.load(path, mmap_mode='r')"),
     (b"PK\x03\x04", "a zip archive; unpack it"),
@@ -69,7 +76,7 @@ def format_of(path: Path, given: str | None = None) -> str:
         raise DataError(f"an existing file or folder is wanted. Received: {path}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"a readable data file is wanted. Received: {path}: {error}") from None
-    if found is not None and is_gzip(path) != path.name.lower().endswith(".gz"):
+    if found is not None and is_gzip(path) != path.name.lower().endswith((".gz", ".tgz")):
         packed = is_gzip(path)
         raise DataError(
             f"{path} must be {'plain' if packed else 'gzip'}, as its name says. Received: "
@@ -83,8 +90,8 @@ def format_of(path: Path, given: str | None = None) -> str:
                 f"{path} must not be packed, as it is read by places. Received: {kind} packed by "
                 f"gzip; unpack it: gunzip -k {path}"
             )
-    if wanted == "cifar" and found is None and path.stat().st_size:
-        return wanted  # it has no mark of its own: the reader checks its labels
+    if wanted in ("cifar", "tar") and found is None and path.stat().st_size:
+        return wanted  # it has no mark of its own, or is damaged there: the reader looks
     if wanted == "netcdf" and found == "hdf5":
         return wanted
     if found is None:
@@ -99,11 +106,30 @@ def format_of(path: Path, given: str | None = None) -> str:
 
 
 def _folder(path: Path) -> str:
-    """The format of a folder: files named as MNIST's, CIFAR's or TFRecord's, or images by class."""
+    """The format of a folder: files named as MNIST's, CIFAR's or TFRecord's, tars, or images."""
     for kind, patterns in _FOLDERS.items():
         if any(file for pattern in patterns for file in path.glob(pattern)):
             return kind
-    return "images"
+    return "tar" if tars_in(path) else "images"
+
+
+def tars_in(folder: Path) -> list[Path]:
+    """The tars of *folder*, or of folders train, val or test in it, in the order of their names.
+
+    None where they lie beside folders: these are what was unpacked of them.
+    """
+    parts = [folder / name for name in _PARTS if (folder / name).is_dir()]
+    found = []
+    for place in parts or [folder]:
+        if not any(other.is_dir() and not other.name.startswith(".") for other in place.iterdir()):
+            found += sorted(place.glob("*.tar"))
+    return found
+
+
+def part_of(name: str) -> str:
+    """What the words of a file's name say it is: ``_train``, ``_test``, or nothing."""
+    words = re.split("[^a-z]+", name.lower())
+    return next((_PARTS[word] for word in words if word in _PARTS), "")
 
 
 def _named(path: Path) -> str | None:
@@ -143,7 +169,9 @@ def _found(path: Path) -> str | None:
         return "tfrecord"
     if len(first) >= 4 and first[:2] == b"\0\0" and first[2] in _IDX_TYPES and 0 < first[3] <= 8:
         return "idx"
-    if any(first.startswith(mark) for mark, _ in _OTHERS) or first[257:262] == b"ustar":
+    if first[257:262] == b"ustar":
+        return "tar"
+    if any(first.startswith(mark) for mark, _ in _OTHERS):
         return None
     if first and _is_text(first):
         return "csv"
@@ -179,6 +207,4 @@ def _described(path: Path) -> str:
     for mark, what in _OTHERS:
         if first.startswith(mark):
             return what
-    if first[257:262] == b"ustar":
-        return "a tar archive; unpack it"
     return "a format that is not known here"

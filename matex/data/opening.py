@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from matex.data.formats import FORMATS, format_of
+from matex.data.formats import FORMATS, format_of, tars_in
 from matex.data.source import Data
-from matex.errors import InputError
+from matex.errors import DataError, InputError
 
 __all__ = ["open"]
 
-_OPTIONS = {"csv": ("label", "header", "dtype"), "images": ("size",), "tfrecord": ("label", "size")}
+_OPTIONS = {
+    "csv": ("label", "header", "dtype"),
+    "images": ("size",),
+    "tfrecord": ("label", "size"),
+    "tar": ("label", "size"),
+}
+_WILD = re.compile(r"[*?\[]")
 
 
 def open(
-    path: str | PathLike[str],
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
     format: str | None = None,
     label: int | str | None = None,
@@ -36,19 +44,21 @@ def open(
     cifar      ``x`` (32, 32, 3) and ``y`` (of CIFAR-100 also ``y_coarse``)
     images     ``x`` (height, width, 3) uint8 and ``y`` int64, classes in order of their names
     tfrecord   every feature of the first record by name, and ``x`` and ``y`` where they are plain
+    tar        ``x`` and ``y`` as of images: NAME.jpg beside NAME.cls, .json or .txt (WebDataset)
     =========  ==========================================================================
 
     A folder of MNIST or CIFAR files, one of images in ``train`` and ``val`` or ``test``, and one
-    of TFRecord files so named has ``x_train``, ``y_train``, ``x_test``, ``y_test``.
+    of TFRecord files or tars so named has ``x_train``, ``y_train``, ``x_test``, ``y_test``.
 
     Args:
-        path: path of the file or folder.
+        path: path of the file or folder; of tars also a pattern, such as ``"train-*.tar"``, or a
+            list of paths.
         format: key of the table, in place of what the name says.
         label: csv: the label's column, by number from 0 (0 without it) or by name; -1 is the
-            last. tfrecord: the feature that is ``y``.
+            last. tfrecord: the feature that is ``y``. tar: the field of .json that is the class.
         header: csv: whether the first line names the columns; without it, it does when a
             field of it is neither a number nor a word for a missing one, such as NA.
-        size: images, tfrecord: (height, width) to cut and scale images to; without it all
+        size: images, tfrecord, tar: (height, width) to cut and scale images to; without it all
             must have the size of the first.
         dtype: csv: ``float32``, which refuses what it cannot hold, or ``float64``.
 
@@ -68,17 +78,57 @@ def open(
         ...         two.x[:].tolist(), two.y[:].tolist()
         ([[1.0], [2.0]], [0.0, 1.0])
     """
-    path = Path(path)
-    kind = format_of(path, format)
+    shards = _shards(path)
+    origin = Path(path) if isinstance(path, str | PathLike) else Path(shards[0]).parent
+    kind = _kind(shards, format) if shards else format_of(origin, format)
     given = {"label": label, "header": header, "size": size, "dtype": dtype}
-    options = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     for name, value in options.items():
         if name not in _OPTIONS.get(kind, ()):
             raise InputError(
                 f"{name} is not for {FORMATS[kind]}. Received: {name}={value!r} "
-                f"with {path}; leave it out"
+                f"with {origin}; leave it out"
             )
-    return _open(path, kind, options)
+    if kind == "tar":
+        from matex.data.tar import open_tars
+
+        whole = tars_in(origin) if origin.is_dir() else [origin]
+        return open_tars(shards or whole, origin=origin, **options)
+    return _open(origin, kind, options)
+
+
+def _shards(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[Path]:
+    """The files of a list or of a pattern; none where *path* is neither.
+
+    Raises:
+        DataError: no file.
+    """
+    if not isinstance(path, str | PathLike):
+        found = [Path(one) for one in path]
+    elif _WILD.search(str(path)) and not Path(path).exists():
+        root = Path(Path(path).anchor)
+        found = sorted(root.glob(str(Path(path).relative_to(root))))
+    else:
+        return []
+    if not found:
+        raise DataError(f"at least one file is wanted. Received: {path}, which is none")
+    return found
+
+
+def _kind(shards: list[Path], given: str | None) -> str:
+    """The format of tars.
+
+    Raises:
+        DataError: one of them is something else.
+    """
+    for shard in shards:
+        kind = "folder" if shard.is_dir() else format_of(shard, given)
+        if kind != "tar":
+            raise DataError(
+                f"several files are read together where all are tars. Received: {shard}, {kind}; "
+                "open it by itself"
+            )
+    return "tar"
 
 
 def _open(path: Path, kind: str, options: dict[str, Any]) -> Data:

@@ -6,7 +6,6 @@ A record is its length (8 bytes), the length's masked CRC-32C, the content, and 
 from __future__ import annotations
 
 import os
-import re
 import struct
 import threading
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from matex.data.crc32c import masked_crc32c
-from matex.data.formats import SHARDS
+from matex.data.formats import SHARDS, part_of
 from matex.data.pictures import is_picture, pixels, pixels_of_all
 from matex.data.rows import Joined, Rows
 from matex.data.source import Data
@@ -24,10 +23,6 @@ from matex.errors import DataError, InputError
 __all__ = ["open_tfrecord"]
 
 _HEAD, _TAIL = 12, 4
-_PARTS = {
-    "train": "_train", "training": "_train",
-    "val": "_test", "valid": "_test", "validation": "_test", "test": "_test",
-}  # fmt: skip
 _ALIASES = {
     "y": ("y", "label", "labels", "target", "image/class/label"),
     "x": ("x", "image", "features", "input", "image/encoded"),
@@ -226,9 +221,7 @@ def _passed_over(records: _Records, names: set[str]) -> dict[str, str]:
 def _open_folder(path: Path, label: str | None, size: tuple[int, int] | None) -> Data:
     sets: dict[str, list[Data]] = {}
     for file in sorted({file for pattern in SHARDS for file in path.glob(pattern)}):
-        words = re.split("[^a-z]+", file.name.lower())
-        part = next((_PARTS[word] for word in words if word in _PARTS), "")
-        sets.setdefault(part, []).append(open_tfrecord(file, label=label, size=size))
+        sets.setdefault(part_of(file.name), []).append(open_tfrecord(file, label=label, size=size))
     members: dict[str, Rows] = {}
     for part, shards in sets.items():
         for name, rows in shards[0].items():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 import sys
+import tarfile
 from pathlib import Path
 
 import h5py
@@ -17,7 +19,7 @@ from matex.sources import select
 from tests.train.runs import SCRIPTS, execute, faults, matex_run, relative_differences
 
 ROWS = 150
-KINDS = ("contiguous", "chunked", "csv", "idx", "images", "tfrecord")
+KINDS = ("contiguous", "chunked", "csv", "idx", "images", "tfrecord", "tar")
 STEPS = 10  # of a file: two epochs of five
 
 
@@ -39,9 +41,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, values in (("images-idx3", x), ("labels-idx1", y)):
         head = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
         (root / f"train-{name}-ubyte").write_bytes(head + values.tobytes())
-    with tf.io.TFRecordWriter(str(root / "data.tfrecord")) as writer:
+    record_file, tar_file = root / "data.tfrecord", root / "data.tar"
+    with tf.io.TFRecordWriter(str(record_file)) as writer, tarfile.open(tar_file, "w") as tar:
         for row in range(ROWS):
             png = tf.io.encode_png(x[row]).numpy()
+            for name, content in ((f"{row}.png", png), (f"{row}.cls", b"%d" % y[row])):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
             (root / "images" / str(y[row])).mkdir(parents=True, exist_ok=True)
             (root / "images" / str(y[row]) / f"{row:04d}.png").write_bytes(png)
             named = {
@@ -53,7 +60,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for path in root.rglob("*"):
         path.chmod(0o555)
     names = ("contiguous.h5", "chunked.h5", "data.csv", "train-images-idx3-ubyte", "images",
-             "data.tfrecord")  # fmt: skip
+             "data.tfrecord", "data.tar")  # fmt: skip
     return {kind: root / name for kind, name in zip(KINDS, names, strict=True)}
 
 

@@ -194,7 +194,9 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "NumPy": ("a.npy", b"\x93NUMPY" + bytes(90), "give fit numpy.load"),
     "zip": ("a.npz", b"PK\x03\x04" + bytes(90), "a zip archive; unpack it"),
     "one image": ("a.jpg", b"\xff\xd8\xff" + bytes(90), "one JPEG image; give the folder"),
-    "tar": ("a.tar.gz", bytes(257) + b"ustar" + bytes(300), "a tar archive; unpack it"),
+    "tar": ("a.tar.gz", bytes(257) + b"ustar" + bytes(300), "tar packed by gzip; unpack it"),
+    "text as tar": ("a.tar", b"1,2\n", "must be tar.*Received: CSV text"),
+    "no tar": ("a.tar", bytes(range(200)) * 9, "must be a whole tar archive.*copy it again"),
     "not packed": ("a.csv.gzip.csv", gzip.compress(b"1,2\n"), "must be plain, as its name says"),
     "gzip of nothing whole": ("b.gz", b"", "Received: an empty file"),
     "idx cut short": (
