@@ -4,23 +4,19 @@
     python 07_apoptosis_images.py --data cifar10_jpeg.h5 --model resnet
     matex run -n 8 07_apoptosis_images.py --data imagenet --side 224 --model resnet50
 
---data is digits as 02_mnist_cnn.py takes them, or pictures by class as 05_images_from_folders.py
-does; the latter are decoded into memory. Without --data it draws shapes.
+--data is digits as 02_mnist_cnn.py takes them, or pictures by class: folders, tar shards, HDF5 of
+JPEGs. A picture is read, decoded and augmented by the rank that trains on it, when its turn comes;
+apoptosis reads its sample so, too: memory stays as it is. Without --data it draws shapes.
 """
 
 from course import apoptosis, options, pictures
 
-parser = apoptosis.parser(
-    "Train a network on images with apoptosis.",
-    data="digits, or pictures by class",
-    epochs=12,
-    batch_size=128,
-    learning_rate=1e-3,
-)
+words, data = "Train a network on images with apoptosis.", "digits, or pictures by class"
+parser = apoptosis.parser(words, data=data, epochs=12, batch_size=128, learning_rate=1e-3)
 parser.add_argument("--model", choices=("cnn", "resnet", "resnet50"), default="resnet")
 parser.add_argument("--side", type=options.count, default=32, help="of a picture, in pixels")
 parser.add_argument("--images", type=options.count, help="take so many only")
-args, data = parser.parse(pictures.load_pixels)
+args, rows = parser.parse(pictures.open_rows)
 if args.model != "cnn":
     # Each removal costs a residual network more at once, and training gets it back: so more
     # at a time, and at every epoch's end.
@@ -32,10 +28,16 @@ if args.model == "resnet":
 import keras  # slow and talkative: by now bad input has had its one line
 from course import networks
 
+from matex import data
+
+random = {"crop": 0.6, "flip": True} if rows.are_photographs else {}
+train = data.as_dataset(rows.x_train, rows.y_train, shuffle=args.seed, **random)
+test = data.as_dataset(rows.x_test, rows.y_test)
+train, test = (part.batch(args.batch_size).prefetch(2) for part in (train, test))
+
 keras.utils.set_random_seed(args.seed)
 make = {"cnn": networks.cnn, "resnet": networks.resnet, "resnet50": networks.resnet50}[args.model]
-model = make(data.x_train.shape[1:], int(data.y_train.max()) + 1)
-steps = args.epochs * -(-len(data.x_train) // args.batch_size)
-rate = keras.optimizers.schedules.CosineDecay(args.learning_rate, steps)
+model = make(rows.x_train.shape[1:], int(rows.y_train.max()) + 1)
+rate = keras.optimizers.schedules.CosineDecay(args.learning_rate, args.epochs * len(train))
 model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
-apoptosis.fit(model, args, data, metric="accuracy")
+apoptosis.fit(model, args, rows, metric="accuracy", stream=(train, test))

@@ -31,12 +31,13 @@ def parser(description: str, **defaults) -> options.Parser:
     return made
 
 
-def fit(model, args: argparse.Namespace, data, *, metric: str) -> None:
+def fit(model, args: argparse.Namespace, data, *, metric: str, stream=None) -> None:
     """Train *model*, with apoptosis unless the mode is none, and tell what came of it.
 
     Args:
-        data: has x_train, y_train, x_test and y_test.
+        data: has x_train, y_train, x_test and y_test: what apoptosis measures and judges on.
         metric: one of the compiled metrics.
+        stream: datasets to train on and to validate on, in place of the arrays of *data*.
     """
     import keras
 
@@ -65,15 +66,19 @@ def fit(model, args: argparse.Namespace, data, *, metric: str) -> None:
             every=args.every or 0,
             delta=0.005 if args.delta is None else args.delta,
             pruning_ratio=args.ratio,
+            data=(data.x_train, data.y_train),
+            validation_data=(data.x_test, data.y_test),
         )
         callbacks.append(apoptosis)
     started = time.perf_counter()
+    if stream is not None:
+        given = {"x": stream[0], "validation_data": stream[1], "shuffle": False}  # it is shuffled
+    else:
+        given = {"x": data.x_train, "y": data.y_train, "batch_size": args.batch_size}
+        given["validation_data"] = (data.x_test, data.y_test)
     history = model.fit(
-        data.x_train,
-        data.y_train,
-        validation_data=(data.x_test, data.y_test),
+        **given,
         epochs=args.epochs,
-        batch_size=args.batch_size,
         callbacks=[*callbacks, Clock()],
         verbose=2,
     )

@@ -2,12 +2,15 @@
 
 import argparse
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 from course import digits
+
+import matex.data
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
 SHAPES = ("circle", "cross", "ring", "square")
@@ -131,34 +134,78 @@ def _held_out(part: Part, classes: list[str], *, in_files: bool) -> Pictures:
     return Pictures(train, test, classes, in_files)
 
 
-class Pixels(NamedTuple):
-    """Images (n, side, side, channels) uint8 and their classes (n,)."""
+class ImageRows(NamedTuple):
+    """Images (n, side, side, channels) uint8, read when they are wanted, and their classes (n,).
 
-    x_train: np.ndarray
-    y_train: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
+    `are_photographs` says whether a part of one, or its mirror image, is one as well.
+    """
+
+    x_train: Any
+    y_train: Any
+    x_test: Any
+    y_test: Any
+    are_photographs: bool
 
 
-def load_pixels(args: argparse.Namespace) -> Pixels:
-    """Digits, or pictures in memory: the first --images of --data, or drawn shapes."""
-    rows = slice(args.images)
+def open_rows(args: argparse.Namespace) -> ImageRows:
+    """Digits, or pictures: --images of those of --data, or of drawn shapes."""
+    size = (args.side, args.side)
     if args.data is None:
         print(f"No --data: drawing {args.images or 2000:,} shapes ...", flush=True)
         found = draw(args.images or 2000, args.side, seed=args.seed)
-    elif args.data.is_dir() or _has_jpegs(args.data):
-        found = read(args.data)
+        parts = [matex.data.EncodedImages(part.images, size) for part in (found.train, found.test)]
+        return ImageRows(parts[0], found.train.labels, parts[1], found.test.labels, True)
+    if _has_jpegs(args.data):
+        parts = [StoredImages(args.data, part) for part in ("train", "test")]
+        x, x_test = (matex.data.EncodedImages(part, size) for part in parts)
+        return ImageRows(*_some(x, parts[0].labels, args.images), x_test, parts[1].labels, True)
+    if args.data.is_dir() or args.data.suffix == ".tar":
+        opened = matex.data.open(args.data)
+        if opened.format in ("images", "tar"):
+            return _some_of(matex.data.open(args.data, size=size), args.images)
+    own = digits.read(args.data)
+    x, x_test = own.x_train[: args.images, ..., None], own.x_test[..., None]
+    return ImageRows(x, own.y_train[: args.images], x_test, own.y_test, False)
+
+
+def _some_of(opened: matex.data.Data, most: int | None) -> ImageRows:
+    """Its own parts, or every tenth for the test."""
+    if "x_train" in opened:
+        x, y, x_test, y_test = (opened[name] for name in digits.ARRAYS)
     else:
-        own = digits.read(args.data)
-        train, test = own.x_train[rows, ..., None], own.x_test[..., None]
-        return Pixels(train, own.y_train[rows], test, own.y_test)
-    parts = [Part(part.images[rows], part.labels[rows]) for part in (found.train, found.test)]
-    train, test = (_decoded(part.images, args.side, found.in_files) for part in parts)
-    return Pixels(train, parts[0].labels, test, parts[1].labels)
+        rows = np.arange(len(opened.y))
+        train, test = rows[rows % 10 != 9], rows[rows % 10 == 9]
+        x, y, x_test, y_test = (
+            part.choose(chosen) for chosen in (train, test) for part in (opened.x, opened.y)
+        )
+    return ImageRows(*_some(x, y[:], most), x_test, y_test[:], True)
+
+
+def _some(x: matex.data.Rows, y: np.ndarray, most: int | None) -> tuple[Any, np.ndarray]:
+    """At most *most* rows, of all classes."""
+    chosen = np.linspace(0, len(y), min(most or len(y), len(y)), endpoint=False).astype(np.int64)
+    return x.choose(chosen), y[chosen]
+
+
+class StoredImages(Sequence):
+    """The JPEG files of one part of an HDF5 file, as read_hdf5 takes them; each is read anew."""
+
+    def __init__(self, path: Path, part: str) -> None:
+        self._file = h5py.File(path, locking=False)
+        self._content = self._file[f"jpeg_{part}"]
+        self._ends = self._file[f"offsets_{part}"][:]
+        self.labels = self._file[f"y_{part}"][:].astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, row: int) -> bytes:
+        lo, hi = self._ends[row : row + 2].tolist()
+        return self._content[lo:hi].tobytes()
 
 
 def _has_jpegs(path: Path) -> bool:
-    if not h5py.is_hdf5(path):
+    if path.is_dir() or not h5py.is_hdf5(path):
         return False
     with h5py.File(path, locking=False) as file:
         return "jpeg_train" in file
@@ -172,16 +219,3 @@ def decode(image: Any, in_files: bool, side: int) -> Any:
     pixels = tf.io.decode_image(content, channels=3, expand_animations=False)
     pixels.set_shape((None, None, 3))
     return tf.image.resize(pixels, (side, side))
-
-
-def _decoded(images: list[str] | list[bytes], side: int, in_files: bool) -> np.ndarray:
-    import tensorflow as tf
-
-    def pixels(image: str | bytes) -> np.ndarray:
-        content = tf.io.read_file(image) if in_files else image
-        tensor = tf.io.decode_image(content, channels=3, expand_animations=False)
-        if tensor.shape[:2] != (side, side):
-            tensor = tf.image.resize(tensor, (side, side), antialias=True)
-        return tf.cast(tensor, tf.uint8).numpy()
-
-    return np.stack([pixels(image) for image in images])

@@ -16,6 +16,8 @@ __all__ = ["Sample", "held_out_of", "sample_of"]
 # Numbers that go into the network at once.
 _NUMBERS = 1 << 20
 _ROWS = (32, 2048)
+# Bytes of a tf.data pipeline's rows that are kept, for want of a way to read them again.
+_KEPT = 256 << 20
 
 
 class Sample:
@@ -89,11 +91,12 @@ def _goes_by(x: Any) -> bool:
 
 def _first_of(dataset: tf.data.Dataset, count: int) -> Batches:
     parts: list[tuple[Any, ...]] = []
-    rows = 0
+    rows = kept = 0
     for batch in dataset:
         parts.append(batch if isinstance(batch, tuple) else (batch,))
         rows += int(tf.nest.flatten(batch)[0].shape[0])
-        if rows >= count:
+        kept += sum(leaf.shape.num_elements() * leaf.dtype.size for leaf in tf.nest.flatten(batch))
+        if rows >= count or kept >= _KEPT:
             break
     joined = tf.nest.map_structure(lambda *leaves: np.concatenate(leaves), *parts)
     return Batches(*joined)

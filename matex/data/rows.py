@@ -11,7 +11,7 @@ import numpy as np
 
 from matex.errors import InputError
 
-__all__ = ["Joined", "Memory", "RowRange", "Rows", "runs"]
+__all__ = ["Joined", "Memory", "RowChoice", "RowRange", "Rows", "runs"]
 
 
 _BLOCK_BYTES = 8 << 20  # read at once where everything is wanted
@@ -75,6 +75,21 @@ class Rows(abc.ABC):
             DataError: it cannot be read; file and row are named.
         """
         raise InputError(f"encoded images are wanted. Received: row {row} of {self!r}")
+
+    def choose(self, numbers: np.ndarray) -> Rows:
+        """Make rows of some of these; nothing is read. Local.
+
+        Args:
+            numbers: row numbers, int64, at least one, in any order.
+
+        Returns:
+            The chosen rows, in that order.
+
+        Raises:
+            InputError: a number is none of a row.
+
+        """
+        return RowChoice(self, np.asarray(numbers, np.int64))
 
     @property
     def ndim(self) -> int:
@@ -162,6 +177,27 @@ class RowRange(Rows):
 
     def encoded(self, row: int) -> tuple[str, bytes]:
         return self._whole.encoded(row + self._lo)
+
+
+class RowChoice(Rows):
+    """Rows of some numbers of other rows, not read before they are asked for."""
+
+    def __init__(self, whole: Rows, numbers: np.ndarray) -> None:
+        if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(whole):
+            raise InputError(f"row numbers must be of [0, {len(whole)}). Received: {numbers}")
+        self._whole = whole
+        self._numbers_of = numbers
+        self.shape = (len(numbers), *whole.shape[1:])
+        self.dtype = whole.dtype
+        self.costly = whole.costly
+        self.is_encoded = whole.is_encoded
+        self.cut_to = whole.cut_to
+
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        return self._whole.rows(self._numbers_of[indices])
+
+    def encoded(self, row: int) -> tuple[str, bytes]:
+        return self._whole.encoded(int(self._numbers_of[row]))
 
 
 class Joined(Rows):

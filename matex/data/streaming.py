@@ -46,8 +46,8 @@ def as_dataset(
     Args:
         x: rows that :func:`matex.data.open` gives, or an array.
         y: rows of as many labels; none by default.
-        shuffle: seed of the order, another in each epoch, and of what is random in *crop* and
-            *flip*; by default rows come as they lie.
+        shuffle: seed of the order, and of what is random in *crop* and *flip*, both others in each
+            epoch; by default rows come as they lie, with the same parts in each epoch.
         crop: smallest share of a picture's area that a random part of it has, between 0 and 1,
             which is scaled to the picture's size; 1, the default, for the middle.
         flip: whether half of the pictures, by chance, are turned left to right; off by default.
@@ -78,7 +78,8 @@ def as_dataset(
     image = _encoded_row(tables[0], crop) if encoded else _plain_row(tables[0], crop)
     label = _values_of(tables[1]) if len(tables) > 1 else None
 
-    def read(row: Any, seed: Any) -> Any:
+    @tf.autograph.experimental.do_not_convert
+    def read(row: Any, seed: Any = 0) -> Any:
         numbers = tf.random.stateless_uniform((5,), tf.stack([seed, row]))
         pixels = image(row, numbers)
         if flip:
@@ -90,22 +91,25 @@ def as_dataset(
 
 
 def _numbers(count: int, shuffle: int | None) -> tf.data.Dataset:
-    """Row numbers, each with a seed that is the epoch's."""
+    """Row numbers; where they are shuffled, each with a seed that is the epoch's."""
     if shuffle is None:
-        return tf.data.Dataset.range(count).map(lambda row: (row, tf.constant(0, tf.int64)))
+        return tf.data.Dataset.range(count)
 
+    @tf.autograph.experimental.do_not_convert
     def epoch(seeds: Any) -> tf.data.Dataset:
+        @tf.autograph.experimental.do_not_convert
         def block(lo: Any) -> Any:
             rows = tf.range(lo, tf.minimum(lo + _BLOCK, count))
             # A permutation by arithmetic: nothing that grows with the number of rows is held.
             rows = tf.random.experimental.index_shuffle(
-                rows, seeds[:3], tf.constant(count - 1, tf.int64)
+                rows, seeds[:2], tf.constant(count - 1, tf.int64)
             )
-            return rows, tf.fill(tf.shape(rows), seeds[3])
+            return rows, tf.fill(tf.shape(rows), seeds[2])
 
         return tf.data.Dataset.range(0, count, _BLOCK).map(block).unbatch()
 
-    seeds = tf.data.Dataset.random(shuffle, rerandomize_each_iteration=True).batch(4).take(1)
+    seeds = tf.data.Dataset.random(shuffle, rerandomize_each_iteration=True)
+    seeds = seeds.batch(3, drop_remainder=True).take(1)
     return seeds.flat_map(epoch).apply(tf.data.experimental.assert_cardinality(count))
 
 
