@@ -31,9 +31,9 @@ from course import networks
 from matex import data
 
 random = {"crop": 0.6, "flip": True} if rows.are_photographs else {}
-train = data.as_dataset(rows.x_train, rows.y_train, shuffle=args.seed, **random)
-test = data.as_dataset(rows.x_test, rows.y_test)
-train, test = (part.batch(args.batch_size).prefetch(2) for part in (train, test))
+size = args.batch_size
+train = data.as_dataset(rows.x_train, rows.y_train, batch_size=size, shuffle=args.seed, **random)
+test = data.as_dataset(rows.x_test, rows.y_test, batch_size=size)
 
 keras.utils.set_random_seed(args.seed)
 make = {"cnn": networks.cnn, "resnet": networks.resnet, "resnet50": networks.resnet50}[args.model]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from matex.errors import DataError
 
@@ -18,6 +21,7 @@ __all__ = [
     "plan",
     "random_window",
     "size_in_head",
+    "uniform",
 ]
 
 _JPEG = b"\xff\xd8\xff"
@@ -135,7 +139,7 @@ def middle(height: int, width: int, size: tuple[int, int]) -> Window:
 
 
 def random_window(
-    height: int, width: int, size: tuple[int, int], least: float, numbers: tuple[float, ...]
+    height: int, width: int, size: tuple[int, int], least: float, numbers: Sequence[float]
 ) -> Window:
     """A part of any place, of an area from *least* of the whole to all, nearly of *size*'s shape.
 
@@ -167,3 +171,15 @@ def plan(content: bytes, window: Window, size: tuple[int, int]) -> CutPlan:
     return CutPlan(
         way, smaller._replace(height=max(1, smaller.height), width=max(1, smaller.width))
     )
+
+
+def uniform(seeds: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
+    """Random numbers of [0, 1), (rows, count), that follow from each row and its seed alone."""
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    with np.errstate(over="ignore"):
+        state = (seeds.astype(np.uint64) << np.uint64(32)) * golden + rows.astype(np.uint64)
+        mixed: Any = state[:, None] * np.uint64(64) + np.arange(count, dtype=np.uint64)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # splitmix64
+            mixed = mixed + golden
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray((mixed >> np.uint64(11)) * 2.0**-53)

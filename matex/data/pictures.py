@@ -12,7 +12,7 @@ from matex.errors import DataError
 
 __all__ = ["is_picture", "pixels", "pixels_of_all"]
 
-_AT_ONCE = 64  # pictures that are decoded together
+_AT_ONCE = 256  # pictures that are decoded together
 
 
 def pixels(content: bytes, size: tuple[int, int] | None, where: str) -> np.ndarray:
@@ -45,8 +45,10 @@ def pixels_of_all(
     Raises:
         DataError: one is no image or, without *size*, of another shape.
     """
-    result = np.empty((count, *shape), np.uint8)
     pending = iter(contents)
+    if 0 < count <= _AT_ONCE:
+        return _decoded(list(pending), (shape[0], shape[1]), size is None)
+    result = np.empty((count, *shape), np.uint8)
     for lo in range(0, count, _AT_ONCE):
         some = list(itertools.islice(pending, _AT_ONCE))
         result[lo : lo + len(some)] = _decoded(some, (shape[0], shape[1]), size is None)

@@ -55,7 +55,7 @@ class Rows(abc.ABC):
             indices: row numbers, int64, in any order.
 
         Returns:
-            Fresh, contiguous array of the rows in that order.
+            Fresh, contiguous array of the rows in that order; one of images may be read-only.
 
         Raises:
             DataError: the file is damaged there; file and row are named.
@@ -121,12 +121,16 @@ class Rows(abc.ABC):
         if first is Ellipsis or isinstance(first, tuple):
             return np.asarray(self)[key]
         if isinstance(first, slice):
-            found = self.rows(np.arange(*first.indices(len(self))))
+            found = self._writable(np.arange(*first.indices(len(self))))
             return found[(slice(None), *rest)]
         if isinstance(first, list | np.ndarray):
-            return self.rows(self._numbers(np.asarray(first)))[(slice(None), *rest)]
-        one: np.ndarray = self.rows(self._numbers(np.array([operator.index(first)])))[0]
+            return self._writable(self._numbers(np.asarray(first)))[(slice(None), *rest)]
+        one: np.ndarray = self._writable(self._numbers(np.array([operator.index(first)])))[0]
         return one[rest]
+
+    def _writable(self, numbers: np.ndarray) -> np.ndarray:
+        found = self.rows(numbers)
+        return found if found.flags.writeable else found.copy()
 
     def _numbers(self, wanted: np.ndarray) -> np.ndarray:
         """Row numbers of an index of the first axis, as NumPy understands it."""

@@ -59,7 +59,11 @@ def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
     Raises:
         NotShareable: it has work to share, but sharing it could change the result.
     """
-    behind, batch = _until(dataset, _BATCHES)
+    behind, batch = _until(dataset, (*_BATCHES, *_MAPS))
+    if batch is not None and type(batch).__name__ in _MAPS:
+        if getattr(batch, "_matex_by_rows", False):
+            return _by_rows(dataset, behind, batch)
+        behind, batch = [batch], None
     if batch is None:
         if _has_map(dataset):
             raise NotShareable(f"it has {name_of(behind[-1])} after its last batch")
@@ -94,6 +98,20 @@ def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
     for operation in reversed(behind):
         raw = reordered(raw, operation)
     return Pipeline(one_order(raw).prefetch(2), _mapping(functions), dataset.element_spec)
+
+
+def _by_rows(
+    dataset: tf.data.Dataset, behind: list[tf.data.Dataset], mapped: tf.data.Dataset
+) -> Pipeline:
+    """The pipeline of a map of batches that takes each row by itself: there is nothing to turn."""
+    (raw,) = mapped._inputs()
+    for operation in reversed(behind):
+        raw = reordered(raw, operation)
+
+    def rows(raw_rows: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(tree.flatten(mapped._map_func.function(*raw_rows)))
+
+    return Pipeline(one_order(raw).prefetch(2), rows, dataset.element_spec)
 
 
 def _until(
