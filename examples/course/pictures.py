@@ -169,7 +169,7 @@ def open_rows(args: argparse.Namespace) -> ImageRows:
 
 
 def _some_of(opened: matex.data.Data, most: int | None) -> ImageRows:
-    """Its own parts, or every tenth for the test."""
+    """The parts that it has, or every tenth row for the test."""
     if "x_train" in opened:
         x, y, x_test, y_test = (opened[name] for name in digits.ARRAYS)
     else:
@@ -182,7 +182,7 @@ def _some_of(opened: matex.data.Data, most: int | None) -> ImageRows:
 
 
 def _some(x: matex.data.Rows, y: np.ndarray, most: int | None) -> tuple[Any, np.ndarray]:
-    """At most *most* rows, of all classes."""
+    """Rows of all classes, at most *most*."""
     chosen = np.linspace(0, len(y), min(most or len(y), len(y)), endpoint=False).astype(np.int64)
     return x.choose(chosen), y[chosen]
 

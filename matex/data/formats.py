@@ -127,7 +127,7 @@ def tars_in(folder: Path) -> list[Path]:
 
 
 def part_of(name: str) -> str:
-    """What the words of a file's name say it is: ``_train``, ``_test``, or nothing."""
+    """The part that the words of a file's name say: ``_train``, ``_test``, or nothing."""
     words = re.split("[^a-z]+", name.lower())
     return next((_PARTS[word] for word in words if word in _PARTS), "")
 

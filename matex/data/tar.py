@@ -18,7 +18,7 @@ from matex.errors import DataError
 __all__ = ["open_tars"]
 
 
-class _Members(Contents):
+class _TarFiles(Contents):
     """Files in several tars.
 
     Args:
@@ -96,7 +96,7 @@ def open_tars(
     return Data(origin, "tar", members, notes=notes, facts={"classes": classes} if classes else {})
 
 
-def _indexed(paths: list[Path], label: str | None) -> tuple[_Members, list[Label]]:
+def _indexed(paths: list[Path], label: str | None) -> tuple[_TarFiles, list[Label]]:
     shards: list[np.ndarray] = []
     places: list[Place] = []
     labels: list[Label] = []
@@ -105,7 +105,7 @@ def _indexed(paths: list[Path], label: str | None) -> tuple[_Members, list[Label
         shards.append(np.full(len(samples), number, np.int32))
         places += [sample.image for sample in samples]
         labels += [sample.label for sample in samples]
-    return _Members(paths, np.concatenate(shards), np.array(places, np.int64)), labels
+    return _TarFiles(paths, np.concatenate(shards), np.array(places, np.int64)), labels
 
 
 def _classes(labels: dict[str, list[Label]], origin: Path) -> list[str]:

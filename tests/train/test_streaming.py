@@ -106,7 +106,7 @@ def test_a_rank_opens_the_files_of_its_rows_only(tmp_path: Path) -> None:
 
 
 def test_large_photographs_are_decoded_small() -> None:
-    """By a half, a quarter or an eighth, and are what the whole picture scaled is, nearly."""
+    """A half, a quarter or an eighth, scaled, is nearly the whole picture scaled."""
     whole = tf.image.resize(GENERATOR.integers(0, 256, (3, 4, 3)), (480, 640))
     content = tf.io.encode_jpeg(tf.cast(whole, tf.uint8), quality=95).numpy()
     for side in (480, 230, 110, 50, 20):

@@ -127,7 +127,7 @@ def test_links_are_refused(tmp_path: Path) -> None:
 
 
 def test_images_are_not_read(tmp_path: Path) -> None:
-    """Of large images the index reads the headers: 1 KiB a sample, and its label."""
+    """The index reads headers, 1 KiB a sample, and labels."""
     files: dict[str, bytes] = {}
     for number in range(20):
         files |= {f"{number}.jpg": bytes(200_000), f"{number}.cls": b"1"}
