@@ -40,7 +40,7 @@ from ci.jobs import environment
 HEIGHT, WIDTH = 300, 400
 SIZE = (224, 224)
 BATCH = 32
-EPOCHS = 3
+EPOCHS = int(os.environ.get("BENCH_EPOCHS", "3"))
 SHARD = 500  # pictures of a tar
 
 

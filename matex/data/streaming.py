@@ -31,8 +31,8 @@ from matex.errors import DataError, InputError
 
 __all__ = ["as_dataset", "decode_batch", "without_palette"]
 
-# What TensorFlow says before and behind the reason: the operations it was in.
-_AROUND = re.compile(r"\{\{function_node .*?\}\} |Error in user-defined function.*?error: ")
+# TensorFlow says the reason behind the operation that it was in, and then where that stands.
+_REASON = re.compile(r"Map\w*: ([^\n]+)")
 Size = tuple[int, int]
 _BLOCK = 1024  # row numbers that are shuffled at once
 
@@ -218,8 +218,8 @@ def decode_batch(
         with tf.device("CPU"):
             decoded = _batch_graph(*size)(np.array(contents, object), *_plan_arrays(plans))
     except tf.errors.InvalidArgumentError as error:
-        reason = _AROUND.sub("", error.message.partition("\n")[0].partition(" [Op:")[0])
-        raise ValueError(reason) from None
+        found = _REASON.search(error.message)
+        raise ValueError(found[1] if found else error.message.partition("\n")[0]) from None
     return np.asarray(decoded)  # numpy() would copy them
 
 
