@@ -199,7 +199,8 @@ def fit_on_ranks(root: Path, ranks: int, apoptosis: bool) -> dict[str, Any]:
     stored = sum(path.stat().st_size for path in root.glob("train/**/*") if path.is_file())
 
     def growth(of: str) -> float:
-        return round(max(max(later) / first for first, *later in (one[of] for one in found)), 4)
+        series: list[list[float]] = [one[of] for one in found]
+        return round(max(max(later) / first for first, *later in series), 4)
 
     return {
         "measure": "fit",
