@@ -14,8 +14,8 @@ def makedirs(path: str) -> None:
     os.makedirs(path)  # noqa: PTH103 - as Keras
 
 
+def test_a_directory_that_another_rank_made_first_is_there(tmp_path: Path) -> None:
     """ModelCheckpoint meets it: it has just looked, and found none."""
-    """As ModelCheckpoint meets it: it has just looked, and found none."""
     path = tmp_path / "saved" / "best"
     make_directory(makedirs, {"path": str(path)})
     make_directory(makedirs, {"path": str(path)})
