@@ -168,7 +168,9 @@ def buckets(body: int, size: int, itemsize: int) -> list[Range]:
 
 
 def groups(offsets: Sequence[int], itemsize: int) -> list[int]:
-    """The cuts between groups of gradients that leave together: each is at least a bucket.
+    """The cuts between groups of gradients that leave together.
+
+    Each is at least a bucket but for the first, whose gradients are the last to be there.
 
     Args:
         offsets: indices in the vector at which gradients begin, and the last one ends.
@@ -178,6 +180,4 @@ def groups(offsets: Sequence[int], itemsize: int) -> list[int]:
     for number in range(len(offsets) - 2, -1, -1):
         if (offsets[cuts[-1]] - offsets[number]) * itemsize >= _BUCKET_BYTES:
             cuts.append(number)
-    if cuts[-1] != 0:  # the rest goes with the first
-        cuts[-1:] = [0] if len(cuts) > 1 else [cuts[0], 0]
-    return cuts[::-1]
+    return [*([0] if cuts[-1] else []), *cuts[::-1]]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ft
-from matex.exchange.route import Phase, Range, Route, buckets
+from matex.exchange.route import Phase, Range, Route, buckets, groups
 
 hosts = st.lists(st.integers(1, 4), min_size=2, max_size=5)
 sizes = st.integers(0, 5000)
@@ -84,3 +85,18 @@ def test_buckets_follow_each_other_and_the_last_is_the_auxiliary_part(body: int,
     assert parts[0].start == 0
     assert all(before.stop == after.start for before, after in pairwise(parts))
     assert parts[-1] == (1000 * body, 1000 * body + rest)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wanted"),
+    [
+        ([], [0]),
+        ([10], [0, 1]),
+        ([10, 1 << 20, 20], [0, 1, 3]),
+        ([1 << 20, 10, 1 << 20], [0, 2, 3]),
+        ([1 << 16, 1 << 16, 1 << 16], [0, 1, 3]),
+    ],
+)
+def test_gradients_of_the_last_layers_leave_first(sizes: list[int], wanted: list[int]) -> None:
+    offsets = list(accumulate(sizes, initial=0))
+    assert groups(offsets, 4) == wanted
