@@ -95,7 +95,8 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     else:
         cores = devices.Cores(joining.welcome.threads)
         stop_request.began_before_s = joining.welcome.elapsed_s
-    devices.take_cores(cores, asked_for=threads > 0)
+    overlaps = world.host_count > 1 and not config.deterministic
+    devices.take_cores(cores, asked_for=threads > 0, operations=1 + overlaps)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         with _collector_off():

@@ -147,12 +147,17 @@ def differing_sets(communicator: ft.Communicator, mine: str) -> list[str]:
     return found if len(found) > 1 else []
 
 
-def take_cores(chosen: Cores, *, asked_for: bool) -> None:
+def take_cores(chosen: Cores, *, asked_for: bool, operations: int = 1) -> None:
     """Keep this process on its cores and give libraries its number of threads. Local.
 
     To be called before TensorFlow makes its threads; numpy's BLAS, which is loaded by then
     and has seen all cores of the host, is told. What the user's environment says of threads
     counts, unless they were *asked_for* as an option.
+
+    Args:
+        operations: number of operations of a graph that may run at once. With one thread TensorFlow
+            computes the gradients of weights when all of those of inputs are there; with two the
+            first can leave for other hosts while the others are computed.
     """
     if chosen.kept_on:
         os.sched_setaffinity(0, chosen.kept_on)
@@ -163,7 +168,7 @@ def take_cores(chosen: Cores, *, asked_for: bool) -> None:
             os.environ[name] = str(chosen.threads)
         else:
             os.environ.setdefault(name, str(chosen.threads))
-    os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
+    os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(operations))
 
 
 def take_gpu(chosen: Gpu, config: Any) -> None:
