@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,10 @@ def test_ranks_get_their_options_the_report_and_the_script_s_arguments() -> None
 def test_a_host_is_probed_in_the_way_that_ranks_start() -> None:
     words = Mpiexec("/x/mpiexec").probe("b", ["true"])
     assert words[0] == "/x/mpiexec"
-    assert words[-5:] == ["--host", "b:1", "-n", "1", "true"]
+    assert words[words.index("--host") :][:5] == ["--host", "b:1", "-n", "1", "sh"]
+    assert subprocess.run([*words[words.index("sh") :]], check=False).returncode == 0
+    failing = Mpiexec("/x/mpiexec").probe("b", ["sh", "-c", "exit 3"])
+    assert subprocess.run(failing[failing.index("sh") :], check=False).returncode == 3
     hydra = Mpiexec("/x/mpiexec", MpiexecKind.HYDRA).probe("b", ["true"])
     assert hydra == ["/x/mpiexec", "-hosts", "b:1", "-n", "1", "true"]
 
