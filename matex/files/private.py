@@ -139,6 +139,7 @@ class PrivateFiles:
         self._communicator.broadcast(buffer)
         with contextlib.suppress(ValueError):  # a leader that died between the two
             self.adopt(json.loads(bytes(buffer).rstrip(b"\0")))
+        self._communicator.barrier()  # the leader may delete them from here on
 
     def adopt(self, paths: Iterable[str]) -> None:
         """Keep the leader's files *paths* as they are now, though it may delete them; local.
