@@ -113,7 +113,8 @@ class NativeExchange(HostExchange):
         self._tables: Tables | None = None
         self._groups = np.array(groups(layout.offsets[:-1], layout.dtype.itemsize), np.int64)
         plan.groups, plan.group_count = self._groups.ctypes.data, len(self._groups) - 1
-        weakref.finalize(self, library.free, ctypes.addressof(plan)).atexit = False
+        # The plan lives until that is done.
+        weakref.finalize(self, _free, library, plan).atexit = False
         for field in ("samples", "fingerprint", "nonfinite", "ranks"):
             setattr(plan, f"{field}_at", layout.header_at(field))
         if faults.strikes:
@@ -210,3 +211,7 @@ class NativeExchange(HostExchange):
             self.error = error
             return 1
         return 0
+
+
+def _free(library: Library, plan: _OperationPlan) -> None:
+    library.free(ctypes.addressof(plan))

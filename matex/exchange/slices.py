@@ -175,7 +175,8 @@ class Slices:
                     part = route.piece(bucket, route.index, host)
                     codes = messages.received(number, Phase.FROM_OWNER, host)
                     if codes is not None:
-                        result[part.start : part.stop] = self._decoded(number, codes, part.size)
+                        values = self._decoded(self.codec_of(number), codes, part.size)
+                        result[part.start : part.stop] = values
                 send_parts(number, result, Phase.FROM_SERVER)
         for number, bucket in enumerate(self.buckets):
             for index in range(route.slices):
@@ -190,15 +191,9 @@ class Slices:
     ) -> None:
         """Add up this rank's slice of a bucket over its host, in the order of the ranks."""
         part = route.slice(self.buckets[number], route.index)
-        total = sums[part.start : part.stop]
-        total[:] = 0
-        for index in range(len(route.local)):
-            if index == route.index:
-                total += send[part.start : part.stop]
-                continue
-            codes = messages.received(number, Phase.TO_SERVER, index)
-            if codes is not None:
-                total += codes.view(self._layout.dtype)
+        own, total = send[part.start : part.stop], sums[part.start : part.stop]
+        sent = [messages.received(number, Phase.TO_SERVER, i) for i in range(len(route.local))]
+        self._add_up(own, sent, route.index, None, total)
         if self.codec_of(number) is not None and self.residuals is not None:
             total += self.residuals.kept[part.start : part.stop]
 
@@ -210,19 +205,30 @@ class Slices:
         Returns:
             What the others are sent of it, which is what *result* then holds.
         """
+        codec = self.codec_of(number)
         part = route.piece(self.buckets[number], route.index, route.host)
-        total = np.zeros(part.size, sums.dtype)
-        for host in range(len(route.hosts)):
-            if host == route.host:
-                total += sums[part.start : part.stop]
-                continue
-            codes = messages.received(number, Phase.TO_OWNER, host)
-            if codes is not None:
-                total += self._decoded(number, codes, part.size)
-        sums[part.start : part.stop] = total
+        total = sums[part.start : part.stop]
+        sent = [messages.received(number, Phase.TO_OWNER, i) for i in range(len(route.hosts))]
+        self._add_up(total.copy(), sent, route.host, codec, total)
         codes = self._encoded(number, part, sums)
-        result[part.start : part.stop] = self._decoded(number, codes, part.size)
+        result[part.start : part.stop] = self._decoded(codec, codes, part.size)
         return codes
+
+    def _add_up(
+        self,
+        own: np.ndarray,
+        sent: list[np.ndarray | None],
+        place: int,
+        codec: Codec | None,
+        total: np.ndarray,
+    ) -> None:
+        """Write the sum of *own*, at its *place*, and of what the others sent, into *total*."""
+        total[:] = 0
+        for index, codes in enumerate(sent):
+            if index == place:
+                total += own
+            elif codes is not None:
+                total += self._decoded(codec, codes, total.size)
 
     def _encoded(self, number: int, part: Range, sums: np.ndarray) -> np.ndarray:
         """The bytes of a part of *sums* for another host; what rounding takes is kept."""
@@ -236,8 +242,7 @@ class Slices:
         self.residuals.taken[part.start : part.stop] = rest
         return codes
 
-    def _decoded(self, number: int, codes: np.ndarray, count: int) -> np.ndarray:
-        codec = self.codec_of(number)
+    def _decoded(self, codec: Codec | None, codes: np.ndarray, count: int) -> np.ndarray:
         return codes.view(self._layout.dtype) if codec is None else codec.decode(codes, count)
 
     def _nbytes(self, number: int, message: Message) -> int:
