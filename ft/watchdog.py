@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import FrameType
 
 from ft.errors import UsageError
 from ft.exit_guard import fail_stop
@@ -27,6 +28,10 @@ __all__ = ["Watchdog", "is_stopped"]
 # A collective is entered by all within one step, so waiting three times the
 # longest allowed work means that nobody is working any more.
 _PATIENCE = 3.0
+
+# To compile work a rank has this many times its limit besides: together that is
+# no longer than the others wait for it.
+_COMPILING = 2.0
 
 
 def is_stopped(pid: int) -> bool:
@@ -49,6 +54,10 @@ class Watchdog:
         patience: function that gives how many times as long as for work of its own this rank
             waits for others; 3 by default. Where all wait and nobody knows for whom, it should
             differ from rank to rank: the first to give up lets the others repair.
+        compilers: ends of the paths of Python files that compile work, as TensorFlow's
+            ``framework/func_graph.py`` traces a graph. While the main thread is inside one,
+            its time counts against a limit twice as long, apart from its other work; none by
+            default.
         say: function called with one line before anything is ended; it prints by default.
         beat: function called about once a second from the thread, as long as this process lives.
 
@@ -74,6 +83,7 @@ class Watchdog:
         neighbours: Callable[[], Iterable[Member]] = tuple,
         stopped_after_s: float = 10.0,
         patience: Callable[[], float] = lambda: _PATIENCE,
+        compilers: tuple[str, ...] = (),
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
         beat: Callable[[], None] = lambda: None,
     ) -> None:
@@ -81,6 +91,8 @@ class Watchdog:
             raise UsageError(f"timeout_s must be above 0. Received: timeout_s={timeout_s}")
         self._timeout_s = self._limit_s = timeout_s
         self._patience = patience
+        self._compilers = compilers
+        self._compiled_s = 0.0
         self._beat = time.monotonic()
         self._slept_s = 0.0
         self._main = threading.main_thread().ident
@@ -108,6 +120,7 @@ class Watchdog:
     def progress(self) -> None:
         """This rank has got on: the count starts again."""
         self._since = time.monotonic()
+        self._compiled_s = 0.0
 
     def together(self) -> None:
         """An operation of all is complete: they have not gone on without this rank."""
@@ -182,13 +195,18 @@ class Watchdog:
             if now - self._beat > self._stopped_after_s:
                 self._slept_s = now - self._beat
                 stopped_since.clear()
-            self._beat = now
+            since_last_s, self._beat = now - self._beat, now
             outside = self.waiting_since()
             waiting = self._waiting or outside > 0
             idle_s = now - (outside or self._since)
             if waiting:
                 self._end_stopped(stopped_since, now)
             limit_s = self._limit_s * (self._patience() if waiting else 1)
+            if not waiting and self._is_compiling():
+                self._compiled_s += min(since_last_s, idle_s)
+                idle_s, limit_s = self._compiled_s, _COMPILING * self._limit_s
+            elif not waiting:
+                idle_s -= self._compiled_s
             if idle_s > limit_s and (waiting or self._working):
                 doing = "waited in a collective" if waiting else "made no progress"
                 limit = f"limit {limit_s:.0f} s{self._place()}"
@@ -196,9 +214,21 @@ class Watchdog:
                 self._say(reason)
                 fail_stop(reason)
 
+    def _frame(self) -> FrameType | None:
+        """The innermost frame of the main thread."""
+        return sys._current_frames().get(self._main or 0)
+
+    def _is_compiling(self) -> bool:
+        frame = self._frame() if self._compilers else None
+        while frame is not None:
+            if frame.f_code.co_filename.endswith(self._compilers):
+                return True
+            frame = frame.f_back
+        return False
+
     def _place(self) -> str:
         """The place in the code where the main thread is, for the one who has to mend it."""
-        frame = sys._current_frames().get(self._main or 0)
+        frame = self._frame()
         if frame is None:
             return ""
         code = frame.f_code

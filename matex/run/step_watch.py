@@ -11,7 +11,7 @@ from matex.records.events import EventLog
 from matex.records.heartbeat_file import HeartbeatFile
 from matex.run.ledger import RunLedger
 from matex.run.terminal import Terminal
-from matex.run.timeouts import MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
+from matex.run.timeouts import COMPILERS, MEASURED_STEPS, STOPPED_S, WORK_S, patience, step_limit
 
 __all__ = ["StepWatch"]
 
@@ -44,6 +44,7 @@ class StepWatch:
             stopped_after_s=STOPPED_S,
             neighbours=lambda: communicator.world.neighbours,
             patience=lambda: patience(communicator.world.place, communicator.world.size),
+            compilers=COMPILERS,
             say=terminal.warn,
             beat=self._beat,
         )

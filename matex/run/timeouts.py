@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
-__all__ = ["MEASURED_STEPS", "STOPPED_S", "WORK_S", "patience", "step_limit"]
+__all__ = ["COMPILERS", "MEASURED_STEPS", "STOPPED_S", "WORK_S", "patience", "step_limit"]
 
 # Outside of steps, and before they are measured: validation, callbacks, tracing, reading.
 WORK_S = 600.0
@@ -14,6 +14,9 @@ WORK_S = 600.0
 STOPPED_S = 10.0
 
 MEASURED_STEPS = 20
+
+# Code inside which a step is traced: the first one, and each with other shapes, as after a death.
+COMPILERS = ("tensorflow/python/framework/func_graph.py",)
 
 # A step on a host with four busy processes a core takes some five times as long, and a file
 # system may hold a read back for half a minute.

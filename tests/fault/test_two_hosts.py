@@ -92,7 +92,11 @@ def test_the_other_host_goes_on(two_hosts: dict[str, str], tmp_path: Path) -> No
     assert outcome.status == 0, outcome.stderr
     summary = outcome.summary
     starts = [e["host"] for e in outcome.events if e["event"] == "start"]
-    assert (summary["restarts"], summary["world_size_end"]) == (1, 2), starts
+    assert (summary["restarts"], summary["world_size_end"]) == (1, 2), (
+        starts,
+        summary["faults"],
+        outcome.stderr,
+    )
     assert sorted(starts[:4]) == ["mxa", "mxa", "mxb", "mxb"]
     assert starts[4:] == ["mxa", "mxa"]
     # The others may go on for some steps before the launcher ends them for the lost daemon.

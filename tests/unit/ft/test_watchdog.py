@@ -46,8 +46,14 @@ import ft
 def wait(seconds):
     threading.Event().wait(seconds)
 
+def compiled(code):
+    exec(compile(code, "some/compiler.py", "exec"))
+
 ft.on_fail_stop(lambda reason: print("died:", reason, flush=True))
-dog = ft.Watchdog(timeout_s=30 if "woken" in sys.argv[1] else 0.4, stopped_after_s=0.5)
+dog = ft.Watchdog(
+    timeout_s=30 if "woken" in sys.argv[1] else 0.4, stopped_after_s=0.5,
+    compilers=("/compiler.py",),
+)
 dog.start()
 started = time.monotonic()
 if sys.argv[1] == "stuck":
@@ -82,6 +88,12 @@ elif sys.argv[1] == "with nobody waiting":
 elif sys.argv[1] == "allowed to be long":
     with dog.working(), dog.working(on=False):
         wait(1.5)
+elif sys.argv[1] == "compiling":
+    with dog.working(timeout_s=1.0):
+        compiled("wait(1.4)")
+elif sys.argv[1] == "compiling for ever":
+    with dog.working():
+        compiled("wait(30)")
 elif sys.argv[1] == "not watched":
     with dog.working():
         dog.stop()
@@ -104,6 +116,7 @@ def watched(what: str) -> subprocess.CompletedProcess[str]:
         ("waiting", "waited in a collective"),
         ("busy while it waits", "made no progress"),
         ("in a part that must be short", "made no progress"),
+        ("compiling for ever", "made no progress"),
     ],
 )
 def test_without_progress_the_process_ends_itself(what: str, said: str) -> None:
@@ -147,7 +160,7 @@ def test_one_that_was_stopped_with_all_others_lives() -> None:
 
 
 @pytest.mark.parametrize(
-    "what", ["getting on", "with nobody waiting", "allowed to be long", "not watched"]
+    "what", ["getting on", "with nobody waiting", "allowed to be long", "compiling", "not watched"]
 )
 def test_otherwise_it_lives(what: str) -> None:
     done = watched(what)
