@@ -74,10 +74,10 @@ def parts(slow: bool) -> dict[str, Part]:
 
 PARTS = tuple(parts(slow=False))
 
-#: Parts in a lane run one after the other, and lanes run side by side: the first computes nearly
-#: all the time, while fault and slurm wait for jobs to start, for deaths to be noticed, for limits.
+#: Parts in a lane run one after the other, and lanes run side by side: the longest begins at once,
+#: and fault and slurm wait for jobs to start, for deaths to be noticed, for limits.
 LANES = (
-    ("lint", "types", "layering", "house", "unit", "train"),
+    ("lint", "train"),
     ("fault", "keras"),
-    ("slurm", "mpi"),
+    ("types", "layering", "house", "slurm", "mpi", "unit"),
 )
