@@ -10,7 +10,7 @@ from typing import Any
 
 from matex.config.durations import duration_s, duration_text
 
-__all__ = ["KINDS", "PATH", "SWITCH", "TIME", "WORDS", "Kind"]
+__all__ = ["COMPRESSION", "KINDS", "PATH", "SWITCH", "TIME", "WORDS", "Kind"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,20 @@ def _word(value: Any) -> str:
     return value
 
 
+_FORMATS = ("none", "fp16", "bf16", "int8")
+_MOST_RANK = 64
+
+
+def _compression(value: Any) -> str:
+    """The name of a format, or ``powersgd:R``."""
+    text = _word(value)
+    if text not in _FORMATS:
+        name, _, rank = text.partition(":")
+        if name != "powersgd" or not 1 <= int(rank) <= _MOST_RANK or rank != str(int(rank)):
+            raise ValueError
+    return text
+
+
 def _switch(value: Any) -> bool:
     if value not in (0, 1):
         raise ValueError
@@ -81,6 +95,11 @@ def _time(value: Any) -> float:
 SWITCH = Kind("0 or 1", lambda text: _switch(int(text)), _switch, lambda value: str(int(value)))
 PATH = Kind("a path", _path_of, _path, lambda value: str(value.absolute()))
 WORDS = Kind("texts, with blanks between them", _words, _words, " ".join)
+COMPRESSION = Kind(
+    f"one of {', '.join(_FORMATS)}, powersgd:R with R from 1 to {_MOST_RANK}",
+    _compression,
+    _compression,
+)
 TIME = Kind("a time HH:MM:SS above zero", duration_s, _time, duration_text)
 
 #: The kind of an option whose field has this type.

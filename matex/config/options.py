@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from matex.config.kinds import TIME
+from matex.config.kinds import COMPRESSION, TIME
 from matex.config.option import check_values, option
 
 __all__ = [
@@ -180,9 +180,9 @@ class RankOptions:
         below=4097, condition="with --deterministic",
         default_text="the smallest power of two that is at least the ranks")
     compression: str = option(
-        "none", "", "fewer bits in which gradients travel between hosts, or between ranks of one "
-        "host; what rounding takes is added to the next step's", WORK,
-        choices=("none", "fp16", "bf16", "int8"), strategies=_SYNC,
+        "none", "{none,fp16,bf16,int8,powersgd:R}", "fewer bits in which gradients travel between "
+        "hosts, or between ranks of one host, or factors of rank R; what that takes is added to "
+        "the next step's", WORK, kind=COMPRESSION, strategies=_SYNC,
         why="elsewhere no gradients travel")
     apoptosis: str = option(
         "", "MODE", "let redundant units die while training: " + ", ".join(APOPTOSIS_MODES), WORK,

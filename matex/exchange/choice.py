@@ -12,6 +12,7 @@ import ft
 from matex.exchange.host import HostExchange
 from matex.exchange.layout import Layout
 from matex.exchange.library import Library, NotBuilt, find, recipe
+from matex.exchange.low_rank import rank_of
 from matex.exchange.native import PLAN_BYTES, NativeExchange
 from matex.exchange.plan import is_sliced
 
@@ -41,7 +42,7 @@ class Choice:
         kind: auto, native or host.
         cache: the user's own.
         plan: one of :data:`matex.exchange.plan.PLANS`.
-        compression: a key of :data:`matex.exchange.codecs.CODECS`, or ``none``.
+        compression: a key of :data:`matex.exchange.codecs.CODECS`, ``powersgd:R`` or ``none``.
         impossible: reason why the native exchange cannot be used here, if so.
     """
 
@@ -55,6 +56,8 @@ class Choice:
         impossible: str = "",
     ) -> None:
         self._sum = {"plan": plan, "compression": compression}
+        if not impossible and rank_of(compression):
+            impossible = f"{compression} is computed by NumPy"
         self._made: weakref.WeakSet[NativeExchange] = weakref.WeakSet()
         self.library: Library | None = None
         self.why = impossible or "asked for"

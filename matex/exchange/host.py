@@ -11,9 +11,10 @@ import numpy as np
 import ft
 from matex.errors import TrainingError
 from matex.exchange.layout import ALIGNMENT, Header, Layout, header_of
+from matex.exchange.low_rank import LowRank, rank_of
 from matex.exchange.plan import is_sliced
 from matex.exchange.route import Route
-from matex.exchange.slices import Slices
+from matex.exchange.slices import Extent, Slices
 
 __all__ = ["HostExchange"]
 
@@ -45,7 +46,7 @@ class HostExchange:
         large_bytes: from which size of the vector on there is one result.
         stretch: elements in one call of MPI; by the number of ranks without it.
         plan: one of :data:`matex.exchange.plan.PLANS`.
-        compression: a key of :data:`matex.exchange.codecs.CODECS`, or ``none``.
+        compression: a key of :data:`matex.exchange.codecs.CODECS`, ``powersgd:R`` or ``none``.
         route_of: function that gives the route of slices among the members.
     """
 
@@ -69,11 +70,21 @@ class HostExchange:
         self._given_stretch = stretch
         self._sum = plan
         self._compression = compression
-        self._slices = Slices(communicator, layout, compression=compression, route_of=route_of)
+        rank = rank_of(compression)
+        self._low_rank: LowRank | None = None
+        if rank:
+            self._low_rank = LowRank(communicator, layout, rank=rank, route_of=route_of)
+        self._slices = Slices(
+            communicator,
+            Extent(layout.offsets[-2], layout.size, layout.dtype),
+            compression="none" if rank else compression,
+            route_of=route_of,
+        )
         self._send = _aligned(layout)
         self._send_views = layout.views(self._send)
-        alone = layout.size * layout.dtype.itemsize >= large_bytes
-        results = [_aligned(layout) for _ in range(1 if alone else 2)]
+        # Peers may need the factors of a result, and not the result.
+        is_large = layout.size * layout.dtype.itemsize >= large_bytes
+        results = [_aligned(layout) for _ in range(1 if is_large or rank else 2)]
         self._results = [(vector, layout.views(vector)) for vector in results]
         self._operation = 0
         self._began = time.perf_counter()
@@ -90,7 +101,10 @@ class HostExchange:
     @property
     def result(self) -> list[np.ndarray]:
         """The parts of the newest sum, once complete; kept until the next one is."""
-        return self._results[0][1]
+        vector, views = self._results[0]
+        if self._low_rank is not None:
+            self._low_rank.unpack(vector)
+        return views
 
     @property
     def header(self) -> Header:
@@ -100,14 +114,16 @@ class HostExchange:
     @property
     def bytes(self) -> int:
         """Bytes that this rank hands to MPI in one exchange."""
-        return self._slices.bytes if self._is_sliced else self._send.nbytes
+        if not self._is_sliced:
+            return self._send.nbytes
+        return (self._low_rank or self._slices).bytes
 
     def begin(self, *, samples: int, fingerprint: int) -> None:
         """A new step: what its samples must come to."""
         self.error = None
         self.spoiled = False
         self.expected = (samples, fingerprint)
-        self._slices.next_step()
+        (self._low_rank or self._slices).next_step()
         self._began = time.perf_counter()
 
     def in_graph(self, parts: Sequence[Any]) -> list[Any]:
@@ -188,6 +204,17 @@ class HostExchange:
         return self.result
 
     def _reduce(self, result: np.ndarray) -> None:
+        low_rank = self._low_rank
+        if low_rank is not None and self._is_sliced:
+            self._communicator.attempt(
+                low_rank.factors,
+                lambda comm: low_rank.exchange(comm, self._send),
+                lambda: low_rank.is_whole,
+                untouched=True,
+            )
+            return
+        if low_rank is not None:
+            low_rank.leave_off()
         if self._is_sliced:
             self._communicator.attempt(
                 result,
@@ -229,6 +256,8 @@ class HostExchange:
         if operation != self._operation:
             self._operation = operation
             self._results.reverse()
+            if self._low_rank is not None:
+                self._low_rank.next_operation()
         return self._results[0][0]
 
     def _is_whole(self) -> bool:

@@ -10,17 +10,26 @@ import numpy as np
 
 import ft
 from matex.exchange.codecs import CODECS, FORMAT_NUMBERS, Codec
-from matex.exchange.layout import Layout
 from matex.exchange.residuals import Residuals
 from matex.exchange.route import Message, Phase, Range, Route, buckets
 
-__all__ = ["TAGS", "Slices", "Tables"]
+__all__ = ["TAGS", "Extent", "Slices", "Tables"]
 
 #: Tags begin here: those below are of :mod:`ft.p2p`.
 TAGS = 1 << 15
 
 _Key = tuple[int, Phase, int]
 Sending = dict[tuple[int, Phase], list[Message]]
+
+
+class Extent(NamedTuple):
+    """The size of a vector, and the part of it that may travel in fewer bits."""
+
+    body: int
+    """Number of the elements of that part, which comes first."""
+    size: int
+    """Number of all elements."""
+    dtype: np.dtype[Any]
 
 
 class Tables(NamedTuple):
@@ -32,34 +41,34 @@ class Tables(NamedTuple):
 
 
 class Slices:
-    """The exchange of the vectors of one layout along the route of the members of now.
+    """The exchange of the vectors of one extent along the route of the members of now.
 
     ``exchange.cc`` sends and receives the same messages: ranks with and without it work together.
 
     Args:
         communicator: communicator of the members.
-        layout: layout of the vector.
-        compression: format between hosts of all but the auxiliary part: a key of
-            :data:`matex.exchange.codecs.CODECS`, or ``none``.
+        extent: size of the vector.
+        compression: format of its body between hosts: a key of
+            :data:`matex.exchange.codecs.CODECS`, or ``none``, the default.
         route_of: function that gives the route among the members.
     """
 
     def __init__(
         self,
         communicator: ft.Communicator,
-        layout: Layout,
+        extent: Extent,
         *,
-        compression: str,
+        compression: str = "none",
         route_of: Callable[[ft.World], Route] = Route.of,
     ) -> None:
         self._communicator = communicator
-        self._layout = layout
+        self._dtype = extent.dtype
         self._route_of = route_of
         codec = CODECS.get(compression)
         self._codec = codec
         self._format = FORMAT_NUMBERS[compression]
-        self.buckets = buckets(layout.offsets[-2], layout.size, layout.dtype.itemsize)
-        self.residuals = Residuals(layout.offsets[-2]) if codec else None
+        self.buckets = buckets(extent.body, extent.size, extent.dtype.itemsize)
+        self.residuals = Residuals(extent.body) if codec else None
         self._world: ft.World | None = None
         self._route: Route | None = None
         self._tables: Tables | None = None
@@ -135,7 +144,7 @@ class Slices:
         """
         route = self.route
         self._left = [messages for messages in self._left if not messages.over()]
-        messages = _Messages(comm, self._layout.dtype)
+        messages = _Messages(comm)
         try:
             self._exchange(route, messages, send, result)
         except BaseException:
@@ -183,7 +192,7 @@ class Slices:
                 part = route.slice(bucket, index)
                 codes = messages.received(number, Phase.FROM_SERVER, index)
                 if codes is not None:
-                    result[part.start : part.stop] = codes.view(self._layout.dtype)
+                    result[part.start : part.stop] = codes.view(self._dtype)
         messages.end()
 
     def _add_up_on_host(
@@ -243,20 +252,20 @@ class Slices:
         return codes
 
     def _decoded(self, codec: Codec | None, codes: np.ndarray, count: int) -> np.ndarray:
-        return codes.view(self._layout.dtype) if codec is None else codec.decode(codes, count)
+        return codes.view(self._dtype) if codec is None else codec.decode(codes, count)
 
     def _nbytes(self, number: int, message: Message) -> int:
         codec = self.codec_of(number)
         between = message.phase in (Phase.TO_OWNER, Phase.FROM_OWNER)
         if codec is not None and between:
             return codec.nbytes(message.part.size)
-        return message.part.size * self._layout.dtype.itemsize
+        return message.part.size * self._dtype.itemsize
 
 
 class _Messages:
     """The messages of one exchange, and the memory that they name."""
 
-    def __init__(self, comm: Any, dtype: np.dtype[Any]) -> None:
+    def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
 
         self._mpi = MPI

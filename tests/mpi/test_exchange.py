@@ -48,10 +48,20 @@ WAYS = {
     **{name: {"compression": name} for name in CODECS},
     "int8-in-pairs": {"compression": "int8", "route_of": in_pairs},
 }
+# Computed by NumPy alone; test_low_rank.py has what comes out of it.
+FACTORS = {"powersgd": {"compression": "powersgd:2"}}
 
 
 # One of each implementation, plan and number of roundings.
-KINDS = ("host flat", "native flat", "host int8", "native slices", "native bf16", "native pairs")
+KINDS = (
+    "host flat",
+    "native flat",
+    "host int8",
+    "host powersgd",
+    "native slices",
+    "native bf16",
+    "native pairs",
+)
 
 
 @pytest.fixture(params=KINDS)
@@ -62,7 +72,7 @@ def make(request: pytest.FixtureRequest, comm: ft.Communicator) -> Make:
 def maker(request: pytest.FixtureRequest, comm: ft.Communicator, kind: str, way: str) -> Make:
     def exchange(layout: Layout, *faults: str, **options: Any) -> HostExchange:
         injector = ft.Injector(map(ft.parse_fault, faults), rank=comm.world.rank)
-        options |= WAYS[way]
+        options |= (WAYS | FACTORS)[way]
         if kind == "host" or (kind == "mixed" and comm.world.place % 2):
             return HostExchange(comm, layout, faults=injector, **options)
         built = request.getfixturevalue("native")

@@ -25,6 +25,7 @@ STRATEGIES: tuple[tuple[str, tuple[int, ...]], ...] = (
 _BESIDE_SYNC = (
     *("", "", "--balance", "--exchange-plan slices"),
     *("--compression fp16", "--compression int8", "--balance --compression bf16"),
+    "--compression powersgd:2",
 )
 
 # Of a loss, relative to that of one rank alone: how far it may be. A wide model under Adam is
@@ -63,6 +64,6 @@ def takes_spares(way: Way) -> bool:
 
 def tolerance(way: Way) -> float:
     """Largest difference of losses from those of one rank alone, relative to these."""
-    if strategy_of(way) != "sync":
+    if strategy_of(way) != "sync" or "powersgd:2" in way:
         return _APART
     return _COMPRESSED if "--compression" in way else _EXACT

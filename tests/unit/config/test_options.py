@@ -18,7 +18,7 @@ from matex.cli.parser import Parser
 from matex.cli.run import EXAMPLES
 from matex.config import Config, LaunchOptions
 from matex.config.given import make
-from matex.config.kinds import KINDS, PATH, SWITCH, TIME, WORDS, Kind
+from matex.config.kinds import COMPRESSION, KINDS, PATH, SWITCH, TIME, WORDS, Kind
 from matex.config.option import Option, option, options_of
 from matex.config.options import APOPTOSIS_MODES, GROUPS
 from matex.config.reference import page
@@ -89,6 +89,7 @@ BAD_TEXTS: dict[Kind, list[str]] = {
     PATH: [""],
     TIME: ["90", "soon", "00:00:00", ""],
     WORDS: ["explode:rank=0,step=1"],
+    COMPRESSION: ["zip", "powersgd", "powersgd:", "powersgd:0", "powersgd:65", "powersgd:04"],
 }
 
 
@@ -145,6 +146,7 @@ def test_a_wrong_variable_is_refused(each: Option, monkeypatch: pytest.MonkeyPat
 
 
 BAD_VALUES: dict[Kind, list[Any]] = {
+    COMPRESSION: [4, None, "", "powersgd:x"],
     KINDS[int]: ["3", 1.5, True, []],
     KINDS[float]: ["3", True, [], float("nan")],
     KINDS[str]: [3, None, ""],
@@ -180,6 +182,7 @@ def test_what_is_of_one_meaning_is_taken() -> None:
 
 
 GOOD: dict[Kind, list[Any]] = {
+    COMPRESSION: ["none", "int8", "powersgd:64"],
     KINDS[int]: [5],
     KINDS[float]: [0.5],
     KINDS[str]: ["a b"],

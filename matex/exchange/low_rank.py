@@ -1,0 +1,256 @@
+"""The sum of a step's gradients in factors of low rank, which are small enough for a slow network.
+
+PowerSGD: Vogels, Karimireddy and Jaggi, arXiv:1905.13727. A gradient of n x m numbers, summed over
+the ranks, travels as two factors of n x R and m x R: each rank multiplies its own part by the same
+m x R matrix, the products are added up (first exchange) and made orthonormal, each rank multiplies
+its part by them, and these products are added up, too (second exchange). The sum of both factors'
+outer products takes the place of the gradient's, and what a rank's own part has beside it is added
+to that in the next step (error feedback).
+
+The result is the same whatever a host adds up first, because every product is linear in the
+gradients. All members make the same bits of it on machines of any kind: what each computes for
+itself from the sums is made of single operations, without a library's choice of instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ft
+from matex.exchange.layout import Layout, header_of
+from matex.exchange.route import Range, Route
+from matex.exchange.slices import Extent, Slices
+
+__all__ = ["LowRank", "multiply", "orthonormalize", "rank_of"]
+
+_NAME = "powersgd:"
+
+# Factors of fewer numbers than half the gradient's are worth two exchanges.
+_LEAST_GAIN = 2
+
+# Rows of a product that are made at a time, so that they stay in the cache.
+_CACHED = 1 << 15
+
+# A column that orthogonalisation leaves less than this of was no direction of its own.
+_NOTHING = 1e-6
+
+
+def rank_of(compression: str) -> int:
+    """The rank of the factors in which gradients travel; 0 where they do not. Pure."""
+    return int(compression.removeprefix(_NAME)) if compression.startswith(_NAME) else 0
+
+
+class _Matrix(NamedTuple):
+    """A gradient that travels in factors: its place in the vector, and theirs."""
+
+    place: Range
+    rows: int
+    columns: int
+    left_place: Range
+    right_place: Range
+
+    @property
+    def right_size(self) -> int:
+        return self.right_place.size
+
+    def of(self, vector: np.ndarray) -> np.ndarray:
+        return vector[self.place.start : self.place.stop].reshape(self.rows, self.columns)
+
+    def left(self, factors: np.ndarray) -> np.ndarray:
+        place = self.left_place
+        return factors[place.start : place.stop].reshape(self.rows, -1)
+
+    def right(self, factors: np.ndarray) -> np.ndarray:
+        place = self.right_place
+        return factors[place.start : place.stop].reshape(self.columns, -1)
+
+
+class LowRank:
+    """The exchange of the vectors of one layout in factors.
+
+    Small gradients and the auxiliary part travel beside the left factors as they are. What error
+    feedback keeps is of this rank's own part: a death loses that of the dead rank, and a change of
+    the layout all of it; it is not in checkpoints.
+
+    Args:
+        communicator: communicator of the members.
+        layout: layout of the vector.
+        rank: number of the columns of a factor.
+        route_of: function that gives the route among the members.
+    """
+
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        layout: Layout,
+        *,
+        rank: int,
+        route_of: Callable[[ft.World], Route] = Route.of,
+    ) -> None:
+        self._communicator = communicator
+        self._rank = rank
+        body, dtype = layout.offsets[-2], layout.dtype
+        self._matrices, self._plain, start = _places(layout, rank)
+        auxiliary = Range(start, start + sum(layout.auxiliary_sizes))
+        self._auxiliary = auxiliary
+        self._plain.append((Range(body, body + auxiliary.size), auxiliary))
+        self._cut = cut = auxiliary.stop
+        rights = sum(matrix.right_size for matrix in self._matrices)
+        self._first = Slices(communicator, Extent(start, cut, dtype), route_of=route_of)
+        self._second = Slices(communicator, Extent(rights, rights, dtype), route_of=route_of)
+        self._own = np.zeros(cut + rights, dtype)
+        self._factors = [np.zeros(cut + rights, dtype) for _ in range(2)]
+        self._wanted, self._kept, self._taken = (np.zeros(body, dtype) for _ in range(3))
+        self._generator = np.random.default_rng(0)
+        self._starts = [self._random(matrix.columns, rank) for matrix in self._matrices]
+        self._has_right = self._is_new = False
+        self._is_unpacked = True
+
+    @property
+    def factors(self) -> np.ndarray:
+        """The result of the newest exchange, which a peer may need until the next is complete."""
+        return self._factors[0]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every member of now has a part in the newest result. Local."""
+        auxiliary = self._auxiliary
+        header = header_of(self.factors[auxiliary.start : auxiliary.stop])
+        return header.ranks == self._communicator.world.size
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that this rank sends in one exchange."""
+        return self._first.bytes + self._second.bytes
+
+    def next_operation(self) -> None:
+        """Keep the newest result, and receive the next elsewhere. Local."""
+        self._factors.reverse()
+
+    def next_step(self) -> None:
+        """Begin a new step, which adds what the last left out, and starts where it ended. Local."""
+        if not self._is_new:
+            return
+        self._is_new = False
+        self._kept, self._taken = self._taken, self._kept
+        self._starts = [self._start_after(matrix) for matrix in self._matrices]
+
+    def leave_off(self) -> None:
+        """Forget an exchange that failed: its step is made without one. Local."""
+        self._is_unpacked = True
+
+    def exchange(self, comm: Any, send: np.ndarray) -> None:
+        """Add up *send* over the members, in factors; collective.
+
+        Args:
+            comm: ``mpi4py.MPI.Comm`` of the members.
+        """
+        own, factors, cut = self._own, self.factors, self._cut
+        self._has_right = self._is_unpacked = False
+        for part, place in self._plain:
+            own[place.start : place.stop] = send[part.start : part.stop]
+        np.add(send[: self._kept.size], self._kept, out=self._wanted)
+        for matrix, start in zip(self._matrices, self._starts, strict=True):
+            np.matmul(matrix.of(self._wanted), start, out=matrix.left(own))
+        self._first.exchange(comm, own[:cut], factors[:cut])
+        for matrix in self._matrices:
+            orthonormalize(matrix.left(factors))
+        self._multiply_own()
+        self._second.exchange(comm, own[cut:], factors[cut:])
+
+    def unpack(self, vector: np.ndarray) -> None:
+        """Write the newest result into *vector*, unless it is there; local."""
+        if self._is_unpacked:
+            return
+        if not self._has_right:
+            self._multiply_own()  # the result is from a peer, and has this rank's part
+        for part, place in self._plain:
+            vector[part.start : part.stop] = self.factors[place.start : place.stop]
+        for matrix in self._matrices:
+            left = matrix.left(self.factors)
+            multiply(left, matrix.right(self.factors), matrix.of(vector))
+            own = left @ matrix.right(self._own).T
+            rest = np.subtract(matrix.of(self._wanted), own, out=matrix.of(self._taken))
+            if not np.isfinite(rest).all():
+                rest[:] = 0
+        self._is_unpacked = self._is_new = True
+
+    def _multiply_own(self) -> None:
+        """Make the right factors of this rank's own part."""
+        for matrix in self._matrices:
+            left = matrix.left(self.factors)
+            np.matmul(matrix.of(self._wanted).T, left, out=matrix.right(self._own))
+        self._has_right = True
+
+    def _start_after(self, matrix: _Matrix) -> np.ndarray:
+        """Where the next step starts: the directions in which the last one ended."""
+        start = matrix.right(self.factors).copy()
+        if not np.isfinite(start).all():
+            start[:] = 0
+        orthonormalize(start)
+        missing = ~start.any(0)
+        start[:, missing] = self._random(matrix.columns, int(missing.sum()))
+        return start
+
+    def _random(self, rows: int, columns: int) -> np.ndarray:
+        numbers = self._generator.standard_normal((rows, columns)) / np.sqrt(rows)
+        return numbers.astype(self._own.dtype)
+
+
+def orthonormalize(columns: np.ndarray) -> None:
+    """Make the columns orthonormal in place; what is no direction of its own becomes zero.
+
+    The bits are the same on every machine.
+    """
+    done = np.zeros(columns.T.shape, np.float64)
+    for number, column in enumerate(columns.T.astype(np.float64)):
+        length = np.sqrt(np.sum(column * column))
+        for earlier in (*done[:number], *done[:number]):
+            np.subtract(column, np.sum(column * earlier) * earlier, out=column)
+        rest = np.sqrt(np.sum(column * column))
+        if rest > _NOTHING * length:
+            done[number] = column / rest
+    columns[:] = done.T
+
+
+def multiply(left: np.ndarray, right: np.ndarray, product: np.ndarray) -> None:
+    """Write *left* times the transpose of *right*; the bits are the same on every machine."""
+    step = max(1, _CACHED // len(right))
+    for start in range(0, len(left), step):
+        rows, block = left[start : start + step], product[start : start + step]
+        np.multiply.outer(rows[:, 0], right[:, 0], out=block)
+        for number in range(1, left.shape[1]):
+            block += np.multiply.outer(rows[:, number], right[:, number])
+
+
+def _places(layout: Layout, rank: int) -> tuple[list[_Matrix], list[tuple[Range, Range]], int]:
+    """Where each gradient of *layout* is, and where it goes among the factors.
+
+    Returns:
+        Those that travel in factors, the places of the others, and where the left factors and
+        the others end. The right factors come behind the auxiliary part.
+    """
+    starts, shapes = layout.offsets, layout.shapes[:-1]
+    sizes = [(prod(shape[:-1]), shape[-1]) if shape else (1, 1) for shape in shapes]
+    factored = [_LEAST_GAIN * rank * (rows + columns) <= rows * columns for rows, columns in sizes]
+    plain, left = [], 0
+    lefts: dict[int, Range] = {}
+    for number, (rows, columns) in enumerate(sizes):
+        size = rank * rows if factored[number] else rows * columns
+        place = Range(left, left + size)
+        left = place.stop
+        if factored[number]:
+            lefts[number] = place
+        else:
+            plain.append((Range(starts[number], starts[number] + size), place))
+    matrices, right = [], left + sum(layout.auxiliary_sizes)
+    for number, place in lefts.items():
+        rows, columns = sizes[number]
+        inside = Range(starts[number], starts[number] + rows * columns)
+        matrices.append(_Matrix(inside, rows, columns, place, Range(right, right + rank * columns)))
+        right = matrices[-1].right_place.stop
+    return matrices, plain, left
