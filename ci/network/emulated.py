@@ -33,6 +33,7 @@ from pathlib import Path
 
 from ci.jobs import between_hosts
 from ci.network.switch import MTU, Link, Switch
+from ci.patience import patience
 
 NETWORK = "10.77.42.0/24"
 _SPACES = Path("/run/netns")
@@ -147,7 +148,9 @@ def _words(space: str) -> tuple[str, ...]:
 
 
 def _ip(*words: str) -> str:
-    done = subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30, text=True)
+    done = subprocess.run(
+        ["ip", *words], check=True, capture_output=True, timeout=patience(30), text=True
+    )
     return done.stdout
 
 

@@ -11,16 +11,17 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ci.patience import patience
+
 __all__ = ["Times", "problems", "times", "two_starts", "two_worlds", "two_writers"]
 
 Note = Mapping[str, Any]
 
-#: Within so many seconds after a cut a world goes on, or the run has ended: 40 by the rule, and as
-#: many as a machine may lose on which several cases run.
-PAUSE_S = 60.0
+#: Within so many seconds after a cut a world goes on, or the run has ended: 40 by the rule.
+PAUSE_S = patience(40)
 #: From the last step to the end of the launcher: it gives ranks that it cannot reach 40 s, its
 #: mpiexec 5, and hosts that it asks 30.
-END_S = 90.0
+END_S = patience(75)
 _ORPHANS_S = 1.0
 
 _STATUS = {"finished": 0, "stopped": 75, "failed": 1}

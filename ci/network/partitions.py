@@ -30,16 +30,17 @@ from ci.jobs import ROOT, environment
 from ci.network.emulated import Emulated, emulated, end_tidily
 from ci.network.partition_observer import problems, times
 from ci.network.switch import Link
+from ci.patience import patience
 from matex.records.events import read_events
 
 T = TypeVar("T")
 
-LIMIT_S = 180.0
+LIMIT_S = patience(180)
 _SCRIPT = ROOT / "tests" / "train" / "scripts" / "noted_steps.py"
 FAST = Link(rate_bit_s=1e9, delay_s=1e-4)
 _BEGUN = 25  # steps before the cut: the first checkpoint is there
 _START_S = 300.0  # beside others
-_LEAVE_S = 30.0
+_LEAVE_S = patience(30)
 _ORPHANS_S = 3.0  # in which ranks that the launcher has left behind would make a step
 
 CUTS = ("one", "half", "one-way", "head", "frozen", "head+one")

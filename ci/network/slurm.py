@@ -27,11 +27,12 @@ from typing import TextIO
 
 from ci.network.emulated import Emulated, emulated, end_tidily, with_command
 from ci.network.switch import Link
+from ci.patience import patience
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "munged", "ip")
 _LINK = Link(rate_bit_s=1e9, delay_s=1e-4)
 _CONTROLLER_PORT, _NODE_PORT = 16817, 16818
-_START_S = 20.0
+_START_S = patience(20)
 _LOOK_S = 0.2
 _LEAVE_S = 10.0
 
@@ -119,7 +120,7 @@ class Cluster:
             stderr=subprocess.DEVNULL if quiet else None,
             check=True,
             text=True,
-            timeout=timeout_s,
+            timeout=patience(timeout_s),
         )
         return done.stdout
 

@@ -13,6 +13,7 @@ import pytest
 
 from ci.network.emulated import Emulated, emulated
 from ci.network.switch import Link
+from ci.patience import patience
 
 RATE = 80e6  # 10 MB a second
 BYTES = 4_000_000
@@ -62,9 +63,9 @@ def test_bytes_between_hosts_take_their_time_and_are_counted() -> None:
             assert server.stdout.readline() == b"up\n"
             done = subprocess.run(
                 [*inside[0], SEND, target, str(BYTES)],
-                check=True, capture_output=True, text=True, timeout=60,
+                check=True, capture_output=True, text=True, timeout=patience(60),
             )  # fmt: skip
-            assert server.wait(timeout=60) == 0
+            assert server.wait(timeout=patience(60)) == 0
         least_s = 8 * BYTES / RATE + 2 * link.delay_s
         assert float(done.stdout) > 0.95 * least_s  # the link was busy with no more than its rate
         head, sent, answered = found.switch.sent
@@ -96,6 +97,6 @@ def test_what_runs_on_one_network_outlives_the_end_of_another() -> None:
         with emulated(1, link) as other:
             assert not {*found.spaces, *found.head} & {*other.spaces, other.head[-1]}
             here, there = map(_started_on, (found, other))
-        assert there.wait(10) == -signal.SIGKILL
+        assert there.wait(patience(10)) == -signal.SIGKILL
         assert here.poll() is None
-    assert here.wait(10) == -signal.SIGKILL
+    assert here.wait(patience(10)) == -signal.SIGKILL

@@ -16,6 +16,8 @@ import h5py
 import numpy as np
 import pytest
 
+from ci.patience import patience
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCRIPT = EXAMPLES / "01_higgs.py"
 
@@ -273,7 +275,7 @@ def test_the_script_ends_with_one_line_and_status_2(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     assert run.returncode == 2

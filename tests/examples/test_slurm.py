@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ci.patience import patience
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "examples" / "slurm").glob("*.sh"))
 # In place of the command: what it is given, and then the command itself, which only prints.
@@ -37,7 +39,7 @@ def job(script: Path, place: Path) -> tuple[subprocess.CompletedProcess[str], li
     }
     done = subprocess.run(
         ["bash", script], cwd=place, env=environment, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=patience(30), check=False,
     )  # fmt: skip
     return done, [shlex.split(line) for line in (place / "seen").read_text().splitlines()]
 
@@ -61,7 +63,7 @@ def test_the_command_takes_what_the_job_gives_it(script: Path, tmp_path: Path) -
     shown = subprocess.run(
         [sys.executable, ROOT / run[place], "--help"],
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=patience(60), check=True,
     ).stdout  # fmt: skip
     assert {option for option in options if f" {option} " not in shown} == set()
 
@@ -89,7 +91,7 @@ def test_a_job_near_its_end_stops_the_run_and_is_queued_again(tmp_path: Path) ->
     done = subprocess.run(
         ["bash", script], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "SLURM_JOB_ID": "17", "VENV": str(tmp_path)},
-        timeout=30, check=False,
+        timeout=patience(30), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "queued").read_text() == "requeue 17\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.patience import patience
 from matex.records.scalars import TENSORBOARD
 from matex.records.trace_part import part_name
 from matex.report.trace import TRACE
@@ -70,11 +71,11 @@ def test_training_goes_on_and_the_summary_is_there(
             fill(small_disk)
         else:
             shutil.rmtree(report)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=patience(120))
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            print(process.communicate(timeout=30)[0])
+            print(process.communicate(timeout=patience(30))[0])
     assert process.returncode == 0, output
     summary = json.loads((report / "summary.json").read_text())
     assert (summary["status"], summary["steps"]) == ("finished", STEPS)

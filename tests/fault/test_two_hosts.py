@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.patience import patience
 from tests.train.runs import matex_run
 
 # One of the private networks; a bridge joins the hosts and this one.
@@ -28,15 +29,17 @@ exec ip netns exec $name unshare --uts --mount sh -c \
 
 
 def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=patience(30))
 
 
 def remove(memory: Path) -> None:
     """The network, and what the hosts have in memory."""
     for words in (*(("netns", "del", name) for name in HOSTS), ("link", "del", BRIDGE)):
-        subprocess.run(["ip", *words], capture_output=True, timeout=30, check=False)
+        subprocess.run(["ip", *words], capture_output=True, timeout=patience(30), check=False)
     # A rank of a lost host may still be on its way out: that is not to keep it here.
-    subprocess.run(["umount", "--lazy", memory], capture_output=True, timeout=30, check=False)
+    subprocess.run(
+        ["umount", "--lazy", memory], capture_output=True, timeout=patience(30), check=False
+    )
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def two_hosts(tmp_path: Path) -> Iterator[dict[str, str]]:
             ip("-n", name, "link", "set", "lo", "up")
         memory = tmp_path / "memory"
         memory.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "none", memory], check=True, timeout=30)
+        subprocess.run(["mount", "-t", "tmpfs", "none", memory], check=True, timeout=patience(30))
         for name in HOSTS:
             (memory / name).mkdir()
         agent = tmp_path / "agent"

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from ci.network import slurm
+from ci.patience import patience
 from tests.train.runs import PATHS, SCRIPTS
 
 NODES = 3
 _LOOK_S = 0.1
-_IDLE_S = 60.0
+_IDLE_S = patience(60)
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Job:
     def wait(self, state: str, timeout_s: float = 120) -> None:
         """Until it is in *state*, as ``COMPLETED``."""
         try:
-            self.cluster.wait(self.number, state.__eq__, timeout_s)
+            self.cluster.wait(self.number, state.__eq__, patience(timeout_s))
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.output}\n{self.cluster.logs}") from None
 
@@ -51,12 +52,12 @@ class Job:
         It does not start in the second in which it was ended: a node would take it for the old one.
         """
         self.cluster.wait_until_idle(_IDLE_S, nodes=nodes)
-        words = (f"JobId={self.number}", "StartTime=now+5seconds", "TimeLimit=10")
+        words = (f"JobId={self.number}", "StartTime=now+5seconds", "TimeLimit=30")
         self.cluster.run("scontrol", "update", *words)
 
     def wait_for_steps(self, count: int, timeout_s: float = 90) -> None:
         """Until its ranks have made that many steps, each counted."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + patience(timeout_s)
         while self._steps() < count:
             assert time.monotonic() < deadline, self.output
             time.sleep(_LOOK_S)

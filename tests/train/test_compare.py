@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from ci.patience import patience
 from tests.train.runs import ROOT, matex_run
 
 SCRIPT = """
@@ -61,7 +62,7 @@ def test_a_signal_ends_the_comparison_and_what_it_started(tmp_path: Path) -> Non
             assert time.monotonic() < limit
             time.sleep(0.05)
         run.send_signal(signal.SIGTERM)
-        said, _ = run.communicate(timeout=60)
+        said, _ = run.communicate(timeout=patience(60))
     finally:
         run.kill()
     assert "told to leave: nothing is compared" in said

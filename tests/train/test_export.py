@@ -14,6 +14,7 @@ import pytest
 
 import checkpoints
 import matex
+from ci.patience import patience
 from matex.checkpointing import export, model_state
 from matex.cli import main
 from matex.errors import InputError
@@ -72,7 +73,7 @@ def test_plain_keras_reads_what_was_exported(model: Any, path: Path, tmp_path: P
     for name in ("out.keras", "out.weights.h5"):
         assert main(["checkpoint", "export", str(path), str(tmp_path / name)]) == 0
     np.save(tmp_path / "x.npy", X)
-    subprocess.run([sys.executable, "-c", PLAIN], cwd=tmp_path, check=True, timeout=100)
+    subprocess.run([sys.executable, "-c", PLAIN], cwd=tmp_path, check=True, timeout=patience(100))
     for found in np.load(tmp_path / "y.npy"):
         np.testing.assert_allclose(found, model.predict(X, verbose=0), rtol=1e-6, atol=1e-6)
     assert {p.name for p in tmp_path.iterdir()} == {

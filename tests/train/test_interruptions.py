@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import checkpoints
+from ci.patience import patience
 from tests.train.runs import Outcome, assert_whole, matex_run, relative_differences
 
 STEPS_PER_EPOCH = 8
@@ -222,7 +223,7 @@ def small_disk(mount_point: Path) -> list[str]:
     for namespaces in ("-rm", "-m"):  # as any user, as root
         words = ["unshare", namespaces, "sh", "-c", SMALL_DISK, str(mount_point)]
         try:
-            subprocess.run([*words, "true"], check=True, capture_output=True, timeout=30)
+            subprocess.run([*words, "true"], check=True, capture_output=True, timeout=patience(30))
         except (OSError, subprocess.CalledProcessError):
             continue
         return words

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ci.jobs import environment
+from ci.patience import patience
 from matex.records.heartbeat_file import read_sign
 from tests.train.runs import execute
 
@@ -104,11 +105,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         wait_until_it_stands_still(report)
         during, events = screen(folder), events_in(report)
         (folder / "go").touch()
-        assert run.wait(timeout=90) == 0
+        assert run.wait(timeout=patience(90)) == 0
     finally:
         if run.poll() is None:
             run.send_signal(signal.SIGTERM)
-            run.wait(timeout=60)
+            run.wait(timeout=patience(60))
     return Seen(report=report, events=events, during=during, after=screen(folder))
 
 

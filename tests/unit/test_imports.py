@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import ft
+from ci.patience import patience
 
 ROOT = Path(ft.__file__).parents[1]
 
@@ -60,7 +61,7 @@ def test_importing_starts_nothing(names: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *names],
         cwd=tmp_path, env={"PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=patience(60), check=True,
     )  # fmt: skip
     found = json.loads(done.stdout)
     assert found["heavy"] == []

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import matex
+from ci.patience import patience
 from matex.checkpointing.stop_requests import (
     CLOCK,
     STATUS,
@@ -44,7 +45,7 @@ print(stop_request.code, flush=True)
 def listener(*numbers: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", LISTENER, *map(str, numbers)],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=patience(60), check=False,
     )  # fmt: skip
 
 
@@ -92,7 +93,7 @@ def test_a_signal_ends_a_child_that_was_forked() -> None:
     """A pool of processes ends its workers so, and waits for their end."""
     done = subprocess.run(
         [sys.executable, "-c", FORKING],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=patience(60), check=False,
     )  # fmt: skip
     assert done.stdout == f"{int(signal.SIGTERM)}\n"
 

@@ -12,6 +12,7 @@ import pytest
 
 import checkpoints
 from checkpoints import BackgroundWriter, Saved, Snapshot, StorageError, Store
+from ci.patience import patience
 
 
 def snapshot(step: int, size: int = 8) -> Snapshot:
@@ -31,7 +32,7 @@ class Heard(list[Saved]):
         with self.came:
             self.append(saved)
             self.came.notify_all()
-        assert self.gate.wait(60)
+        assert self.gate.wait(patience(60))
 
     def wait_for(self, count: int) -> None:
         with self.came:

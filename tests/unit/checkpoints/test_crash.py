@@ -12,6 +12,7 @@ import pytest
 
 import checkpoints
 from checkpoints import Store
+from ci.patience import patience
 
 ROOT = Path(checkpoints.__file__).parents[1]
 
@@ -119,7 +120,7 @@ print(json.dumps([message, store.newest_valid()[1].step]))
 def run(script: str, directory: Path, *prefix: str) -> subprocess.CompletedProcess[str]:
     command = [*prefix, sys.executable, "-c", PREAMBLE + script, str(directory)]
     return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=patience(60), check=False
     )
 
 
@@ -184,7 +185,7 @@ def own_mounts() -> tuple[str, ...]:
     probe = "mount -t tmpfs -o size=1m tmpfs /mnt"
     try:
         result = subprocess.run(
-            [*prefix, "sh", "-c", probe], capture_output=True, timeout=60, check=False
+            [*prefix, "sh", "-c", probe], capture_output=True, timeout=patience(60), check=False
         )
     except FileNotFoundError:
         pytest.skip("no unshare command here")

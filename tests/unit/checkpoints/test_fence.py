@@ -15,6 +15,7 @@ from checkpoints import BackgroundWriter, Fence, Saved, Snapshot, StaleWriter, S
 from checkpoints.fence import FENCE
 from checkpoints.files import tag_of, temporary_name
 from checkpoints.together import Team
+from ci.patience import patience
 
 
 def snapshot(step: int) -> Snapshot:
@@ -72,7 +73,7 @@ def test_a_stale_writer_does_not_try_again(tmp_path: Path) -> None:
     store(tmp_path, 2, 0).save(snapshot(1))
     writer = BackgroundWriter(store(tmp_path, 1, 5), on_saved=on_saved, retry_s=60.0)
     writer.save(snapshot(7))
-    assert heard.wait(60)
+    assert heard.wait(patience(60))
     assert writer.close(60)
     assert [type(saved.error) for saved in told] == [StaleWriter]
     assert steps(tmp_path) == [1]

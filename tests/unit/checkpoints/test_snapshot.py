@@ -17,6 +17,7 @@ from checkpoints import InvalidSnapshot, Snapshot, read_snapshot
 from checkpoints.dtypes import FOREIGN, NATIVE, stored_name
 from checkpoints.names import link_paths
 from checkpoints.writer import encode
+from ci.patience import patience
 
 NAMES = st.text(st.sampled_from("ab/.%\0é") | st.characters(exclude_categories=["Cs"]), max_size=12)
 
@@ -244,7 +245,7 @@ def test_needs_neither_mpi_nor_tensorflow_nor_the_other_packages():
         cwd=root,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     assert (run.stdout, run.returncode) == ("[]\n", 0), run.stderr

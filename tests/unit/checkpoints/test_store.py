@@ -28,6 +28,7 @@ from checkpoints import (
 from checkpoints import files as store_files
 from checkpoints.retention import FOREIGN_STALE_S, is_stale
 from checkpoints.seal import SIZE, make_seal, parse_seal
+from ci.patience import patience
 
 ROOT = Path(checkpoints.__file__).parents[1]
 
@@ -170,7 +171,7 @@ def test_newest_valid_does_not_go_back_behind_a_newer_format(tmp_path):
 
 def dead_process() -> int:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait(timeout=60)
+        process.wait(timeout=patience(60))
     return process.pid
 
 
@@ -197,7 +198,7 @@ def test_temporaries_of_the_dead_are_removed_and_of_the_living_kept(tmp_path):
         Store(tmp_path).save(snapshot(8))
         assert not any(path.exists() for path in [*gone, old])
         assert all(path.exists() for path in kept)
-        living.communicate(b"\n", timeout=60)
+        living.communicate(b"\n", timeout=patience(60))
 
 
 @pytest.mark.parametrize(
@@ -370,7 +371,7 @@ def test_a_directory_of_another_user_is_refused_by_name(tmp_path):
         folder.chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-c", STRANGER, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=patience(60), check=False,
     )  # fmt: skip
     (line,) = done.stdout.splitlines()
     assert f"path={str(tmp_path)!r}, which belongs to user 0. Choose another" in line

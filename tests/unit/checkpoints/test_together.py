@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import checkpoints
 from checkpoints import BackgroundWriter, Saved, Snapshot, StorageError, Store, Team, together
 from checkpoints.together import ranges, slices
+from ci.patience import patience
 
 ROOT = Path(checkpoints.__file__).parents[1]
 TAGS = (f"here.1.{number}" for number in itertools.count())
@@ -53,7 +54,7 @@ class Together:
         for thread in reversed(threads):  # the others look for what the publisher has yet to make
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(patience(60))
             assert not thread.is_alive()
 
     def _save(self, store: Store, snapshot: Snapshot, team: Team) -> None:
@@ -176,13 +177,13 @@ def test_what_failed_together_is_tried_again_alone_by_the_publisher(tmp_path: Pa
         writers.append(BackgroundWriter(store, on_saved=on_saved, retry_s=0.01))
     tag = next(TAGS)
     writers[0].save(snapshot(6), Team(place=0, size=2, tag=tag))
-    assert came.wait(60)
+    assert came.wait(patience(60))
     writers[1].save(snapshot(6), Team(place=1, size=2, tag=tag, over=lambda: True))
     assert writers[1].close(60)
     (tmp_path / "elsewhere").rename(tmp_path / "mount")
     while not store.list():
         came.clear()
-        assert came.wait(60)
+        assert came.wait(patience(60))
     assert writers[0].close(60)
     assert [saved.place for saved in heard[1]] == [1]
     assert heard[0][0].error is not None and heard[0][-1].error is None
@@ -201,7 +202,7 @@ def test_a_writer_that_waits_for_others_gives_way_to_a_newer_snapshot(tmp_path: 
 
     writer = BackgroundWriter(store, on_saved=heard.append)
     writer.save(snapshot(1), Team(place=0, size=2, tag=next(TAGS), over=over))
-    assert began.wait(60)
+    assert began.wait(patience(60))
     writer.save(snapshot(2))
     assert writer.close(5)  # sooner than who does not come is given up
     assert [(saved.step, saved.error) for saved in heard] == [(1, None), (2, None)]
@@ -328,7 +329,7 @@ print(json.dumps({
 def script(text: str, *arguments: str) -> Any:
     done = subprocess.run(
         [sys.executable, "-c", PREAMBLE + text, *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=100, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=patience(100), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

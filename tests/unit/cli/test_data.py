@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import matex
+from ci.patience import patience
 from matex import data
 from matex.cli import data as data_cli
 from matex.cli import main
@@ -183,7 +184,7 @@ def test_memory_does_not_grow_with_the_file(
     done = subprocess.run(
         [sys.executable, "-c", PEAK, "data", "convert", source, tmp_path / "events.h5"],
         cwd=tmp_path, env={"PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=patience(60), check=True,
     )  # fmt: skip
     status, peak_mb, with_tensorflow = done.stdout.splitlines()[-1].split()
     assert (status, with_tensorflow) == ("0", "False")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import matex
+from ci.patience import patience
 from matex.cli import main
 
 ROOT = Path(matex.__file__).parents[1]
@@ -31,7 +32,7 @@ def matex_command(directory: Path, *words: str) -> subprocess.CompletedProcess[s
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, *words],
         cwd=directory, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patience(30), check=False,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci.patience import patience
 from matex import data
 from matex.data.hdf5 import Hdf5Rows
 from matex.errors import InputError
@@ -113,7 +114,7 @@ def test_each_of_four_readers_reads_a_quarter(layout: str, tmp_path: Path) -> No
         done = subprocess.run(
             [sys.executable, "-c", COUNT, str(path), str(part)],
             cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-            capture_output=True, text=True, timeout=60, check=True,
+            capture_output=True, text=True, timeout=patience(60), check=True,
         )  # fmt: skip
         # What is mapped is not read by calls: there the disk's bytes count.
         found.append(int(done.stdout.split()[layout == "contiguous"]))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ft
+from ci.patience import patience
 from ft.faults import PHASES, Fault, parse_fault
 from ft.injector import Injector
 
@@ -200,7 +201,7 @@ EFFECTS = {
 
 @pytest.mark.parametrize("text", EFFECTS)
 def test_a_lethal_fault_is_recorded_and_then_strikes(text: str) -> None:
-    out, err = (process := strike(text, "at")).communicate(timeout=30)
+    out, err = (process := strike(text, "at")).communicate(timeout=patience(30))
     assert process.returncode == EFFECTS[text]
     assert out == f"before {text.partition(':')[0]}\n"
     assert ("InjectedFault: injected fault" in err) == text.startswith("raise")
@@ -209,14 +210,14 @@ def test_a_lethal_fault_is_recorded_and_then_strikes(text: str) -> None:
 @pytest.mark.parametrize("kind", ["kill", "segv", "exit"])
 def test_a_fault_during_a_call_strikes_from_a_thread(kind: str) -> None:
     process = strike(f"{kind}:rank=1,step=7,at=in-exchange", "during")
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=patience(30))
     assert process.returncode in (-signal.SIGKILL, -signal.SIGSEGV)
     assert out == f"before {kind}\n"
 
 
 def test_a_slow_rank_is_not_ended_by_being_slow_during_a_call() -> None:
     process = strike("slow:rank=1,step=7,at=in-exchange", "during")
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=patience(30))
     assert process.returncode == 0
     assert out == "before slow\nstill here\n"
 
@@ -228,7 +229,7 @@ def test_a_stopped_rank_is_silent_and_alive() -> None:
         assert os.WIFSTOPPED(status)
         assert os.WSTOPSIG(status) == signal.SIGSTOP
         os.kill(process.pid, signal.SIGCONT)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=patience(30))
         assert out == "before stop\nstill here\n"
     finally:
         process.kill()

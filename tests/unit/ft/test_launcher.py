@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ft
+from ci.patience import patience
 from ft.launcher import transports
 
 ROOT = Path(ft.__file__).parents[1]
@@ -92,7 +93,7 @@ def without(what: str, **environment: str) -> subprocess.CompletedProcess[str]:
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, **environment},
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=patience(60), check=False,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import ft
+from ci.patience import patience
 
 ROOT = Path(ft.__file__).parents[1]
 
@@ -32,7 +33,7 @@ ft.shield(farewell)
 def end(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", PREAMBLE + program], env={**os.environ, **environment},
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=patience(60), check=False,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ft
+from ci.patience import patience
 from ft.watchdog import Watchdog, is_stopped
 
 ROOT = Path(ft.__file__).parents[1]
@@ -105,7 +106,7 @@ print("alive", flush=True)
 def watched(what: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, what], env={**os.environ, "PMIX_RANK": "0"},
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=patience(60), check=False,
     )  # fmt: skip
 
 
@@ -142,7 +143,7 @@ def stopped_and_woken(what: str) -> tuple[int, str]:
         assert os.WIFSTOPPED(status)
         time.sleep(1)  # this long is what is tested
         os.kill(process.pid, signal.SIGCONT)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=patience(30))
         return process.returncode, out
     finally:
         process.kill()

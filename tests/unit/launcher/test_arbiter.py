@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import ft
+from ci.patience import patience
 from matex.launcher.arbiter import Arbiter, Question, Rulings, addresses_of, probe
 from matex.run.launcher_client import LauncherClient
 
@@ -26,7 +27,7 @@ class Here:
         self.silent = set(silent)
 
     def run(self, hosts: Iterable[str], words: Sequence[str]) -> list[str]:
-        done = subprocess.run(words, check=False, timeout=60).returncode == 0
+        done = subprocess.run(words, check=False, timeout=patience(60)).returncode == 0
         return [host for host in hosts if done and host not in self.silent]
 
 
@@ -71,7 +72,9 @@ def test_ranks_fill_hosts_in_their_order() -> None:
 
 def test_a_probe_knows_the_living_and_other_spaces() -> None:
     def succeeds(space: int, pid: int) -> bool:
-        return subprocess.run(probe(space, [pid]), check=False, timeout=60).returncode == 0
+        return (
+            subprocess.run(probe(space, [pid]), check=False, timeout=patience(60)).returncode == 0
+        )
 
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.patience import patience
 from matex.errors import InputError
 from matex.launcher.locks import LOCK, owned
 
@@ -42,7 +43,7 @@ def test_a_second_run_is_told_who_was_first(tmp_path: Path) -> None:
         owned(tmp_path / "new" / "saved", "--checkpoint"),
     ):
         pytest.fail("two runs hold one directory")
-    first.communicate("\n", timeout=60)
+    first.communicate("\n", timeout=patience(60))
     with owned(tmp_path / "new" / "saved", "--checkpoint"):
         assert (tmp_path / "new" / "saved" / LOCK).exists()
     assert [*(tmp_path / "new" / "saved").iterdir()] == []
@@ -51,7 +52,7 @@ def test_a_second_run_is_told_who_was_first(tmp_path: Path) -> None:
 def test_a_killed_run_holds_nothing(tmp_path: Path) -> None:
     first = holder(tmp_path)
     first.send_signal(signal.SIGKILL)
-    first.communicate(timeout=60)
+    first.communicate(timeout=patience(60))
     assert (tmp_path / LOCK).exists()
     with owned(tmp_path, "--report"):
         pass

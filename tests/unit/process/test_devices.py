@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci.patience import patience
 from matex.errors import InputError
 from matex.process.devices import Cores, Gpu, Neighbour, choose_cores, choose_gpu, take_gpu
 
@@ -97,7 +98,7 @@ def test_the_blas_that_is_loaded_already_gets_no_more_threads_than_its_rank(
         env=clean | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=True,
     )
     assert done.stdout.split() == [str(expected)]

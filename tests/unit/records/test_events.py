@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ci.patience import patience
 from matex.records.events import Event, EventLog, read_events, write_json
 from matex.records.fault_records import FIELDS, fault_records, restarts_in
 
@@ -247,7 +248,7 @@ LINES = 300
 
 def write_many(path: Path, rank: int, ready: Any) -> None:
     log = EventLog(path, rank)
-    ready.wait(30)
+    ready.wait(patience(30))
     for number in range(LINES):
         log.write("many", number=number, padding="x" * (37 * number % 4000))
 
@@ -260,7 +261,7 @@ def test_lines_of_several_processes_do_not_mix(tmp_path: Path) -> None:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(60)
+        writer.join(patience(60))
         assert writer.exitcode == 0
     seen: dict[int, list[int]] = {rank: [] for rank in range(4)}
     for line in path.read_text().splitlines():

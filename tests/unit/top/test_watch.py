@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.patience import patience
 from matex.cli import main
 from matex.errors import InputError
 from matex.top.find import newest_report
@@ -54,7 +55,7 @@ def test_any_encoding_will_do(report: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "matex", "top", report, "--once"],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=patience(60),
     )  # fmt: skip
     assert "gr??e" in done.stdout
     assert "#_" in done.stdout  # the loss
@@ -152,7 +153,7 @@ def test_a_live_screen_follows_the_run_and_ends_by_ctrl_c(report: Path) -> None:
         _read_until(mine, "computed a NaN")
         top.send_signal(signal.SIGINT)
         _read_until(mine, "\x1b[?1049l")  # the terminal is as it was
-        assert top.wait(timeout=30) == 0
+        assert top.wait(timeout=patience(30)) == 0
     finally:
         top.kill()
         top.wait()
@@ -170,7 +171,7 @@ def test_a_live_screen_waits_for_a_run(tmp_path: Path) -> None:
         _read_until(mine, "training with 1 of 1 rank")
         top.send_signal(signal.SIGINT)
         _read_until(mine, "\x1b[?1049l")
-        assert top.wait(timeout=30) == 0
+        assert top.wait(timeout=patience(30)) == 0
     finally:
         top.kill()
         top.wait()
