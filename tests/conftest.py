@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from ci.jobs import BETWEEN_PROGRAMS
 from ci.patience import patience
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ.update(BETWEEN_PROGRAMS)  # other tests run beside
     # A shell lets what it starts in the background ignore Ctrl-C; so would all that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

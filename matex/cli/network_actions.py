@@ -60,6 +60,7 @@ def start(words: Mapping[str, str], parameters: int) -> int:
             processes=wanted.ranks,
             hosts=wanted.hosts,
             several=True,
+            spread=True,
             survive=wanted.ulfm and mpiexec.survives,
         )
         try:

@@ -13,6 +13,7 @@ from matex.config.given import given_in_environment
 from matex.config.kinds import SWITCH, WORDS
 from matex.config.option import options_of
 from matex.launcher.mpiexec import Mpiexec
+from matex.launcher.restarts import read_hosts
 
 __all__ = ["Launch", "mpiexec_command", "rank_options"]
 
@@ -47,6 +48,14 @@ class Launch:
         """Whether there is more than one host, or may be."""
         return self.hosts is not None or self.nodes > 1
 
+    @property
+    def spread(self) -> bool:
+        """Whether ranks may be on more than one host, of which one can be silent.
+
+        After a restart on the hosts that are left it may be one.
+        """
+        return self.nodes > 1 if self.hosts is None else len(read_hosts(self.hosts)) > 1
+
 
 def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[str]:
     """The command line that starts the ranks. Pure.
@@ -62,6 +71,7 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[s
         processes=launch.processes,
         hosts=launch.hosts,
         several=launch.several,
+        spread=launch.spread,
         survive=survive,
         crowded=crowded,
         passed=[ARBITER] if launch.several and survive else [],

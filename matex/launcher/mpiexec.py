@@ -85,6 +85,7 @@ class Mpiexec:
         processes: int,
         hosts: str | None = None,
         several: bool = False,
+        spread: bool = False,
         survive: bool = False,
         crowded: bool = False,
         passed: Sequence[str] = (),
@@ -93,7 +94,8 @@ class Mpiexec:
 
         Args:
             hosts: ``a:2,b:2``, the hosts and their slots; None where it finds them itself.
-            several: there is more than one host.
+            several: there is a list of hosts, or more than one.
+            spread: there is more than one host, of which one may fall silent.
             survive: the others are to go on after a death.
             crowded: there are more processes than cores: whoever waits leaves its core.
             passed: environment variables that ranks on other hosts are to have.
@@ -105,7 +107,7 @@ class Mpiexec:
             options = _open_mpi(several=several, survive=survive, crowded=crowded)
             options += ["--host", hosts] if hosts is not None else []
             options += [word for name in passed for word in ("-x", name)]
-            options += _settings(crowded=crowded, detector=several and survive)
+            options += _settings(crowded=crowded, detector=spread and survive)
         elif self.kind is MpiexecKind.HYDRA:
             options = ["-hosts", hosts] if hosts is not None else []
             if crowded:

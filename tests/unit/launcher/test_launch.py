@@ -84,6 +84,13 @@ def test_several_hosts_have_the_detector() -> None:
     assert "--oversubscribe" not in words
 
 
+def test_one_host_that_is_left_has_no_detector() -> None:
+    """A rank that the system keeps waiting for ten seconds would be taken for dead."""
+    words = launcher_s(command(hosts="a:2", ranks=2))
+    assert words[words.index("--host") + 1] == "a:2"
+    assert settings(words) == {"async_mpi_finalize": "1", "coll": "^han"}
+
+
 def test_ranks_get_their_options_the_report_and_the_script_s_arguments() -> None:
     words = command(
         config=Config(seed=3, inject=("kill:rank=0,step=1",), wall_time=90.5, report=Path("own")),
