@@ -6,13 +6,13 @@ import sys
 from collections.abc import Sequence
 
 import matex
-from matex.cli import checkpoint, data, doctor, faults, prune, report, run, top
+from matex.cli import checkpoint, data, doctor, faults, prune, report, resize, run, top
 from matex.cli.parser import Parser
 
 __all__ = ["main"]
 
 # In the order of the help.
-_COMMANDS = (run, top, report, data, faults, prune, checkpoint, doctor)
+_COMMANDS = (run, top, resize, report, data, faults, prune, checkpoint, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,6 +17,7 @@ from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.listeners import Cursor
 from matex.fitting.replica_check import ReplicaCheck
+from matex.fitting.resizing import Resizing
 from matex.fitting.script_arguments import ScriptArguments
 from matex.records.equality import Circumstances, differences, in_words
 from matex.run.context import RunContext
@@ -258,6 +259,7 @@ class _Trainer:
         self.shifted = step.shifted
         model_state.broadcast(run.communicator, self.model)
         self._replicas = ReplicaCheck(run, self.model, every=run.config.check_every)
+        self._resizing = Resizing(run)
         self._engine = StepEngine(run, self.model, self._source, CompiledStep(step))
 
     def step(self, given: ScriptArguments) -> Any:
@@ -272,6 +274,7 @@ class _Trainer:
         run.ledger.expect_samples(report.planned)
         run.step_done(report, model=self.model)
         self._replicas.step_done(report, _NO_EPOCH)
+        self._resizing.step_done(report, _NO_EPOCH)
         if report.agreed.leave and not run.script_checkpoints:
             checkpoint_and_exit(run, None)
         return self.model.result_of(dict(report.logs))

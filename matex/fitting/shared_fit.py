@@ -20,6 +20,7 @@ from matex.fitting.fit_record import FitRecord
 from matex.fitting.fit_source import resume, row_source, stream_source
 from matex.fitting.fit_step import compiled_step
 from matex.fitting.listeners import Cursor, FitListener
+from matex.fitting.resizing import Resizing
 from matex.fitting.spares import FitSpares
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.update_check import UpdateCheck
@@ -116,6 +117,7 @@ def begin_shared(
         Balancer(run, engine),
         CheckpointListener(run, fit.checkpoint, engine),
         spares,
+        Resizing(run),
     ]
     iterator = EpochIterator(
         engine,

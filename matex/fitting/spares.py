@@ -131,7 +131,7 @@ class FitSpares(FitListener):
             self.came_too_late = True
             return None
         communicator.join(admission)
-        run.replacements.inherit(joining.histories.items())
+        run.replacements.inherit(joining.histories.items(), wanted=run.replacements.wanted)
         run.events.write("waits", step=None)
         self._iterator = iterator
         iterator.engine.admit(self)
@@ -240,6 +240,7 @@ class FitSpares(FitListener):
             "at_risk": list((at_risk or {}).items()),
             "tried": [] if self._iterator is None else self._iterator.engine.tried,
             "histories": self._run.replacements.histories,
+            "wanted": self._run.replacements.wanted,
         }
         content = np.frombuffer(json.dumps(progress).encode(), np.uint8)
         trained = trained_before(self._trained, self._model) if self._run.config.respawn else {}
@@ -274,7 +275,9 @@ class FitSpares(FitListener):
         handover = Handover(saved, self._trained, over=over)
         self._joined = True
         self._run.go_on_from(handover.progress["run"])
-        self._run.replacements.inherit(handover.progress["histories"])
+        self._run.replacements.inherit(
+            handover.progress["histories"], wanted=handover.progress["wanted"]
+        )
         self._replicas.pace = handover.progress["replicas"]
         self._run.saver.numbers = handover.progress["saver"]
         return handover

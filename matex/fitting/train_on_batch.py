@@ -10,6 +10,7 @@ from matex.errors import NotShareable
 from matex.fitting.batch_moments import synchronized
 from matex.fitting.listeners import Cursor
 from matex.fitting.replica_check import ReplicaCheck
+from matex.fitting.resizing import Resizing
 from matex.fitting.whole_batches import slower
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
@@ -74,6 +75,7 @@ class BatchTrainer:
         self._run = run
         self._model = model
         self._replicas = ReplicaCheck(run, model, every=run.config.check_every)
+        self._resizing = Resizing(run)
         self._engine = StepEngine(run, model, self._source, compiled)
 
     def step(self, batch: Any) -> dict[str, Any]:
@@ -88,6 +90,7 @@ class BatchTrainer:
         run.ledger.expect_samples(report.planned)
         run.step_done(report, model=self._model)
         self._replicas.step_done(report, _NO_EPOCH)
+        self._resizing.step_done(report, _NO_EPOCH)
         if report.agreed.leave and not run.script_checkpoints:
             checkpoint_and_exit(run, None)
         return dict(report.logs)

@@ -115,7 +115,7 @@ class OwnLoops:
                 "one matex.Checkpoint was wanted. Received: a second; give all parts to the first"
             )
         self._has_checkpoint = True
-        self._run.let_script_checkpoint()
+        self._run.script_checkpoints = True
         self._run.stop_request.raise_in_handler(False)
 
     def _note_shared(self, model: Any) -> None:

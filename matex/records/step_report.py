@@ -34,7 +34,7 @@ class Replay:
         return bool(self.at_risk)
 
 
-_ADMIT = 4  # beyond the bits of the tiers
+_ADMIT, _RESIZE = 4, 8  # beyond the bits of the tiers
 
 
 class Interval(NamedTuple):
@@ -64,17 +64,25 @@ class StepRequests(NamedTuple):
     """Which tiers to save after it, bits; only the leader's word counts."""
     admit: bool = False
     """Whether to admit a newcomer after it; only the leader's word counts."""
+    resize: bool = False
+    """Whether to hear of a request for other ranks after it; only the leader's word counts."""
 
     @property
     def word(self) -> int:
-        """The leader's word on tiers and admission, in one number."""
-        return self.save + _ADMIT * self.admit
+        """The leader's word on tiers, admission and other ranks, in one number."""
+        return self.save + _ADMIT * self.admit + _RESIZE * self.resize
 
     @staticmethod
     def agreed(*, stop: float, leave: float, word: float) -> StepRequests:
         """The agreement, from the sums of what the ranks wanted and the leader's word."""
-        admit, save = divmod(int(word), _ADMIT)
-        return StepRequests(stop=stop > 0, leave=leave > 0, save=save, admit=bool(admit))
+        bits = int(word)
+        return StepRequests(
+            stop=stop > 0,
+            leave=leave > 0,
+            save=bits % _ADMIT,
+            admit=bool(bits & _ADMIT),
+            resize=bool(bits & _RESIZE),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

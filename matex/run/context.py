@@ -27,6 +27,7 @@ from matex.run.outcome import RunOutcome
 from matex.run.progress_notes import ProgressNotes
 from matex.run.recovery_log import RecoveryLog
 from matex.run.replacements import Replacements
+from matex.run.resize_requests import ResizeRequests
 from matex.run.step_watch import StepWatch
 from matex.run.terminal import Terminal
 from matex.steps.nonfinite import Nonfinite
@@ -104,6 +105,7 @@ class RunContext:
             config, communicator, events, self.terminal, stop_request, threads=threads.own,
             virtual=lambda: self.virtual_workers,
         )  # fmt: skip
+        self.resize_requests = ResizeRequests(config.report, self.warn)
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
         part = config.report and config.report / part_name(me.rank)
         self.trace = TracePart(part, self.warn)
@@ -112,7 +114,8 @@ class RunContext:
         )
         self._saved: checkpoints.Snapshot | None = None
         self._balances = config.balance
-        self._script_checkpoints = False
+        self.script_checkpoints = False
+        """Whether the script saves a loop of its own, and leaves between its own steps."""
         self._may_regrow = config.grow_to > 0
         self._hook()
 
@@ -184,15 +187,6 @@ class RunContext:
         """Share batches out by speed from here on; alike on all ranks."""
         self._balances = True
 
-    @property
-    def script_checkpoints(self) -> bool:
-        """Whether the script saves a loop of its own, and leaves between its own steps."""
-        return self._script_checkpoints
-
-    def let_script_checkpoint(self) -> None:
-        """Note that the script saves a loop of its own; see :mod:`matex.fitting.custom_loop`."""
-        self._script_checkpoints = True
-
     def size_of(self, world: ft.World) -> int:
         """The number of ranks of *world* that train.
 
@@ -214,8 +208,11 @@ class RunContext:
         save = self.saver.due() if self.leads else 0
         if save & FILES and self.is_short:
             self.stop_request.ask_for_missing()
-        admit = self.leads and self.replacements.is_one_ready()
-        return StepRequests(leave=self.stop_request.code != 0, save=save, admit=admit)
+        return StepRequests(
+            leave=self.stop_request.code != 0, save=save,
+            admit=self.leads and self.replacements.is_one_ready(),
+            resize=self.leads and self.resize_requests.is_one_there(),
+        )  # fmt: skip
 
     def around_step(self) -> AbstractContextManager[None]:
         """Surround the making of a step: it may not take too long without progress."""

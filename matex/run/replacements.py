@@ -74,6 +74,8 @@ class Replacements:
         self._threads = threads
         self._virtual = virtual
         self._left = config.respawn
+        self.wanted = communicator.initial_size
+        """Number of ranks that there are to be, those in reserve among them."""
         self._first_free = communicator.initial_size
         self._fit: int | None = None
         self._trained: list[int] = []
@@ -87,9 +89,16 @@ class Replacements:
         """The number and the history of each fit so far, fit for JSON."""
         return list(self._histories.items())
 
-    def inherit(self, histories: Iterable[tuple[int, dict[str, Any]]]) -> None:
-        """Know the *histories* of earlier fits, which this rank has passed over."""
+    def inherit(self, histories: Iterable[tuple[int, dict[str, Any]]], *, wanted: int) -> None:
+        """Know the *histories* of fits that this rank has passed over, and how many are wanted."""
         self._histories.update({int(fit): history for fit, history in histories})
+        self.wanted = wanted
+
+    def want(self, size: int) -> None:
+        """Want so many ranks from now on; on all ranks alike."""
+        if self._left:
+            self._left += max(0, size - self.wanted)  # those are not in the place of the dead
+        self.wanted = size
 
     def open(self, fit: int, trained: list[int]) -> None:
         """Let processes join from the first step of *fit* on; on all ranks alike.
@@ -175,8 +184,7 @@ class Replacements:
         return self._communicator.world.spread
 
     def _missing(self) -> int:
-        communicator = self._communicator
-        return communicator.initial_size - len(communicator.world.everyone)
+        return self.wanted - len(self._communicator.world.everyone)
 
     def _start(self) -> None:
         self._left -= 1

@@ -47,6 +47,15 @@ def _apoptosis(event: Event) -> str:
     return f"apoptosis after epoch {event['epoch']}: {removed}, parameters {before:,} -> {after:,}"
 
 
+def _resize(event: Event) -> str:
+    if event["refused"]:
+        return f"{event['request']} is refused: {event['refused']}"
+    leaving = event["leaving"]
+    return event["request"] + (
+        f": {_ranks(leaving)} leave{'s' * (len(leaving) == 1)}" if leaving else ""
+    )
+
+
 def _straggler(event: Event) -> str:
     done = "; it ends itself" if event["evicted"] else ""
     return f"rank {event['rank']} computes {event['ratio']:.1f} times as long as the others{done}"
@@ -73,6 +82,7 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "healed": lambda e: f"rank {e['rank']} differed, and has the weights of {_ranks(e['source'])}",
     "weights-settled": lambda e: f"{_ranks(e['ranks'])} differed, now as rank {e['leader']}",
     "straggler": _straggler,
+    "resize": _resize,
     "balance": lambda e: "the batch is shared out anew, by the speed of the ranks",
     "checkpoint": lambda e: f"checkpoint of step {e['step']:,} ({e['tier']}, {e['seconds']:.2f} s)",
     "checkpoint-failed": lambda e: f"no checkpoint of step {e['step']:,}: {e['reason']}",

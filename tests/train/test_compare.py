@@ -57,7 +57,7 @@ def test_a_signal_ends_the_comparison_and_what_it_started(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "matex", "run", "-n", "1", "--compare", "--report", report]
     run = subprocess.Popen([*command, script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + patience(60)
         while not (plain := _process_in(report / "plain.log")):
             assert time.monotonic() < limit
             time.sleep(0.05)

@@ -86,7 +86,7 @@ def screen(folder: Path) -> list[str]:
 
 
 def wait_until_it_stands_still(report: Path) -> None:
-    limit = time.monotonic() + 90
+    limit = time.monotonic() + patience(90)
     while read_sign(report).step < DONE:
         assert time.monotonic() < limit
         time.sleep(0.02)

@@ -1,0 +1,123 @@
+"""``matex resize`` and ``matex drain``: fewer or more ranks, while a run trains."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from matex.errors import InputError
+
+__all__ = ["add_command"]
+
+_LOOK_S = 0.1
+_WAIT_S = 120.0
+
+
+def add_command(commands: Any) -> None:
+    """Add ``resize`` and ``drain`` to the subparsers *commands*."""
+    resize = commands.add_parser(
+        "resize",
+        help="let a run go on with fewer or more ranks",
+        description="Let the run that writes into DIR go on with N ranks, between two steps and "
+        "without a restart. The last ranks leave; with --respawn on one host, processes are "
+        "started for those that are missing, up to the number of the start.",
+    )
+    _add_directory(resize)
+    resize.add_argument("ranks", type=int, metavar="N", help="ranks that are to train, at least 1")
+    resize.set_defaults(parser=resize, act=_act, host="")
+    drain = commands.add_parser(
+        "drain",
+        help="let all ranks of a run leave a host",
+        description="Let all ranks of the run that writes into DIR leave HOST, between two steps "
+        "and without a restart. The others go on.",
+    )
+    _add_directory(drain)
+    drain.add_argument("host", metavar="HOST", help="name of the host, as matex top shows it")
+    drain.set_defaults(parser=drain, act=_act, ranks=0)
+    for parser in (resize, drain):
+        parser.add_argument(
+            "--timeout",
+            type=float,
+            default=_WAIT_S,
+            metavar="SECONDS",
+            help=f"how long to wait for the answer, which comes after a step "
+            f"(default: {_WAIT_S:.0f})",
+        )
+
+
+def _add_directory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", type=Path, metavar="DIR", help="report directory of the run")
+
+
+def _act(arguments: argparse.Namespace) -> int:
+    """Ask, and wait for the answer; the exit status, 1 where it is refused or does not come."""
+    parser = arguments.parser
+    if not arguments.host and arguments.ranks < 1:
+        parser.error(f"N must be at least 1. Received: {arguments.ranks}")
+    try:
+        answer = _asked(
+            arguments.directory, arguments.ranks, arguments.host, timeout_s=arguments.timeout
+        )
+    except InputError as error:
+        parser.error(str(error))
+    except OSError as error:
+        parser.error(
+            f"a report directory that can be written is wanted. Received: {error.filename}: "
+            f"{error.strerror}"
+        )
+    if answer is None:
+        print(
+            f"{parser.prog}: no answer within {arguments.timeout:g} s, and the request is taken "
+            "back: a run answers after a step that its ranks share"
+        )
+        return 1
+    if answer["refused"]:
+        print(f"{parser.prog}: refused: {answer['refused']}")
+        return 1
+    print(_in_words(answer))
+    return 0
+
+
+def _in_words(answer: dict[str, Any]) -> str:
+    leaving, size = answer["leaving"], answer["world_size"]
+    if leaving:
+        names = ", ".join(map(str, leaving))
+        who = f"rank {names} leaves" if len(leaving) == 1 else f"ranks {names} leave"
+        return f"{who} after step {answer['step'] - 1}; {size} go{'es' * (size == 1)} on"
+    return f"{size} ranks are wanted from step {answer['step']} on"
+
+
+def _asked(directory: Path, ranks: int, host: str, *, timeout_s: float) -> dict[str, Any] | None:
+    """The event that answers the request; None where it does not come.
+
+    Raises:
+        InputError: there is no run that trains, or it has another request.
+        OSError: the directory cannot be written.
+    """
+    from matex.records.events import EVENTS
+    from matex.records.resize_request import RESIZE, Request, write_request
+    from matex.records.summary import SUMMARY
+    from matex.top.event_tail import EventTail
+
+    events = directory / EVENTS
+    if not events.is_file() or (directory / SUMMARY).exists():
+        has = "one that has ended" if events.is_file() else "none"
+        raise InputError(
+            f"the report directory of a run that trains is wanted. Received: {has} in {directory}"
+        )
+    tail = EventTail(events)
+    tail.read()
+    request = Request(time.time_ns(), ranks, host)
+    write_request(directory, request)
+    limit = time.monotonic() + timeout_s
+    while True:
+        is_late = time.monotonic() > limit
+        for event in tail.read().events:
+            if event["event"] == "resize" and event["number"] == request.number:
+                return event
+        if is_late or (directory / SUMMARY).exists():
+            (directory / RESIZE).unlink(missing_ok=True)
+            return None
+        time.sleep(_LOOK_S)

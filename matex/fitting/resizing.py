@@ -1,0 +1,76 @@
+"""Ranks that leave a training on purpose, or are added to it, between two steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import ft
+from matex.fitting.listeners import Cursor, FitListener
+from matex.records.resize_request import MOST_BYTES, Request
+from matex.records.step_report import StepReport
+from matex.run.context import RunContext
+from matex.run.resize_requests import decide
+
+__all__ = ["Resizing"]
+
+
+class Resizing(FitListener):
+    """Carries out the requests of ``matex resize`` and ``matex drain``.
+
+    A rank that leaves does so as one that dies between two steps, so the others lose nothing.
+
+    Args:
+        run: ranks of the run.
+    """
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+
+    def step_done(self, report: StepReport, cursor: Cursor) -> None:
+        """Do what is asked, where all have heard that something is; collective then."""
+        if not report.agreed.resize:
+            return
+        run, world = self._run, self._run.communicator.world
+        request = self._hear()
+        if request is None:  # the leader that knew of it is gone: the next one reads it again
+            return
+        decision = decide(
+            request,
+            world.members,
+            reserve=len(world.reserve),
+            most=run.active,
+            respawns=run.replacements.is_open and not world.spread,
+        )
+        if run.leads:
+            self._say(request, decision.refused, decision.leaving, decision.size)
+        if decision.refused:
+            return
+        run.replacements.want(decision.size)
+        run.never_regrow()
+        if world.rank in decision.leaving:
+            run.trace.flush()
+            ft.fail_stop(f"left on purpose: {request.text}")
+
+    def _hear(self) -> Request | None:
+        """What the leader was asked; collective."""
+        run = self._run
+        content = np.zeros(MOST_BYTES, np.uint8)
+        request = run.resize_requests.take() if run.leads else None
+        if request is not None:
+            encoded = np.frombuffer(request.to_bytes(), np.uint8)
+            content[: encoded.size] = encoded
+        run.communicator.broadcast(content)
+        return Request.from_bytes(content.tobytes().rstrip(b"\0")) if content.any() else None
+
+    def _say(self, request: Request, refused: str, leaving: tuple[int, ...], size: int) -> None:
+        run = self._run
+        run.events.write(
+            "resize", step=run.step, number=request.number, request=request.text,
+            leaving=list(leaving), world_size=size, refused=refused or None,
+        )  # fmt: skip
+        if refused:
+            run.say(f"{request.text} is refused: {refused}")
+            return
+        names = ", ".join(map(str, leaving))
+        who = f": rank {names} leaves" if len(leaving) == 1 else f": ranks {names} leave"
+        run.say(f"{request.text}{who if leaving else ''}")

@@ -1,0 +1,119 @@
+"""Requests to train with fewer or more ranks, as the leader finds and answers them.
+
+All ranks hear of a request after the same step, and the event ``resize`` says what came of it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import ft
+from matex.records.resize_request import MOST_BYTES, RESIZE, Request
+
+__all__ = ["Decision", "ResizeRequests", "decide"]
+
+# The leader looks so often for a request.
+_EVERY_S = 1.0
+
+
+class Decision(NamedTuple):
+    """The answer to a request; equal on all ranks.
+
+    Args:
+        leaving: ranks that end.
+        size: number of ranks that are to train from now on.
+        refused: reason for which nothing is done; "" where something is.
+    """
+
+    leaving: tuple[int, ...] = ()
+    size: int = 0
+    refused: str = ""
+
+
+def decide(
+    request: Request,
+    members: Sequence[ft.Member],
+    *,
+    reserve: int,
+    most: int,
+    respawns: bool,
+) -> Decision:
+    """The answer to *request*. Pure.
+
+    Args:
+        members: ranks that train.
+        reserve: number of ranks in reserve.
+        most: largest number of ranks.
+        respawns: whether processes can join the running fit.
+    """
+    size = len(members)
+    if reserve:
+        return Decision(
+            refused=f"{reserve} ranks in reserve would take the places of those that go"
+        )
+    if request.host:
+        leaving = tuple(member.rank for member in members if member.host == request.host)
+        if not leaving:
+            hosts = ", ".join(dict.fromkeys(member.host for member in members))
+            return Decision(refused=f"no rank is on {request.host}; ranks are on {hosts}")
+        if len(leaving) == size:
+            return Decision(refused=f"all ranks are on {request.host}: nobody would be left")
+        return Decision(leaving, size - len(leaving))
+    if request.size <= size:
+        return Decision(tuple(member.rank for member in members[request.size :]), request.size)
+    if request.size > most:
+        return Decision(refused=f"the run began with {most} ranks, and cannot have more")
+    if not respawns:
+        return Decision(refused="ranks can join a fit of a run on one host with --respawn alone")
+    return Decision(size=request.size)
+
+
+class ResizeRequests:
+    """Finds requests in a report directory. Local; the leader's looks.
+
+    Args:
+        directory: report directory; None where there is none.
+        warn: function that prints a line from this rank.
+    """
+
+    def __init__(self, directory: Path | None, warn: Callable[[str], None]) -> None:
+        self._path = None if directory is None else directory / RESIZE
+        self._warn = warn
+        self._looked_s = 0.0
+        self._found: Request | None = None
+
+    def is_one_there(self) -> bool:
+        """Whether there is a request that is not yet answered; it looks once a second."""
+        now = time.monotonic()
+        if self._found is None and self._path is not None and now - self._looked_s >= _EVERY_S:
+            self._looked_s = now
+            self._found = self._read(self._path)
+        return self._found is not None
+
+    def take(self) -> Request | None:
+        """The request, which is answered now; None where there is none any more."""
+        found, self._found = self._found, None
+        if found is not None and self._path is not None:
+            self._path.unlink(missing_ok=True)
+        return found
+
+    def _read(self, path: Path) -> Request | None:
+        """The request in *path*; None where there is none, or none that counts."""
+        try:
+            with path.open("rb") as file:
+                owner = os.fstat(file.fileno()).st_uid
+                content = file.read(MOST_BYTES)
+        except OSError:
+            return None  # also where the disk does not answer: training goes on
+        try:
+            if owner != os.geteuid():
+                raise ValueError("it belongs to another user")
+            return Request.from_bytes(content)
+        except (ValueError, TypeError) as error:
+            self._warn(f"{path} must be what matex resize writes. Received: {error}; it is removed")
+            path.unlink(missing_ok=True)
+            return None

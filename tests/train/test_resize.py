@@ -1,0 +1,58 @@
+"""Ranks leave a training on purpose, and others come: nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ci.jobs import environment
+from ci.patience import patience
+from matex.cli import main
+from tests.train.runs import SCRIPTS
+
+
+def events_in(report: Path, name: str) -> list[dict[str, Any]]:
+    path = report / "events.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [event for event in map(json.loads, lines) if event["event"] == name]
+
+
+def wait_for(run: subprocess.Popen[bytes], report: Path, name: str) -> None:
+    limit = time.monotonic() + patience(120)
+    while not events_in(report, name):
+        assert run.poll() is None and time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def test_ranks_leave_and_come(tmp_path: Path) -> None:
+    report = tmp_path / "out"
+    command = [sys.executable, "-m", "matex", "run", "-n", "2", "--respawn", "--report", "out"]
+    command += ["--checkpoint", "saved", str(SCRIPTS / "interrupted.py"), "--endless"]
+    run = subprocess.Popen(command, cwd=tmp_path, env=environment())
+    try:
+        wait_for(run, report, "first-step")
+        assert main(["resize", str(report), "1"]) == 0
+        assert main(["resize", str(report), "3"]) == 1
+        (leaving, refused) = events_in(report, "resize")
+        assert (leaving["leaving"], leaving["world_size"]) == ([1], 1)
+        assert "began with 2 ranks" in refused["refused"]
+        assert not events_in(report, "respawn")  # it is wanted so
+        assert main(["resize", str(report), "2"]) == 0
+        wait_for(run, report, "took-over")
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(timeout=patience(60)) == 75
+    finally:
+        if run.poll() is None:
+            run.kill()
+            run.wait()
+    summary = json.loads((report / "summary.json").read_text())
+    assert summary["world_size_end"] == 2
+    assert summary["samples_used"] == 64 * summary["steps"] > 0
+    assert summary["samples_repeated"] == 0
+    (death,) = events_in(report, "death")
+    assert death["reason"] == "left on purpose: resize to 1"

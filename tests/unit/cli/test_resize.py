@@ -1,0 +1,46 @@
+"""``matex resize`` and ``matex drain`` where nobody answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from matex.cli import main
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("words", [("resize", "2"), ("drain", "a")])
+def test_a_run_that_trains_is_wanted(
+    words: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, what = words
+    wanted = "the report directory of a run that trains is wanted. Received: "
+    assert f"{wanted}none in " in refused(capsys, command, str(tmp_path), what)
+    (tmp_path / "events.jsonl").touch()
+    (tmp_path / "summary.json").touch()
+    assert f"{wanted}one that has ended" in refused(capsys, command, str(tmp_path), what)
+
+
+@pytest.mark.parametrize("number", ["0", "-2"])
+def test_at_least_one_rank_stays(
+    number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refused(capsys, "resize", str(tmp_path), "--", number)
+    assert f"N must be at least 1. Received: {number}" in line
+
+
+def test_a_request_without_an_answer_is_taken_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "events.jsonl").touch()
+    assert main(["resize", str(tmp_path), "2", "--timeout", "0.2"]) == 1
+    assert "no answer within 0.2 s, and the request is taken back" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["events.jsonl"]

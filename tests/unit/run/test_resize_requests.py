@@ -1,0 +1,91 @@
+"""Requests for another number of ranks: how they are written, found and answered."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+import ft
+from matex.errors import InputError
+from matex.records.resize_request import RESIZE, Request, write_request
+from matex.run.resize_requests import Decision, ResizeRequests, decide
+
+MEMBERS = [
+    ft.Member(rank=rank, host=host, pid=100 + rank)
+    for rank, host in ((0, "a"), (1, "a"), (2, "b"), (4, "b"))
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (Request(1, size=2), Decision((2, 4), 2)),
+        (Request(1, size=4), Decision((), 4)),
+        (Request(1, size=6), Decision((), 6)),
+        (Request(1, host="a"), Decision((0, 1), 2)),
+        (Request(1, host="b"), Decision((2, 4), 2)),
+    ],
+)
+def test_who_leaves(request_: Request, answer: Decision) -> None:
+    assert decide(request_, MEMBERS, reserve=0, most=6, respawns=True) == answer
+
+
+@pytest.mark.parametrize(
+    ("request_", "options", "why"),
+    [
+        (Request(1, size=2), {"reserve": 1}, "1 ranks in reserve would take the places"),
+        (Request(1, size=7), {}, "began with 6 ranks"),
+        (Request(1, size=5), {"respawns": False}, "with --respawn alone"),
+        (Request(1, host="c"), {}, "no rank is on c; ranks are on a, b"),
+    ],
+)
+def test_what_cannot_be_is_refused(request_: Request, options: dict[str, int], why: str) -> None:
+    given = {"reserve": 0, "most": 6, "respawns": True, **options}
+    answer = decide(request_, MEMBERS, **given)  # type: ignore[arg-type]
+    assert why in answer.refused
+    assert not answer.leaving
+
+
+def test_nobody_would_be_left() -> None:
+    answer = decide(Request(1, host="a"), MEMBERS[:2], reserve=0, most=4, respawns=False)
+    assert "nobody would be left" in answer.refused
+
+
+def test_a_request_is_found_and_gone_when_it_is_taken(tmp_path: Path) -> None:
+    requests = ResizeRequests(tmp_path, pytest.fail)
+    write_request(tmp_path, Request(7, host="b"))
+    assert stat.S_IMODE((tmp_path / RESIZE).stat().st_mode) == 0o600
+    with pytest.raises(InputError, match="no other request may wait"):
+        write_request(tmp_path, Request(8, size=1))
+    assert [path.name for path in tmp_path.iterdir()] == [RESIZE]
+    assert requests.is_one_there()
+    assert requests.take() == Request(7, host="b")
+    assert not (tmp_path / RESIZE).exists()
+    assert requests.take() is None
+
+
+def test_without_a_report_there_is_none() -> None:
+    assert not ResizeRequests(None, pytest.fail).is_one_there()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[1, 2]",
+        b'{"number": 1, "size": 2}',
+        b'{"number": 1, "size": 0, "host": ""}',
+        b'{"number": 1, "size": 2, "host": "a"}',
+        b'{"number": "1", "size": 2, "host": ""}',
+        b'{"number": 1, "size": 2, "host": 3}',
+    ],
+)
+def test_what_is_none_is_removed_and_said(tmp_path: Path, content: bytes) -> None:
+    lines: list[str] = []
+    (tmp_path / RESIZE).write_bytes(content)
+    assert not ResizeRequests(tmp_path, lines.append).is_one_there()
+    assert "must be what matex resize writes" in lines[0]
+    assert not (tmp_path / RESIZE).exists()
