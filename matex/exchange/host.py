@@ -10,15 +10,14 @@ import numpy as np
 
 import ft
 from matex.errors import TrainingError
-from matex.exchange.layout import ALIGNMENT, Header, Layout, header_of
+from matex.exchange.buffers import aligned, copied
+from matex.exchange.layout import Header, Layout, header_of
 from matex.exchange.low_rank import LowRank, rank_of
 from matex.exchange.plan import is_sliced
-from matex.exchange.route import Route
-from matex.exchange.slices import Extent, Slices
+from matex.exchange.route import Extent, Route
+from matex.exchange.slices import Slices
 
 __all__ = ["HostExchange"]
-
-_BLOCK = 1 << 16  # 256 KB of float32: well inside a core's own cache
 
 # From here on a barrier costs less than what a second buffer for results takes.
 _LARGE_BYTES = 16 << 20
@@ -80,11 +79,11 @@ class HostExchange:
             compression="none" if rank else compression,
             route_of=route_of,
         )
-        self._send = _aligned(layout)
+        self._send = aligned(layout)
         self._send_views = layout.views(self._send)
         # Peers may need the factors of a result, and not the result.
         is_large = layout.size * layout.dtype.itemsize >= large_bytes
-        results = [_aligned(layout) for _ in range(1 if is_large or rank else 2)]
+        results = [aligned(layout) for _ in range(1 if is_large or rank else 2)]
         self._results = [(vector, layout.views(vector)) for vector in results]
         self._operation = 0
         self._began = time.perf_counter()
@@ -159,7 +158,7 @@ class HostExchange:
             self._before()
             finite = True
             for view, part in zip(self._send_views, parts, strict=True):
-                finite = _copied(view, part) and finite
+                finite = copied(view, part) and finite
             return self._exchange(finite)
         except BaseException as error:
             self.error = error
@@ -171,7 +170,7 @@ class HostExchange:
         Raises:
             ft.PeerFailure, TrainingError: as in a first attempt.
         """
-        return self._exchange(_copied(self._send, vector))
+        return self._exchange(copied(self._send, vector))
 
     # The three places where injected faults strike.
 
@@ -279,24 +278,3 @@ class HostExchange:
                 f"{header.samples:.0f} samples, fingerprint {header.fingerprint:.0f} "
                 f"for {fingerprint}"
             )
-
-
-def _copied(target: np.ndarray, source: np.ndarray) -> bool:
-    """Copy *source* to the contiguous *target*; whether all of it is finite.
-
-    Block by block, so that the check finds in the cache what was just copied.
-    """
-    target, source = target.reshape(-1), source.reshape(-1)
-    finite = True
-    for start in range(0, target.size, _BLOCK):
-        block = target[start : start + _BLOCK]
-        np.copyto(block, source[start : start + _BLOCK])
-        # A sum of squares that overflows is looked at again.
-        finite = finite and bool(np.isfinite(np.dot(block, block)) or np.isfinite(block).all())
-    return finite
-
-
-def _aligned(layout: Layout) -> np.ndarray:
-    raw = np.zeros(layout.size * layout.dtype.itemsize + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + layout.size * layout.dtype.itemsize].view(layout.dtype)

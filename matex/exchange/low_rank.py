@@ -22,8 +22,8 @@ import numpy as np
 
 import ft
 from matex.exchange.layout import Layout, header_of
-from matex.exchange.route import Range, Route
-from matex.exchange.slices import Extent, Slices
+from matex.exchange.route import Extent, Range, Route
+from matex.exchange.slices import Slices
 
 __all__ = ["LowRank", "multiply", "orthonormalize", "rank_of"]
 
@@ -187,7 +187,7 @@ class LowRank:
         self._has_right = True
 
     def _start_after(self, matrix: _Matrix) -> np.ndarray:
-        """Where the next step starts: the directions in which the last one ended."""
+        """The matrix that the next step begins with: the directions in which the last one ended."""
         start = matrix.right(self.factors).copy()
         if not np.isfinite(start).all():
             start[:] = 0
@@ -228,7 +228,7 @@ def multiply(left: np.ndarray, right: np.ndarray, product: np.ndarray) -> None:
 
 
 def _places(layout: Layout, rank: int) -> tuple[list[_Matrix], list[tuple[Range, Range]], int]:
-    """Where each gradient of *layout* is, and where it goes among the factors.
+    """The place of each gradient of *layout*, and the one of its factors.
 
     Returns:
         Those that travel in factors, the places of the others, and where the left factors and

@@ -19,11 +19,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 import ft
 
-__all__ = ["BLOCK", "Message", "Phase", "Range", "Route", "buckets", "groups"]
+__all__ = ["BLOCK", "Extent", "Message", "Phase", "Range", "Route", "buckets", "groups"]
 
 #: Elements that share a scale in 8 bits; pieces but the last of a bucket have multiples of them.
 BLOCK = 256
@@ -46,6 +48,16 @@ class Range(NamedTuple):
         return Range(
             min(self.start + step * part, self.stop), min(self.start + step * (part + 1), self.stop)
         )
+
+
+class Extent(NamedTuple):
+    """The size of a vector, and the part of it that may travel in fewer bits."""
+
+    body: int
+    """Number of the elements of that part, which comes first."""
+    size: int
+    """Number of all elements."""
+    dtype: np.dtype[Any]
 
 
 class Phase(IntEnum):

@@ -11,25 +11,15 @@ import numpy as np
 import ft
 from matex.exchange.codecs import CODECS, FORMAT_NUMBERS, Codec
 from matex.exchange.residuals import Residuals
-from matex.exchange.route import Message, Phase, Range, Route, buckets
+from matex.exchange.route import Extent, Message, Phase, Range, Route, buckets
 
-__all__ = ["TAGS", "Extent", "Slices", "Tables"]
+__all__ = ["TAGS", "Slices", "Tables"]
 
 #: Tags begin here: those below are of :mod:`ft.p2p`.
 TAGS = 1 << 15
 
 _Key = tuple[int, Phase, int]
 Sending = dict[tuple[int, Phase], list[Message]]
-
-
-class Extent(NamedTuple):
-    """The size of a vector, and the part of it that may travel in fewer bits."""
-
-    body: int
-    """Number of the elements of that part, which comes first."""
-    size: int
-    """Number of all elements."""
-    dtype: np.dtype[Any]
 
 
 class Tables(NamedTuple):

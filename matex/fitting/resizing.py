@@ -52,7 +52,7 @@ class Resizing(FitListener):
             ft.fail_stop(f"left on purpose: {request.text}")
 
     def _hear(self) -> Request | None:
-        """What the leader was asked; collective."""
+        """The request that the leader has found; collective."""
         run = self._run
         content = np.zeros(MOST_BYTES, np.uint8)
         request = run.resize_requests.take() if run.leads else None
