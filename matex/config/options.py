@@ -182,8 +182,8 @@ class RankOptions:
     compression: str = option(
         "none", "{none,fp16,bf16,int8,powersgd:R}", "fewer bits in which gradients travel between "
         "hosts, or between ranks of one host, or factors of rank R; what that takes is added to "
-        "the next step's", WORK, kind=COMPRESSION, strategies=_SYNC,
-        why="elsewhere no gradients travel")
+        "the next step's. With gossip: fewer bits of models", WORK, kind=COMPRESSION,
+        strategies=(*_SYNC, "gossip"), why="daso always sends bf16, and centres add up as they are")
     apoptosis: str = option(
         "", "MODE", "let redundant units die while training: " + ", ".join(APOPTOSIS_MODES), WORK,
         choices=("", *APOPTOSIS_MODES), strategies=_SYNC,

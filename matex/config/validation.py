@@ -28,6 +28,11 @@ def check_together(config: RankOptions) -> None:
             "exchange_plan flat adds up numbers of 32 bits: leave it or compression out. "
             f"Received: exchange_plan='flat' with compression={config.compression!r}"
         )
+    if config.compression.startswith("powersgd") and config.strategy != "sync":
+        raise InputError(
+            "compression powersgd is for gradients: sync sends them, gossip takes fp16, bf16 and "
+            f"int8. Received: compression={config.compression!r} with strategy={config.strategy!r}"
+        )
     _check_strategy(config)
     _check_centres(config)
     _check_shares(config)

@@ -97,7 +97,7 @@ class FitPlan:
                 strategy=self.strategy.name,
                 batch_per_rank=config.batch_per_rank,
                 lr_scaling=config.lr_scaling,
-                compression=config.compression,
+                compression=config.compression if self.strategy.sums_gradients else "none",
                 apoptosis=config.apoptosis,
                 normalized_alone=normalized_alone(self._model, synchronized(run, self._model)),
                 shifted=sorted(shifted),

@@ -97,7 +97,7 @@ class RunContext:
             config.exchange,
             config.cache_directory,
             plan=config.exchange_plan,
-            compression=config.compression,
+            compression=config.compression if config.strategy == "sync" else "none",
             impossible="" if ft.has_mpi() else "no MPI was found, so this is one rank",
         )
         self.saver = Saver(config, communicator, events, stop_request, self.warn)

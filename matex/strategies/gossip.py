@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import ft
+from matex.exchange.codecs import CODECS
 from matex.strategies.interface import ReplicaLike, Strategy, Traffic
 from matex.strategies.mean import average_replicas
 from matex.strategies.rules.partners import mix, partners
@@ -24,18 +25,32 @@ class Gossip(Strategy):
     Weights and momenta are mixed. A step in which a peer dies, and the next one
     after a peer's repair, is made alone; from then on the survivors are paired anew.
 
+    In fewer bits it is the difference from the last model that all ranks had that travels. A rank
+    takes itself for what its partner gets, so the mean over the ranks stays where it is.
+
     Args:
         replica: replica of this rank; equal on all ranks when training starts.
         seed: seed of the order in which partners change; the same on all ranks.
+        compression: format of the models: a key of :data:`matex.exchange.codecs.CODECS`, or
+            ``none``, the default.
     """
 
     name = "gossip"
 
-    def __init__(self, communicator: ft.Communicator, replica: ReplicaLike, *, seed: int) -> None:
+    def __init__(
+        self,
+        communicator: ft.Communicator,
+        replica: ReplicaLike,
+        *,
+        seed: int,
+        compression: str = "none",
+    ) -> None:
         self._communicator = communicator
         self._replica = replica
         self._seed = seed
         self._swap: ft.Swap | None = None
+        self._codec = CODECS.get(compression)
+        self._reference: np.ndarray | None = None
         self._sent = np.empty(0, np.float32)
         self._parted = False
         self._distance = 0.0
@@ -43,6 +58,8 @@ class Gossip(Strategy):
 
     def before_step(self, step: int) -> None:
         self._swap, self.traffic = None, Traffic()
+        if self._codec is not None and not self._parted:
+            self._reference = self._replica.read()
         self._parted = True
         world = self._communicator.world
         pair = partners(world.ranks, world.rank, step, seed=self._seed)
@@ -50,16 +67,33 @@ class Gossip(Strategy):
         # wait for partners among the members of before.
         if pair is None or self._communicator.pending.p2p_unsafe:
             return
-        self._sent = self._replica.read()
+        message = self._message(self._replica.read())
         self._swap = ft.Swap(
-            self._communicator, self._sent, to=pair.to, source=pair.source, number=step
+            self._communicator, message, to=pair.to, source=pair.source, number=step
         )
-        self.traffic = Traffic(1, self._sent.nbytes)
+        self.traffic = Traffic(1, message.nbytes)
 
     def after_step(self, step: int) -> None:
         got = None if self._swap is None else self._swap.wait()
         if got is not None:
-            self._replica.write(mix(self._replica.read(), self._sent, got))
+            self._replica.write(mix(self._replica.read(), self._sent, self._decoded(got)))
+
+    def _message(self, model: np.ndarray) -> np.ndarray:
+        """The message that has *model*; what a partner makes of it is :attr:`_sent`."""
+        if self._codec is None:
+            self._sent = model
+            return model
+        message = self._codec.encode((model - self._reference).astype(np.float32, copy=False))
+        self._sent = self._decoded(message)
+        return message
+
+    def _decoded(self, message: np.ndarray) -> np.ndarray:
+        """The model in a *message*."""
+        if self._codec is None:
+            return message
+        assert self._reference is not None
+        difference = self._codec.decode(message, self._reference.size)
+        return self._reference + difference.astype(self._reference.dtype, copy=False)
 
     def consensus(self) -> None:
         """Every replica becomes their mean."""

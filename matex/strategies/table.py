@@ -45,6 +45,8 @@ class StrategyOptions(Protocol):
     def staleness_bound(self) -> int | None: ...
     @property
     def momentum(self) -> float: ...
+    @property
+    def compression(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,9 @@ class Ingredients:
 #: The strategies by their words on the command line.
 STRATEGIES: dict[str, Callable[[Ingredients], Strategy]] = {
     "sync": lambda fit: Sync(),
-    "gossip": lambda fit: Gossip(fit.communicator, fit.replica, seed=fit.seed),
+    "gossip": lambda fit: Gossip(
+        fit.communicator, fit.replica, seed=fit.seed, compression=fit.options.compression
+    ),
     "daso": lambda fit: Daso(
         fit.communicator,
         fit.replica,

@@ -99,6 +99,7 @@ def both_levels(name: str, *args: Any, **options: Any) -> dict[str, Make]:
 
 STRATEGIES: dict[str, Make] = {
     "gossip": lambda comm, replica: Gossip(comm, replica, seed=7),
+    "gossip-int8": lambda comm, replica: Gossip(comm, replica, seed=7, compression="int8"),
     **both_levels("easgd", ElasticRule(), AllAtOnce, every=3),
     **both_levels("easgd-async", ElasticRule(), InTurn, every=3),
     **both_levels("downpour", DownpourRule(), InTurn),
@@ -190,6 +191,26 @@ def test_gossip_keeps_the_mean_and_sends_one_model(comm: ft.Communicator) -> Non
         mean = mean + comm.allgather(change).rows.mean(0)
         np.testing.assert_allclose(comm.allgather(vector.value).rows.mean(0), mean, atol=1e-12)
         assert strategy.traffic == ((1, 56) if comm.world.size > 1 else (0, 0))
+    strategy.consensus()
+    np.testing.assert_allclose(vector.value, mean, atol=1e-12)
+
+
+@pytest.mark.parametrize(("compression", "nbytes"), [("bf16", 14), ("fp16", 14), ("int8", 11)])
+def test_gossip_in_fewer_bits_keeps_the_mean(
+    comm: ft.Communicator, compression: str, nbytes: int
+) -> None:
+    vector = Vector()
+    strategy = Gossip(comm, vector, seed=7, compression=compression)
+    mean = vector.value
+    for step in range(4):
+        strategy.before_step(step)
+        change = np.full(7, comm.world.rank * 0.5)
+        vector.value = vector.value + change
+        comm.barrier()
+        strategy.after_step(step)
+        mean = mean + comm.allgather(change).rows.mean(0)
+        np.testing.assert_allclose(comm.allgather(vector.value).rows.mean(0), mean, atol=1e-12)
+        assert strategy.traffic == ((1, nbytes) if comm.world.size > 1 else (0, 0))
     strategy.consensus()
     np.testing.assert_allclose(vector.value, mean, atol=1e-12)
 

@@ -11,6 +11,7 @@ Way = tuple[str, ...]
 #: Each strategy with its options, and what --sync-every may be beside them.
 STRATEGIES: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("gossip", ()),
+    ("gossip --compression int8", ()),
     ("daso --ranks-per-node 2", ()),
     ("daso --ranks-per-node 3", ()),
     ("easgd", (1, 2, 3, 4)),

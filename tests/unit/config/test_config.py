@@ -153,8 +153,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "Received: apoptosis='natural' with strategy='easgd'",
     ),
     (
-        {"compression": "bf16", "strategy": "gossip"},
-        "travel. Received: compression='bf16' with strategy='gossip'",
+        {"compression": "bf16", "strategy": "easgd"},
+        "as they are. Received: compression='bf16' with strategy='easgd'",
+    ),
+    (
+        {"compression": "powersgd:4", "strategy": "gossip"},
+        "gossip takes fp16, bf16 and int8. Received: compression='powersgd:4'",
     ),
     (
         {"compression": "int8", "exchange_plan": "flat"},
