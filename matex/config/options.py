@@ -235,7 +235,8 @@ class RankOptions:
         "auto: native where it can be had", PLACE, choices=("auto", "native", "host"))
     exchange_plan: str = option(
         "auto", "", "how gradients are summed: flat (one allreduce), slices (each rank of a host "
-        "exchanges a part with the other hosts), or auto: slices where there are several hosts",
+        "exchanges a part with the other hosts), or auto: on several hosts what is faster in a "
+        "trial at the start",
         PLACE, choices=("auto", "flat", "slices"))
     cache: Path | None = option(
         None, "DIR", "the native exchange is kept here once it is built", PLACE, flag="",

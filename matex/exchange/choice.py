@@ -14,7 +14,8 @@ from matex.exchange.layout import Layout
 from matex.exchange.library import Library, NotBuilt, find, recipe
 from matex.exchange.low_rank import rank_of
 from matex.exchange.native import PLAN_BYTES, NativeExchange
-from matex.exchange.plan import is_sliced
+from matex.exchange.plan import MOST_HOSTS, is_sliced
+from matex.exchange.trial import Trial, try_out
 
 __all__ = ["Choice", "caches", "library"]
 
@@ -58,6 +59,7 @@ class Choice:
         self._sum = {"plan": plan, "compression": compression}
         if not impossible and rank_of(compression):
             impossible = f"{compression} is computed by NumPy"
+        self._trial: Trial | None = None
         self._made: weakref.WeakSet[NativeExchange] = weakref.WeakSet()
         self.library: Library | None = None
         self.why = impossible or "asked for"
@@ -72,7 +74,18 @@ class Choice:
     def kind(self) -> str:
         return "host" if self.library is None else "native"
 
-    def described(self, world: ft.World) -> dict[str, str]:
+    def try_out(self, communicator: ft.Communicator) -> None:
+        """Find out which plan is the faster one, where that is not known; collective.
+
+        All ranks come to the same; those that are there later must not need to know.
+        """
+        is_open = self._sum == {"plan": "auto", "compression": "none"}
+        if is_open and 1 < communicator.world.host_count <= MOST_HOSTS:
+            self._trial = try_out(communicator)
+            if self._trial is not None and self._trial.prefers_flat:
+                self._sum["plan"] = "flat"
+
+    def described(self, world: ft.World) -> dict[str, Any]:
         """The kind, the reason for it, and how the sums of the members of *world* are made."""
         plan, compression = self._sum["plan"], self._sum["compression"]
         sliced = is_sliced(
@@ -83,6 +96,7 @@ class Choice:
             "why": self.why,
             "plan": "slices" if sliced else "flat",
             "compression": compression,
+            "trial_s": None if self._trial is None else self._trial._asdict(),
         }
 
     def make(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["PLANS", "is_sliced"]
+__all__ = ["MOST_HOSTS", "PLANS", "is_sliced"]
 
 #: What ``--exchange-plan`` may be.
 PLANS = ("auto", "flat", "slices")
 
-# Each rank sends each other host a message of its own, too small to be worth it from here on.
-_MOST_HOSTS = 32
+#: Each rank sends each other host a message of its own, too small to be worth it from here on.
+MOST_HOSTS = 32
 
 
 def is_sliced(plan: str, *, size: int, hosts: int, compressed: bool) -> bool:
@@ -24,4 +24,4 @@ def is_sliced(plan: str, *, size: int, hosts: int, compressed: bool) -> bool:
         return False
     if compressed or plan == "slices":
         return True
-    return plan == "auto" and 1 < hosts <= _MOST_HOSTS
+    return plan == "auto" and 1 < hosts <= MOST_HOSTS

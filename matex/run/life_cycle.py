@@ -77,12 +77,14 @@ class RunLifeCycle:
             run.say(f"continuing from the checkpoint of step {saved.step}")
 
     def _record_exchange(self) -> None:
-        """Record which exchange this rank uses; collective.
+        """Choose the exchange of this rank, and record it; collective.
 
         Raises:
             InputError: the one that was asked for is missing on some; on every rank.
         """
         run, choice = self._run, self._run.exchange_choice
+        if run.config.strategy == "sync" and not run.config.deterministic:
+            choice.try_out(run.communicator)
         run.events.write("exchange", **choice.described(run.communicator.world))
         native = choice.kind == "native"
         if run.config.exchange == "native" and not run.communicator.agree(native):

@@ -93,7 +93,8 @@ class Gossip(Strategy):
             return message
         assert self._reference is not None
         difference = self._codec.decode(message, self._reference.size)
-        return self._reference + difference.astype(self._reference.dtype, copy=False)
+        model: np.ndarray = np.add(self._reference, difference, dtype=self._reference.dtype)
+        return model
 
     def consensus(self) -> None:
         """Every replica becomes their mean."""

@@ -18,7 +18,7 @@ from matex.exchange import Header, HostExchange, Layout, NativeExchange
 from matex.exchange.choice import library
 from matex.exchange.codecs import CODECS
 from matex.exchange.layout import Segment
-from matex.exchange.route import Route
+from tests.mpi.routes import in_pairs
 
 Make = Callable[..., HostExchange]
 
@@ -33,12 +33,6 @@ def native() -> Any:
     # Another place is for a library that was built otherwise, to look into it.
     other = os.environ.get("EXCHANGE_TEST_CACHE")
     return library(Path(other) if other else Config.from_environment().cache_directory)
-
-
-def in_pairs(world: ft.World) -> Route:
-    """The route as if two ranks in a row were on a host of their own."""
-    places = [tuple(range(world.size))[at : at + 2] for at in range(0, world.size, 2)]
-    return Route(tuple(places), world.place)
 
 
 WAYS = {

@@ -11,15 +11,9 @@ import pytest
 import ft
 from matex.exchange import Header, HostExchange, Layout
 from matex.exchange.layout import Segment
-from matex.exchange.route import Route
+from tests.mpi.routes import in_pairs
 
 SHAPES = ((40, 60), (60,), (3, 3, 20, 50), (5, 4))
-
-
-def in_pairs(world: ft.World) -> Route:
-    """The route as if two ranks in a row were on a host of their own."""
-    places = [tuple(range(world.size))[at : at + 2] for at in range(0, world.size, 2)]
-    return Route(tuple(places), world.place)
 
 
 def exchange_of(comm: ft.Communicator, rank: int, **options: Any) -> HostExchange:

@@ -1,0 +1,93 @@
+"""A trial of both ways to sum a vector between hosts, when a run begins."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+import ft
+from matex.exchange.route import Extent, Route
+from matex.exchange.slices import Slices
+
+__all__ = ["Trial", "try_out"]
+
+# Elements of float32: the second vector, where the first takes no longer than this.
+_SIZES = (1 << 16, 1 << 20)
+_QUICK_S = 0.02
+_ROUNDS = 3
+
+# Slices can leave while gradients are computed, which a trial does not show.
+_CLEARLY = 0.8
+
+
+class Trial(NamedTuple):
+    """Seconds that a sum takes on the slowest rank, equal on all ranks."""
+
+    flat: float
+    slices: float
+
+    @property
+    def prefers_flat(self) -> bool:
+        """Whether one allreduce is clearly the faster way."""
+        return self.flat < _CLEARLY * self.slices
+
+
+def try_out(
+    communicator: ft.Communicator, *, route_of: Callable[[ft.World], Route] = Route.of
+) -> Trial | None:
+    """Sum a vector both ways in turn; collective.
+
+    Args:
+        communicator: ranks of the run.
+        route_of: function that gives the route of slices among the members.
+
+    Returns:
+        The times; None, on all ranks, where a rank died meanwhile.
+    """
+    slowest = np.empty(0)
+    for size in _SIZES:
+        seconds = _measured(communicator, size, route_of)
+        slowest = communicator.allgather(seconds).rows.max(0)
+        if not slowest.max() <= _QUICK_S:
+            break
+    return Trial(*slowest.tolist()) if np.isfinite(slowest).all() else None
+
+
+def _measured(
+    communicator: ft.Communicator, size: int, route_of: Callable[[ft.World], Route]
+) -> np.ndarray:
+    """Median seconds of either way on this rank; NaN where a rank died. Collective."""
+    send, result = np.ones(size, np.float32), np.empty(size, np.float32)
+    extent = Extent(size, size, send.dtype)
+    slices = Slices(communicator, extent, route_of=route_of)
+    world = communicator.world
+    chunk = ft.chunk_elements(send.itemsize, world.size, hosts=world.host_count)
+
+    def is_whole() -> bool:
+        return bool(result[0] == result[-1] == communicator.world.size)
+
+    def flat() -> None:
+        communicator.allreduce(send, result, valid=is_whole, chunk=chunk)
+
+    def sliced() -> None:
+        communicator.attempt(result, lambda comm: slices.exchange(comm, send, result), is_whole)
+
+    taken: list[list[float]] = []
+    try:
+        for _ in range(1 + _ROUNDS):
+            taken.append([_timed(way) for way in (flat, sliced)])
+    except ft.PeerFailure:
+        # Who was one operation further leaves the trial, too: all meet behind it.
+        communicator.recover()
+        return np.full(2, np.nan)
+    return np.array([statistics.median(times) for times in zip(*taken[1:], strict=True)])
+
+
+def _timed(make: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    make()
+    return time.perf_counter() - started
