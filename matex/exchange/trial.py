@@ -15,9 +15,10 @@ from matex.exchange.slices import Slices
 
 __all__ = ["Trial", "try_out"]
 
-# Elements of float32: the second vector, where the first takes no longer than this.
-_SIZES = (1 << 16, 1 << 20)
-_QUICK_S = 0.02
+# Elements of float32. The next vector is tried where one takes no longer than this: latency decides
+# about a small one, and it is the sums of large ones that take time.
+_SIZES = (1 << 16, 1 << 18, 1 << 20)
+_QUICK_S = 0.1
 _ROUNDS = 3
 
 # Slices can leave while gradients are computed, which a trial does not show.
