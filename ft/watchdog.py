@@ -29,6 +29,10 @@ __all__ = ["Watchdog", "is_stopped"]
 # longest allowed work means that nobody is working any more.
 _PATIENCE = 3.0
 
+# A look that comes so much too late was kept waiting by a system that stood still, as a virtual
+# machine does that is moved: such time is nobody's.
+_LATE_S = 0.5
+
 # To compile work a rank has this many times its limit besides: together that is
 # no longer than the others wait for it.
 _COMPILING = 2.0
@@ -92,7 +96,7 @@ class Watchdog:
         self._timeout_s = self._limit_s = timeout_s
         self._patience = patience
         self._compilers = compilers
-        self._compiled_s = 0.0
+        self._compiled_s = self._frozen_s = 0.0
         self._beat = time.monotonic()
         self._slept_s = 0.0
         self._main = threading.main_thread().ident
@@ -120,7 +124,7 @@ class Watchdog:
     def progress(self) -> None:
         """This rank has got on: the count starts again."""
         self._since = time.monotonic()
-        self._compiled_s = 0.0
+        self._compiled_s = self._frozen_s = 0.0
 
     def together(self) -> None:
         """An operation of all is complete: they have not gone on without this rank."""
@@ -147,13 +151,13 @@ class Watchdog:
     def waiting(self) -> Iterator[None]:
         """Context of a collective: from here on it is others that are waited for."""
         self._waiting = True
-        self._since = time.monotonic()
+        self.progress()
         try:
             yield
             self.together()
         finally:
             self._waiting = False
-            self._since = time.monotonic()
+            self.progress()
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
@@ -196,9 +200,12 @@ class Watchdog:
                 self._slept_s = now - self._beat
                 stopped_since.clear()
             since_last_s, self._beat = now - self._beat, now
+            if since_last_s > interval + _LATE_S:
+                self._frozen_s += since_last_s
+                since_last_s = 0.0
             outside = self.waiting_since()
             waiting = self._waiting or outside > 0
-            idle_s = now - (outside or self._since)
+            idle_s = now - (outside or self._since) - self._frozen_s
             if waiting:
                 self._end_stopped(stopped_since, now)
             limit_s = self._limit_s * (self._patience() if waiting else 1)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from ci.jobs import BETWEEN_PROGRAMS
 from ci.patience import patience
@@ -32,7 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # Ranks must draw the same examples, or their collectives do not match.
     fixed = under_mpi or "CI" in os.environ
     options = {"derandomize": True, "database": None} if fixed else {}
-    settings.register_profile("matex", deadline=None, **options)
+    # A virtual machine that stands still for a minute makes anything too slow.
+    unhurried = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    settings.register_profile("matex", **unhurried, **options)
     settings.load_profile("matex")
 
 

@@ -80,6 +80,10 @@ elif sys.argv[1] == "woken together":
     with dog.waiting():
         wait(0.3)
     dog.end_if_woken()
+elif sys.argv[1] == "stopped at work":
+    with dog.working():
+        os.kill(os.getpid(), signal.SIGSTOP)
+        wait(0.2)
 elif sys.argv[1] == "getting on":
     with dog.working():
         while time.monotonic() < started + 1.5:
@@ -154,6 +158,11 @@ def test_a_woken_process_that_meets_a_failure_ends_itself() -> None:
     status, said = stopped_and_woken("woken")
     assert status == -signal.SIGKILL
     assert said.startswith("died: was stopped for 1 s, and the others have gone on")
+
+
+def test_one_that_was_stopped_at_work_has_its_whole_time() -> None:
+    """As where a virtual machine stood still with all ranks."""
+    assert stopped_and_woken("stopped at work") == (0, "alive\n")
 
 
 def test_one_that_was_stopped_with_all_others_lives() -> None:
