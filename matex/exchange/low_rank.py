@@ -32,8 +32,8 @@ _NAME = "powersgd:"
 # Factors of fewer numbers than half the gradient's are worth two exchanges.
 _LEAST_GAIN = 2
 
-# Rows of a product that are made at a time, so that they stay in the cache.
-_CACHED = 1 << 15
+# Numbers of a product that are made at a time, so that they stay in the cache.
+_CACHED = 1 << 16
 
 # A column that orthogonalisation leaves less than this of was no direction of its own.
 _NOTHING = 1e-6
@@ -220,11 +220,14 @@ def orthonormalize(columns: np.ndarray) -> None:
 def multiply(left: np.ndarray, right: np.ndarray, product: np.ndarray) -> None:
     """Write *left* times the transpose of *right*; the bits are the same on every machine."""
     step = max(1, _CACHED // len(right))
+    first, *others = map(np.ascontiguousarray, right.T)
+    part = np.empty((step, len(right)), product.dtype)
     for start in range(0, len(left), step):
         rows, block = left[start : start + step], product[start : start + step]
-        np.multiply.outer(rows[:, 0], right[:, 0], out=block)
-        for number in range(1, left.shape[1]):
-            block += np.multiply.outer(rows[:, number], right[:, number])
+        np.multiply.outer(rows[:, 0], first, out=block)
+        for number, column in enumerate(others, 1):
+            np.multiply.outer(rows[:, number], column, out=part[: len(rows)])
+            block += part[: len(rows)]
 
 
 def _places(layout: Layout, rank: int) -> tuple[list[_Matrix], list[tuple[Range, Range]], int]:
