@@ -15,7 +15,7 @@ from matex.exchange.library import Library, NotBuilt, find, recipe
 from matex.exchange.low_rank import rank_of
 from matex.exchange.native import PLAN_BYTES, NativeExchange
 from matex.exchange.plan import MOST_HOSTS, is_sliced
-from matex.exchange.trial import Trial, try_out
+from matex.exchange.trial import PlanTimes, try_out
 
 __all__ = ["Choice", "caches", "library"]
 
@@ -59,7 +59,7 @@ class Choice:
         self._sum = {"plan": plan, "compression": compression}
         if not impossible and rank_of(compression):
             impossible = f"{compression} is computed by NumPy"
-        self._trial: Trial | None = None
+        self._trial: PlanTimes | None = None
         self._made: weakref.WeakSet[NativeExchange] = weakref.WeakSet()
         self.library: Library | None = None
         self.why = impossible or "asked for"

@@ -13,7 +13,7 @@ import ft
 from matex.exchange.route import Extent, Route
 from matex.exchange.slices import Slices
 
-__all__ = ["Trial", "try_out"]
+__all__ = ["PlanTimes", "try_out"]
 
 # Elements of float32. The next vector is tried where one takes no longer than this: latency decides
 # about a small one, and it is the sums of large ones that take time.
@@ -25,7 +25,7 @@ _ROUNDS = 3
 _CLEARLY = 0.8
 
 
-class Trial(NamedTuple):
+class PlanTimes(NamedTuple):
     """Seconds that a sum takes on the slowest rank, equal on all ranks."""
 
     flat: float
@@ -39,7 +39,7 @@ class Trial(NamedTuple):
 
 def try_out(
     communicator: ft.Communicator, *, route_of: Callable[[ft.World], Route] = Route.of
-) -> Trial | None:
+) -> PlanTimes | None:
     """Sum a vector both ways in turn; collective.
 
     Args:
@@ -55,7 +55,7 @@ def try_out(
         slowest = communicator.allgather(seconds).rows.max(0)
         if not slowest.max() <= _QUICK_S:
             break
-    return Trial(*slowest.tolist()) if np.isfinite(slowest).all() else None
+    return PlanTimes(*slowest.tolist()) if np.isfinite(slowest).all() else None
 
 
 def _measured(

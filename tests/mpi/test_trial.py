@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ft
-from matex.exchange.trial import Trial, try_out
+from matex.exchange.trial import PlanTimes, try_out
 from tests.mpi.routes import in_pairs
 
 
@@ -28,7 +28,8 @@ def test_after_a_failure_all_go_on_without_it(comm: ft.Communicator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trial", "is_flat"), [(Trial(1.0, 2.0), True), (Trial(1.9, 2.0), False), (Trial(2, 1), False)]
+    ("trial", "is_flat"),
+    [(PlanTimes(1.0, 2.0), True), (PlanTimes(1.9, 2.0), False), (PlanTimes(2, 1), False)],
 )
-def test_what_is_clearly_faster_is_taken(trial: Trial, is_flat: bool) -> None:
+def test_what_is_clearly_faster_is_taken(trial: PlanTimes, is_flat: bool) -> None:
     assert trial.prefers_flat is is_flat

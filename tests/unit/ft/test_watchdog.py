@@ -161,7 +161,7 @@ def test_a_woken_process_that_meets_a_failure_ends_itself() -> None:
 
 
 def test_one_that_was_stopped_at_work_has_its_whole_time() -> None:
-    """As where a virtual machine stood still with all ranks."""
+    """A virtual machine that stands still does that to all ranks."""
     assert stopped_and_woken("stopped at work") == (0, "alive\n")
 
 
