@@ -10,7 +10,7 @@ from matex.records.heartbeat_file import Sign, read_sign
 from matex.records.summary import SUMMARY
 from matex.run.timeouts import WORK_S
 
-__all__ = ["PARTED_S", "Patience", "Quiet", "has_summary", "signs_in"]
+__all__ = ["PARTED_S", "AwakeClock", "Patience", "Quiet", "has_summary", "signs_in"]
 
 #: Ranks on several hosts have lost each other, and those who go on give a sign of life each second;
 #: or they have come to the end of the script, and only leave.
@@ -21,21 +21,48 @@ _LEAVE_S = 10.0
 _START_S = 600.0
 
 
+# Longer than from one look to the next, on a busy host, too.
+_MOST_S = 5.0
+
+
+class AwakeClock:
+    """Seconds in which this process was there to look. Local.
+
+    Where its system stood still, as a virtual machine does that is moved, the ranks had no time
+    either to give a sign. To be called now and then: what lies between two calls counts for 5 s
+    at most.
+
+    Args:
+        clock: seconds, of which only differences count.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+        self._seconds = 0.0
+
+    def __call__(self) -> float:
+        now = self._clock()
+        self._seconds += min(now - self._last, _MOST_S)
+        self._last = now
+        return self._seconds
+
+
 class Patience:
     """The launcher's patience with one start of the ranks; it begins now.
 
     Args:
         report: the directory in which the ranks give signs of life.
         limit_s: the time without one after which they are given up; None for 600 s.
-        clock: seconds, of which only differences count.
+        clock: seconds, of which only differences count; an :class:`AwakeClock` by default.
     """
 
     def __init__(
-        self, report: Path, limit_s: float | None, clock: Callable[[], float] = time.monotonic
+        self, report: Path, limit_s: float | None, clock: Callable[[], float] | None = None
     ) -> None:
         self._report = report
-        self._clock = clock
-        self._seen, self._since = Sign(), clock()
+        self._clock = clock or AwakeClock()
+        self._seen, self._since = Sign(), self._clock()
         self._over_since: float | None = None
         self._patience_s = limit_s or WORK_S
         self._limit_s = max(self._patience_s, _START_S)
@@ -85,19 +112,19 @@ class Quiet:
 
     Args:
         look: function whose result changes while somebody writes.
-        clock: seconds, of which only differences count.
+        clock: seconds, of which only differences count; an :class:`AwakeClock` by default.
     """
 
     def __init__(
         self,
         look: Callable[[], object],
         for_s: float = PARTED_S,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._look = look
         self._for_s = for_s
-        self._clock = clock
-        self._seen, self._since = look(), clock()
+        self._clock = clock or AwakeClock()
+        self._seen, self._since = look(), self._clock()
 
     def reached(self) -> bool:
         """Whether they have; to be asked now and then."""

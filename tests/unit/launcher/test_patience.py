@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import checkpoints
-from matex.launcher.patience import PARTED_S, Patience, Quiet, has_summary, signs_in
+from matex.launcher.patience import PARTED_S, AwakeClock, Patience, Quiet, has_summary, signs_in
 from matex.records.heartbeat_file import FILE, HeartbeatFile
 from matex.records.summary import SUMMARY
 
@@ -45,6 +45,20 @@ def test_ranks_that_lost_each_other_have_less(tmp_path: Path, clock: Clock) -> N
     assert patience.ends(several=True, parted=True) == ""
     clock.now += PARTED_S + 1
     assert patience.ends(several=True, parted=True) == "no sign of life for 40 s"
+
+
+def test_time_in_which_the_launcher_stood_still_does_not_count(
+    tmp_path: Path, clock: Clock
+) -> None:
+    patience = Patience(tmp_path, 10.0, AwakeClock(clock))
+    HeartbeatFile(tmp_path).beat(3)
+    assert patience.ends(several=False, parted=False) == ""
+    clock.now += 3600
+    assert patience.ends(several=False, parted=False) == ""
+    for _ in range(6):
+        clock.now += 1
+        reason = patience.ends(several=False, parted=False)
+    assert reason == "no sign of life for 10 s"
 
 
 @pytest.mark.parametrize("several", [False, True])
