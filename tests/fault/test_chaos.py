@@ -12,7 +12,7 @@ from tests.fault.ranks import execute, scratch
 PARTS = {
     "ft": (8, 168, "aside)"),
     "loop": (3, 0, "at=in-exchange"),
-    "strategies": (6, 38, "in-strategy"),
+    "strategies": (6, 57, "in-strategy"),
 }
 
 

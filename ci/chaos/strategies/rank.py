@@ -19,6 +19,8 @@ from ci.chaos.ft.rank import STACKS_AFTER_S, begin
 from ci.chaos.ft.work import Work
 from ci.chaos.strategies.plan import MEET_EVERY
 from ft import mpi, p2p
+from matex.cli.arguments import add_options, given_words
+from matex.cli.parser import Parser
 from matex.config import Config
 from matex.strategies import Strategy, make_strategy
 
@@ -135,14 +137,10 @@ def strategy_of(
     way: str, communicator: ft.Communicator, vector: Vector, *, epochs: int
 ) -> Strategy:
     """The strategy that ``matex run`` makes from the words of its command line."""
-    options: dict[str, Any] = {}
-    name, *words = way.split()
-    while words:
-        word = words.pop(0).removeprefix("--").replace("-", "_")
-        given = words and not words[0].startswith("--")
-        options[word] = float(words.pop(0)) if given else True
-    options = {k: int(v) if v == int(v) and v is not True else v for k, v in options.items()}
-    config = Config(strategy=name, **options)
+    parser = Parser()
+    add_options(parser, Config)
+    arguments = parser.parse_args(["--strategy", *way.split()])
+    config = Config.from_words(given_words(arguments, Config))
     return make_strategy(config, communicator, vector, seed=5, epochs=epochs)
 
 
