@@ -64,7 +64,7 @@ def parts(slow: bool) -> dict[str, Part]:
         ),
         "fault": _pytest_part("fault", slow, timeout_s=4200),
         "slurm": _pytest_part("slurm", slow, timeout_s=3000),
-        "train": _pytest_part("train", slow, timeout_s=7200 if slow else 4800, at_once=3),
+        "train": _pytest_part("train", slow, timeout_s=7200 if slow else 5300, at_once=3),
         "keras": Part(
             [[sys.executable, "-m", "ci.keras_suite", "--part", "all" if slow else "quick"]],
             7200 if slow else 2400,
