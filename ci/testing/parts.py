@@ -39,6 +39,9 @@ def _pytest_part(name: str, slow: bool, *folders: str, timeout_s: float, at_once
     return Part([[sys.executable, "-m", "pytest", *places, *options]], timeout_s, junit)
 
 
+# Of the checks that run no test: seconds for each, beside the other parts on a slow machine.
+_CHECK_S = 900
+
 # Of run_mpi_tests: who gossips with whom in worlds of other sizes.
 _PAIRS_OF_MORE = ("--ranks", "5", "8", "--", "tests/mpi/test_strategies.py", "-k", "gossip")
 
@@ -48,11 +51,11 @@ def parts(slow: bool) -> dict[str, Part]:
     return {
         "lint": Part(
             [[str(_BIN / "ruff"), "check", "."], [str(_BIN / "ruff"), "format", "--check", "."]],
-            120,
+            _CHECK_S,
         ),
-        "types": Part([[str(_BIN / "mypy")]], 300),
-        "layering": Part([[str(_BIN / "lint-imports"), "--no-logo"]], 120),
-        "house": Part([[sys.executable, "-m", "ci.testing.house"]], 120),
+        "types": Part([[str(_BIN / "mypy")]], _CHECK_S),
+        "layering": Part([[str(_BIN / "lint-imports"), "--no-logo"]], _CHECK_S),
+        "house": Part([[sys.executable, "-m", "ci.testing.house"]], _CHECK_S),
         "unit": _pytest_part("unit", slow, "unit", "ci", "examples", timeout_s=2400),
         "mpi": Part(
             [
