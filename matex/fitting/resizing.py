@@ -32,13 +32,14 @@ class Resizing(FitListener):
             return
         run, world = self._run, self._run.communicator.world
         request = self._hear()
-        if request is None:  # the leader that knew of it is gone: the next one reads it again
+        if request is None:  # gone with the leader that knew of it; who asked gets no answer
             return
         decision = decide(
             request,
             world.members,
             reserve=len(world.reserve),
             most=run.active,
+            survives=run.communicator.ulfm,
             respawns=run.replacements.is_open and not world.spread,
         )
         if run.leads:

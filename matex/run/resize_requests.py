@@ -40,6 +40,7 @@ def decide(
     *,
     reserve: int,
     most: int,
+    survives: bool,
     respawns: bool,
 ) -> Decision:
     """The answer to *request*. Pure.
@@ -48,13 +49,14 @@ def decide(
         members: ranks that train.
         reserve: number of ranks in reserve.
         most: largest number of ranks.
+        survives: whether the others go on when ranks end, as under ULFM.
         respawns: whether processes can join the running fit.
     """
     size = len(members)
+    if not survives:
+        return Decision(refused="without ULFM all ranks end when one leaves")
     if reserve:
-        return Decision(
-            refused=f"{reserve} ranks in reserve would take the places of those that go"
-        )
+        return Decision(refused="ranks in reserve would take the places of those that go")
     if request.host:
         leaving = tuple(member.rank for member in members if member.host == request.host)
         if not leaving:

@@ -29,27 +29,30 @@ MEMBERS = [
     ],
 )
 def test_who_leaves(request_: Request, answer: Decision) -> None:
-    assert decide(request_, MEMBERS, reserve=0, most=6, respawns=True) == answer
+    assert decide(request_, MEMBERS, reserve=0, most=6, survives=True, respawns=True) == answer
 
 
 @pytest.mark.parametrize(
     ("request_", "options", "why"),
     [
-        (Request(1, size=2), {"reserve": 1}, "1 ranks in reserve would take the places"),
+        (Request(1, size=2), {"reserve": 1}, "ranks in reserve would take the places"),
+        (Request(1, size=2), {"survives": False}, "without ULFM all ranks end"),
         (Request(1, size=7), {}, "began with 6 ranks"),
         (Request(1, size=5), {"respawns": False}, "with --respawn alone"),
         (Request(1, host="c"), {}, "no rank is on c; ranks are on a, b"),
     ],
 )
 def test_what_cannot_be_is_refused(request_: Request, options: dict[str, int], why: str) -> None:
-    given = {"reserve": 0, "most": 6, "respawns": True, **options}
+    given = {"reserve": 0, "most": 6, "survives": True, "respawns": True, **options}
     answer = decide(request_, MEMBERS, **given)  # type: ignore[arg-type]
     assert why in answer.refused
     assert not answer.leaving
 
 
 def test_nobody_would_be_left() -> None:
-    answer = decide(Request(1, host="a"), MEMBERS[:2], reserve=0, most=4, respawns=False)
+    answer = decide(
+        Request(1, host="a"), MEMBERS[:2], reserve=0, most=4, survives=True, respawns=False
+    )
     assert "nobody would be left" in answer.refused
 
 
