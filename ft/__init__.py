@@ -16,6 +16,7 @@ Nothing happens at import; MPI starts with :meth:`Communicator.start`.
 """
 
 from ft.bridge import Message
+from ft.cold_spares import ColdSpares
 from ft.collectives import chunk_elements
 from ft.communicator import Communicator
 from ft.errors import (
@@ -32,9 +33,10 @@ from ft.failure_models import FailureModel, in_steps, sample
 from ft.faults import EVENTS, KINDS, PHASES, Fault, check_faults, parse_fault
 from ft.hooks import Hooks
 from ft.injector import Injector
+from ft.invitation import Admission, Invitation
 from ft.launcher import Started, started_by
-from ft.mpi import has_mpi, has_ulfm
-from ft.newcomers import Admission, Invitation, Newcomer
+from ft.mpi import allow_newcomers, has_mpi, has_ulfm
+from ft.newcomers import Newcomer, spawn
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
 from ft.quorum import Arbiter, Parting
@@ -50,6 +52,7 @@ __all__ = [
     "Admission",
     "Arbiter",
     "ClosedError",
+    "ColdSpares",
     "Communicator",
     "FailureModel",
     "Fault",
@@ -76,6 +79,7 @@ __all__ = [
     "UsageError",
     "Watchdog",
     "World",
+    "allow_newcomers",
     "check_faults",
     "chunk_elements",
     "fail_stop",
@@ -89,6 +93,7 @@ __all__ = [
     "sample",
     "shield",
     "shielded",
+    "spawn",
     "started_by",
     "write_plan",
 ]

@@ -10,8 +10,9 @@ import numpy as np
 from ft import collectives, mpi
 from ft.errors import PeerFailure
 from ft.hooks import Hooks
+from ft.invitation import Admission
 from ft.membership import Membership
-from ft.newcomers import Admission, Newcomer
+from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
 from ft.operations import Operation, Operations
 from ft.records import Gathered, Pending, Recovery
@@ -61,11 +62,13 @@ class Communicator:
         self._standby = Standby(self._membership, self._log)
 
     @classmethod
-    def start(cls, hooks: Hooks | None = None) -> Communicator:
-        """Initialise MPI and exchange who is there; collective over MPI_COMM_WORLD.
+    def start(cls, hooks: Hooks | None = None, *, comm: Any = None) -> Communicator:
+        """Initialise MPI and exchange who is there; collective over *comm*.
 
         Args:
             hooks: functions called at each repair; none by default.
+            comm: an ``mpi4py.MPI.Comm`` that this object owns from now on; MPI_COMM_WORLD by
+                default.
 
         Returns:
             Communicator of the ranks that have met.
@@ -75,7 +78,7 @@ class Communicator:
         """
         # COMM_WORLD itself, not a copy: when a rank dies while a communicator is made,
         # Open MPI 5.0.11 may crash the others, and so early nobody has a checkpoint.
-        comm = mpi.load().COMM_WORLD
+        comm = mpi.load().COMM_WORLD if comm is None else comm
         self = cls(comm, World.of_strangers(comm.Get_size(), comm.Get_rank()), hooks)
         self._log.done = -1  # the allgather that follows is operation 0
         rows = self.allgather(encode_member(Member.here(self.world.rank)))

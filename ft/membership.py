@@ -16,7 +16,8 @@ from ft import mpi
 from ft.errors import UsageError
 from ft.exit_guard import fail_stop
 from ft.hooks import Hooks
-from ft.newcomers import Admission, Newcomer
+from ft.invitation import Admission
+from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
 from ft.parting import part_from_silent
 from ft.records import Recovery
@@ -118,9 +119,7 @@ class Membership:
 
     def known_dead(self) -> list[int]:
         """Original ranks, members or in reserve, that MPI knows to be dead; local."""
-        failed, whole = self.whole.Get_failed(), self.whole.Get_group()
-        places: Any = self._mpi.Group.Translate_ranks(failed, range(failed.Get_size()), whole)
-        return [self._present[place] for place in places]
+        return [self._present[place] for place in mpi.failed_ranks(self.whole)]
 
     def recover(self, *, joinable: bool = False) -> Recovery:
         """Repair the communicator and settle the operation that failed; collective.

