@@ -15,7 +15,7 @@
 Nothing happens at import; MPI starts with :meth:`Communicator.start`.
 """
 
-from ft.bridge import Message
+from ft.bridge import Bridge, Message
 from ft.cold_spares import ColdSpares
 from ft.collectives import chunk_elements
 from ft.communicator import Communicator
@@ -39,7 +39,7 @@ from ft.mpi import allow_newcomers, has_mpi, has_ulfm
 from ft.newcomers import Newcomer, spawn
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
-from ft.quorum import Arbiter, Parting
+from ft.quorum import Arbiter, Parting, Ruling
 from ft.records import Gathered, Pending, Recovery
 from ft.views import Purpose
 from ft.watchdog import Watchdog
@@ -51,6 +51,7 @@ __all__ = [
     "PHASES",
     "Admission",
     "Arbiter",
+    "Bridge",
     "ClosedError",
     "ColdSpares",
     "Communicator",
@@ -72,6 +73,7 @@ __all__ = [
     "Purpose",
     "Receiving",
     "Recovery",
+    "Ruling",
     "Sending",
     "Started",
     "Swap",

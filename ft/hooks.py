@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-from ft.quorum import Parting, no_arbiter
+from ft.quorum import Parting, Ruling, no_arbiter
 from ft.records import Recovery
 
 __all__ = ["Hooks"]
@@ -57,7 +57,7 @@ class Hooks:
                 ``finished``.
         """
 
-    def decide(self, parting: Parting) -> str:
+    def decide(self, parting: Parting) -> Ruling:
         """Answer as arbiter, on one rank, whether those present may go on; it may take seconds.
 
         It is asked only where ranks are on several hosts and those who came to a repair are half
@@ -67,6 +67,6 @@ class Hooks:
             parting: ranks that came, that are known to be dead, and of which nothing is known.
 
         Returns:
-            "" where they may go on; or else why not, in one sentence.
+            Whether they may go on, and who of the unknown ranks has ended.
         """
         return no_arbiter(parting)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ft import mpi, sockets
 from ft.exit_guard import fail_stop
-from ft.quorum import Arbiter, Parting, has_ended
+from ft.quorum import Arbiter, Parting, Ruling, has_ended
 from ft.views import SEAL
 from ft.world import Member, World
 
@@ -29,7 +29,8 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
     """Return on ranks that may go on without the others; the others end themselves.
 
     Those who go on shut their connections to the hosts that no longer take part, which may
-    return: what their ranks believe must not reach this world any more.
+    return: what their ranks believe must not reach this world any more. They keep them where all
+    ranks of the host have ended: processes that wait there may take their places.
 
     Args:
         new: the repaired communicator, an ``mpi4py.MPI.Comm``.
@@ -44,9 +45,10 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
         dead = _ended(new, world.me, missing)
         unknown = tuple(member for member in missing if member not in dead)
         parting = replace(parting, dead=dead, unknown=unknown)
-        refusal = _answer(new, parting, arbiter, asks=present[0] == world.rank)
-        if refusal:
-            fail_stop(f"{parting.text}, and may not go on without them: {refusal}")
+        ruling = _answer(new, parting, arbiter, asks=present[0] == world.rank)
+        if ruling.refusal:
+            fail_stop(f"{parting.text}, and may not go on without them: {ruling.refusal}")
+        missing = tuple(member for member in unknown if member.rank not in ruling.ended)
     sockets.shut(_addresses(missing) - _addresses(came))
 
 
@@ -89,13 +91,22 @@ def _ended(new: Any, me: Member, missing: tuple[Member, ...]) -> tuple[Member, .
     return tuple(member for n, member in enumerate(missing) if rows[:, n].any())
 
 
-def _answer(new: Any, parting: Parting, arbiter: Arbiter, *, asks: bool) -> str:
+def _answer(new: Any, parting: Parting, arbiter: Arbiter, *, asks: bool) -> Ruling:
     """The answer of the arbiter, whom the first rank asks; the same on all ranks."""
-    answer = np.zeros(_ANSWER_BYTES + 8, np.uint8)
+    unknown = [member.rank for member in parting.unknown]
+    text = np.zeros(_ANSWER_BYTES, np.uint8)
+    numbers = np.zeros(len(unknown) + 1, np.int64)  # whether each has ended, and the seal
     if asks:
-        text = arbiter(parting).encode()[:_ANSWER_BYTES]
-        answer[: len(text)] = np.frombuffer(text, np.uint8)
-        answer[_ANSWER_BYTES:] = np.array([SEAL], np.int64).view(np.uint8)
+        ruling = arbiter(parting)
+        encoded = ruling.refusal.encode()[:_ANSWER_BYTES]
+        text[: len(encoded)] = np.frombuffer(encoded, np.uint8)
+        numbers[:-1] = [rank in ruling.ended for rank in unknown]
+        numbers[-1] = SEAL
+    answer = np.concatenate([text, numbers.view(np.uint8)])
     new.Bcast(answer, root=0)
-    must_be_sealed(answer[_ANSWER_BYTES:].view(np.int64))
-    return answer[:_ANSWER_BYTES].tobytes().rstrip(b"\0").decode(errors="replace")
+    text, numbers = answer[:_ANSWER_BYTES], answer[_ANSWER_BYTES:].view(np.int64)
+    must_be_sealed(numbers[-1:])
+    return Ruling(
+        text.tobytes().rstrip(b"\0").decode(errors="replace"),
+        tuple(rank for rank, ended in zip(unknown, numbers[:-1], strict=True) if ended),
+    )

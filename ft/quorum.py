@@ -20,11 +20,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ft.processes import is_alive
 from ft.world import Member
 
-__all__ = ["Arbiter", "Parting", "has_ended", "named", "no_arbiter"]
+__all__ = ["Arbiter", "Parting", "Ruling", "has_ended", "named", "no_arbiter"]
 
 _LOOK_S = 0.02
 
@@ -74,9 +75,25 @@ class Parting:
         return f"{here} cannot know whether {dead} went on before the end"
 
 
-#: Answers, on one rank, whether those present may go on, half of the last world or less:
-#: "" where they may, or else why not, in one sentence. It may take some seconds.
-Arbiter = Callable[[Parting], str]
+class Ruling(NamedTuple):
+    """The answer of an arbiter.
+
+    Attributes:
+        refusal: reason for which those present may not go on, in one sentence; "" where they may.
+        ended: unknown ranks of which the arbiter has found out that their processes have ended.
+
+    Example:
+        >>> bool(ft.Ruling().refusal)  # they may
+        False
+    """
+
+    refusal: str = ""
+    ended: tuple[int, ...] = ()
+
+
+#: Answers, on one rank, whether those present may go on, half of the last world or less. It may
+#: take some seconds.
+Arbiter = Callable[[Parting], Ruling]
 
 
 def named(ranks: Iterable[int]) -> str:
@@ -85,9 +102,9 @@ def named(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
 
 
-def no_arbiter(parting: Parting) -> str:
+def no_arbiter(parting: Parting) -> Ruling:
     """The answer where nobody can be asked, so that no smaller part was ever given leave."""
-    return "" if parting.is_larger else "there is nobody to ask which part may go on"
+    return Ruling("" if parting.is_larger else "there is nobody to ask which part may go on")
 
 
 def has_ended(members: Sequence[Member], *, within_s: float) -> list[bool]:

@@ -149,6 +149,9 @@ class RankOptions:
         0, "N", "how many ranks there should be: where fewer are left, they leave at a checkpoint "
         "to be started again with the others; given by matex run --grow", FAILURES, least=0,
         hidden=True)
+    cold: int = option(
+        0, "K", "how many of the processes wait, with nothing imported, until a rank dies; given "
+        "by matex run --respawn on several hosts", FAILURES, least=0, hidden=True)
 
     strategy: str = option(
         "sync", "", "how ranks share the work of fit: sync averages gradients in every step; "

@@ -74,6 +74,11 @@ class Choice:
     def kind(self) -> str:
         return "host" if self.library is None else "native"
 
+    @property
+    def plan(self) -> str:
+        """The plan of the sums, which newcomers must have, too."""
+        return self._sum["plan"]
+
     def try_out(self, communicator: ft.Communicator) -> None:
         """Find out which plan is the faster one, where that is not known; collective.
 

@@ -31,7 +31,7 @@ class Resizing(FitListener):
         if not report.agreed.resize:
             return
         run, world = self._run, self._run.communicator.world
-        request = self._hear()
+        request, can_grow = self._hear()
         if request is None:  # gone with the leader that knew of it; who asked gets no answer
             return
         decision = decide(
@@ -40,28 +40,30 @@ class Resizing(FitListener):
             reserve=len(world.reserve),
             most=run.active,
             survives=run.communicator.ulfm,
-            respawns=run.replacements.is_open and not world.spread,
+            respawns=can_grow,
         )
         if run.leads:
             self._say(request, decision.refused, decision.leaving, decision.size)
         if decision.refused:
             return
-        run.replacements.want(decision.size)
+        run.replacements.want(decision.size, without=request.host)
         run.never_regrow()
         if world.rank in decision.leaving:
             run.trace.flush()
             ft.fail_stop(f"left on purpose: {request.text}")
 
-    def _hear(self) -> Request | None:
-        """The request that the leader has found; collective."""
+    def _hear(self) -> tuple[Request | None, bool]:
+        """The request that the leader has found, and whether it can have more ranks; collective."""
         run = self._run
-        content = np.zeros(MOST_BYTES, np.uint8)
+        content = np.zeros(MOST_BYTES + 1, np.uint8)
         request = run.resize_requests.take() if run.leads else None
         if request is not None:
             encoded = np.frombuffer(request.to_bytes(), np.uint8)
             content[: encoded.size] = encoded
+            content[-1] = run.replacements.is_open
         run.communicator.broadcast(content)
-        return Request.from_bytes(content.tobytes().rstrip(b"\0")) if content.any() else None
+        text = content[:-1].tobytes().rstrip(b"\0")
+        return Request.from_bytes(text) if text else None, bool(content[-1])
 
     def _say(self, request: Request, refused: str, leaving: tuple[int, ...], size: int) -> None:
         run = self._run

@@ -131,6 +131,7 @@ class FitSpares(FitListener):
             self.came_too_late = True
             return None
         communicator.join(admission)
+        run.replacements.announce()
         run.replacements.inherit(joining.histories.items(), wanted=run.replacements.wanted)
         run.events.write("waits", step=None)
         self._iterator = iterator

@@ -18,10 +18,10 @@ from typing import Any
 
 import psutil
 
-from ft.quorum import named
+from ft.quorum import Ruling, named
 from matex.launcher.hosts import Hosts
 
-__all__ = ["Arbiter", "Question", "Rulings", "addresses_of", "probe"]
+__all__ = ["Arbiter", "HostNames", "Question", "Rulings", "probe"]
 
 _MOST_BYTES = 1 << 20
 _PATIENCE_S = 5.0  # with one who asks and does not come to an end
@@ -38,6 +38,10 @@ class Question:
     present: tuple[int, ...]
     unknown: tuple[tuple[int, str, int, int], ...] = ()
     """Rank, host, process id and the space of that."""
+    admitted: tuple[int, ...] = ()
+    """Those present who were in no world before."""
+    hosts: tuple[tuple[int, str], ...] = ()
+    """Rank and host of those present."""
 
     @staticmethod
     def read(content: Mapping[str, Any]) -> Question:
@@ -46,12 +50,19 @@ class Question:
         Raises:
             KeyError, TypeError, ValueError: it is none.
         """
-        present = [int(rank) for rank in _list(content["present"])]
+        hosts = [(int(rank), str(host)) for rank, host in map(_list, _list(content["present"]))]
+        admitted = [int(rank) for rank in _list(content["admitted"])]
         unknown = [
             (int(rank), str(host), int(pid), int(space))
             for rank, host, pid, space in map(_list, _list(content["unknown"]))
         ]
-        return Question(asks=bool(content["asks"]), present=tuple(present), unknown=tuple(unknown))
+        return Question(
+            asks=bool(content["asks"]),
+            present=tuple(rank for rank, _ in hosts),
+            unknown=tuple(unknown),
+            admitted=tuple(admitted),
+            hosts=tuple(hosts),
+        )
 
 
 @dataclass
@@ -67,7 +78,7 @@ class Rulings:
             ended: unknown ranks of the question that are proved dead.
         """
         present = frozenset(question.present)
-        if self.chosen is not None and not present <= self.chosen:
+        if self.chosen is not None and not present.difference(question.admitted) <= self.chosen:
             return f"the run goes on with {named(self.chosen)}"
         left = [rank for rank, *_ in question.unknown if rank not in ended]
         if question.asks and len(present) < len(left):
@@ -81,15 +92,13 @@ class Arbiter:
 
     Args:
         hosts: reaches them.
-        address_of: the host of a rank, as the launcher calls it.
+        names: the names by which the launcher calls the hosts of ranks.
         is_over: whether the run has come to its end.
     """
 
-    def __init__(
-        self, hosts: Hosts, address_of: Callable[[int, str], str], is_over: Callable[[], bool]
-    ) -> None:
+    def __init__(self, hosts: Hosts, names: HostNames, is_over: Callable[[], bool]) -> None:
         self._hosts = hosts
-        self._address_of = address_of
+        self._names = names
         self._is_over = is_over
         self._token = secrets.token_hex(16)
         self._rulings = Rulings()
@@ -132,23 +141,33 @@ class Arbiter:
                 except (KeyError, TypeError, ValueError):
                     return
                 if question is not None:
-                    stream.write(json.dumps({"refusal": self._rule(question)}).encode() + b"\n")
+                    stream.write(json.dumps(self._rule(question)._asdict()).encode() + b"\n")
 
-    def _rule(self, question: Question) -> str:
+    def _rule(self, question: Question) -> Ruling:
         self.was_asked = True
+        with self._lock:
+            for rank, host in question.hosts:
+                self._names.of(rank, host)
         ended = self._ended(question) if question.asks else []
         with self._lock:
             if self._is_over():
-                return "the run has come to its end without them"
-            return self._rulings.rule(question, ended)
+                return Ruling("the run has come to its end without them")
+            return Ruling(self._rulings.rule(question, ended), tuple(ended))
 
     def _ended(self, question: Question) -> list[int]:
         """The unknown ranks whose hosts say that they have ended."""
         found: list[int] = []
-        for (host, space), ranks in _by_host(question, self._address_of).items():
+        for (host, space), ranks in self._by_host(question).items():
             pids = [pid for rank, _, pid, _ in question.unknown if rank in ranks]
             if self._hosts.run([host], probe(space, pids)):
                 found += ranks
+        return found
+
+    def _by_host(self, question: Question) -> dict[tuple[str, int], list[int]]:
+        found: dict[tuple[str, int], list[int]] = {}
+        with self._lock:
+            for rank, host, _, space in question.unknown:
+                found.setdefault((self._names.of(rank, host), space), []).append(rank)
         return found
 
 
@@ -163,24 +182,26 @@ def probe(space: int, pids: Sequence[int]) -> list[str]:
     return ["sh", "-c", script]
 
 
-def addresses_of(hosts: Mapping[str, int]) -> Callable[[int, str], str]:
-    """The launcher's name for the host of a rank: ranks fill the hosts in their order. Pure.
+class HostNames:
+    """The launcher's names for the hosts of ranks, which call themselves as they like.
+
+    The ranks that it starts fill the hosts in their order. Those that come later are on a host of
+    one of them.
 
     Args:
         hosts: hosts that were given, with their slots; none with a batch system, which calls
             them as they call themselves.
     """
-    names = [name for name, slots in hosts.items() for _ in range(slots)]
-    return lambda rank, host: names[rank] if rank < len(names) else host
 
+    def __init__(self, hosts: Mapping[str, int]) -> None:
+        self._names = [name for name, slots in hosts.items() for _ in range(slots)]
+        self._known: dict[str, str] = {}
 
-def _by_host(
-    question: Question, address_of: Callable[[int, str], str]
-) -> dict[tuple[str, int], list[int]]:
-    found: dict[tuple[str, int], list[int]] = {}
-    for rank, host, _, space in question.unknown:
-        found.setdefault((address_of(rank, host), space), []).append(rank)
-    return found
+    def of(self, rank: int, host: str) -> str:
+        """The name of the host of *rank*, which calls itself *host*; it is learned from."""
+        if rank < len(self._names):
+            return self._known.setdefault(host, self._names[rank])
+        return self._known.get(host, host)
 
 
 def _addresses() -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from matex.config import ARBITER, Config
 from matex.config.given import given_in_environment
 from matex.config.kinds import SWITCH, WORDS
 from matex.config.option import options_of
+from matex.config.options import AS_MANY_AS_ARE_LOST
 from matex.launcher.mpiexec import Mpiexec
 from matex.launcher.restarts import read_hosts
 
@@ -44,6 +45,18 @@ class Launch:
         return self.ranks + self.config.spares
 
     @property
+    def cold(self) -> int:
+        """The number of processes that wait to take the places of the dead.
+
+        On one host none needs to: a process can be started when it is wanted.
+        """
+        if not (self.spread and self.ulfm and self.config.respawn):
+            return 0
+        if self.config.respawn == AS_MANY_AS_ARE_LOST:
+            return self.processes
+        return self.config.respawn
+
+    @property
     def several(self) -> bool:
         """Whether there is more than one host, or may be."""
         return self.hosts is not None or self.nodes > 1
@@ -65,10 +78,12 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[s
     """
     survive = launch.ulfm and mpiexec.survives
     crowded = not launch.several and launch.processes > len(os.sched_getaffinity(0))
-    words = [sys.executable, "-m", "matex", *rank_options(launch.config), "--report", str(report)]
+    config = replace(launch.config, cold=launch.cold if survive else 0)
+    words = [sys.executable, "-m", "matex", *rank_options(config), "--report", str(report)]
     return mpiexec.start(
         [*words, str(launch.script), *launch.arguments],
         processes=launch.processes,
+        waiting=config.cold,
         hosts=launch.hosts,
         several=launch.several,
         spread=launch.spread,

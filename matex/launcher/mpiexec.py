@@ -83,6 +83,7 @@ class Mpiexec:
         words: Sequence[str],
         *,
         processes: int,
+        waiting: int = 0,
         hosts: str | None = None,
         several: bool = False,
         spread: bool = False,
@@ -93,6 +94,8 @@ class Mpiexec:
         """The command line that starts *words* as so many *processes*. Pure.
 
         Args:
+            waiting: number of further processes, which come after them in MPI_COMM_WORLD, spread
+                over the hosts as they are; none by default. They are for Open MPI's alone.
             hosts: ``a:2,b:2``, the hosts and their slots; None where it finds them itself.
             several: there is a list of hosts, or more than one.
             spread: there is more than one host, of which one may fall silent.
@@ -105,10 +108,16 @@ class Mpiexec:
         """
         if self.kind is MpiexecKind.OPEN_MPI:
             options = _open_mpi(several=several, survive=survive, crowded=crowded)
-            options += ["--host", hosts] if hosts is not None else []
-            options += [word for name in passed for word in ("-x", name)]
-            options += _settings(crowded=crowded, detector=spread and survive)
-        elif self.kind is MpiexecKind.HYDRA:
+            where = ["--host", hosts] if hosts is not None else []
+            where += [word for name in passed for word in ("-x", name)]
+            options += _settings(
+                crowded=crowded, detector=spread and survive, acquainted=waiting > 0
+            )
+            started = [*where, "-n", str(processes), *words]
+            if waiting:
+                started += [":", *where, "-n", str(waiting), *words]
+            return [self.path, *options, *started]
+        if self.kind is MpiexecKind.HYDRA:
             options = ["-hosts", hosts] if hosts is not None else []
             if crowded:
                 options += ["-genv", "MPIR_CVAR_ENABLE_HEAVY_YIELD", "1"]
@@ -178,7 +187,9 @@ def _open_mpi(*, several: bool, survive: bool, crowded: bool) -> list[str]:
 _NO_CUTOFF = 2**20  # ranks; more than there are
 
 
-def _settings(*, crowded: bool = False, detector: bool = False) -> list[str]:
+def _settings(
+    *, crowded: bool = False, detector: bool = False, acquainted: bool = False
+) -> list[str]:
     """The settings of Open MPI, as options of mpiexec. Pure.
 
     They were measured: without the first, finalisation hangs after a death; HAN adds wrongly over
@@ -187,10 +198,14 @@ def _settings(*, crowded: bool = False, detector: bool = False) -> list[str]:
     Args:
         crowded: there are more ranks than cores.
         detector: look for silent hosts.
+        acquainted: all processes connect with each other when they start. Without it two that
+            first meet in the middle of a run, after deaths, may take each other for dead.
     """
     values = {"async_mpi_finalize": "1", "coll": "^han"}
     if crowded:
         values["mpi_yield_when_idle"] = "1"  # whoever waits leaves the core to who works
+    if acquainted:
+        values["mpi_preconnect_mpi"] = "1"
     if detector:
         values |= {
             "mpi_ft_detector": "1",

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from matex.checkpointing.host_memory import Places
-from matex.launcher.arbiter import addresses_of
+from matex.launcher.arbiter import HostNames
 from matex.launcher.ending import all_events, last_start, this_job
 from matex.launcher.hosts import Hosts
 from matex.launcher.launch import Launch
@@ -87,7 +87,7 @@ class Relaunch:
     def larger_part_is_silent(self, lost: Launch, survey: Survey) -> bool:
         """Whether ranks of the start *lost* may go on by themselves, unseen, as the larger part."""
         hosts = {} if lost.hosts is None else read_hosts(lost.hosts)
-        members = members_of(last_start(all_events(self._report)), addresses_of(hosts))
+        members = members_of(last_start(all_events(self._report)), HostNames(hosts).of)
         return silent_part_is_larger(members, survey.lost)
 
     def on(self, hosts: dict[str, int] | None) -> Launch | None:

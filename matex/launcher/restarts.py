@@ -89,7 +89,7 @@ def members_of(events: Iterable[Event], address_of: Callable[[int, str], str]) -
 
     Args:
         events: events of one start, in order of time.
-        address_of: see :func:`matex.launcher.arbiter.addresses_of`.
+        address_of: see :meth:`matex.launcher.arbiter.HostNames.of`.
     """
     members: dict[int, str] = {}
     lost: set[int] = set()

@@ -19,7 +19,7 @@ from matex.checkpointing.host_memory import Places, reserved
 from matex.config import ARBITER
 from matex.config.batch_systems import launcher_settings
 from matex.errors import InputError
-from matex.launcher.arbiter import Arbiter, addresses_of
+from matex.launcher.arbiter import Arbiter, HostNames
 from matex.launcher.ending import NOT_STARTED, Logs, all_events, judge, last_start, reason_of
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
@@ -217,7 +217,8 @@ class _Supervisor:
             self._job = job = Job(self._mpiexec, command, {**self._environment, **asking})
             if self._told:  # while it was being started
                 job.tell(signal.SIGUSR1)
-            silent = self._silence(job, arbiter)
+            spawns = wanted.config.respawn > 0 and not wanted.cold
+            silent = self._silence(job, arbiter, spawns=spawns)
             status = job.status
             job.end(ask=not silent or has_summary(self._report))
             self._job = None
@@ -232,17 +233,17 @@ class _Supervisor:
             yield None
             return
         hosts = {} if wanted.hosts is None else read_hosts(wanted.hosts)
-        arbiter = Arbiter(self._hosts, addresses_of(hosts), lambda: has_summary(self._report))
+        arbiter = Arbiter(self._hosts, HostNames(hosts), lambda: has_summary(self._report))
         try:
             yield arbiter
         finally:
             arbiter.close()
 
-    def _silence(self, job: Job, arbiter: Arbiter | None) -> str:
+    def _silence(self, job: Job, arbiter: Arbiter | None, *, spawns: bool) -> str:
         """Wait for the job's end; why it was not waited for any longer, "" where it came."""
         patience = Patience(self._report, self._wanted.config.hang_timeout)
         while not job.wait(_LOOK_S):
-            if self._wanted.config.respawn and patience.is_over(job.is_left):
+            if spawns and patience.is_over(job.is_left):
                 return ""
             parted = arbiter is not None and arbiter.was_asked
             reason = patience.ends(several=arbiter is not None, parted=parted)

@@ -10,7 +10,7 @@ import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import ft
 from ft import mpi
@@ -54,7 +54,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     stop_request = StopRequest(config.wall_time)
     stop_request.listen(interrupts=interrupts)
     ready_segments()
-    communicator, joining = _met(config)
+    communicator, joining, cold_spares = _met(config)
     world = communicator.world
     if config.spares >= communicator.initial_size:
         raise InputError(
@@ -95,7 +95,8 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     else:
         cores = devices.Cores(joining.welcome.threads)
         stop_request.began_before_s = joining.welcome.elapsed_s
-    overlaps = world.host_count > 1 and not config.deterministic
+    hosts = world.host_count if joining is None else joining.welcome.hosts
+    overlaps = hosts > 1 and not config.deterministic
     devices.take_cores(cores, asked_for=threads > 0, operations=1 + overlaps)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
@@ -113,10 +114,11 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
         tensorflow.config.experimental.enable_op_determinism()
 
     from matex.process.keras_adapter import KerasAdapter
-    from matex.run.context import RunContext, Threads
+    from matex.run.context import RunContext
+    from matex.run.processor import Threads
 
     processor = Threads(own=cores.threads, host=len(devices.cores_of(host, world.rank)))
-    run = RunContext(config, communicator, events, stop_request, processor, joining)
+    run = RunContext(config, communicator, events, stop_request, processor, joining, cold_spares)
     if config.deterministic and (sets := devices.differing_sets(communicator, instruction_set())):
         run.say(
             f"warning: the processors of the ranks have the instruction sets {', '.join(sets)}, so "
@@ -129,23 +131,53 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     return adapter
 
 
-def _met(config: Config) -> tuple[ft.Communicator, Joining | None]:
-    """The communicator of all, or that of a process which is to join them, and its way there.
+class _Met(NamedTuple):
+    """The communicator of all, or that of a process which is to join them, and its way there."""
+
+    communicator: ft.Communicator
+    joining: Joining | None = None
+    cold_spares: ft.ColdSpares | None = None
+
+
+def _met(config: Config) -> _Met:
+    """Meet the other ranks; or wait until one has this process come; collective.
 
     Raises:
         ft.Unrecoverable: no MPI.
+        SystemExit: the run is over, and nobody wanted this process.
     """
+    if config.respawn:
+        ft.allow_newcomers()
+    cold = ft.ColdSpares.meet(config.cold) if config.cold else None
     try:
-        invitation = ft.Invitation.received() if config.respawn else None
+        invitation = _invitation(cold) if config.respawn else None
     except ft.Unrecoverable:
         if not mpi.is_initialized():
             raise
-        end_unnoticed()  # who started this process is gone
+        end_unnoticed()  # who had this process come is gone
     if invitation is None:
-        return ft.Communicator.start(), None
+        comm = None if cold is None else cold.ranks_apart()
+        return _Met(ft.Communicator.start(comm=comm), cold_spares=cold)
     joining = Joining(invitation)
     alone = mpi.load().COMM_SELF
-    return ft.Communicator(alone, invitation.world, initial_size=joining.welcome.ranks), joining
+    communicator = ft.Communicator(alone, invitation.world, initial_size=joining.welcome.ranks)
+    return _Met(communicator, joining, cold)
+
+
+def _invitation(cold: ft.ColdSpares | None) -> ft.Invitation | None:
+    """The invitation of this process, if it is to take a place; local, and it waits for that.
+
+    Raises:
+        ft.Unrecoverable: who had it come is gone.
+        SystemExit: the run is over, and nobody wanted this process.
+    """
+    if cold is None or not cold.is_one:
+        return ft.Invitation.received()
+    bridge = cold.wait()
+    if bridge is not None:
+        return ft.Invitation(bridge)
+    mpi.finalize()
+    raise SystemExit(0)
 
 
 _SEED_OF_TENSORFLOW = 87654321  # DEFAULT_GRAPH_SEED of tensorflow/python/framework/random_seed.py

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import checkpoints
 import ft
@@ -18,12 +18,14 @@ from matex.records.step_report import StepReport, StepRequests
 from matex.records.summary import Totals
 from matex.records.trace_part import TracePart, part_name
 from matex.run.call_order import CallOrder
+from matex.run.candidates import ColdCandidates, NewProcesses
 from matex.run.event_hearing import EventHearing
 from matex.run.hooks import RunHooks
 from matex.run.joining import Joining
 from matex.run.launcher_client import LauncherClient
 from matex.run.ledger import RunLedger
 from matex.run.outcome import RunOutcome
+from matex.run.processor import Threads
 from matex.run.progress_notes import ProgressNotes
 from matex.run.recovery_log import RecoveryLog
 from matex.run.replacements import Replacements
@@ -32,14 +34,7 @@ from matex.run.step_watch import StepWatch
 from matex.run.terminal import Terminal
 from matex.steps.nonfinite import Nonfinite
 
-__all__ = ["RunContext", "Threads"]
-
-
-class Threads(NamedTuple):
-    """The processor of this rank: its own threads, and the cores that it shares with others."""
-
-    own: int = 1
-    host: int = 1
+__all__ = ["RunContext"]
 
 
 class RunContext:
@@ -56,6 +51,7 @@ class RunContext:
         stop_request: hears of signals and of the wall time.
         threads: threads and cores of this rank.
         joining: the way of this process into a run that has begun; None from the start on.
+        cold: processes that wait to take the places of the dead; None by default.
     """
 
     def __init__(
@@ -66,6 +62,7 @@ class RunContext:
         stop_request: StopRequest,
         threads: Threads,
         joining: Joining | None = None,
+        cold: ft.ColdSpares | None = None,
     ) -> None:
         me = communicator.world.me
         self.config = config
@@ -96,14 +93,18 @@ class RunContext:
         self.exchange_choice = Choice(
             config.exchange,
             config.cache_directory,
-            plan=config.exchange_plan,
+            plan=config.exchange_plan if joining is None else joining.welcome.plan,
             compression=config.compression if config.strategy == "sync" else "none",
             impossible="" if ft.has_mpi() else "no MPI was found, so this is one rank",
         )
         self.saver = Saver(config, communicator, events, stop_request, self.warn)
+        setting = arbiter_setting()
+        launcher = LauncherClient(setting) if setting else None
         self.replacements = Replacements(
-            config, communicator, events, self.terminal, stop_request, threads=threads.own,
-            virtual=lambda: self.virtual_workers,
+            config, communicator,
+            ColdCandidates(communicator, cold) if cold else NewProcesses(communicator),
+            events, self.terminal, stop_request, launcher, threads=threads.own,
+            agreed=lambda: {"virtual": self.virtual_workers, "plan": self.exchange_choice.plan},
         )  # fmt: skip
         self.resize_requests = ResizeRequests(config.report, self.warn)
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
@@ -117,17 +118,15 @@ class RunContext:
         self.script_checkpoints = False
         """Whether the script saves a loop of its own, and leaves between its own steps."""
         self._may_regrow = config.grow_to > 0
-        self._hook()
+        self._hook(launcher)
 
-    def _hook(self) -> None:
+    def _hook(self, launcher: LauncherClient | None) -> None:
         """Let communicator and event log call what is to hear of them."""
         self.events.complain = self.say
         self.events.listener = EventHearing(
             self.config.report, self.trace, self.faults,
             leads=lambda: self.leads, complain=self.warn,
         ).heard  # fmt: skip
-        setting = arbiter_setting()
-        launcher = LauncherClient(setting) if setting else None
         hooks = RunHooks(self.watchdog, self.faults, launcher, record=self.recoveries.heard)
         self.communicator.attach(hooks)
 

@@ -54,6 +54,6 @@ class RunHooks(ft.Hooks):
             self._launcher.heard(recovery)
         self._record(recovery)
 
-    def decide(self, parting: ft.Parting) -> str:
+    def decide(self, parting: ft.Parting) -> ft.Ruling:
         """Answer of the launcher whether those present may go on; see :meth:`ft.Hooks.decide`."""
         return super().decide(parting) if self._launcher is None else self._launcher.decide(parting)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Sequence
 
 import ft
 
@@ -26,27 +27,35 @@ class LauncherClient:
         addresses, port, self._token = setting.split("/")
         self._addresses = [(address, int(port)) for address in addresses.split(",")]
 
-    def decide(self, parting: ft.Parting) -> str:
-        """Why those present may not go on; "" where they may. An :data:`ft.Arbiter`."""
+    def decide(self, parting: ft.Parting) -> ft.Ruling:
+        """Whether those present may go on. An :data:`ft.Arbiter`."""
         answer = self._say(parting, asks=True)
         if answer is None:
-            return "" if parting.is_larger else "the launcher does not answer"
+            return ft.Ruling("" if parting.is_larger else "the launcher does not answer")
         return answer
 
     def heard(self, recovery: ft.Recovery) -> None:
         """Say, without waiting for it, that those who recovered go on; the leader does."""
-        if not recovery.lost or not recovery.after.is_leader:
-            return
-        parting = ft.Parting(present=recovery.after.everyone, spread=recovery.after.spread)
-        threading.Thread(
-            target=self._say, args=(parting,), kwargs={"asks": False}, daemon=True
-        ).start()
+        if recovery.lost and recovery.after.is_leader:
+            self._tell(recovery.after)
 
-    def _say(self, parting: ft.Parting, *, asks: bool) -> str | None:
+    def admitted(self, world: ft.World, member: ft.Member) -> None:
+        """Say, without waiting for it, that *member* is one of *world* now; the leader does."""
+        self._tell(world, admitted=[member.rank])
+
+    def _tell(self, world: ft.World, admitted: Sequence[int] = ()) -> None:
+        parting = ft.Parting(present=world.everyone, spread=world.spread)
+        options = {"asks": False, "admitted": admitted}
+        threading.Thread(target=self._say, args=(parting,), kwargs=options, daemon=True).start()
+
+    def _say(
+        self, parting: ft.Parting, *, asks: bool, admitted: Sequence[int] = ()
+    ) -> ft.Ruling | None:
         content = {
             "token": self._token,
             "asks": asks,
-            "present": [member.rank for member in parting.present],
+            "present": [[member.rank, member.host] for member in parting.present],
+            "admitted": list(admitted),
             "unknown": [[m.rank, m.host, m.pid, m.space] for m in parting.unknown],
         }
         for address in self._addresses:
@@ -56,7 +65,8 @@ class LauncherClient:
                     with connection.makefile("rwb") as stream:
                         stream.write(json.dumps(content).encode() + b"\n")
                         stream.flush()
-                        return str(json.loads(stream.readline())["refusal"])
-            except (OSError, ValueError, KeyError):
+                        answer = json.loads(stream.readline())
+                        return ft.Ruling(str(answer["refusal"]), tuple(answer["ended"]))
+            except (OSError, ValueError, KeyError, TypeError):
                 continue
         return None

@@ -1,8 +1,7 @@
-"""Processes that are started in the places of ranks that died, as the leader sees them."""
+"""Processes that come in the places of ranks that died, as the leader sees them."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -11,6 +10,8 @@ import ft
 from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config
 from matex.records.events import EventLog
+from matex.run.candidates import Candidates
+from matex.run.launcher_client import LauncherClient
 from matex.run.terminal import Terminal
 
 __all__ = ["FIT", "GONE", "OVER", "TRAINED", "Replacements", "Welcome"]
@@ -33,8 +34,12 @@ class Welcome(NamedTuple):
     """Number of ranks at the start."""
     threads: int
     """Threads of each rank."""
+    hosts: int
+    """Number of hosts."""
     virtual: int
     """Number of virtual workers, 0 where ranks share the work."""
+    plan: str
+    """Plan of the sums that all ranks have agreed on."""
     elapsed_s: float
     """Seconds since the start."""
     histories: list[tuple[int, dict[str, Any]]]
@@ -48,35 +53,42 @@ class Replacements:
     started with it, unless they have joined, and the next leader starts others.
 
     Args:
-        config: option ``respawn``, the number of processes that may be started.
+        config: option ``respawn``, the number of processes that may come.
         communicator: ranks of the run.
+        candidates: processes that can come.
         events, terminal: records and lines of the run.
         stop_request: knows how long the run has lasted.
+        launcher: arbiter of cut networks, which hears who is admitted; None without one.
+        agreed: function that gives what all ranks have agreed on, the fields ``virtual`` and
+            ``plan`` of :class:`Welcome`.
         threads: threads of each rank.
-        virtual: function that gives the number of virtual workers.
     """
 
     def __init__(
         self,
         config: Config,
         communicator: ft.Communicator,
+        candidates: Candidates,
         events: EventLog,
         terminal: Terminal,
         stop_request: StopRequest,
+        launcher: LauncherClient | None,
         *,
         threads: int,
-        virtual: Callable[[], int],
+        agreed: Callable[[], dict[str, Any]],
     ) -> None:
         self._communicator = communicator
+        self._candidates = candidates
+        self._launcher = launcher
         self._events = events
         self._terminal = terminal
         self._stop_request = stop_request
         self._threads = threads
-        self._virtual = virtual
+        self._agreed = agreed
         self._left = config.respawn
         self.wanted = communicator.initial_size
         """Number of ranks that there are to be, those in reserve among them."""
-        self._first_free = communicator.initial_size
+        self._nobody_can_come = False
         self._fit: int | None = None
         self._trained: list[int] = []
         self._histories: dict[int, dict[str, Any]] = {}
@@ -94,11 +106,17 @@ class Replacements:
         self._histories.update({int(fit): history for fit, history in histories})
         self.wanted = wanted
 
-    def want(self, size: int) -> None:
-        """Want so many ranks from now on; on all ranks alike."""
+    def want(self, size: int, *, without: str = "") -> None:
+        """Want so many ranks from now on; on all ranks alike.
+
+        Args:
+            without: host on which nobody is to start any more; "" for none.
+        """
         if self._left:
             self._left += max(0, size - self.wanted)  # those are not in the place of the dead
         self.wanted = size
+        if without:
+            self._candidates.close_host(without)
 
     def open(self, fit: int, trained: list[int]) -> None:
         """Let processes join from the first step of *fit* on; on all ranks alike.
@@ -111,8 +129,8 @@ class Replacements:
 
     @property
     def is_open(self) -> bool:
-        """Whether processes are started where ranks are missing, and can join."""
-        return self._fit is not None and self._left > 0
+        """Whether processes come where ranks are missing, and can join. Local; the leader knows."""
+        return self._fit is not None and self._left > 0 and not self._nobody_can_come
 
     def close(self) -> None:
         """Let none join any more, because the last step of the fit is done; on all ranks alike."""
@@ -135,21 +153,23 @@ class Replacements:
         for newcomer in self._newcomers:
             newcomer.give_up("the run has ended")
         self._newcomers, self._waiting = [], {}
+        if self._communicator.world.is_leader:
+            self._candidates.dismiss()
 
     def is_one_ready(self) -> bool:
         """Whether a process can join after this step; on the leader, in each step.
 
         It is here that processes are started, and that one hears of them.
         """
-        if self._fit is None or self._is_spread():
+        if self._fit is None:
             return False
         missing = self._missing()
         if not missing and not self._newcomers:
             return False
         for newcomer in list(self._newcomers):
             self._look_after(newcomer)
-        while missing > len(self._newcomers) and self._left > 0:
-            self._start()
+        while missing > len(self._newcomers) and self._left > 0 and self._has_one_come():
+            pass
         return bool(self._waiting) and missing > 0
 
     def take(self) -> ft.Newcomer | None:
@@ -168,39 +188,43 @@ class Replacements:
             self._failed(newcomer)
             return
         self._failures = 0
+        if self._launcher is not None:
+            self._launcher.admitted(self._communicator.world, member)
         took_s = time.monotonic() - newcomer.started_s
         self._events.write(
             "admitted", step=step, newcomer=member.rank, host=member.host, seconds=took_s
         )
 
-    def _is_spread(self) -> bool:
-        """Whether there were ever several hosts, where Open MPI cannot start processes so."""
-        if self._left and self._communicator.world.spread:
-            self._left = 0
-            self._terminal.say(
-                "respawn is for ranks of one host: on several, --spares K take the places of the "
-                "dead, and --max-restarts R starts all again"
-            )
-        return self._communicator.world.spread
-
     def _missing(self) -> int:
         return self.wanted - len(self._communicator.world.everyone)
 
-    def _start(self) -> None:
+    def _has_one_come(self) -> bool:
+        """Have the next process come; whether there is one."""
+        found = self._candidates.next([newcomer.rank for newcomer in self._newcomers])
+        self._nobody_can_come = found is None
+        if found is None:
+            self._terminal.say_once(
+                f"nobody takes the place of a lost rank: {self._candidates.nobody}"
+            )
+            return False
         self._left -= 1
-        rank = max(self._first_free, *(rank + 1 for rank in self._communicator.hosts))
-        self._first_free = rank + 1
-        command = [sys.executable, *sys.orig_argv[1:]]
         welcome = Welcome(
             ranks=self._communicator.initial_size,
             threads=self._threads,
-            virtual=self._virtual(),
+            hosts=len(set(self._communicator.hosts.values())),
             elapsed_s=self._stop_request.elapsed_s,
             histories=self.histories,
+            **self._agreed(),
         )
-        self._newcomers.append(ft.Newcomer(rank, command, welcome._asdict()))
-        self._events.write("respawn", newcomer=rank, fit=self._fit)
-        self._terminal.say(f"starting rank {rank} in the place of one that is gone")
+        self._newcomers.append(ft.Newcomer(found.rank, found.fetch, welcome._asdict()))
+        self._events.write("respawn", newcomer=found.rank, host=found.host, fit=self._fit)
+        where = f" on {found.host}" if self._communicator.world.spread else ""
+        self._terminal.say(f"starting rank {found.rank}{where} in the place of one that is gone")
+        return True
+
+    def announce(self) -> None:
+        """Tell all that wait to become newcomers that this rank is one of the run's now. Local."""
+        self._candidates.announce()
 
     def _look_after(self, newcomer: ft.Newcomer) -> None:
         message = newcomer.heard()

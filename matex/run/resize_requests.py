@@ -70,7 +70,9 @@ def decide(
     if request.size > most:
         return Decision(refused=f"the run began with {most} ranks, and cannot have more")
     if not respawns:
-        return Decision(refused="ranks can join a fit of a run on one host with --respawn alone")
+        return Decision(
+            refused="ranks can join a fit only with --respawn, as long as processes can come"
+        )
     return Decision(size=request.size)
 
 

@@ -57,6 +57,12 @@ def work(victim: int, more: int, cold: int) -> None:
         if spares is not None:
             spares.announce()
         tell(communicator.wait().replaced)
+    first_free = ranks
+    command = [sys.executable, *sys.argv]
+
+    def fetch() -> ft.Bridge:
+        return ft.spawn(command) if spares is None else spares.call(first_free)
+
     sent, total = np.ones(4), np.empty(4)
     was_short = invitation is not None
     while left:
@@ -67,10 +73,7 @@ def work(victim: int, more: int, cold: int) -> None:
         if done[0] == 10 and world.rank == victim:
             end_by("SIGKILL")
         if world.is_leader and world.size < ranks and newcomer is None:
-            command = [sys.executable, *sys.argv]
-            rank = max(communicator.hosts) + 1
-            fetch = lambda: ft.spawn(command) if spares is None else spares.call(rank)  # noqa: E731
-            newcomer = ft.Newcomer(rank, fetch, {"said": 7})
+            newcomer = ft.Newcomer(first_free, fetch, {"said": 7})
         heard = None if newcomer is None else newcomer.heard()
         sent[1] = bool(heard) and heard == {"ready": 7}
         sent[2] = sent[3] = world.rank

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft.quorum import Parting, has_ended, no_arbiter
+from ft.quorum import Parting, Ruling, has_ended, no_arbiter
 from ft.world import Member
 
 
@@ -74,7 +74,7 @@ def test_where_a_host_was_lost_ranks_of_one_host_may_be_parted_by_late_news() ->
         assert not parting(["a", "a"], {rank}, set(), spread=True).is_decided
         apart = parting(["a", "a"], {rank}, {1 - rank}, spread=True)
         assert not apart.is_decided  # the other one may have gone on before it died
-        assert apart.is_larger and no_arbiter(apart) == ""
+        assert apart.is_larger and no_arbiter(apart) == Ruling()
 
 
 def test_what_is_said_names_the_ranks() -> None:
@@ -82,7 +82,7 @@ def test_what_is_said_names_the_ranks() -> None:
     assert apart.text == "rank 1 cannot know whether ranks 0, 2 ended"
     died = parting(["a", "b"], {1}, {0})
     assert died.text == "rank 1 cannot know whether rank 0 went on before the end"
-    assert no_arbiter(apart) == "there is nobody to ask which part may go on"
+    assert no_arbiter(apart).refusal == "there is nobody to ask which part may go on"
 
 
 def test_a_process_has_ended_when_only_its_entry_is_left() -> None:

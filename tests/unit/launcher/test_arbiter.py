@@ -14,7 +14,7 @@ import pytest
 
 import ft
 from ci.patience import patience
-from matex.launcher.arbiter import Arbiter, Question, Rulings, addresses_of, probe
+from matex.launcher.arbiter import Arbiter, HostNames, Question, Rulings, probe
 from matex.run.launcher_client import LauncherClient
 
 SPACE = Path("/proc/self/ns/pid").stat().st_ino
@@ -65,9 +65,20 @@ def test_who_was_alone_with_one_that_went_on_and_died_does_not() -> None:
     assert rulings.rule(asked(3, unknown=[]), []) == "the run goes on with rank 2"
 
 
+def test_who_was_admitted_by_those_chosen_is_one_of_them() -> None:
+    rulings = Rulings()
+    assert rulings.rule(asked(0, 1, unknown=[2, 3]), [2, 3]) == ""
+    joined = Question(asks=False, present=(0, 1, 4), admitted=(4,))
+    assert rulings.rule(joined, []) == ""
+    assert rulings.rule(asked(4, unknown=[0, 1]), [0, 1]) == ""
+    stranger = Question(asks=False, present=(2, 5), admitted=(5,))  # by a part that was not
+    assert rulings.rule(stranger, []) == "the run goes on with rank 4"
+
+
 def test_ranks_fill_hosts_in_their_order() -> None:
-    address_of = addresses_of({"10.0.0.1": 2, "10.0.0.2": 1})
-    assert [address_of(rank, "x") for rank in range(4)] == ["10.0.0.1", "10.0.0.1", "10.0.0.2", "x"]
+    names = HostNames({"10.0.0.1": 2, "10.0.0.2": 1})
+    hosts = [names.of(rank, host) for rank, host in enumerate(["a", "a", "b", "b", "c"])]
+    assert hosts == ["10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", "c"]
 
 
 def test_a_probe_knows_the_living_and_other_spaces() -> None:
@@ -98,26 +109,28 @@ def test_a_rank_asks_and_the_launcher_asks_the_hosts() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     over = []
-    arbiter = Arbiter(Here(silent=["host9"]), addresses_of({}), lambda: bool(over))
+    arbiter = Arbiter(Here(silent=["host9"]), HostNames({}), lambda: bool(over))
     try:
         launcher = LauncherClient(arbiter.setting)
         alive = parting([0], {1: os.getpid(), 2: ended.pid, 3: os.getpid()})
-        assert launcher.decide(alive).startswith("ranks 1, 3 are more")
-        assert launcher.decide(parting([0], {8: ended.pid, 9: ended.pid})) == ""
-        assert launcher.decide(parting([5], {4: ended.pid})) == "the run goes on with rank 0"
+        assert launcher.decide(alive).refusal.startswith("ranks 1, 3 are more")
+        assert launcher.decide(parting([0], {8: ended.pid, 9: ended.pid})) == ("", (8,))
+        refusal = launcher.decide(parting([5], {4: ended.pid})).refusal
+        assert refusal == "the run goes on with rank 0"
         over.append(True)
-        assert launcher.decide(parting([0], {})) == "the run has come to its end without them"
+        refusal = launcher.decide(parting([0], {})).refusal
+        assert refusal == "the run has come to its end without them"
     finally:
         arbiter.close()
-    assert launcher.decide(parting([0], {1: 1})) == "the launcher does not answer"
-    assert launcher.decide(parting([0], {})) == ""  # the others are dead
+    assert launcher.decide(parting([0], {1: 1})).refusal == "the launcher does not answer"
+    assert launcher.decide(parting([0], {})) == ft.Ruling()  # the others are dead
 
 
 @pytest.mark.parametrize(
     "line", [b"", b"\n", b"[]\n", b"{}\n", b'{"token": "guessed", "present": [], "asks": false}\n']
 )
 def test_who_does_not_know_the_password_gets_no_answer(line: bytes) -> None:
-    arbiter = Arbiter(Here(), addresses_of({}), lambda: False)
+    arbiter = Arbiter(Here(), HostNames({}), lambda: False)
     try:
         port = int(arbiter.setting.split("/")[1])
         with socket.create_connection(("127.0.0.1", port), 10) as connection:

@@ -38,7 +38,7 @@ def test_who_leaves(request_: Request, answer: Decision) -> None:
         (Request(1, size=2), {"reserve": 1}, "ranks in reserve would take the places"),
         (Request(1, size=2), {"survives": False}, "without ULFM all ranks end"),
         (Request(1, size=7), {}, "began with 6 ranks"),
-        (Request(1, size=5), {"respawns": False}, "with --respawn alone"),
+        (Request(1, size=5), {"respawns": False}, "only with --respawn"),
         (Request(1, host="c"), {}, "no rank is on c; ranks are on a, b"),
     ],
 )

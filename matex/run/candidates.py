@@ -1,0 +1,149 @@
+"""Where processes come from that take the places of ranks that died."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import ft
+
+__all__ = ["Candidate", "Candidates", "ColdCandidates", "NewProcesses", "best_of"]
+
+
+class Candidate(NamedTuple):
+    """A process that can become a newcomer.
+
+    Args:
+        rank: original rank that it will have.
+        host: name of its host.
+        fetch: function for :class:`ft.Newcomer`.
+    """
+
+    rank: int
+    host: str
+    fetch: Callable[[], ft.Bridge]
+
+
+class Candidates(Protocol):
+    """A way to new ranks. Local; the leader's is asked."""
+
+    nobody: str
+    """The reason for which there is no candidate, in words."""
+
+    def next(self, coming: Collection[int]) -> Candidate | None:
+        """Give a process that can come next; None where there is none for those who are missing.
+
+        Args:
+            coming: ranks of the newcomers on their way.
+        """
+        ...
+
+    def close_host(self, host: str) -> None:
+        """Have no process of *host* come any more."""
+        ...
+
+    def announce(self) -> None:
+        """Tell the others that wait that this process, a newcomer, has been admitted."""
+        ...
+
+    def dismiss(self) -> None:
+        """Let those that wait end, because the run is over."""
+        ...
+
+
+class NewProcesses:
+    """Processes that are started when they are wanted, on this one host.
+
+    Args:
+        communicator: ranks of the run.
+    """
+
+    nobody = "on several hosts only ranks that matex run has started can be replaced"
+
+    def __init__(self, communicator: ft.Communicator) -> None:
+        self._communicator = communicator
+        self._first_free = communicator.initial_size
+
+    def next(self, coming: Collection[int]) -> Candidate | None:
+        if self._communicator.world.spread:
+            return None
+        rank = max(self._first_free, *(rank + 1 for rank in self._communicator.hosts))
+        self._first_free = rank + 1
+        command = [sys.executable, *sys.orig_argv[1:]]
+        host = self._communicator.world.me.host
+        return Candidate(rank, host, partial(ft.spawn, command))
+
+    def close_host(self, host: str) -> None:
+        """Nothing is to be done: all ranks are on this one."""
+
+    def announce(self) -> None:
+        """Nobody waits."""
+
+    def dismiss(self) -> None:
+        """Nobody waits."""
+
+
+class ColdCandidates:
+    """Cold spares, each for a rank of its own host.
+
+    Args:
+        communicator: ranks of the run.
+        spares: cold spares, which wait beside them.
+    """
+
+    nobody = (
+        "no cold spare is left on its host; --respawn N lets N of them wait, spread over the hosts"
+    )
+
+    def __init__(self, communicator: ft.Communicator, spares: ft.ColdSpares) -> None:
+        self._communicator = communicator
+        self._spares = spares
+        self._closed: set[str] = set()
+        self._host_of: dict[int, str] = {}
+
+    def next(self, coming: Collection[int]) -> Candidate | None:
+        communicator = self._communicator
+        hosts = communicator.hosts
+        there = Counter(member.host for member in communicator.world.everyone)
+        there.update(self._host_of[rank] for rank in coming)
+        at_start = Counter(hosts[rank] for rank in hosts if rank < communicator.initial_size)
+        free = self._spares.free(known=hosts)
+        found = best_of(free, there=there, at_start=at_start, closed=self._closed)
+        if found is None:
+            return None
+        self._host_of[found.rank] = found.host
+        return Candidate(found.rank, found.host, partial(self._spares.call, found.rank))
+
+    def close_host(self, host: str) -> None:
+        self._closed.add(host)
+
+    def announce(self) -> None:
+        self._spares.announce()
+
+    def dismiss(self) -> None:
+        self._spares.dismiss(known=self._communicator.hosts)
+
+
+def best_of(
+    free: Sequence[ft.Member],
+    *,
+    there: Mapping[str, int],
+    at_start: Mapping[str, int],
+    closed: Container[str] = (),
+) -> ft.Member | None:
+    """The process on the host that misses most ranks; None where there is none. Pure.
+
+    Args:
+        free: processes that wait.
+        there: number of ranks of each host, those that are coming among them.
+        at_start: number of ranks of each host at the start, which its cores are for.
+        closed: hosts on which nobody is to start; none by default.
+    """
+    missing = {
+        host: ranks - there.get(host, 0) for host, ranks in at_start.items() if host not in closed
+    }
+    fitting = [member for member in free if missing.get(member.host, 0) > 0]
+    return max(fitting, key=lambda member: missing[member.host], default=None)
