@@ -1,9 +1,10 @@
 """Ranks that are killed and replaced, again and again: one JSON object.
 
-    python -m ci.benchmarks.respawn [--ranks 4] [--kills 50] [--with "--spares 1"]
+    python -m ci.benchmarks.respawn [--ranks 4] [--kills 50] [--hosts 2] [--with "--spares 1"]
 
 A small training on ``--ranks`` ranks; whenever none is missing and ``--every`` steps have
-passed, a random one is killed by SIGKILL, ``--kills`` times. ``respawn_s`` is from a death to the
+passed, a random one is killed by SIGKILL, ``--kills`` times; on ``--hosts`` emulated hosts all of
+one at times, and cold spares take the places. ``respawn_s`` is from a death to the
 moment at which another process has the place, ``pause_s`` how long the others paused for that,
 ``to_next_step_s`` how long for the death itself: medians and the longest. ``kb_a_kill`` is how
 much memory a rank gained for each death that it outlived, the median over ranks that outlived ten.
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--every", type=int, default=30, help="steps between two kills at least")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hosts", type=int, default=1, help="emulated hosts, each with a share")
     parser.add_argument("--with", dest="options", default="", help="options of matex run")
     given = parser.parse_args()
     plan = Plan(
@@ -45,6 +47,7 @@ def main() -> int:
         every=given.every,
         options=given.options.split(),
         only_whole=True,
+        hosts=given.hosts,
     )
     with tempfile.TemporaryDirectory(prefix="mx-") as place:
         outcome = make(plan, Path(place), limit_s=_S_A_KILL * (given.kills + 2))

@@ -1,6 +1,6 @@
 """Runs with random faults, each checked to the last sample: a line a run, and a table.
 
-    python -m ci.chaos [--layer ft|loop|strategies|full|bits|respawn] [--runs 100] [--seed 0]
+    python -m ci.chaos [--layer ft|loop|strategies|full|bits|respawn|cold] [--runs 100] [--seed 0]
 
 The ft layer needs no TensorFlow: 2 to 16 ranks make random collectives and die in them;
 a launch carries several runs, each on those that the last one left. In most launches some
@@ -12,7 +12,8 @@ half of the launches by a strategy other than sync, others with spares; a launch
 trainings, and some go on from a checkpoint, also by another strategy, after all have died. The bits
 layer does so with virtual workers on 1 to 8 ranks, and wants the very bits of one rank. The respawn
 layer kills ranks of a training on 2 to 4 from outside, again and again: newcomers too, and while
-others start, are admitted or take over; in the end as many ranks as at the start must be there.
+others start, are admitted or take over; in the end as many ranks as at the start must be there. The
+cold layer does so on two emulated hosts, and kills all ranks of one at times.
 
 A run is right when it ended, nobody died but those that a fault struck, the ranks agree on
 every result, each item of work was counted once, and (full) the summary says finished, weights
@@ -33,6 +34,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from ci.chaos.ft import launch
 from ci.chaos.ft.launch import Verdict
@@ -40,7 +42,7 @@ from ci.chaos.ft.launch import Verdict
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    layers = ("ft", "loop", "strategies", "full", "bits", "respawn")
+    layers = ("ft", "loop", "strategies", "full", "bits", "respawn", "cold")
     parser.add_argument("--layer", choices=layers, default="ft")
     parser.add_argument("--runs", type=int, default=100, help="at least so many (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="of the first launch (default: 0)")
@@ -61,6 +63,10 @@ def main() -> int:
         from ci.chaos.respawn import launch as respawn_launch
 
         runs_of = respawn_launch.runs_of
+    elif arguments.layer == "cold":
+        from ci.chaos.respawn import launch as respawn_launch
+
+        runs_of = partial(respawn_launch.runs_of, hosts=2)
     elif arguments.layer in ("full", "bits"):
         from ci.chaos.training import judge
 

@@ -35,13 +35,12 @@ class Question:
     """
 
     asks: bool
-    present: tuple[int, ...]
+    here: tuple[tuple[int, str], ...]
+    """Rank and host of those present."""
     unknown: tuple[tuple[int, str, int, int], ...] = ()
     """Rank, host, process id and the space of that."""
     admitted: tuple[int, ...] = ()
     """Those present who were in no world before."""
-    hosts: tuple[tuple[int, str], ...] = ()
-    """Rank and host of those present."""
 
     @staticmethod
     def read(content: Mapping[str, Any]) -> Question:
@@ -50,7 +49,7 @@ class Question:
         Raises:
             KeyError, TypeError, ValueError: it is none.
         """
-        hosts = [(int(rank), str(host)) for rank, host in map(_list, _list(content["present"]))]
+        here = [(int(rank), str(host)) for rank, host in map(_list, _list(content["present"]))]
         admitted = [int(rank) for rank in _list(content["admitted"])]
         unknown = [
             (int(rank), str(host), int(pid), int(space))
@@ -58,11 +57,15 @@ class Question:
         ]
         return Question(
             asks=bool(content["asks"]),
-            present=tuple(rank for rank, _ in hosts),
+            here=tuple(here),
             unknown=tuple(unknown),
             admitted=tuple(admitted),
-            hosts=tuple(hosts),
         )
+
+    @property
+    def present(self) -> frozenset[int]:
+        """The ranks that came."""
+        return frozenset(rank for rank, _ in self.here)
 
 
 @dataclass
@@ -77,7 +80,7 @@ class Rulings:
         Args:
             ended: unknown ranks of the question that are proved dead.
         """
-        present = frozenset(question.present)
+        present = question.present
         if self.chosen is not None and not present.difference(question.admitted) <= self.chosen:
             return f"the run goes on with {named(self.chosen)}"
         left = [rank for rank, *_ in question.unknown if rank not in ended]
@@ -146,7 +149,7 @@ class Arbiter:
     def _rule(self, question: Question) -> Ruling:
         self.was_asked = True
         with self._lock:
-            for rank, host in question.hosts:
+            for rank, host in question.here:
                 self._names.of(rank, host)
         ended = self._ended(question) if question.asks else []
         with self._lock:

@@ -40,6 +40,7 @@ class Killer:
         self._only_whole = only_whole
         self._offset = 0
         self._pids: dict[int, int] = {}
+        self._host_of: dict[int, str] = {}
         self._members: set[int] = set()
         self._newcomers: set[int] = set()
         self._next_step = every
@@ -76,6 +77,7 @@ class Killer:
         name = event["event"]
         if name == "start":
             self._pids[event["rank"]] = event["pid"]
+            self._host_of[event["rank"]] = event["host"]
             if event["rank"] < self._ranks:
                 self._members.add(event["rank"])
             else:
@@ -96,10 +98,14 @@ class Killer:
         return name == self._moment and not self._only_whole
 
     def _strike(self, event: Event) -> None:
-        """Kill one, or two at once, of those that live; one member stays."""
+        """Kill one, two at once, or all of a host, of those that live; one member stays."""
         draw = self._draw
         members = sorted(self._members)
         victims = draw.sample(members, min(len(members) - 1, 1 + (draw.random() < 0.2)))
+        hosts = sorted({self._host_of[rank] for rank in members})
+        if len(hosts) > 1 and draw.random() < 0.2:
+            host = draw.choice(hosts)
+            victims = [rank for rank in members if self._host_of[rank] == host]
         if self._newcomers and not self._only_whole and draw.random() < 0.3:
             victims = [draw.choice(sorted(self._newcomers))]
         for rank in victims:

@@ -10,15 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ci.chaos.ft.launch import Verdict
 from ci.chaos.respawn.killer import Event, Killer
 from ci.jobs import environment
+from ci.network.emulated import emulated
+from ci.network.switch import Link
 
 __all__ = ["Outcome", "Plan", "draw", "losses_of_one_process", "make", "runs_of"]
 
@@ -32,6 +35,7 @@ _OPTIONS: tuple[list[str], ...] = (
     ["--check-every", "7"],
 )
 LIMIT_S = 400.0
+_LINK = Link(rate_bit_s=1e9, delay_s=1e-3)
 _LOOK_S = 0.01
 # Epochs of the reference; a run that was longer is compared so far.
 _EPOCHS = 80
@@ -49,15 +53,25 @@ class Plan:
     options: Sequence[str] = ()
     only_whole: bool = False
     rest_ms: float = 5.0
+    hosts: int = 1
 
     @property
     def title(self) -> str:
-        return f"{self.ranks} ranks {' '.join(self.options)} {self.layers}, {self.kills} kills"
+        where = f" on {self.hosts} hosts" if self.hosts > 1 else ""
+        what = f"{self.layers}, {self.kills} kills"
+        return f"{self.ranks} ranks{where} {' '.join(self.options)} {what}"
 
 
-def draw(seed: int) -> Plan:
+def draw(seed: int, *, hosts: int = 1) -> Plan:
     """The plan of *seed*."""
     source = random.Random(seed)
+    if hosts > 1:
+        kills = source.randint(2, 5)
+        options = source.choice(_OPTIONS)
+        layers = source.choice(LAYERS)
+        return Plan(
+            seed=seed, ranks=2 * hosts, layers=layers, kills=kills, options=options, hosts=hosts
+        )
     options = source.choice(_OPTIONS)
     return Plan(
         seed=seed,
@@ -81,9 +95,9 @@ class Outcome:
     told: dict[str, Any] = field(default_factory=dict)
 
 
-def runs_of(seed: int) -> list[Verdict]:
-    """Make the launch of *seed*; its verdict."""
-    plan = draw(seed)
+def runs_of(seed: int, *, hosts: int = 1) -> list[Verdict]:
+    """Make the launch of *seed*, on so many emulated hosts; its verdict."""
+    plan = draw(seed, hosts=hosts)
     place = Path(tempfile.mkdtemp(prefix="mx-"))
     try:
         outcome = make(plan, place)
@@ -115,9 +129,33 @@ def make(plan: Plan, place: Path, *, limit_s: float = LIMIT_S) -> Outcome:
 
     When so many were killed, and no rank is missing any more, the training is told to end.
     """
+    if plan.hosts == 1:
+        return _made(plan, place, limit_s, ["--respawn"])
+    with emulated(plan.hosts, _LINK) as network:
+        # One for each that may die, wherever it is.
+        cold = 2 * plan.hosts * (plan.kills + 2)
+        where = ["--hosts", network.hosts(plan.ranks // plan.hosts), "--respawn", str(cold)]
+        return _made(plan, place, limit_s, where, before=network.head, more=network.environment)
+
+
+def _made(
+    plan: Plan,
+    place: Path,
+    limit_s: float,
+    options: Sequence[str],
+    *,
+    before: Sequence[str] = (),
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Outcome:
+    """What came of *plan* under ``matex run`` with *options*.
+
+    Args:
+        before: words before the command.
+        more: further variables of its environment.
+    """
     report, stop, told = place / "report", place / "stop", place / "told.json"
     command = [
-        *(sys.executable, "-m", "matex", "run", "-n", str(plan.ranks), "--respawn"),
+        *(*before, sys.executable, "-m", "matex", "run", "-n", str(plan.ranks), *options),
         *(*plan.options, "--report", str(report), str(SCRIPT), str(stop), str(told)),
         *("--layers", plan.layers, "--rest-ms", str(plan.rest_ms)),
     ]
@@ -126,7 +164,7 @@ def make(plan: Plan, place: Path, *, limit_s: float = LIMIT_S) -> Outcome:
     process = subprocess.Popen(
         command,
         cwd=place,
-        env=environment(),
+        env=environment(**more),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -40,6 +40,7 @@ GIVEN = {
     "exchange": ("host", "host"),
     "apoptosis": ("natural", "natural"),
     "grow_to": (4, "4"),
+    "cold": (6, "6"),
     "wall_time": (5400.0, "01:30:00"),
     "strategy": ("gossip", "gossip"),
     "shuffle": ("ring", "ring"),

@@ -33,7 +33,11 @@ class Here:
 
 def asked(*present: int, unknown: Sequence[int], asks: bool = True) -> Question:
     places = tuple((rank, "b", 1, SPACE) for rank in unknown)
-    return Question(asks=asks, present=present, unknown=places)
+    return Question(asks=asks, here=named(present), unknown=places)
+
+
+def named(ranks: Iterable[int]) -> tuple[tuple[int, str], ...]:
+    return tuple((rank, "a") for rank in ranks)
 
 
 def test_one_half_is_chosen_and_the_other_is_not() -> None:
@@ -68,10 +72,10 @@ def test_who_was_alone_with_one_that_went_on_and_died_does_not() -> None:
 def test_who_was_admitted_by_those_chosen_is_one_of_them() -> None:
     rulings = Rulings()
     assert rulings.rule(asked(0, 1, unknown=[2, 3]), [2, 3]) == ""
-    joined = Question(asks=False, present=(0, 1, 4), admitted=(4,))
+    joined = Question(asks=False, here=named([0, 1, 4]), admitted=(4,))
     assert rulings.rule(joined, []) == ""
     assert rulings.rule(asked(4, unknown=[0, 1]), [0, 1]) == ""
-    stranger = Question(asks=False, present=(2, 5), admitted=(5,))  # by a part that was not
+    stranger = Question(asks=False, here=named([2, 5]), admitted=(5,))  # by a part that was not
     assert rulings.rule(stranger, []) == "the run goes on with rank 4"
 
 
@@ -143,8 +147,10 @@ def test_who_does_not_know_the_password_gets_no_answer(line: bytes) -> None:
 
 
 def test_a_question_that_is_none() -> None:
-    good = json.loads('{"asks": true, "present": [1], "unknown": [[0, "a", 5, 6]]}')
-    assert Question.read(good) == Question(asks=True, present=(1,), unknown=((0, "a", 5, 6),))
+    good = json.loads(
+        '{"asks": true, "present": [[1, "b"]], "unknown": [[0, "a", 5, 6]], "admitted": []}'
+    )
+    assert Question.read(good) == Question(asks=True, here=((1, "b"),), unknown=((0, "a", 5, 6),))
     for name, value in (("present", 5), ("unknown", [[1, 2]]), ("present", ["x"])):
         with pytest.raises((TypeError, ValueError)):
             Question.read({**good, name: value})
