@@ -15,7 +15,7 @@
 Nothing happens at import; MPI starts with :meth:`Communicator.start`.
 """
 
-from ft.bridge import Bridge, Message
+from ft.bridge import Message
 from ft.cold_spares import ColdSpares
 from ft.collectives import chunk_elements
 from ft.communicator import Communicator
@@ -36,7 +36,7 @@ from ft.injector import Injector
 from ft.invitation import Admission, Invitation
 from ft.launcher import Started, started_by
 from ft.mpi import allow_newcomers, has_mpi, has_ulfm
-from ft.newcomers import Newcomer, spawn
+from ft.newcomers import Newcomer, Spawn, Way
 from ft.p2p import Receiving, Sending, Swap
 from ft.plans import read_plan, write_plan
 from ft.quorum import Arbiter, Parting, Ruling
@@ -51,7 +51,6 @@ __all__ = [
     "PHASES",
     "Admission",
     "Arbiter",
-    "Bridge",
     "ClosedError",
     "ColdSpares",
     "Communicator",
@@ -75,11 +74,13 @@ __all__ = [
     "Recovery",
     "Ruling",
     "Sending",
+    "Spawn",
     "Started",
     "Swap",
     "Unrecoverable",
     "UsageError",
     "Watchdog",
+    "Way",
     "World",
     "allow_newcomers",
     "check_faults",
@@ -95,7 +96,6 @@ __all__ = [
     "sample",
     "shield",
     "shielded",
-    "spawn",
     "started_by",
     "write_plan",
 ]

@@ -20,15 +20,19 @@ import numpy as np
 
 from ft import mpi
 from ft.bridge import Bridge, BridgeBroken
+from ft.connecting import ended_after, fail_stop_after
 from ft.wire import decode_member, encode_member
 from ft.world import Member
 
-__all__ = ["ColdSpares"]
+__all__ = ["Call", "ColdSpares"]
 
 # It is no hurry: importing what a rank needs takes seconds.
 _LOOK_S = 0.05
 _LOOKS = 40  # between two looks for whether anybody works at all
-_ANSWER_S = 60.0
+# It takes some milliseconds, or some hundred where many processes share few cores.
+_PAIR_S = 15.0
+_CALLED_S = 120  # the sponsor looks for an answer after each of its steps
+_STUCK = "a cold spare died while it was being connected, which Open MPI cannot end"
 
 
 class _Tag(IntEnum):
@@ -42,6 +46,27 @@ class _Tag(IntEnum):
     """From a newcomer that was admitted: the sender is no cold spare any more."""
     OVER = 84
     """To a cold spare: nobody will call any more."""
+
+
+class Call:
+    """A call to a cold spare, the way of a newcomer: see :meth:`ColdSpares.call`. Local.
+
+    Args:
+        spares: cold spares of the run.
+        rank: the one that was called.
+    """
+
+    def __init__(self, spares: ColdSpares, rank: int) -> None:
+        self._spares = spares
+        self._rank = rank
+
+    def bridge(self) -> Bridge | None:
+        """Connect with the process, where it has answered: see :meth:`ft.Way.bridge`.
+
+        It takes some milliseconds of the caller, and is for where no other thread of it makes
+        communicators: Open MPI 5.0 does not make two at once.
+        """
+        return self._spares.answer(self._rank)
 
 
 class ColdSpares:
@@ -118,29 +143,36 @@ class ColdSpares:
             and member.rank != self._comm.Get_rank()
         )
 
-    def call(self, rank: int) -> Bridge:
-        """Make a newcomer of a cold spare; local to its sponsor, and it takes some time.
+    def call(self, rank: int) -> Call:
+        """Make a newcomer of a cold spare; local to its sponsor.
 
         Args:
             rank: one of those that are free.
 
         Returns:
-            Connection of the two.
-
-        Raises:
-            BridgeBroken: it is gone, or does not answer.
+            Way for :class:`ft.Newcomer`.
         """
         self._called.add(rank)
-        self._tell(rank, _Tag.CALL)
-        limit = time.monotonic() + _ANSWER_S
-        while not self._comm.Iprobe(source=rank, tag=_Tag.HERE):
-            if rank in self._failed():
-                raise BridgeBroken("the cold spare has ended")
-            if time.monotonic() > limit:
-                raise BridgeBroken(f"the cold spare does not answer within {_ANSWER_S:.0f} s")
-            time.sleep(_LOOK_S)
-        self._comm.Recv(bytearray(), source=rank, tag=_Tag.HERE)
-        return Bridge(self._pair(rank, sponsor=self._comm.Get_rank(), newcomer=rank), 1)
+        with contextlib.suppress(BridgeBroken):  # which the first look at the call finds, too
+            self._tell(rank, _Tag.CALL)
+        return Call(self, rank)
+
+    def answer(self, rank: int) -> Bridge | None:
+        """Connect with a cold spare that was called, see :class:`Call`. Local.
+
+        Raises:
+            BridgeBroken: it is gone.
+        """
+        try:
+            if not self._comm.Iprobe(source=rank, tag=_Tag.HERE):
+                if rank in self._failed():
+                    raise BridgeBroken("the cold spare has ended")
+                return None
+            self._comm.Recv(bytearray(), source=rank, tag=_Tag.HERE)
+        except self._mpi.Exception as error:
+            raise BridgeBroken(str(error)) from None
+        with fail_stop_after(_PAIR_S, _STUCK):
+            return Bridge(self._pair(sponsor=self._comm.Get_rank(), newcomer=rank), 1)
 
     def wait(self) -> Bridge | None:
         """Wait, at no cost, until a member calls; on a cold spare, once.
@@ -165,8 +197,8 @@ class ColdSpares:
                 works.add(source)
             elif tag == _Tag.CALL:
                 self._tell(source, _Tag.HERE)
-                pair = self._pair(source, sponsor=source, newcomer=self._comm.Get_rank())
-                return Bridge(pair, 0)
+                with ended_after(_CALLED_S):
+                    return Bridge(self._pair(sponsor=source, newcomer=self._comm.Get_rank()), 0)
 
     def announce(self) -> None:
         """Tell the other cold spares that this process is one of those who work now. Local."""
@@ -205,8 +237,8 @@ class ColdSpares:
             return None
         return source, tag
 
-    def _pair(self, other: int, *, sponsor: int, newcomer: int) -> Any:
-        """A communicator of this process and of *other*; both call this.
+    def _pair(self, *, sponsor: int, newcomer: int) -> Any:
+        """A communicator of the two; both call this, where no other thread makes communicators.
 
         It is made from a group alone: no call that makes one from MPI_COMM_WORLD works any more
         where one of its processes has died.

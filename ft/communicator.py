@@ -67,8 +67,7 @@ class Communicator:
 
         Args:
             hooks: functions called at each repair; none by default.
-            comm: an ``mpi4py.MPI.Comm`` that this object owns from now on; MPI_COMM_WORLD by
-                default.
+            comm: an ``mpi4py.MPI.Comm`` that this object then owns; MPI_COMM_WORLD by default.
 
         Returns:
             Communicator of the ranks that have met.

@@ -15,7 +15,7 @@ from typing import Any
 from ft import mpi
 from ft.exit_guard import fail_stop
 
-__all__ = ["between_two", "connected", "ended_after", "to_all"]
+__all__ = ["between_two", "connected", "ended_after", "fail_stop_after", "to_all"]
 
 _TAG = 78
 # It takes some milliseconds, or some hundred where many processes share few cores.
@@ -39,13 +39,8 @@ def connected(new: Any, root: int, bridge: Any = None) -> Any:
     Returns:
         The communicator of all and of it.
     """
-    limit = threading.Timer(_MEMBERS_S, fail_stop, [_STUCK])
-    limit.daemon = True
-    limit.start()
-    try:
+    with fail_stop_after(_MEMBERS_S, _STUCK):
         return _merged(new.Create_intercomm(root, bridge or new, 1, _TAG), high=False)
-    finally:
-        limit.cancel()
 
 
 def to_all(bridge: Any) -> Any:
@@ -62,6 +57,18 @@ def between_two(intercommunicator: Any, *, high: bool) -> Any:
         high: whether this process comes after the other one.
     """
     return _merged(intercommunicator, high=high)
+
+
+@contextlib.contextmanager
+def fail_stop_after(seconds: float, reason: str) -> Iterator[None]:
+    """End this rank, saying why, if the block takes longer: the others go on without it."""
+    limit = threading.Timer(seconds, fail_stop, [reason])
+    limit.daemon = True
+    limit.start()
+    try:
+        yield
+    finally:
+        limit.cancel()
 
 
 @contextlib.contextmanager

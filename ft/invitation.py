@@ -69,7 +69,7 @@ class Invitation:
 
     @staticmethod
     def received() -> Invitation | None:
-        """The invitation of the member that started this process by :func:`spawn`; local, once.
+        """The invitation of the member that started this process by :class:`ft.Spawn`; local, once.
 
         It initialises MPI, so it comes after :func:`ft.allow_newcomers` and before
         :meth:`ft.Communicator.start`.

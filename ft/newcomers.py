@@ -11,8 +11,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,71 +23,83 @@ from ft.views import View
 from ft.wire import decode_member, encode_member
 from ft.world import Member, World
 
-__all__ = ["COME", "END", "MEMBER", "Newcomer", "spawn"]
+__all__ = ["COME", "END", "MEMBER", "Newcomer", "Spawn", "Way"]
 
 #: The fields of messages: the newcomer, as it introduces itself; that all connect with it now; why
 #: it is to end.
 MEMBER, COME, END = "member", "come", "end"
 
 
-def spawn(command: Sequence[str]) -> Bridge:
-    """Start a process on this host; local to its sponsor, and it takes a second.
+class Way(Protocol):
+    """A way by which a process comes. Local to its sponsor."""
+
+    def bridge(self) -> Bridge | None:
+        """Connect with the process; None as long as it is not there.
+
+        Raises:
+            BridgeBroken: it will not come.
+        """
+        ...
+
+
+class Spawn:
+    """A process that is started on this host, in a thread, for that takes a second.
+
+    :func:`ft.allow_newcomers` lets MPI allow for it.
 
     Args:
         command: program and arguments, which call :meth:`ft.Invitation.received`.
 
-    Returns:
-        Connection with it, for :class:`ft.Newcomer`.
-
-    Raises:
-        BridgeBroken: no process could be started.
+    Example:
+        >>> import sys
+        >>> starts = lambda: ft.Spawn([sys.executable, "train.py"])
     """
-    MPI = mpi.load()
-    try:
-        world = MPI.COMM_SELF.Spawn(command[0], list(command[1:]), maxprocs=1)
-        return Bridge(between_two(world, high=False), 1)
-    except MPI.Exception as error:
-        raise BridgeBroken(str(error)) from None
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._mpi = mpi.load()
+        self._bridge: Bridge | None = None
+        self._failure = ""
+        self._thread = threading.Thread(target=self._start, args=[list(command)], daemon=True)
+        self._thread.start()
+
+    def _start(self, command: list[str]) -> None:
+        try:
+            world = self._mpi.COMM_SELF.Spawn(command[0], command[1:], maxprocs=1)
+            self._bridge = Bridge(between_two(world, high=False), 1)
+        except self._mpi.Exception as error:
+            self._failure = str(error)
+
+    def bridge(self) -> Bridge | None:
+        """Connect with the process; see :meth:`Way.bridge`."""
+        if self._failure:
+            raise BridgeBroken(self._failure)
+        return self._bridge
 
 
 class Newcomer:
     """A process that is to become a member, as its sponsor sees it. Local to the sponsor.
 
-    It is fetched in a thread of its own, for that takes a second, and the sponsor works on;
-    :func:`ft.allow_newcomers` lets MPI allow for it.
+    The sponsor works on while it comes, and looks for it now and then by :meth:`heard`.
 
     Args:
         rank: original rank that it will have; nobody has had it.
-        fetch: function that has the process come, and gives the connection with it:
-            :func:`ft.spawn`, or :meth:`ft.ColdSpares.call`.
+        way: way by which it comes, a :class:`ft.Spawn` or a call by :meth:`ft.ColdSpares.call`.
         welcome: content of the first message to it, of what JSON knows.
 
     Example:
-        >>> import sys
-        >>> command = [sys.executable, "train.py"]
-        >>> starts = lambda rank: ft.Newcomer(rank, lambda: ft.spawn(command), {"fit": 0})
+        >>> command = ["python", "train.py"]
+        >>> starts = lambda rank: ft.Newcomer(rank, ft.Spawn(command), {"fit": 0})
     """
 
-    def __init__(self, rank: int, fetch: Callable[[], Bridge], welcome: Mapping[str, Any]) -> None:
+    def __init__(self, rank: int, way: Way, welcome: Mapping[str, Any]) -> None:
         self.rank = rank
         self.started_s = time.monotonic()
         self.member: Member | None = None
         self.failure = ""
         """Reason for which it could not be started, or is gone; "" where it lives."""
-        self._mpi = mpi.load()
+        self._way = way
         self._bridge: Bridge | None = None
         self._welcome = {**welcome, "rank": rank}
-        self._thread = threading.Thread(target=self._fetch, args=[fetch], daemon=True)
-        self._thread.start()
-
-    def _fetch(self, fetch: Callable[[], Bridge]) -> None:
-        try:
-            bridge = fetch()
-            bridge.tell(self._welcome)
-        except BridgeBroken as error:
-            self.failure = f"no process could be started: {error}"
-            return
-        self._bridge = bridge
 
     def heard(self) -> Message | None:
         """Look for the next message that came from it. Local.
@@ -95,10 +107,13 @@ class Newcomer:
         Returns:
             The message; None where none has come, or where it is gone, see ``failure``.
         """
-        bridge = self._bridge
-        if bridge is None or self.failure:
+        if self.failure:
             return None
+        bridge = self._bridge
         try:
+            if bridge is None:
+                self._welcome_it()
+                return None
             message = bridge.heard()
         except BridgeBroken as error:
             self.failure = str(error)
@@ -113,6 +128,15 @@ class Newcomer:
                 bridge.pid = self.member.pid
             return None
         return message
+
+    def _welcome_it(self) -> None:
+        """Connect with it, where it is there."""
+        try:
+            self._bridge = self._way.bridge()
+        except BridgeBroken as error:
+            raise BridgeBroken(f"no process could be started: {error}") from None
+        if self._bridge is not None:
+            self._bridge.tell(self._welcome)
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send it a message. Local; nothing happens where it is gone.

@@ -19,12 +19,12 @@ class Candidate(NamedTuple):
     Args:
         rank: original rank that it will have.
         host: name of its host.
-        fetch: function for :class:`ft.Newcomer`.
+        come: function that has it come, by the way that it gives.
     """
 
     rank: int
     host: str
-    fetch: Callable[[], ft.Bridge]
+    come: Callable[[], ft.Way]
 
 
 class Candidates(Protocol):
@@ -74,7 +74,7 @@ class NewProcesses:
         self._first_free = rank + 1
         command = [sys.executable, *sys.orig_argv[1:]]
         host = self._communicator.world.me.host
-        return Candidate(rank, host, partial(ft.spawn, command))
+        return Candidate(rank, host, partial(ft.Spawn, command))
 
     def close_host(self, host: str) -> None:
         """Nothing is to be done: all ranks are on this one."""

@@ -216,7 +216,7 @@ class Replacements:
             histories=self.histories,
             **self._agreed(),
         )
-        self._newcomers.append(ft.Newcomer(found.rank, found.fetch, welcome._asdict()))
+        self._newcomers.append(ft.Newcomer(found.rank, found.come(), welcome._asdict()))
         self._events.write("respawn", newcomer=found.rank, host=found.host, fit=self._fit)
         where = f" on {found.host}" if self._communicator.world.spread else ""
         self._terminal.say(f"starting rank {found.rank}{where} in the place of one that is gone")

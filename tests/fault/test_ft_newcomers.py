@@ -60,9 +60,6 @@ def work(victim: int, more: int, cold: int) -> None:
     first_free = ranks
     command = [sys.executable, *sys.argv]
 
-    def fetch() -> ft.Bridge:
-        return ft.spawn(command) if spares is None else spares.call(first_free)
-
     sent, total = np.ones(4), np.empty(4)
     was_short = invitation is not None
     while left:
@@ -73,7 +70,8 @@ def work(victim: int, more: int, cold: int) -> None:
         if done[0] == 10 and world.rank == victim:
             end_by("SIGKILL")
         if world.is_leader and world.size < ranks and newcomer is None:
-            newcomer = ft.Newcomer(first_free, fetch, {"said": 7})
+            way = ft.Spawn(command) if spares is None else spares.call(first_free)
+            newcomer = ft.Newcomer(first_free, way, {"said": 7})
         heard = None if newcomer is None else newcomer.heard()
         sent[1] = bool(heard) and heard == {"ready": 7}
         sent[2] = sent[3] = world.rank
