@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -53,7 +53,7 @@ class Call:
 
     Args:
         spares: cold spares of the run.
-        rank: the one that was called.
+        rank: rank in MPI_COMM_WORLD of the one that was called.
     """
 
     def __init__(self, spares: ColdSpares, rank: int) -> None:
@@ -127,27 +127,29 @@ class ColdSpares:
         """
         return self._comm.Create_group(self._comm.Get_group().Incl(range(self._first)))
 
-    def free(self, known: Container[int] = ()) -> tuple[Member, ...]:
+    def free(self, known: Iterable[Member] = ()) -> tuple[Member, ...]:
         """Cold spares that are alive and that nobody has called, as far as is known here. Local.
 
         Args:
-            known: original ranks that are or were members; none by default.
+            known: processes that are members by now; none by default.
+
+        Returns:
+            Each with its rank in MPI_COMM_WORLD, by which it is called; as a newcomer it gets
+            another, so that no rank is lower than those that were there before it.
         """
-        gone = self._failed()
+        working = {(member.host, member.space, member.pid) for member in known}
+        others = self._failed() | self._called | {self._comm.Get_rank()}
         return tuple(
             member
             for member in self._members[self._first :]
-            if member.rank not in gone
-            and member.rank not in known
-            and member.rank not in self._called
-            and member.rank != self._comm.Get_rank()
+            if member.rank not in others and (member.host, member.space, member.pid) not in working
         )
 
     def call(self, rank: int) -> Call:
         """Make a newcomer of a cold spare; local to its sponsor.
 
         Args:
-            rank: one of those that are free.
+            rank: rank in MPI_COMM_WORLD of one that is free.
 
         Returns:
             Way for :class:`ft.Newcomer`.
@@ -204,15 +206,15 @@ class ColdSpares:
         """Tell the other cold spares that this process is one of those who work now. Local."""
         self._tell_all(_Tag.WORKS)
 
-    def dismiss(self, known: Container[int] = ()) -> None:
+    def dismiss(self, known: Iterable[Member] = ()) -> None:
         """Let the cold spares end, because the run is over; local, by the leader.
 
         Args:
-            known: original ranks that are or were members; none by default.
+            known: processes that are members by now; none by default.
         """
         self._tell_all(_Tag.OVER, known)
 
-    def _tell_all(self, tag: _Tag, known: Container[int] = ()) -> None:
+    def _tell_all(self, tag: _Tag, known: Iterable[Member] = ()) -> None:
         for member in self.free(known):
             with contextlib.suppress(BridgeBroken):
                 self._tell(member.rank, tag)

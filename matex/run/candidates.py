@@ -17,12 +17,10 @@ class Candidate(NamedTuple):
     """A process that can become a newcomer.
 
     Args:
-        rank: original rank that it will have.
         host: name of its host.
         come: function that has it come, by the way that it gives.
     """
 
-    rank: int
     host: str
     come: Callable[[], ft.Way]
 
@@ -33,11 +31,11 @@ class Candidates(Protocol):
     nobody: str
     """The reason for which there is no candidate, in words."""
 
-    def next(self, coming: Collection[int]) -> Candidate | None:
+    def next(self, coming: Collection[str]) -> Candidate | None:
         """Give a process that can come next; None where there is none for those who are missing.
 
         Args:
-            coming: ranks of the newcomers on their way.
+            coming: hosts of the newcomers on their way.
         """
         ...
 
@@ -65,16 +63,13 @@ class NewProcesses:
 
     def __init__(self, communicator: ft.Communicator) -> None:
         self._communicator = communicator
-        self._first_free = communicator.initial_size
 
-    def next(self, coming: Collection[int]) -> Candidate | None:
+    def next(self, coming: Collection[str]) -> Candidate | None:
         if self._communicator.world.spread:
             return None
-        rank = max(self._first_free, *(rank + 1 for rank in self._communicator.hosts))
-        self._first_free = rank + 1
         command = [sys.executable, *sys.orig_argv[1:]]
         host = self._communicator.world.me.host
-        return Candidate(rank, host, partial(ft.Spawn, command))
+        return Candidate(host, partial(ft.Spawn, command))
 
     def close_host(self, host: str) -> None:
         """Nothing is to be done: all ranks are on this one."""
@@ -102,20 +97,18 @@ class ColdCandidates:
         self._communicator = communicator
         self._spares = spares
         self._closed: set[str] = set()
-        self._host_of: dict[int, str] = {}
 
-    def next(self, coming: Collection[int]) -> Candidate | None:
+    def next(self, coming: Collection[str]) -> Candidate | None:
         communicator = self._communicator
         hosts = communicator.hosts
         there = Counter(member.host for member in communicator.world.everyone)
-        there.update(self._host_of[rank] for rank in coming)
+        there.update(coming)
         at_start = Counter(hosts[rank] for rank in hosts if rank < communicator.initial_size)
-        free = self._spares.free(known=hosts)
+        free = self._spares.free(known=communicator.world.everyone)
         found = best_of(free, there=there, at_start=at_start, closed=self._closed)
         if found is None:
             return None
-        self._host_of[found.rank] = found.host
-        return Candidate(found.rank, found.host, partial(self._spares.call, found.rank))
+        return Candidate(found.host, partial(self._spares.call, found.rank))
 
     def close_host(self, host: str) -> None:
         self._closed.add(host)
@@ -124,7 +117,7 @@ class ColdCandidates:
         self._spares.announce()
 
     def dismiss(self) -> None:
-        self._spares.dismiss(known=self._communicator.hosts)
+        self._spares.dismiss(known=self._communicator.world.everyone)
 
 
 def best_of(

@@ -89,6 +89,8 @@ class Replacements:
         self.wanted = communicator.initial_size
         """Number of ranks that there are to be, those in reserve among them."""
         self._nobody_can_come = False
+        self._first_free = communicator.initial_size
+        self._host_of: dict[int, str] = {}  # of newcomers, by rank
         self._fit: int | None = None
         self._trained: list[int] = []
         self._histories: dict[int, dict[str, Any]] = {}
@@ -200,7 +202,7 @@ class Replacements:
 
     def _has_one_come(self) -> bool:
         """Have the next process come; whether there is one."""
-        found = self._candidates.next([newcomer.rank for newcomer in self._newcomers])
+        found = self._candidates.next([self._host_of[n.rank] for n in self._newcomers])
         self._nobody_can_come = found is None
         if found is None:
             self._terminal.say_once(
@@ -216,10 +218,13 @@ class Replacements:
             histories=self.histories,
             **self._agreed(),
         )
-        self._newcomers.append(ft.Newcomer(found.rank, found.come(), welcome._asdict()))
-        self._events.write("respawn", newcomer=found.rank, host=found.host, fit=self._fit)
+        rank = max(self._first_free, *(rank + 1 for rank in self._communicator.hosts))
+        self._first_free = rank + 1
+        self._host_of[rank] = found.host
+        self._newcomers.append(ft.Newcomer(rank, found.come(), welcome._asdict()))
+        self._events.write("respawn", newcomer=rank, host=found.host, fit=self._fit)
         where = f" on {found.host}" if self._communicator.world.spread else ""
-        self._terminal.say(f"starting rank {found.rank}{where} in the place of one that is gone")
+        self._terminal.say(f"starting rank {rank}{where} in the place of one that is gone")
         return True
 
     def announce(self) -> None:

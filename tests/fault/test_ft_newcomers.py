@@ -91,7 +91,7 @@ def work(victim: int, more: int, cold: int) -> None:
         left -= was_short and communicator.world.size == ranks
     mark(f"end-{communicator.world.rank}", [communicator.world.ranks, int(done[0]), os.getpid()])
     if spares is not None and communicator.world.is_leader:
-        spares.dismiss(known=communicator.hosts)
+        spares.dismiss(known=communicator.world.everyone)
 
 
 @pytest.mark.parametrize("cold", [0, 2], ids=["spawned", "cold"])
