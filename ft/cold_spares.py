@@ -35,7 +35,7 @@ _CALLED_S = 120  # the sponsor looks for an answer after each of its steps
 _STUCK = "a cold spare died while it was being connected, which Open MPI cannot end"
 
 
-class _Tag(IntEnum):
+class _Signal(IntEnum):
     """The meaning of a message, which has no content."""
 
     CALL = 81
@@ -61,10 +61,16 @@ class Call:
         self._rank = rank
 
     def bridge(self) -> Bridge | None:
-        """Connect with the process, where it has answered: see :meth:`ft.Way.bridge`.
+        """Connect with the process, where it has answered; local.
 
         It takes some milliseconds of the caller, and is for where no other thread of it makes
         communicators: Open MPI 5.0 does not make two at once.
+
+        Returns:
+            The connection; None as long as there is no answer.
+
+        Raises:
+            BridgeBroken: it will not come.
         """
         return self._spares.answer(self._rank)
 
@@ -156,21 +162,29 @@ class ColdSpares:
         """
         self._called.add(rank)
         with contextlib.suppress(BridgeBroken):  # which the first look at the call finds, too
-            self._tell(rank, _Tag.CALL)
+            self._tell(rank, _Signal.CALL)
         return Call(self, rank)
 
     def answer(self, rank: int) -> Bridge | None:
-        """Connect with a cold spare that was called, see :class:`Call`. Local.
+        """Connect with a cold spare that was called, where it has answered. Local.
+
+        :meth:`Call.bridge` calls it.
+
+        Returns:
+            The connection; None as long as there is no answer.
+
+        Args:
+            rank: rank in MPI_COMM_WORLD.
 
         Raises:
             BridgeBroken: it is gone.
         """
         try:
-            if not self._comm.Iprobe(source=rank, tag=_Tag.HERE):
+            if not self._comm.Iprobe(source=rank, tag=_Signal.HERE):
                 if rank in self._failed():
                     raise BridgeBroken("the cold spare has ended")
                 return None
-            self._comm.Recv(bytearray(), source=rank, tag=_Tag.HERE)
+            self._comm.Recv(bytearray(), source=rank, tag=_Signal.HERE)
         except self._mpi.Exception as error:
             raise BridgeBroken(str(error)) from None
         with fail_stop_after(_PAIR_S, _STUCK):
@@ -193,18 +207,18 @@ class ColdSpares:
                 time.sleep(_LOOK_S)
                 continue
             source, tag = message
-            if tag == _Tag.OVER:
+            if tag == _Signal.OVER:
                 return None
-            if tag == _Tag.WORKS:
+            if tag == _Signal.WORKS:
                 works.add(source)
-            elif tag == _Tag.CALL:
-                self._tell(source, _Tag.HERE)
+            elif tag == _Signal.CALL:
+                self._tell(source, _Signal.HERE)
                 with ended_after(_CALLED_S):
                     return Bridge(self._pair(sponsor=source, newcomer=self._comm.Get_rank()), 0)
 
     def announce(self) -> None:
         """Tell the other cold spares that this process is one of those who work now. Local."""
-        self._tell_all(_Tag.WORKS)
+        self._tell_all(_Signal.WORKS)
 
     def dismiss(self, known: Iterable[Member] = ()) -> None:
         """Let the cold spares end, because the run is over; local, by the leader.
@@ -212,14 +226,14 @@ class ColdSpares:
         Args:
             known: processes that are members by now; none by default.
         """
-        self._tell_all(_Tag.OVER, known)
+        self._tell_all(_Signal.OVER, known)
 
-    def _tell_all(self, tag: _Tag, known: Iterable[Member] = ()) -> None:
+    def _tell_all(self, tag: _Signal, known: Iterable[Member] = ()) -> None:
         for member in self.free(known):
             with contextlib.suppress(BridgeBroken):
                 self._tell(member.rank, tag)
 
-    def _tell(self, rank: int, tag: _Tag) -> None:
+    def _tell(self, rank: int, tag: _Signal) -> None:
         try:
             self._comm.Send(bytearray(), dest=rank, tag=tag)
         except self._mpi.Exception as error:

@@ -31,10 +31,17 @@ MEMBER, COME, END = "member", "come", "end"
 
 
 class Way(Protocol):
-    """A way by which a process comes. Local to its sponsor."""
+    """A way by which a process comes. Local to its sponsor.
+
+    Example:
+        >>> comes: ft.Way | None = None  # a ft.Spawn, or what ft.ColdSpares.call gives
+    """
 
     def bridge(self) -> Bridge | None:
-        """Connect with the process; None as long as it is not there.
+        """Connect with the process, where it is there; local.
+
+        Returns:
+            The connection; None as long as it is not there.
 
         Raises:
             BridgeBroken: it will not come.
@@ -70,7 +77,14 @@ class Spawn:
             self._failure = str(error)
 
     def bridge(self) -> Bridge | None:
-        """Connect with the process; see :meth:`Way.bridge`."""
+        """Connect with the process, where it is there; local.
+
+        Returns:
+            The connection; None as long as it is not there.
+
+        Raises:
+            BridgeBroken: it will not come.
+        """
         if self._failure:
             raise BridgeBroken(self._failure)
         return self._bridge

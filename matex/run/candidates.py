@@ -1,4 +1,4 @@
-"""Where processes come from that take the places of ranks that died."""
+"""Processes that can take the places of ranks that died: new ones, and cold spares."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol
 
 import ft
 
-__all__ = ["Candidate", "Candidates", "ColdCandidates", "NewProcesses", "best_of"]
+__all__ = ["Candidates", "ColdCandidates", "Coming", "NewProcesses", "best_of"]
 
 
-class Candidate(NamedTuple):
+class Coming(NamedTuple):
     """A process that can become a newcomer.
 
     Args:
@@ -31,7 +31,7 @@ class Candidates(Protocol):
     nobody: str
     """The reason for which there is no candidate, in words."""
 
-    def next(self, coming: Collection[str]) -> Candidate | None:
+    def next(self, coming: Collection[str]) -> Coming | None:
         """Give a process that can come next; None where there is none for those who are missing.
 
         Args:
@@ -64,12 +64,12 @@ class NewProcesses:
     def __init__(self, communicator: ft.Communicator) -> None:
         self._communicator = communicator
 
-    def next(self, coming: Collection[str]) -> Candidate | None:
+    def next(self, coming: Collection[str]) -> Coming | None:
         if self._communicator.world.spread:
             return None
         command = [sys.executable, *sys.orig_argv[1:]]
         host = self._communicator.world.me.host
-        return Candidate(host, partial(ft.Spawn, command))
+        return Coming(host, partial(ft.Spawn, command))
 
     def close_host(self, host: str) -> None:
         """Nothing is to be done: all ranks are on this one."""
@@ -98,7 +98,7 @@ class ColdCandidates:
         self._spares = spares
         self._closed: set[str] = set()
 
-    def next(self, coming: Collection[str]) -> Candidate | None:
+    def next(self, coming: Collection[str]) -> Coming | None:
         communicator = self._communicator
         hosts = communicator.hosts
         there = Counter(member.host for member in communicator.world.everyone)
@@ -108,7 +108,7 @@ class ColdCandidates:
         found = best_of(free, there=there, at_start=at_start, closed=self._closed)
         if found is None:
             return None
-        return Candidate(found.host, partial(self._spares.call, found.rank))
+        return Coming(found.host, partial(self._spares.call, found.rank))
 
     def close_host(self, host: str) -> None:
         self._closed.add(host)

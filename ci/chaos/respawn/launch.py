@@ -147,7 +147,7 @@ def _made(
     before: Sequence[str] = (),
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
-    """What came of *plan* under ``matex run`` with *options*.
+    """The outcome of *plan* under ``matex run`` with *options*.
 
     Args:
         before: words before the command.
