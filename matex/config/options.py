@@ -152,6 +152,12 @@ class RankOptions:
     cold: int = option(
         0, "K", "how many of the processes wait, with nothing imported, until a rank dies; given "
         "by matex run --respawn on several hosts", FAILURES, least=0, hidden=True)
+    shown_ranks: int = option(
+        0, "N", "the number of ranks of which progress bars on a terminal show how many live; "
+        "given by matex run where its output is a terminal", FAILURES, least=0, hidden=True)
+    shown_columns: int = option(
+        0, "COLUMNS", "the width of that terminal; given by matex run", FAILURES, least=0,
+        hidden=True, default_text="not known")
 
     strategy: str = option(
         "sync", "", "how ranks share the work of fit: sync averages gradients in every step; "

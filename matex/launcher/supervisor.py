@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -63,6 +64,9 @@ def supervise(wanted: Launch) -> int:
             config = wanted.config
             if wanted.grow:
                 config = replace(config, grow_to=wanted.ranks)
+            if sys.stdout.isatty():  # a rank's own is a pipe to mpiexec
+                columns = os.get_terminal_size(sys.stdout.fileno()).columns
+                config = replace(config, shown_ranks=wanted.ranks, shown_columns=columns)
             if places is not None:
                 environment |= places.settings
             if places is not None and wanted.max_restarts:

@@ -13,15 +13,16 @@ all ranks.
 from __future__ import annotations
 
 import contextlib
-import io
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
 
 from matex import keras_hooks
+from matex.process.progress_bar import BesideBar, Nowhere, StreamBeside
 
-__all__ = ["AgreementCallback", "OnLeader", "share_out"]
+__all__ = ["AgreementCallback", "LeaderProgressBar", "OnLeader", "share_out"]
 
 # Those of Keras's that write, send or print, and decide nothing for the training.
 _WRITING = (
@@ -194,17 +195,11 @@ class AgreementCallback(keras.callbacks.Callback):
         self._after_epoch(epoch, logs)
 
 
-class _Nowhere(io.TextIOBase):
-    def write(self, text: str) -> int:
-        return len(text)
-
-
 def _seen_on_leader(name: str) -> Callable[..., None]:
     inherited = getattr(keras.callbacks.ProgbarLogger, name)
 
     def call(self: LeaderProgressBar, *args: Any, **kwargs: Any) -> None:
-        shown = contextlib.nullcontext()
-        with shown if self.leads() else contextlib.redirect_stdout(_Nowhere()):
+        with self.shown():
             inherited(self, *args, **kwargs)
 
     call.__name__ = name
@@ -216,11 +211,22 @@ class LeaderProgressBar(keras.callbacks.ProgbarLogger):
 
     Args:
         leads: whether this rank leads now, and so prints it.
+        beside: words behind the metrics, on display only: logs and history are without them.
+            None for none.
     """
 
-    def __init__(self, leads: Callable[[], bool]) -> None:
+    def __init__(self, leads: Callable[[], bool], *, beside: BesideBar | None = None) -> None:
         super().__init__()
-        self.leads = leads
+        self._leads = leads
+        self._beside = beside
+
+    def shown(self) -> contextlib.AbstractContextManager[Any]:
+        """Inside, what is printed appears as it should on this rank."""
+        if not self._leads():
+            return contextlib.redirect_stdout(Nowhere())
+        if self._beside is None:
+            return contextlib.nullcontext()
+        return contextlib.redirect_stdout(StreamBeside(sys.stdout, self._beside))
 
 
 for _name in vars(keras.callbacks.ProgbarLogger):
@@ -235,9 +241,14 @@ def share_out(
     leads: Callable[[], bool],
     alone: Callable[[Callable[[], None]], None],
     restored: Callable[[], None] = lambda: None,
+    beside_bar: BesideBar | None = None,
     last: Iterable[keras.callbacks.Callback] = (),
 ) -> list[keras.callbacks.Callback]:
-    """The list to give to fit, evaluate or predict for the user's *callbacks*."""
+    """The list to give to fit, evaluate or predict for the user's *callbacks*.
+
+    Args:
+        beside_bar: words beside Keras's progress bar; None for none.
+    """
 
     def placed(callback: keras.callbacks.Callback) -> keras.callbacks.Callback:
         package = type(callback).__module__.partition(".")[0]
@@ -256,5 +267,5 @@ def share_out(
     given = keras_hooks.listed(callbacks)
     result = [placed(callback) for callback in given]
     if verbose != 0 and not any(isinstance(c, keras.callbacks.ProgbarLogger) for c in given):
-        result.append(LeaderProgressBar(leads))
+        result.append(LeaderProgressBar(leads, beside=beside_bar))
     return [*result, *last]

@@ -24,6 +24,7 @@ from matex.process.call_stack import CallKind, CallStack, arguments_of
 from matex.process.callback_placement import AgreementCallback, share_out
 from matex.process.file_separation import separate_files
 from matex.process.own_loops import OwnLoops
+from matex.process.progress_bar import living_ranks
 from matex.run.context import RunContext
 from matex.run.life_cycle import RunLifeCycle
 from matex.sources.select import MakeFeed, once
@@ -281,6 +282,7 @@ class KerasAdapter:
             leads=lambda: self.run.leads,
             alone=self._alone,
             restored=self._restored,
+            beside_bar=living_ranks(self.run),
             last=last,
         )
         return {**given, "callbacks": callbacks}

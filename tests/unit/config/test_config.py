@@ -41,6 +41,8 @@ GIVEN = {
     "apoptosis": ("natural", "natural"),
     "grow_to": (4, "4"),
     "cold": (6, "6"),
+    "shown_ranks": (4, "4"),
+    "shown_columns": (80, "80"),
     "wall_time": (5400.0, "01:30:00"),
     "strategy": ("gossip", "gossip"),
     "shuffle": ("ring", "ring"),

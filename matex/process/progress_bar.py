@@ -1,0 +1,83 @@
+"""The streams to which Keras's progress bar is written: to nowhere, or with words beside it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TextIO
+
+if TYPE_CHECKING:
+    from matex.run.context import RunContext
+
+__all__ = ["BesideBar", "Nowhere", "StreamBeside", "living_ranks"]
+
+_STYLES = re.compile(r"\x1b\[[0-9;]*m|[\b\r]")  # what takes no column
+_ERASE = "\x1b[K"  # from here to the end of the line
+
+
+class BesideBar(NamedTuple):
+    """The words that a progress bar on a terminal shows behind its metrics.
+
+    Args:
+        words: a function that returns them, such as ``ranks: 3/4``.
+        columns: width of the terminal; 0 where it is not known.
+    """
+
+    words: Callable[[], str]
+    columns: int = 0
+
+
+def living_ranks(run: RunContext) -> BesideBar | None:
+    """The number of ranks of *run* that live, where its bars are on a terminal. Local."""
+    shown = run.config.shown_ranks
+    if not shown:
+        return None
+    return BesideBar(
+        lambda: f"ranks: {run.size_of(run.communicator.world)}/{shown}", run.config.shown_columns
+    )
+
+
+class Nowhere(io.TextIOBase):
+    """A stream of which nothing is seen."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+class StreamBeside(io.TextIOBase):
+    """A stream that adds words to the bars which pass through it; other text stays as it is.
+
+    Keras writes a bar in one piece, with a carriage return before it, and spaces behind it where
+    the bar before was longer. A bar that the next one overwrites stays in its line, since
+    terminals do not go back to the line above.
+
+    Args:
+        stream: the stream to which all goes on.
+        beside: the words.
+    """
+
+    def __init__(self, stream: TextIO, beside: BesideBar) -> None:
+        self._stream = stream
+        self._beside = beside
+
+    def write(self, text: str) -> int:
+        if "\r" in text:
+            text = self._with_words(text)
+        return self._stream.write(text)
+
+    def _with_words(self, text: str) -> str:
+        bar = text.rstrip("\n")
+        end = text[len(bar) :]
+        bar = bar.rstrip(" ")
+        words = f" - {self._beside.words()}"
+        room = self._beside.columns - len(_STYLES.sub("", bar))
+        if not end and self._beside.columns > 0 and room <= len(words):
+            words = ""
+        return bar.replace("\r", f"\r{_ERASE}", 1) + words + end
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
