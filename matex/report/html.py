@@ -17,13 +17,14 @@ _STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --text: #ddd; --page: #181a1b; --quiet: #aaa; --line: #3a3d3f }
 }
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em;
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 74em; margin: 2em auto; padding: 0 1em;
        color: var(--text); background: var(--page) }
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
 a { color: inherit }
 table { border-collapse: collapse; max-width: 100% } img { max-width: 100%; height: auto }
 th, td { padding: .2em .8em .2em 0; text-align: right; border-bottom: 1px solid var(--line) }
-.plain td { overflow-wrap: anywhere } .wide { overflow-x: auto }
+.plain td { overflow-wrap: anywhere } .plain td:first-child { white-space: nowrap }
+.wide { overflow-x: auto }
 th { font-weight: 600; color: var(--quiet) }
 td:first-child, th:first-child { text-align: left }
 @media (max-width: 45em) {
@@ -34,6 +35,9 @@ td:first-child, th:first-child { text-align: left }
                overflow-wrap: anywhere }
   .headed td::before { content: attr(data-heading); color: var(--quiet); text-align: left;
                        flex: none }
+  .headed td[data-heading=""] { justify-content: flex-start; font-weight: 600 }
+  .headed td[data-heading=""]::before { content: none }
+  .wide img { max-width: none; width: 45em }
 }
 """
 
@@ -90,11 +94,14 @@ def _linked(text: str, address: str) -> str:
 
 
 def figure(caption: str, picture: Picture) -> str:
-    """A picture below its caption; it is in the page itself, for both schemes."""
+    """A picture below its caption; it is in the page itself, for both schemes.
+
+    On a narrow screen it keeps a size at which its words can be read, and scrolls in its own box.
+    """
     alt = escape(caption)
     dark = f'<source media="(prefers-color-scheme: dark)" srcset="{_data(picture.dark)}">'
     image = f'<img alt="{alt}" src="{_data(picture.light)}">'
-    return f"<h2>{alt}</h2>\n<picture>{dark}{image}</picture>"
+    return f'<h2>{alt}</h2>\n<div class="wide"><picture>{dark}{image}</picture></div>'
 
 
 def _data(content: bytes) -> str:

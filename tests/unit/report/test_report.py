@@ -16,7 +16,7 @@ from matex.cli import main
 from matex.errors import InputError
 from matex.records.events import Event
 from matex.report.comparison import compare
-from matex.report.html import Picture, table
+from matex.report.html import Picture, document, figure, table
 from matex.report.page import page
 from matex.report.reading import Run, read_run
 
@@ -190,6 +190,13 @@ def test_cells_say_their_heading_where_the_screen_is_narrow() -> None:
     assert '<td data-heading="&lt;at&gt;">a&amp;b</td>' in text
     assert '<th><a href="x.html">&lt;at&gt;</a></th>' in text
     assert "data-heading" not in table((), [["status", "finished"]])
+
+
+def test_what_is_wider_than_the_screen_scrolls_in_a_box_of_its_own() -> None:
+    text = document("a", [table((), [["name", "value"]]), figure("c", Picture(b"p", b"n"))])
+    assert Page(text).open == []
+    assert re.findall(r'<div class="wide"><(\w+)', text) == ["table", "picture"]
+    assert ".wide { overflow-x: auto }" in text
 
 
 def noted(directory: Path, notes: list[tuple[int, int, float]], *ends: int) -> Run:
