@@ -19,6 +19,7 @@ from docs.tools.options import with_options  # noqa: E402
 _PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*pictures/([a-z_]+)\.svg" ?/?>')
 # Docstrings are written for Sphinx, too: a role before a name, and "::" before a block.
 _ROLE = re.compile(r":(?:meth|class|func|mod|data|attr|exc):<code>~?")
+_ARROW = re.compile(r'(id="|url\(#)arrow-')
 _DARK = re.compile(re.escape(DARK_START) + ".*?" + re.escape(DARK_END), re.DOTALL)
 
 
@@ -34,4 +35,5 @@ def on_page_content(html: str, **_: Any) -> str:
 
 def _inside(match: re.Match[str]) -> str:
     svg = (ROOT / "docs" / "pictures" / f"{match[2]}.svg").read_text()
-    return _DARK.sub("", svg).strip()
+    # A page may have several: each needs names of its own for its arrowheads.
+    return _ARROW.sub(rf"\1{match[2]}-arrow-", _DARK.sub("", svg).strip())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from docs.pictures.__main__ import stale
+from docs.tools.hooks import on_page_content
 from docs.tools.options import option_names, with_options
 from matex.cli.main import main
 from tests.unit.docs.pages import DOCS, PAGES, ROOT, TEXTS, anchors, blocks, links, prose
@@ -146,3 +147,13 @@ def test_readme_is_short_and_names_the_commands() -> None:
 
 def test_pictures_are_what_the_code_draws() -> None:
     assert stale() == [], "make pictures"
+
+
+def test_pictures_of_one_page_have_names_of_their_own() -> None:
+    pictures = sorted((DOCS / "pictures").glob("*.svg"))
+    text = on_page_content(
+        "".join(f'<img alt="" src="../pictures/{path.name}">' for path in pictures)
+    )
+    names = re.findall(r'\bid="([^"]*)"', text)
+    assert len(names) == len(set(names)) > 0
+    assert set(re.findall(r"url\(#([^)]*)\)", text)) <= set(names)
