@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ft
 from matex.config import Config
 from matex.config.lr_scaling import rate_factor
@@ -48,21 +46,14 @@ class BatchScaling:
         )
         return factor / pace if self.scales_rate else factor
 
-    def refuse(self, model: Any, *, stream: bool) -> None:
+    def refuse(self, *, stream: bool) -> None:
         """Raise for what cannot grow.
 
         Raises:
             InputError: alike on every rank.
         """
-        from matex import keras_hooks
-
         if stream and self._config.batch_per_rank:
             raise InputError(
                 "batch_per_rank wants arrays or matex.data.open, whose batches fit makes. "
                 "Received: batches that the script has made; make them as large as they should be"
-            )
-        if self.scales_rate and keras_hooks.learning_rate_variable(model.optimizer) is None:
-            raise InputError(
-                "lr_scaling wants an optimizer whose learning rate is a number. Received: a "
-                "schedule; scale it in the script, or use the LearningRateScheduler callback"
             )

@@ -41,7 +41,7 @@ class FitPlan:
             InputError: alike on every rank.
         """
         run, model, config = self._run, self._model, self._run.config
-        self.batches.refuse(model, stream=isinstance(source, Stream))
+        self.batches.refuse(stream=isinstance(source, Stream))
         if config.strategy == "sync":
             return
         if keras_hooks.scales_loss(model.optimizer):

@@ -107,30 +107,76 @@ def set_learning_rate(optimizer: Any, rate: Any) -> None:
 def scaled_learning_rate(optimizer: Any, factor: Any | None) -> Iterator[None]:
     """Context of an update at *factor* (a float scalar tensor) times the learning rate.
 
-    Before and after it rate and velocities are those of factor 1. The velocity of
-    SGD contains the rate: kept so, it needs no correction when the factor changes.
-    None changes nothing.
+    Before and after it rate and velocities are those of factor 1: a schedule is the script's own
+    wherever it is printed or saved. The velocity of SGD contains the rate: kept so, it needs no
+    correction when the factor changes. None changes nothing.
     """
-    rate = learning_rate_variable(optimizer)
-    if factor is None or rate is None:
+    with contextlib.ExitStack() as stack:
+        for each in [] if factor is None else _with_own_rates(optimizer):
+            stack.enter_context(_scaled_rate(each, factor))
         yield
-        return
+
+
+class ScaledSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """A *schedule* times a *factor*, a float scalar tensor; in place for the time of an update."""
+
+    def __init__(self, schedule: Callable[[Any], Any], factor: Any) -> None:
+        self._schedule = schedule
+        self._factor = factor
+
+    def __call__(self, step: Any) -> Any:
+        rate = keras.ops.convert_to_tensor(self._schedule(step))
+        return rate * keras.ops.cast(self._factor, rate.dtype)
+
+
+def _with_own_rates(optimizer: Any) -> list[Any]:
+    """The optimizers inside *optimizer*, or itself, that have a learning rate."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    several = isinstance(inner, keras.optimizers.MultiOptimizer)
+    return list(inner.optimizers) if several else [inner]
+
+
+@contextlib.contextmanager
+def _scaled_rate(optimizer: Any, factor: Any) -> Iterator[None]:
+    """Context in which one *optimizer* has a scaled rate, and velocities to it."""
     velocities = _velocities_with_rate(optimizer)
-    before = rate + keras.ops.zeros_like(rate)
-    for variable in (rate, *velocities):
+    for variable in velocities:
         variable.assign(variable * keras.ops.cast(factor, variable.dtype))
-    yield
-    rate.assign(before)
+    is_number = learning_rate_variable(optimizer) is not None
+    with (_scaled_number if is_number else _scaled_schedule)(optimizer, factor):
+        yield
     for variable in velocities:
         variable.assign(variable / keras.ops.cast(factor, variable.dtype))
 
 
+@contextlib.contextmanager
+def _scaled_number(optimizer: Any, factor: Any) -> Iterator[None]:
+    rate = optimizer._learning_rate
+    before = rate + keras.ops.zeros_like(rate)
+    rate.assign(rate * keras.ops.cast(factor, rate.dtype))
+    yield
+    rate.assign(before)
+
+
+@contextlib.contextmanager
+def _scaled_schedule(optimizer: Any, factor: Any) -> Iterator[None]:
+    own = optimizer._learning_rate  # a schedule, or a function without arguments
+    is_schedule = isinstance(own, keras.optimizers.schedules.LearningRateSchedule)
+    optimizer._learning_rate = ScaledSchedule(own if is_schedule else lambda _: own(), factor)
+    try:
+        yield
+    finally:
+        optimizer._learning_rate = own
+
+
 def _velocities_with_rate(optimizer: Any) -> list[Any]:
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    if isinstance(inner, keras.optimizers.SGD) or getattr(inner, "velocities_have_rate", False):
-        return [v for v in inner.momentums if v is not None]
-    if isinstance(inner, keras.optimizers.RMSprop) and inner.momentum > 0:
-        return list(inner._momentums)
+    if not optimizer.built:  # one of several, which has no variables
+        return []
+    of_sgd = isinstance(optimizer, keras.optimizers.SGD)
+    if of_sgd or getattr(optimizer, "velocities_have_rate", False):
+        return [v for v in optimizer.momentums if v is not None]
+    if isinstance(optimizer, keras.optimizers.RMSprop) and optimizer.momentum > 0:
+        return list(optimizer._momentums)
     return []
 
 

@@ -68,12 +68,16 @@ def test_a_rank_found_slow_gets_less_from_then_on(tmp_path: Path) -> None:
 
 
 def test_a_death_shrinks_the_batch_and_16_bits_do(plain: Outcome, tmp_path: Path) -> None:
-    """Three ranks become two in step 11, which is still made of three shares, unequal ones."""
+    """Three ranks become two in step 11, which is still made of three shares, unequal ones.
+
+    The rate is a schedule's, which multiplies what the ranks make of it.
+    """
     options = (
         "--batch-per-rank", "--lr-scaling", "sqrt", "--warmup-epochs", "0.5",
         "--compression", "bf16", "--balance", *faults(SLOW, "kill:rank=0,step=11,at=in-exchange"),
     )  # fmt: skip
-    outcome = run(tmp_path, "--batch-size", "50", "--rate", "0.03", ranks=3, options=options)
+    script = ("--batch-size", "50", "--rate", "0.03", "--half-life", "1000")
+    outcome = run(tmp_path, *script, ranks=3, options=options)
     first = 12 + (2000 - 12 * 150) // 100  # steps of the first epoch
     assert outcome.summary["steps"] == first + 20
     assert outcome.summary["world_size_end"] == 2

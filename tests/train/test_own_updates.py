@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -62,34 +63,86 @@ def test_gradients_that_are_not_finite_are_told_in_the_header(batches: Batches) 
     assert header_of(np.asarray(parts[-1])).nonfinite == 1
 
 
+def decaying(rate: float) -> Any:
+    return keras.optimizers.schedules.ExponentialDecay(rate, 2, 0.5)
+
+
+def called(rate: float) -> Any:
+    """A function without arguments, which Keras asks for the rate of each update."""
+    return lambda: rate
+
+
+def divided(rate: Any) -> Any:
+    """One optimizer for kernels, and one for biases, which is slower."""
+    kernels, biases = keras.optimizers.SGD(rate, momentum=0.9), keras.optimizers.Adam(rate)
+    return keras.optimizers.MultiOptimizer(
+        lambda variable: kernels if len(variable.shape) > 1 else biases
+    )
+
+
+OPTIMIZERS: dict[str, tuple[Callable[[Any], Any], float]] = {
+    "sgd-momentum": (lambda rate: keras.optimizers.SGD(rate, momentum=0.9), 0.02),
+    "nesterov": (lambda rate: keras.optimizers.SGD(rate, momentum=0.9, nesterov=True), 0.02),
+    "sgd": (keras.optimizers.SGD, 0.02),
+    "rmsprop-momentum": (lambda rate: keras.optimizers.RMSprop(rate, momentum=0.9), 0.002),
+    "adam": (keras.optimizers.Adam, 0.002),
+    "lars": (lambda rate: LARS(rate, trust=0.1), 0.02),
+    "several": (divided, 0.002),
+}
+
+
 @pytest.mark.parametrize(
-    "optimizer",
+    ("name", "made_rate"),
     [
-        lambda: keras.optimizers.SGD(0.02, momentum=0.9),
-        lambda: keras.optimizers.SGD(0.02, momentum=0.9, nesterov=True),
-        lambda: keras.optimizers.SGD(0.02),
-        lambda: keras.optimizers.RMSprop(0.002, momentum=0.9),
-        lambda: keras.optimizers.Adam(0.002),
-        lambda: LARS(0.02, trust=0.1),
+        *((name, float) for name in OPTIMIZERS),
+        ("nesterov", decaying),
+        ("rmsprop-momentum", decaying),
+        ("several", decaying),
+        ("sgd-momentum", called),
     ],
-    ids=["sgd-momentum", "nesterov", "sgd", "rmsprop-momentum", "adam", "lars"],
 )
-def test_a_factor_is_a_rate_with_its_velocity_corrected(optimizer: Any, batches: Batches) -> None:
+def test_a_factor_is_a_rate_with_its_velocity_corrected(
+    name: str, made_rate: Callable[[float], Any], batches: Batches
+) -> None:
     """Beside the same optimizer with rate and velocity set by hand before each step."""
-    ours, theirs = made(optimizer(), batches), made(optimizer(), batches)
-    base = float(theirs.optimizer.learning_rate.numpy())
+    optimizer, base = OPTIMIZERS[name]
+    rate = made_rate(base)
+    ours, theirs = made(optimizer(rate), batches), made(optimizer(base), batches)
+    own = [each._learning_rate for each in inner_optimizers(ours.optimizer)]
     step = Step(ours, batches.signature, scales_rate=True)
     before = 1.0
-    for factor in (1.0, 2.5, 4.0, 3.0, 3.0):
+    for made_steps, factor in enumerate((1.0, 2.5, 4.0, 3.0, 3.0)):
         header = Header(samples=96, learning_rate=1, rate_factor=factor)
         told = Control(1.0, 0.0, 96.0, header, [(0, 96)]).array()
         step.commit(step.contribution(batches.rows(np.arange(96)), told))
-        theirs.optimizer.learning_rate = base * factor
-        if not isinstance(theirs.optimizer, keras.optimizers.Adam):
-            for variable in theirs.optimizer.variables:
-                if variable.path.endswith("_momentum"):
-                    variable.assign(variable * (factor / before))
+        for each in inner_optimizers(theirs.optimizer):
+            each.learning_rate = value_of(rate, made_steps) * factor
+            if not isinstance(each, keras.optimizers.Adam):
+                for variable in each.variables:
+                    if variable.path.endswith("_momentum"):
+                        variable.assign(variable * (factor / before))
         theirs.train_on_batch(*batches.rows(np.arange(96)))
         before = factor
     assert_equal_weights(ours, theirs)
-    assert float(ours.optimizer.learning_rate.numpy()) == pytest.approx(base)
+    for each, before_all in zip(inner_optimizers(ours.optimizer), own, strict=True):
+        assert each._learning_rate is before_all
+        assert float(each.learning_rate) == pytest.approx(value_of(rate, 5))
+
+
+def inner_optimizers(optimizer: Any) -> list[Any]:
+    return getattr(optimizer, "optimizers", [optimizer])
+
+
+def value_of(rate: Any, step: int) -> float:
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        return float(rate(step))
+    return float(rate() if callable(rate) else rate)
+
+
+def test_a_schedule_is_the_scripts_own_again_after_an_update_that_fails() -> None:
+    rate = decaying(0.1)
+    optimizer = keras.optimizers.SGD(rate)
+    with pytest.raises(ZeroDivisionError), keras_hooks.scaled_learning_rate(optimizer, 3.0):
+        assert float(optimizer.learning_rate) == pytest.approx(0.3)
+        raise ZeroDivisionError
+    assert optimizer._learning_rate is rate

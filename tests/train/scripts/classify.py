@@ -16,6 +16,7 @@ parser.add_argument("--batch-size", type=int, default=128)
 parser.add_argument("--samples", type=int, default=2000)
 parser.add_argument("--optimizer", default="adam")
 parser.add_argument("--rate", type=float, help="train by SGD with momentum at this rate")
+parser.add_argument("--half-life", type=float, help="updates in which that rate falls by half")
 parser.add_argument("--kind", nargs="+", default=["plain"])
 parser.add_argument("--fits", type=int, default=1)
 parser.add_argument("--validate", action="store_true")
@@ -80,9 +81,11 @@ def train(kind, path):
         extra["shuffle"] = False
     if args.validate:
         extra["validation_data"] = (x[:700], y[:700])
-    by_rate = args.rate is not None
+    by_rate, rate = args.rate is not None, args.rate
+    if args.half_life:
+        rate = keras.optimizers.schedules.ExponentialDecay(rate, args.half_life, 0.5)
     model.compile(
-        keras.optimizers.SGD(args.rate, momentum=0.9) if by_rate else args.optimizer,
+        keras.optimizers.SGD(rate, momentum=0.9) if by_rate else args.optimizer,
         "binary_crossentropy",
         metrics=["accuracy", keras.metrics.AUC(name="auc")],
         weighted_metrics=[],
