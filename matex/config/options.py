@@ -213,6 +213,10 @@ class RankOptions:
     asynchronous: bool = option(
         False, "", "ranks meet the centre in turn, and do not wait", PARTING,
         strategies=("easgd",))
+    elastic_force: float | None = option(
+        None, "F", "force of all ranks together between them and the centre (beta of "
+        "arXiv:1412.6651); each of R ranks has F / R (alpha)", PARTING, above=0, below=1,
+        default_text="0.9", strategies=("easgd",))
     staleness_bound: int | None = option(
         None, "S", "how many updates a push may be behind the centre; 0: all push at once",
         PARTING, least=0, default_text="any number", strategies=("downpour",))

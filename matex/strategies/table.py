@@ -19,6 +19,7 @@ from matex.strategies.gossip import Gossip
 from matex.strategies.interface import ReplicaLike, Strategy
 from matex.strategies.nodes import nodes_by
 from matex.strategies.rules.centre import CentreRule
+from matex.strategies.rules.elastic import BETA
 from matex.strategies.rules.nodes import OUTER
 from matex.strategies.rules.turns import EVERY
 from matex.strategies.sync import Sync
@@ -41,6 +42,8 @@ class StrategyOptions(Protocol):
     def outer_every(self) -> int: ...
     @property
     def asynchronous(self) -> bool: ...
+    @property
+    def elastic_force(self) -> float | None: ...
     @property
     def staleness_bound(self) -> int | None: ...
     @property
@@ -98,7 +101,8 @@ STRATEGIES: dict[str, Callable[[Ingredients], Strategy]] = {
         ranks_per_node=fit.options.ranks_per_node,
     ),
     "easgd": lambda fit: fit.centre(
-        ElasticRule(nesterov=fit.nesterov), at_once=not fit.options.asynchronous
+        ElasticRule(beta=fit.options.elastic_force or BETA, nesterov=fit.nesterov),
+        at_once=not fit.options.asynchronous,
     ),
     "downpour": lambda fit: fit.centre(
         DownpourRule(momentum=fit.options.momentum), at_once=fit.options.staleness_bound == 0
