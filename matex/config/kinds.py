@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from matex.config.durations import duration_s, duration_text
+from matex.config.named_arguments import named_arguments
 
-__all__ = ["COMPRESSION", "KINDS", "PATH", "SWITCH", "TIME", "WORDS", "Kind"]
+__all__ = ["COMPRESSION", "KINDS", "OPTIMIZER", "PATH", "SWITCH", "TIME", "WORDS", "Kind"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,13 @@ def _compression(value: Any) -> str:
     return text
 
 
+def _optimizer(value: Any) -> str:
+    """The name of an optimizer, and its arguments behind it."""
+    text = _word(value)
+    named_arguments(text)
+    return text
+
+
 def _switch(value: Any) -> bool:
     if value not in (0, 1):
         raise ValueError
@@ -99,6 +107,11 @@ COMPRESSION = Kind(
     f"one of {', '.join(_FORMATS)}, powersgd:R with R from 1 to {_MOST_RANK}",
     _compression,
     _compression,
+)
+OPTIMIZER = Kind(
+    "an optimizer, with arguments as in adam:learning_rate=0.01,amsgrad=true",
+    _optimizer,
+    _optimizer,
 )
 TIME = Kind("a time HH:MM:SS above zero", duration_s, _time, duration_text)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from matex.config.kinds import COMPRESSION, TIME
+from matex.config.kinds import COMPRESSION, OPTIMIZER, TIME
 from matex.config.option import check_values, option
 
 __all__ = [
@@ -223,6 +223,10 @@ class RankOptions:
     momentum: float = option(
         0.0, "M", "total momentum of the centre, that which asynchrony brings by itself included",
         PARTING, least=0, below=1, default_text="0", strategies=("downpour",))
+    centre_optimizer: str | None = option(
+        None, "NAME[:KEY=VALUE,...]", "the centre moves by an optimizer of Keras, to which what "
+        "ranks push is a gradient, such as adagrad:learning_rate=0.01", PARTING, kind=OPTIMIZER,
+        default_text="pushes are added as they are", strategies=("downpour",))
 
     batch_per_rank: bool = option(
         False, "", "the script's batch_size is that of each rank, not the global one",

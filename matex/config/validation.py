@@ -91,6 +91,12 @@ def _check_centres(config: RankOptions) -> None:
             "outer_every must be at least 2, so that nodes meet more seldom than their ranks. "
             "Received: outer_every=1; or leave two_level out"
         )
+    if config.momentum and config.centre_optimizer:
+        raise InputError(
+            "the centre moves by one optimizer: give it the momentum as its own argument, such as "
+            f"sgd:momentum=0.5. Received: momentum={config.momentum} with "
+            f"centre_optimizer={config.centre_optimizer!r}"
+        )
     if config.asynchronous and config.sync_every == 1:
         raise InputError(
             "asynchronous easgd wants a sync_every of at least 2, which a meeting takes. "

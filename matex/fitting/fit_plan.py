@@ -6,9 +6,11 @@ from collections.abc import Collection
 from typing import Any
 
 from matex import keras_hooks
+from matex.config.named_arguments import named_arguments
 from matex.errors import InputError
 from matex.fitting.batch_moments import normalized_alone, synchronized
 from matex.fitting.batch_scaling import BatchScaling
+from matex.fitting.flat_optimizer import FlatOptimizer
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replica_vector import ReplicaVector
 from matex.records.equality import Circumstances, differences
@@ -49,17 +51,26 @@ class FitPlan:
                 f"strategy {config.strategy} wants an optimizer that makes every update. "
                 "Received: LossScaleOptimizer, which leaves some out; train in float32 or bfloat16"
             )
+        replica = ReplicaVector(model)
         self.strategy = make_strategy(
             config,
             run.communicator,
-            ReplicaVector(model),
+            replica,
             seed=seed,
             epochs=epochs,
             nesterov=keras_hooks.nesterov_momentum(model.optimizer),
+            centre_optimizer=self._centre_optimizer(replica),
         )
         self._say_one_level()
         alike = self.strategy.sums_gradients
         self.replicas = ReplicaCheck(run, model, every=config.check_every, alike=alike)
+
+    def _centre_optimizer(self, replica: ReplicaVector) -> FlatOptimizer | None:
+        given = self._run.config.centre_optimizer
+        if given is None:
+            return None
+        name, options = named_arguments(given)
+        return FlatOptimizer(name, options, self._model.trainable_variables, replica.dtype)
 
     def _say_one_level(self) -> None:
         run, config = self._run, self._run.config

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
 __all__ = [
     "in_place_of_apply",
@@ -14,6 +15,7 @@ __all__ = [
     "is_updating",
     "learning_rate_variable",
     "nesterov_momentum",
+    "optimizer_kinds",
     "optimizers_of",
     "recording",
     "replaced_apply",
@@ -23,6 +25,7 @@ __all__ = [
     "state_of",
     "updates_made",
     "updating",
+    "zeros_like",
 ]
 
 Apply = Callable[[Any, list[Any], Any], None]
@@ -214,3 +217,22 @@ def updates_made(optimizer: Any) -> int | None:
     """Number of updates that *optimizer* has made; None where it may leave some out by itself."""
     # Not ``iterations``, which counts every so many where gradients are accumulated.
     return None if scales_loss(optimizer) else int(optimizer._iterations.numpy())
+
+
+def optimizer_kinds() -> dict[str, type]:
+    """Keras's optimizers by their names in small letters, without those around others."""
+    unfit = ("optimizer", "lossscaleoptimizer", "multioptimizer")
+    return {
+        name.lower(): kind
+        for name, kind in vars(keras.optimizers).items()
+        if isinstance(kind, type)
+        and issubclass(kind, keras.optimizers.Optimizer)
+        and name.lower() not in unfit
+    }
+
+
+def zeros_like(variables: list[Any], dtype: np.dtype) -> list[Any]:
+    """Variables of the shapes of *variables*, of *dtype*, and 0."""
+    return [
+        keras.Variable(np.zeros(each.shape), dtype=dtype.name, name="zeros") for each in variables
+    ]

@@ -10,8 +10,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from matex.strategies.rules.centre import CentreRule, Push, Sent, WorkerMemory
-from matex.strategies.rules.downpour import updated_state
+from matex.strategies.rules.centre import (
+    CentreOptimizer,
+    CentreRule,
+    Consensus,
+    Push,
+    Sent,
+    WorkerMemory,
+)
+from matex.strategies.rules.downpour import optimized_state, updated_state
 
 __all__ = ["DownpourRule"]
 
@@ -22,8 +29,9 @@ class DownpourRule(CentreRule):
 
     The optimizer's state stays with its worker until a consensus, where it becomes the mean, as
     the weights do; the centre's momentum starts from nothing then. The state of a centre is its
-    weights and what belongs to them: the velocity of its momentum, or of a node's centre the
-    weights at its last push.
+    weights and what belongs to them: the velocity of its momentum, the slots of its optimizer, or
+    of a node's centre the weights at its last push. So whoever knows the centre may serve it. The
+    slots go on from a consensus.
 
     Args:
         momentum: total momentum of the centre, of two levels the upper one; the momentum that
@@ -31,6 +39,9 @@ class DownpourRule(CentreRule):
         extra_staleness: updates added to the measured staleness of each push. With 1 workers that
             push one at a time contribute their mean; with the default 0, M of them move the
             centre M / (M - 1) times as far.
+        optimizer: optimizer of the centre, of two levels the upper one, in place of adding pushes
+            and of momentum; default None.
+        slots: its slots when exchanges begin; default None, those before its first update.
     """
 
     name = "downpour"
@@ -39,10 +50,12 @@ class DownpourRule(CentreRule):
 
     momentum: float = 0.0
     extra_staleness: int = 0
+    optimizer: CentreOptimizer | None = None
+    slots: np.ndarray | None = None
 
     @property
     def within_nodes(self) -> DownpourRule:
-        return replace(self, momentum=0.0)
+        return replace(self, momentum=0.0, optimizer=None, slots=None)
 
     @property
     def between_nodes(self) -> DownpourRule:
@@ -50,7 +63,7 @@ class DownpourRule(CentreRule):
         return replace(self, extra_staleness=1)
 
     def first_centre(self, weights: np.ndarray) -> np.ndarray:
-        return np.concatenate([weights, *self._first_velocity(weights)])
+        return np.concatenate([weights, *self._first_rest(weights)])
 
     def push(
         self, weights: np.ndarray, share: float, memory: WorkerMemory
@@ -86,7 +99,8 @@ class DownpourRule(CentreRule):
         return weights - memory.tracked, WorkerMemory(weights)
 
     def fallback(self, weights: np.ndarray, memory: WorkerMemory) -> np.ndarray:
-        """The centre as this worker knows it; its momentum starts from nothing."""
+        """The centre as this worker knows it; its momentum starts from nothing, its optimizer from
+        the last consensus."""
         return self.first_centre(memory.tracked)
 
     def contribution(self, weights: np.ndarray, centre: np.ndarray) -> np.ndarray:
@@ -98,9 +112,24 @@ class DownpourRule(CentreRule):
         centre = self._updated(centre, [Push(mean, 1.0, 0)], groups=1)
         return centre[: weights.size], centre
 
-    def _first_velocity(self, weights: np.ndarray) -> list[np.ndarray]:
-        return [np.zeros_like(weights)] if self.momentum else []
+    def consensus(self, final: np.ndarray, mean: np.ndarray, centre: np.ndarray) -> Consensus:
+        """The mean; where the centre has an optimizer, it after an update by what is not pushed."""
+        if self.optimizer is None:
+            return Consensus(mean)
+        unpushed = self.contribution(mean, centre)
+        made = self._updated(centre, [Push(unpushed, 1.0, 0)], groups=1)
+        return Consensus(made[: mean.size], slots=made[mean.size :])
+
+    def continued(self, made: Consensus) -> DownpourRule:
+        return replace(self, slots=made.slots)
+
+    def _first_rest(self, weights: np.ndarray) -> list[np.ndarray]:
+        if self.optimizer is None:
+            return [np.zeros_like(weights)] if self.momentum else []
+        return [self.optimizer.first_slots(weights) if self.slots is None else self.slots]
 
     def _updated(self, centre: np.ndarray, pushes: Sequence[Push], groups: int) -> np.ndarray:
         size = pushes[0].vector.size
+        if self.optimizer is not None:
+            return optimized_state(centre, pushes, size=size, optimizer=self.optimizer)
         return updated_state(centre, pushes, size=size, momentum=self.momentum, groups=groups)

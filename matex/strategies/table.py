@@ -18,7 +18,7 @@ from matex.strategies.easgd import ElasticRule
 from matex.strategies.gossip import Gossip
 from matex.strategies.interface import ReplicaLike, Strategy
 from matex.strategies.nodes import nodes_by
-from matex.strategies.rules.centre import CentreRule
+from matex.strategies.rules.centre import CentreOptimizer, CentreRule
 from matex.strategies.rules.elastic import BETA
 from matex.strategies.rules.nodes import OUTER
 from matex.strategies.rules.turns import EVERY
@@ -62,6 +62,7 @@ class Ingredients:
         seed: seed of random choices, equal on all ranks.
         epochs: number of epochs of the fit.
         nesterov: momentum of a Nesterov optimizer, see :class:`ElasticRule`; 0 for another.
+        centre_optimizer: optimizer that the options name for the centre; None for none.
     """
 
     communicator: ft.Communicator
@@ -70,6 +71,7 @@ class Ingredients:
     seed: int
     epochs: int
     nesterov: float = 0.0
+    centre_optimizer: CentreOptimizer | None = None
 
     def centre(self, rule: CentreRule, *, at_once: bool) -> CentreStrategy:
         """A centre strategy by *rule*, whose workers push as the options say.
@@ -105,7 +107,8 @@ STRATEGIES: dict[str, Callable[[Ingredients], Strategy]] = {
         at_once=not fit.options.asynchronous,
     ),
     "downpour": lambda fit: fit.centre(
-        DownpourRule(momentum=fit.options.momentum), at_once=fit.options.staleness_bound == 0
+        DownpourRule(momentum=fit.options.momentum, optimizer=fit.centre_optimizer),
+        at_once=fit.options.staleness_bound == 0,
     ),
 }
 
@@ -118,11 +121,12 @@ def make_strategy(
     seed: int,
     epochs: int,
     nesterov: float = 0.0,
+    centre_optimizer: CentreOptimizer | None = None,
 ) -> Strategy:
     """The strategy that ``options.strategy`` names, for one fit. Local.
 
     Args:
-        options, replica, seed, epochs, nesterov: see :class:`Ingredients`.
+        options, replica, seed, epochs, nesterov, centre_optimizer: see :class:`Ingredients`.
     """
     ingredients = Ingredients(
         communicator=communicator,
@@ -131,5 +135,6 @@ def make_strategy(
         seed=seed,
         epochs=epochs,
         nesterov=nesterov,
+        centre_optimizer=centre_optimizer,
     )
     return STRATEGIES[options.strategy](ingredients)

@@ -35,6 +35,7 @@ def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) ->
         InTurn,
         nodes_by,
     )
+    from tests.adagrad import Adagrad
 
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     at, phase = plan.get(rank, (-1, ""))
@@ -71,6 +72,7 @@ def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) ->
     name, _, levels = kind.partition(" ")
     two = {"nodes": nodes_by(communicator, 2), "outer": 2} if levels else {}
     kinds: dict[str, tuple[CentreRule, Any]] = {
+        "adagrad": (DownpourRule(optimizer=Adagrad(1.0)), InTurn),
         "downpour": (DownpourRule(momentum=0.8), InTurn),
         "downpour-sync": (DownpourRule(momentum=0.8), AllAtOnce),
         "easgd": (ElasticRule(), InTurn),
@@ -92,6 +94,7 @@ def visit(kind: str, size: int, steps: int, plan: dict[int, tuple[int, str]]) ->
         if not two:
             versions.append(strategy.exchange.version)
             mark("versions", versions)
+            mark("slot", float(strategy.exchange.state[-1]))
         if step == 19:
             strategy.consensus()
     strategy.consensus()
@@ -136,6 +139,17 @@ def test_who_is_left_has_one_model(name: str) -> None:
         before = job["versions"][0][-1]
         found = [job["versions"][rank][plan[0][0] + 2] for rank in job.ended]
         assert min(found) >= before - 2 > 0
+
+
+def test_slots_of_the_centres_optimizer_outlive_its_servers_and_a_consensus() -> None:
+    """The last of them counts its updates: those before the consensus, its own, and those since."""
+    ranks, plan = PLANS["one-after-another"]
+    job = run(visit, ranks=ranks, kind="adagrad", size=8, steps=STEPS, plan=plan)
+    judge(job, ranks, plan)
+    (survivor,) = job.ended
+    versions = job["versions"][survivor]
+    assert versions[19] > max(job["versions"][0]) > 0
+    assert job["slot"][survivor] == versions[19] + 1 + versions[-1]
 
 
 # Nodes are 0 and 1, 2 and 3, and 4. The first of each keeps its centre, and 0 that above them.

@@ -29,6 +29,7 @@ from matex.strategies import (
 )
 from matex.strategies.ring import ring_mean, ring_traffic
 from matex.strategies.rules.centre import Push, Sent, WorkerMemory
+from tests.adagrad import Adagrad
 from tests.mpi.operations import add_up
 from tests.mpi.vectors import Vector
 
@@ -106,6 +107,8 @@ STRATEGIES: dict[str, Make] = {
     **both_levels("downpour-sync", DownpourRule(), AllAtOnce, every=3),
     "downpour-each-step": centre(DownpourRule(), InTurn, every=1),
     "downpour-momentum": centre(DownpourRule(momentum=0.6), InTurn, bound=1),
+    **both_levels("downpour-adagrad", DownpourRule(optimizer=Adagrad(1.2)), InTurn),
+    "downpour-sync-adagrad": centre(DownpourRule(optimizer=Adagrad(1.2)), AllAtOnce, every=3),
     "downpour-sync-momentum-two-level": centre(
         DownpourRule(momentum=0.3), AllAtOnce, every=3, two_level=True
     ),

@@ -93,6 +93,7 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
             ("easgd", ()),
             ("easgd", ("--asynchronous",)),
             ("downpour", ("--momentum", "0.3")),
+            ("downpour", ("--centre-optimizer", "sgd:learning_rate=1,momentum=0.3")),
             ("downpour", ("--staleness-bound", "0", "--lr-scaling", "sqrt")),
             ("daso", ("--ranks-per-node", "2")),
             ("easgd", ("--two-level", "--ranks-per-node", "2", "--lr-scaling", "sqrt")),

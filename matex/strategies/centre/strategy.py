@@ -20,7 +20,7 @@ class CentreStrategy(Strategy):
     """Replicas that explore around a centre, with which they exchange vectors every few steps.
 
     A consensus ends all exchanges, and makes every replica the one model of *rule*; momenta become
-    their mean. The next step begins anew from there.
+    their mean. The next step begins anew from there, by the rule that *rule* makes of it.
 
     Args:
         replica: replica of this rank; equal on all ranks when training starts.
@@ -68,6 +68,7 @@ class CentreStrategy(Strategy):
         own[:count] = self._rule.final(weights, exchange.node_centre)
         middle, _ = mean(self._communicator, own)
         made = self._rule.consensus(own[:count], middle[:count], exchange.state)
+        self._rule = self._rule.continued(made)
         self._distance = next(
             known
             for known in (made.distance, exchange.distance, distance(own, middle))

@@ -10,11 +10,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-__all__ = ["CentreRule", "Consensus", "Push", "Sent", "WorkerMemory", "distance"]
+__all__ = [
+    "CentreOptimizer",
+    "CentreRule",
+    "Consensus",
+    "Push",
+    "Sent",
+    "WorkerMemory",
+    "distance",
+]
 
 
 class Push(NamedTuple):
@@ -51,6 +59,20 @@ class Consensus(NamedTuple):
     weights: np.ndarray
     distance: float | None = None
     """Relative distance of this worker from the centre; None where none was measured."""
+    slots: np.ndarray | None = None
+    """Slots of the centre's optimizer from then on; None where it has no optimizer."""
+
+
+class CentreOptimizer(Protocol):
+    """An optimizer whose state is in the vectors that it is given, so that any rank may go on."""
+
+    def first_slots(self, weights: np.ndarray) -> np.ndarray:
+        """Slots before the first update of *weights*, of shape (s,) and their dtype."""
+
+    def updated(
+        self, weights: np.ndarray, slots: np.ndarray, gradient: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and slots after one update by *gradient*, of the shape of the weights."""
 
 
 class CentreRule(ABC):
@@ -171,6 +193,10 @@ class CentreRule(ABC):
     def consensus(self, final: np.ndarray, mean: np.ndarray, centre: np.ndarray) -> Consensus:
         """The one model, from a rank's *final* vector, the *mean* of all, and the *centre*."""
         return Consensus(mean)
+
+    def continued(self, made: Consensus) -> CentreRule:
+        """Rule of the exchanges that begin anew from the one model *made*."""
+        return self
 
 
 def distance(own: np.ndarray, other: np.ndarray) -> float:

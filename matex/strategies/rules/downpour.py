@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from matex.strategies.rules.centre import Push
+from matex.strategies.rules.centre import CentreOptimizer, Push
 
-__all__ = ["explicit_momentum", "rate_for", "updated", "updated_state"]
+__all__ = ["explicit_momentum", "optimized_state", "rate_for", "updated", "updated_state"]
 
 
 def explicit_momentum(wanted: float, workers: int) -> float:
@@ -45,13 +45,31 @@ def updated(
         pushes: movements of workers; the share of each is one by the number of workers that push
             together, so that as many as there are make their mean.
     """
-    change = np.zeros_like(centre)
-    for moved, share, staleness in pushes:
-        change += moved * centre.dtype.type(rate_for(share, staleness))
+    change = _change(centre, pushes)
     if velocity is not None:
         velocity = centre.dtype.type(momentum) * velocity + change
         change = velocity
     return centre + change, velocity
+
+
+def _change(centre: np.ndarray, pushes: Sequence[Push]) -> np.ndarray:
+    change = np.zeros_like(centre)
+    for moved, share, staleness in pushes:
+        change += moved * centre.dtype.type(rate_for(share, staleness))
+    return change
+
+
+def optimized_state(
+    state: np.ndarray, pushes: Sequence[Push], *, size: int, optimizer: CentreOptimizer
+) -> np.ndarray:
+    """The centre, its *size* weights and the slots behind them, after one update by *optimizer*.
+
+    ``gradient = -sum(share / max(1, staleness) * moved)``: SGD at a rate of 1 adds the pushes up
+    as they are. (Adagrad at the centre is in Dean et al., 2012; optimizers of movements instead of
+    gradients are in Reddi et al., arXiv:2003.00295.)
+    """
+    weights, slots = state[:size], state[size:]
+    return np.concatenate(optimizer.updated(weights, slots, -_change(weights, pushes)))
 
 
 def updated_state(

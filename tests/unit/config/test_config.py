@@ -54,6 +54,7 @@ GIVEN = {
     "elastic_force": (0.25, "0.25"),
     "staleness_bound": (3, "3"),
     "momentum": (0.5, "0.5"),
+    "centre_optimizer": ("adagrad:learning_rate=0.01", "adagrad:learning_rate=0.01"),
     "balance": (True, "1"),
     "sync_batchnorm": (True, "1"),
     "deterministic": (True, "1"),
@@ -77,6 +78,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "elastic_force": {"strategy": "easgd"},
     "staleness_bound": {"strategy": "downpour"},
     "momentum": {"strategy": "downpour"},
+    "centre_optimizer": {"strategy": "downpour"},
     "virtual": {"deterministic": True},
 }
 
@@ -206,6 +208,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"staleness_bound": -1, "strategy": "downpour"}, "Received: staleness_bound=-1"),
     ({"momentum": 1.0, "strategy": "downpour"}, "must be below 1. Received: momentum=1.0"),
     ({"momentum": 0.9, "strategy": "gossip"}, "momentum is for strategy downpour. "),
+    ({"centre_optimizer": "adam", "strategy": "easgd"}, "is for strategy downpour. Received: "),
+    (
+        {"centre_optimizer": "adam", "momentum": 0.5, "strategy": "downpour"},
+        "Received: momentum=0.5 with centre_optimizer='adam'",
+    ),
     ({"spares": 1, "strategy": "downpour"}, "spares wants strategy sync"),
     ({"respawn": 1, "strategy": "gossip"}, "respawn wants strategy sync"),
     ({"respawn": 1, "balance": True}, "respawn wants a constant global batch in equal shares"),

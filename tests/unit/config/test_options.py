@@ -18,7 +18,7 @@ from matex.cli.parser import Parser
 from matex.cli.run import EXAMPLES
 from matex.config import Config, LaunchOptions
 from matex.config.given import make
-from matex.config.kinds import COMPRESSION, KINDS, PATH, SWITCH, TIME, WORDS, Kind
+from matex.config.kinds import COMPRESSION, KINDS, OPTIMIZER, PATH, SWITCH, TIME, WORDS, Kind
 from matex.config.option import Option, option, options_of
 from matex.config.options import APOPTOSIS_MODES, GROUPS
 from matex.config.reference import page
@@ -89,6 +89,16 @@ BAD_TEXTS: dict[Kind, list[str]] = {
     PATH: [""],
     TIME: ["90", "soon", "00:00:00", ""],
     WORDS: ["explode:rank=0,step=1"],
+    OPTIMIZER: [
+        "",
+        ":rate=1",
+        "adam:",
+        "adam:rate",
+        "adam:rate=fast",
+        "adam:a=nan",
+        "adam:a=1,a=2",
+        "a-b",
+    ],
     COMPRESSION: ["zip", "powersgd", "powersgd:", "powersgd:0", "powersgd:65", "powersgd:04"],
 }
 
@@ -146,6 +156,7 @@ def test_a_wrong_variable_is_refused(each: Option, monkeypatch: pytest.MonkeyPat
 
 
 BAD_VALUES: dict[Kind, list[Any]] = {
+    OPTIMIZER: [4, "", "adam:"],
     COMPRESSION: [4, None, "", "powersgd:x"],
     KINDS[int]: ["3", 1.5, True, []],
     KINDS[float]: ["3", True, [], float("nan")],
@@ -182,6 +193,7 @@ def test_what_is_of_one_meaning_is_taken() -> None:
 
 
 GOOD: dict[Kind, list[Any]] = {
+    OPTIMIZER: ["adagrad:learning_rate=1e-2,nesterov=true"],
     COMPRESSION: ["none", "int8", "powersgd:64"],
     KINDS[int]: [5],
     KINDS[float]: [0.5],

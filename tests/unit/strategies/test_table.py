@@ -41,7 +41,7 @@ def rule_of(**options: Any) -> CentreRule:
 def test_the_elastic_force_is_that_of_all_ranks_together(
     given: dict[str, float], force: float
 ) -> None:
-    """At once or in turn, each of four is pulled by a quarter of it, and the centre by all."""
+    """Each of four ranks is pulled by a quarter of it, and the centre by all; also in turn."""
     rule = rule_of(strategy="easgd", **given)
     weights, centre = np.array([5.0]), np.array([1.0])
     after, moved = rule.meet(weights, np.array([3.0]), centre, share=1 / 4)
