@@ -119,7 +119,7 @@ class StepEngine:
             self._maker = SeveralUpdates(*parts, step, check_finite=self._check_finite)
         else:
             self._maker = SingleUpdate(
-                *parts, step, exchange=exchange, check_finite=self._check_finite
+                *parts, step, self._strategy, exchange=exchange, check_finite=self._check_finite
             )
 
     # Between two steps.

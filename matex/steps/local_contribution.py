@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from matex.exchange import Header, Layout, header_of
@@ -9,7 +11,7 @@ from matex.partition.spans import Span
 from matex.steps.own_rows import OwnRows
 from matex.steps.step import Step
 
-__all__ = ["LocalContribution"]
+__all__ = ["LocalContribution", "averaged"]
 
 
 class LocalContribution:
@@ -71,5 +73,26 @@ class LocalContribution:
         """The parts of the contribution of *spans* that the ranks exchange."""
         if self._step.layout is None:
             self.idle(spans)
-        parts = self.contribution(spans)
+        return self.exchanged_of(self.contribution(spans))
+
+    def exchanged_of(self, parts: list[np.ndarray]) -> list[np.ndarray]:
+        """The part of a contribution, of all its *parts*, that the ranks exchange."""
         return parts if self._step.sums_gradients else parts[-1:]
+
+
+def averaged(
+    parts: list[np.ndarray], average: Callable[[np.ndarray], np.ndarray]
+) -> list[np.ndarray]:
+    """The *parts* of a contribution with gradients and number of samples as *average* gives them.
+
+    Args:
+        average: function of one vector, of the gradients and last the number of samples.
+    """
+    *gradients, auxiliary = parts
+    samples = Header._fields.index("samples") - len(Header._fields)
+    flat = [*(gradient.reshape(-1) for gradient in gradients), auxiliary[samples:][:1]]
+    pieces = np.split(average(np.concatenate(flat)), np.cumsum([part.size for part in flat])[:-1])
+    auxiliary = auxiliary.copy()
+    auxiliary[samples] = pieces[-1][0]
+    shaped = [piece.reshape(old.shape) for piece, old in zip(pieces[:-1], gradients, strict=True)]
+    return [*shaped, auxiliary]

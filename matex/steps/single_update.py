@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import ft
 from matex import keras_hooks
 from matex.errors import TrainingError
 from matex.exchange import HostExchange
+from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
-from matex.steps.local_contribution import LocalContribution
+from matex.steps.local_contribution import LocalContribution, averaged
 from matex.steps.maker import Made
 from matex.steps.own_rows import OwnRows
 from matex.steps.recovery import StepRecovery
@@ -18,6 +21,7 @@ from matex.steps.row_recovery import RowRecovery
 from matex.steps.separability import agree_separable, find_inseparable
 from matex.steps.services import StepServices, StepSource
 from matex.steps.step import Step
+from matex.strategies import Strategy
 
 __all__ = ["SingleUpdate"]
 
@@ -31,6 +35,7 @@ class SingleUpdate:
         rows: rows that this rank computes.
         taken_over: account of the rows, and repair.
         step: step of the model.
+        strategy: strategy, through which gradients go that are not exchanged.
         exchange: buffers of an earlier fit; made anew by default.
         check_finite: whether the exchange looks for numbers that are not finite.
     """
@@ -44,6 +49,7 @@ class SingleUpdate:
         rows: OwnRows,
         taken_over: RowRecovery,
         step: Step,
+        strategy: Strategy,
         *,
         exchange: HostExchange | None = None,
         check_finite: bool,
@@ -54,6 +60,7 @@ class SingleUpdate:
         self._taken_over = taken_over
         self._step, self._exchange = step, exchange
         self._check_finite = check_finite
+        self._strategy = strategy
         self._local = LocalContribution(rows, self._step)
         self._recovery = StepRecovery(services, rows, taken_over, self._local, source)
         self._is_ready = self._exchange is not None
@@ -73,7 +80,8 @@ class SingleUpdate:
         if self._step.layout is None:
             return
         self._connected()
-        self._step.trace()
+        if not self._strategy.averages_gradients:
+            self._step.trace()
         rows = sample()
         if rows is not None:
             self._step.warm_up(rows)
@@ -88,26 +96,43 @@ class SingleUpdate:
         if decline:
             self._recovery.decline()
             spans = []
+        own: list[np.ndarray] | None = None
         try:
-            # Slots follow from the first row of a stretch, so each stretch is computed by itself.
-            if self._is_ready and spans and not (len(spans) > 1 and step.embedding_rows.used):
+            if self._is_fused(spans):
                 exchange = self._begin(batch)
                 inputs = self._rows.inputs(spans)
                 if step.runs_eagerly:  # calls the exchange itself, which is the operation
                     return step.fused(*inputs)
                 return exchange.run(lambda: step.fused(*inputs))
             # The first step goes by the parts that recovery needs: afterwards they are ready.
-            if step.layout is not None and not decline:  # else sent() sees to it
+            if step.layout is None or not decline:
                 self._local.idle(spans)
-            sent = self._local.sent(spans)
-            self._begin(batch)(*sent)
+            own = self._local.contribution(spans)
+            self._begin(batch)(*self._local.exchanged_of(own))
             self._is_ready = True
         except (keras_hooks.OpError, ft.PeerFailure, TrainingError) as error:
             self._recovery.complete(self._exchange, error)
+            own = None
         assert self._exchange is not None
-        # Own gradients, where they count, are computed again: this rank may have got more rows.
-        own = [] if step.sums_gradients else self._local.contribution(self._taken_over.have)
-        return step.commit([keras_hooks.constant(part) for part in (*own, *self._exchange.result)])
+        kept = [] if step.sums_gradients else self._update_parts(own)
+        return step.commit([keras_hooks.constant(part) for part in (*kept, *self._exchange.result)])
+
+    def _is_fused(self, spans: list[Span]) -> bool:
+        """Whether the step of *spans* is made by one graph around the exchange."""
+        if not self._is_ready or not spans or self._strategy.averages_gradients:
+            return False
+        # Slots follow from the first row of a stretch, so each stretch is computed by itself.
+        return len(spans) == 1 or not self._step.embedding_rows.used
+
+    def _update_parts(self, own: list[np.ndarray] | None) -> list[np.ndarray]:
+        """The parts of the update that are not exchanged, of *own*; None: to be computed again."""
+        if own is None:  # this rank may have got more rows
+            own = self._local.contribution(self._taken_over.have)
+        if not self._strategy.averages_gradients:
+            return own
+        faults = self._services.faults
+        faults.during("in-strategy")
+        return averaged(own, lambda vector: self._strategy.average_gradients(faults.step, vector))
 
     def _connected(self) -> HostExchange:
         if self._exchange is None:

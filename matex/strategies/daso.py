@@ -1,8 +1,9 @@
-"""DASO: nodes average themselves in every step, and one another now and then, without waiting.
+"""DASO: nodes average gradients in every step, and models now and then, without waiting.
 
 Coquelin et al., arXiv:2104.05588; when what is averaged: :mod:`matex.strategies.rules.daso`.
-What is corrected of the published code: momenta are averaged too, inside nodes and at the end
-of an epoch; nodes may have different numbers of ranks, count by them, and lose some.
+What is corrected of the published code: momenta are averaged with the weights where ranks of a node
+have parted, in the epochs that average everything, and at the end of an epoch; nodes may have
+different numbers of ranks, count by them, and lose some.
 """
 
 from __future__ import annotations
@@ -43,12 +44,17 @@ class Daso(Strategy):
     """One message to each other node every few steps, by one rank of each node in turn.
 
     It holds the distance of the weights from the last consensus, in 16 bits; only these
-    come from other nodes late. Inside a node weights and momenta are averaged around
-    a ring after each step. In the first and last epochs all ranks average all they have
-    after each step, in one collective.
+    come from other nodes late. Inside a node gradients are averaged around a ring in each
+    step, weighted by rows, before the optimizer sees them: all ranks of a node make the same
+    update, so their weights and momenta stay equal. What comes from other nodes to one rank
+    goes around the ring with the weights. In the first and last epochs all ranks average all
+    they have after each step, too, in one collective.
 
-    A step in which somebody dies, and what is on its way then, is left out: nodes and
-    pairs are formed anew, and the next averages bring their members together again.
+    Ranks of a node part where they update by their own gradients: in a step in which a
+    repair is made, in the one after it, and where the pace leaves gradients out. Then weights
+    and momenta are averaged around the ring, after the next step in which an average is due,
+    and from then on gradients again. A step in which somebody dies, and what is on its way
+    then, is left out: nodes and pairs are formed anew.
 
     Args:
         replica: replica of this rank; equal on all ranks when training starts.
@@ -57,6 +63,7 @@ class Daso(Strategy):
     """
 
     name = "daso"
+    averages_gradients = True
 
     def __init__(
         self,
@@ -76,6 +83,10 @@ class Daso(Strategy):
         self._reference: np.ndarray | None = None
         self._flight: _Flight | None = None
         self._distance = 0.0
+        # Equal on the ranks of a node, but for the step in which a message is lost.
+        self._have_parted = False
+        self._repairs = communicator.pending.repairs
+        self._is_cut_off = False  # a member may have left out the rest of this step's messages
         self.traffic = Traffic()
 
     def epoch_begins(self, epoch: int) -> None:
@@ -88,36 +99,58 @@ class Daso(Strategy):
         if self._reference is None:
             self._reference = self._replica.read()[: self._replica.weights]
 
+    def average_gradients(self, step: int, gradients: np.ndarray) -> np.ndarray:
+        """Mean over this node while its members are equal; else these gradients alone."""
+        pending, self._is_cut_off = self._communicator.pending, False
+        if pending.repairs != self._repairs:  # messages of the step before may have been lost
+            self._repairs, self._have_parted = pending.repairs, True
+        if not self._blocking and (self._count + 1) % self._plateau.pace.local:
+            self._have_parted = True
+        if self._have_parted or pending.p2p_unsafe:
+            return gradients
+        node = self._node()
+        middle = ring_mean(self._communicator, node, gradients, number=2 * step)
+        self._add(*ring_traffic(len(node), gradients))
+        self._is_cut_off = middle is None
+        return gradients if middle is None else middle
+
     def after_step(self, step: int) -> None:
         self._count += 1
         vector = self._replica.read()
         if self._blocking:
             self._add(1, vector.nbytes)
             self._replica.write(mean(self._communicator, vector)[0])
+            self._have_parted = False
             return
         pace, count = self._plateau.pace, self._count
         arrived = self._arrived(vector[: self._replica.weights])
         merging = count > pace.wait and (count - pace.wait) % pace.skip == 0
         # Who notices a failure one operation later waits for partners who have been there.
         if not self._communicator.pending.p2p_unsafe:
-            if merging or count % pace.local == 0:
-                self._average_node(step, vector, arrived)
+            if (merging or count % pace.local == 0) and not self._is_cut_off:
+                self._average_node(step, vector, arrived, merging=merging)
             if count % pace.skip == 0:
                 self._send(step)
 
-    def _average_node(self, step: int, vector: np.ndarray, arrived: np.ndarray | None) -> None:
-        """Average *vector* over this node; what *arrived* on one rank moves all of it."""
-        node = next(n for n in self._nodes() if self._communicator.world.rank in n)
-        if len(node) == 1 and arrived is None:
+    def _average_node(
+        self, step: int, vector: np.ndarray, arrived: np.ndarray | None, *, merging: bool
+    ) -> None:
+        """Average *vector* over this node; what *arrived* on one rank moves all of it.
+
+        Of a node whose members are equal, it takes the weights alone, and only for what arrives.
+        """
+        if not self._have_parted and (not merging or len(self._nodes()) == 1):
             return
-        own = vector.copy()
+        node, size = self._node(), vector.size if self._have_parted else self._replica.weights
+        own = vector[:size].copy()
         if arrived is not None:
             own[: arrived.size] += arrived * own.dtype.type(len(node))
-        middle = ring_mean(self._communicator, node, own, number=step)
+        middle = ring_mean(self._communicator, node, own, number=2 * step + 1)
         self._add(*ring_traffic(len(node), own))
-        if middle is None and arrived is not None:
-            vector[: arrived.size] += arrived
-        self._replica.write(vector if middle is None else middle)
+        if middle is not None:
+            vector[:size] = middle
+            self._replica.write(vector)
+            self._have_parted = False
 
     def _send(self, step: int) -> None:
         """Begin an average between nodes, where this rank is the one of its own."""
@@ -165,6 +198,7 @@ class Daso(Strategy):
                 swap.wait()
             self._flight = None
         self._distance = average_replicas(self._communicator, self._replica)
+        self._have_parted = False
         self._reference = None  # a callback may change the model before the next step
         self._count = 0
 
@@ -181,6 +215,10 @@ class Daso(Strategy):
             next epoch that does not average everything.
         """
         return {"disagreement": self._distance, "skip": self._plateau.pace.skip}
+
+    def _node(self) -> list[int]:
+        """The living ranks of the node of this one."""
+        return next(node for node in self._nodes() if self._communicator.world.rank in node)
 
     def _nodes(self) -> list[list[int]]:
         return self._by_node(self._communicator.world.ranks)

@@ -54,6 +54,10 @@ class Strategy:
     each rank updates by the mean gradient over its own rows, and replicas part until
     :meth:`consensus`."""
 
+    averages_gradients: ClassVar[bool] = False
+    """Whether gradients that the step's collective does not carry go through
+    :meth:`average_gradients` before they are applied."""
+
     traffic: Traffic = Traffic()
     """The traffic of the newest step, from :meth:`before_step` to :meth:`after_step`. Local."""
 
@@ -65,6 +69,18 @@ class Strategy:
 
         Every member calls it with the same number, and must not wait for another in it.
         """
+
+    def average_gradients(self, step: int, gradients: np.ndarray) -> np.ndarray:
+        """Mean of the *gradients* of the ranks that make one update of *step* together.
+
+        Every member calls it between the collective of *step* and its update.
+
+        Args:
+            gradients: vector of shape (n,): the sum over this rank's rows of all gradients, in a
+                unit of the step, and last the number of these rows. What is returned is divided by
+                its last element, so that the mean is one over rows.
+        """
+        return gradients
 
     def after_step(self, step: int) -> None:
         """Exchange what is due after the update of *step*; every member calls it."""

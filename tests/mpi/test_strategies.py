@@ -129,6 +129,12 @@ def move(vector: Vector, target: float) -> None:
     vector.value = vector.value + 0.1 * (target - vector.value)
 
 
+def update(strategy: Strategy, vector: Vector, gradient: np.ndarray, *, step: int) -> None:
+    """Move *vector* against the *gradient* of one row, as a step does after its collective."""
+    *total, rows = strategy.average_gradients(step, np.append(gradient, 1.0))
+    vector.value = vector.value - np.array(total) / rows
+
+
 @pytest.fixture(params=STRATEGIES)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -145,7 +151,7 @@ def test_a_rank_that_is_one_operation_behind_waits_for_nobody(
     for step in range(14):
         strategy.before_step(step)
         add_up(comm, fails=fails.get(step) == comm.world.rank)
-        move(vector, comm.world.rank)
+        update(strategy, vector, 0.1 * (vector.value - comm.world.rank), step=step)
         strategy.after_step(step)
     strategy.consensus()
     found = comm.allgather(vector.value)
@@ -162,8 +168,8 @@ def test_ranks_with_data_of_their_own_find_the_common_optimum(
         if step % 40 == 0:
             strategy.epoch_begins(step // 40)
         strategy.before_step(step)
-        move(vector, comm.world.rank)
         comm.barrier()  # in place of the step's collective
+        update(strategy, vector, 0.1 * (vector.value - comm.world.rank), step=step)
         strategy.after_step(step)
         if step % 40 == 39:
             strategy.consensus()
@@ -253,9 +259,9 @@ def test_nodes_of_daso_are_one_model_and_draw_together(comm: ft.Communicator) ->
     node, messages = comm.world.rank // 2, []
     for step in range(14):
         strategy.before_step(step)
-        if step == 0:
-            vector.value = vector.value + node + 0.1 * comm.world.rank
         comm.barrier()
+        drawn = -float(node + 0.1 * comm.world.rank) if step == 0 else 0.0
+        update(strategy, vector, np.full(7, drawn), step=step)
         strategy.after_step(step)
         messages.append(strategy.traffic.messages)
         nodes = comm.allgather(vector.value)
@@ -263,10 +269,10 @@ def test_nodes_of_daso_are_one_model_and_draw_together(comm: ft.Communicator) ->
             np.testing.assert_array_equal(nodes[rank], nodes[rank // 2 * 2])
     size = comm.world.size
     if size in (2, 3, 4):
-        assert max(messages) <= 3
-        own = 2 if size != 3 or node == 0 else 0  # of the ring, in each step
+        own = 2 if size != 3 or node == 0 else 0  # of a ring, for gradients in each step
         between = [3, 7, 11] if size > 2 else []
-        sends = [m - own for m in messages]
+        # And where an average between nodes comes in, for the weights.
+        sends = [m - own * (1 + (step - 1 in between)) for step, m in enumerate(messages)]
         place = comm.world.rank % 2
         wanted = [
             int(step in between and (not own or (step + 1) // 4 % 2 == place)) for step in range(14)
@@ -279,6 +285,39 @@ def test_nodes_of_daso_are_one_model_and_draw_together(comm: ft.Communicator) ->
         assert vector.value[0] == pytest.approx(start.mean() + (node - 0.5) * gap, abs=0.01)
     strategy.consensus()
     assert len({row.tobytes() for row in comm.allgather(vector.value).rows}) == 1
+
+
+def test_ranks_of_a_node_that_have_parted_average_their_models_once(comm: ft.Communicator) -> None:
+    """The first rank takes an operation for failed, and sends nothing in that step."""
+    vector, rank = Vector(), comm.world.rank
+    strategy = Daso(comm, vector, epochs=3, ranks_per_node=comm.world.size)
+    strategy.epoch_begins(0)
+    apart = []
+    for step in range(6):
+        strategy.before_step(step)
+        add_up(comm, fails=step == 2 and rank == comm.world.leader)
+        update(strategy, vector, np.full(7, 1.0 + rank), step=step)
+        strategy.after_step(step)
+        apart.append(len({row.tobytes() for row in comm.allgather(vector.value).rows}) > 1)
+    mean = (comm.world.size + 1) / 2
+    np.testing.assert_allclose(vector.value, np.arange(7) - 6 * mean, rtol=1e-12)
+    if comm.world.size > 1:
+        assert apart == [False, False, True, False, False, False]
+
+
+@pytest.mark.parametrize("rows", [(3.0, 1.0), (2.0, 0.0)])
+def test_daso_weights_gradients_by_rows(comm: ft.Communicator, rows: tuple[float, float]) -> None:
+    """Each gradient is a sum over the rows of its rank, which may have none."""
+    strategy = Daso(comm, Vector(), epochs=3, ranks_per_node=2)
+    strategy.epoch_begins(0)
+    own, other = rows if comm.world.rank % 2 == 0 else rows[::-1]
+    strategy.before_step(0)
+    comm.barrier()
+    total, count = strategy.average_gradients(0, np.array([own * own, own]))
+    if comm.world.rank ^ 1 in comm.world.ranks:
+        assert total / count == pytest.approx((own * own + other * other) / (own + other))
+    else:
+        assert (total, count) == (own * own, own)
 
 
 def test_the_first_epochs_of_daso_average_everything(comm: ft.Communicator) -> None:

@@ -16,7 +16,7 @@ from matex import keras_hooks
 from matex.fitting.replica_vector import ReplicaVector
 from tests import slow
 from tests.eamsgd import nesterov
-from tests.train.runs import Outcome, execute, faults, matex_run
+from tests.train.runs import SCRIPTS, Outcome, execute, faults, matex_run
 
 ARGUMENTS = ("--epochs", "3", "--validate", "--optimizer", "sgd")
 STEPS = 48
@@ -144,6 +144,29 @@ def test_ranks_die_in_every_phase_down_to_one_and_two_resume(
         assert "strategy downpour has one level: two_level wants ranks on several" in again.stdout
     if strategy == "easgd":  # the step's, and the centre in each fourth
         assert again.summary["messages_per_step"] == 1.25
+
+
+@pytest.fixture(scope="module")
+def steps_alone(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
+    """Weights and momenta after each step of plain Keras, on whole batches."""
+    folder = tmp_path_factory.mktemp("alone")
+    done = execute([sys.executable, SCRIPTS / "noted_weights.py", folder], directory=folder)
+    assert done.returncode == 0, done.stderr
+    return np.asarray(np.load(folder / "rank-alone.npy"))
+
+
+def test_the_ranks_of_a_node_of_daso_make_the_steps_of_plain_keras(
+    steps_alone: np.ndarray, tmp_path: Path
+) -> None:
+    """Batches of nine, of which one rank has a row more; Adam, and gradients that are clipped."""
+    options = ("--strategy", "daso", "--ranks-per-node", "2")
+    outcome = matex_run(tmp_path, "noted_weights.py", tmp_path, ranks=2, options=options)
+    assert outcome.status == 0, outcome.stderr
+    first, second = (np.load(tmp_path / f"rank-{rank}.npy") for rank in range(2))
+    assert len(first) == len(steps_alone) == 6
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first[0], steps_alone[0], atol=1e-6)
+    np.testing.assert_allclose(first, steps_alone, atol=1e-5)
 
 
 def test_nesterov_sgd_of_keras_is_the_worker_of_eamsgd() -> None:

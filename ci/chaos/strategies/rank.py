@@ -121,8 +121,12 @@ class Vector:
     def write(self, vector: np.ndarray[Any, Any]) -> None:
         self.value = vector.copy()
 
-    def move(self, target: float) -> None:
-        self.value += np.float32(0.1) * (np.float32(target) - self.value)
+    def gradient(self, target: float) -> np.ndarray[Any, Any]:
+        """The gradient that draws it to *target*, as that of one row, and behind it this 1."""
+        return np.append(self.value - np.float32(target), np.float32(1))
+
+    def move(self, gradient: np.ndarray[Any, Any]) -> None:
+        self.value -= np.float32(0.1) * (gradient[:-1] / gradient[-1])
 
     def wrong(self, number: int) -> list[str]:
         """Sentences about what is wrong with it after step *number*."""
@@ -167,8 +171,8 @@ def main() -> None:
                     result, wrong = work.do(operation, number)
                 problems += [wrong] if wrong else []
                 digest.update(result)
-                vector.move(rank)
                 with moments.inside("in-strategy"):
+                    vector.move(strategy.average_gradients(number, vector.gradient(rank)))
                     strategy.after_step(number)
                 if step % MEET_EVERY == MEET_EVERY - 1 or step == len(operations) - 1:
                     with moments.inside("in-consensus"):
