@@ -6,6 +6,7 @@ import ft
 from matex.config import Config
 from matex.config.lr_scaling import rate_factor
 from matex.errors import InputError
+from matex.strategies import Strategy
 
 __all__ = ["BatchScaling"]
 
@@ -33,18 +34,25 @@ class BatchScaling:
     def _ranks(self) -> int:
         return len(self._communicator.pending.expected)
 
-    def rate_factor(self, epochs_done: float, *, pace: float) -> float:
+    def rate_factor(self, epochs_done: float, *, strategy: Strategy) -> float:
         """Factor for the learning rate of a step.
+
+        A batch that does not grow is divided among the replicas of the strategy; one that grows
+        has a part for each rank.
 
         Args:
             epochs_done: epochs that were made before the step, with the fraction of this one.
-            pace: movement of the model in a step, see :meth:`matex.strategies.Strategy.pace`.
+            strategy: strategy, which says how many replicas there are, and how fast they move.
         """
         config = self._config
+        if not self.scales_rate:
+            return 1.0
+        ranks = self._communicator.pending.expected
+        count = len(ranks) if config.batch_per_rank else strategy.replicas(ranks)
         factor = rate_factor(
-            config.lr_scaling, self._ranks, epochs_done=epochs_done, warm_up=config.warmup_epochs
+            config.lr_scaling, count, epochs_done=epochs_done, warm_up=config.warmup_epochs
         )
-        return factor / pace if self.scales_rate else factor
+        return factor / strategy.pace()
 
     def refuse(self, *, stream: bool) -> None:
         """Raise for what cannot grow.

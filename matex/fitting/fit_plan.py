@@ -117,7 +117,7 @@ class FitPlan:
 
     def rate_factor(self, epochs_done: float) -> float:
         """Factor for the learning rate of the step after so many epochs. Local."""
-        return self.batches.rate_factor(epochs_done, pace=self.strategy.pace())
+        return self.batches.rate_factor(epochs_done, strategy=self.strategy)
 
     def epoch_done(self, loss: float | None) -> dict[str, Any]:
         """Let the strategy know that an epoch has ended, and with which loss. Local.

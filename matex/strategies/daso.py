@@ -8,6 +8,7 @@ different numbers of ranks, count by them, and lose some.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -215,6 +216,9 @@ class Daso(Strategy):
             next epoch that does not average everything.
         """
         return {"disagreement": self._distance, "skip": self._plateau.pace.skip}
+
+    def replicas(self, ranks: Sequence[int]) -> int:
+        return len(self._by_node(ranks))
 
     def _node(self) -> list[int]:
         """The living ranks of the node of this one."""

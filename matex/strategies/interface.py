@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -97,6 +98,13 @@ class Strategy:
     def report(self) -> dict[str, Any]:
         """Fields of the event of an epoch, as JSON; counts are since the last call. Local."""
         return {}
+
+    def replicas(self, ranks: Sequence[int]) -> int:
+        """Number of replicas of *ranks* that update by gradients of their own. Local.
+
+        Equal on all members. ``--lr-scaling`` without ``--batch-per-rank`` counts them.
+        """
+        return len(ranks)
 
     def pace(self) -> float:
         """Movement of the one model in a step, relative to that of a replica alone. Local.

@@ -36,7 +36,7 @@ class Scaled(BatchScaling):
         self._strategy = make_strategy(config, communicator, replica, seed=0, epochs=9)
 
     def rate(self, epochs_done: float) -> float:
-        return self.rate_factor(epochs_done, pace=self._strategy.pace())
+        return self.rate_factor(epochs_done, strategy=self._strategy)
 
 
 def large(**options: Any) -> tuple[Scaled, Any]:
@@ -66,6 +66,14 @@ def test_where_replicas_part_the_rate_alone_follows_the_ranks() -> None:
     elastic, _ = large(strategy="easgd", lr_scaling="sqrt", warmup_epochs=0)
     assert elastic.rate(0.0) == 2.0 * 5 / 4
     assert large(strategy="easgd")[0].rate(0.0) == 1.0
+
+
+def test_a_node_of_daso_counts_as_one_unless_each_rank_adds_to_the_batch() -> None:
+    """Nodes are 0; 2 and 3; 5."""
+    options: dict[str, Any] = {"strategy": "daso", "lr_scaling": "sqrt", "warmup_epochs": 0}
+    assert large(**options)[0].rate(0.0) == pytest.approx(3**0.5)
+    assert large(**options, ranks_per_node=6)[0].rate(0.0) == 1.0
+    assert large(**options, batch_per_rank=True)[0].rate(0.0) == 2.0
 
 
 def test_with_two_levels_the_centres_of_the_nodes_must_be_moved_too() -> None:
