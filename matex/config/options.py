@@ -161,9 +161,10 @@ class RankOptions:
 
     strategy: str = option(
         "sync", "", "how ranks share the work of fit: sync averages gradients in every step; "
-        "gossip sends the model to one other rank in every step; daso averages nodes in every "
-        "step and between nodes every four; easgd meets a centre every four steps; downpour "
-        "pushes to a centre every four steps, and does not wait", WORK, choices=STRATEGIES)
+        "gossip sends the model to one other rank in every step; daso averages gradients inside "
+        "nodes in every step, and models between nodes every four; easgd meets a centre every four "
+        "steps; downpour pushes to a centre every four steps, and does not wait",
+        WORK, choices=STRATEGIES)
     balance: bool = option(
         False, "", "measure the ranks, and let slow ones compute fewer samples of each batch",
         WORK, strategies=_SYNC, why=OWN_ROWS)

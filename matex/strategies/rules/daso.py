@@ -1,8 +1,9 @@
 """The schedule of DASO's averages (arXiv:2104.05588), and how a late average is merged.
 
-Ranks of a node average gradients every ``local`` steps. Between nodes, parameters
-are averaged every ``skip`` steps by one rank of each node in turn, and merged
-``wait`` steps later. Warm-up and cool-down average everything in every step.
+Ranks of a node average gradients in every step; where ``local`` is more than 1, they update by
+their own, and average models every ``local`` steps. Between nodes, parameters are averaged every
+``skip`` steps by one rank of each node in turn, and merged ``wait`` steps later. Warm-up and
+cool-down average everything in every step.
 """
 
 from __future__ import annotations
