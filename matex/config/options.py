@@ -234,7 +234,8 @@ class RankOptions:
         LARGE_BATCHES)
     lr_scaling: str = option(
         "none", "", "multiply the learning rate by the number of ranks (linear) or its square root "
-        "(sqrt); with --batch-per-rank, or a strategy other than sync", LARGE_BATCHES,
+        "(sqrt), in daso without --batch-per-rank of nodes; with --batch-per-rank, or a strategy "
+        "other than sync", LARGE_BATCHES,
         choices=("none", "linear", "sqrt"))
     warmup_epochs: float = option(
         5.0, "E", "epochs in which that factor climbs from 1", LARGE_BATCHES, least=0,
