@@ -76,8 +76,7 @@ def supervise(wanted: Launch) -> int:
             with supervisor.listening():
                 reason = supervisor.run()
                 supervisor.relaunch.tidy(reason)
-        kept_here = kept is not None
-        return judge(report, reason, supervisor.logs, ranks=wanted.ranks, kept=kept_here)
+        return judge(report, reason, supervisor.logs, ranks=wanted.ranks, kept=kept is not None)
 
 
 def _check(wanted: Launch, mpiexec: Mpiexec) -> None:

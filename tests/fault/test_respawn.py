@@ -1,7 +1,9 @@
-"""Processes take the places of ranks that are killed, as often as it happens."""
+"""Processes take the places of ranks that are killed, as often as it happens, on each host."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,17 @@ import pytest
 from ci.chaos.respawn.launch import Plan, make, wrong
 from ci.testing import leftovers
 
+# One after the other; and all of one host at once.
+ONE_BY_ONE = Plan(seed=3, ranks=2, layers="dropout", kills=2, only_whole=True, rest_ms=25.0)
+A_HOST = Plan(seed=1, ranks=4, layers="dropout", kills=2, only_whole=True, rest_ms=25.0, hosts=2)
+
 
 @pytest.mark.timeout(900)
-def test_as_many_ranks_as_at_the_start_are_there_in_the_end(tmp_path: Path) -> None:
-    """Two ranks are killed, one after the other; another fit came before."""
-    plan = Plan(seed=3, ranks=2, layers="dropout", kills=2, only_whole=True, rest_ms=25.0)
+@pytest.mark.parametrize("plan", [ONE_BY_ONE, A_HOST], ids=["one-by-one", "a-host"])
+def test_as_many_ranks_as_at_the_start_are_there_in_the_end(plan: Plan, tmp_path: Path) -> None:
+    """Two ranks are killed; another fit came before."""
+    if plan.hosts > 1 and (os.geteuid() != 0 or shutil.which("ip") is None):
+        pytest.skip("network namespaces need root and the command ip")
     before = leftovers.shared_memory()
     outcome = make(plan, tmp_path, limit_s=700)
     assert not wrong(plan, outcome), outcome.output
