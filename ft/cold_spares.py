@@ -27,8 +27,8 @@ from ft.world import Member
 __all__ = ["Call", "ColdSpares"]
 
 # It is no hurry: importing what a rank needs takes seconds.
-_LOOK_S = 0.05
-_LOOKS = 40  # between two looks for whether anybody works at all
+_LOOK_S = 0.2
+_LOOKS = 10  # between two looks for whether anybody works at all
 # It takes some milliseconds, or some hundred where many processes share few cores.
 _PAIR_S = 15.0
 _CALLED_S = 120  # the sponsor looks for an answer after each of its steps
