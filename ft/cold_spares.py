@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ft import mpi
+from ft import mpi, sockets
 from ft.bridge import Bridge, BridgeBroken
 from ft.connecting import ended_after, fail_stop_after
+from ft.errors import Unrecoverable
 from ft.wire import decode_member, encode_member
 from ft.world import Member
 
@@ -28,7 +29,6 @@ __all__ = ["Call", "ColdSpares"]
 
 # It is no hurry: importing what a rank needs takes seconds.
 _LOOK_S = 0.2
-_LOOKS = 10  # between two looks for whether anybody works at all
 # It takes some milliseconds, or some hundred where many processes share few cores.
 _PAIR_S = 15.0
 _CALLED_S = 120  # the sponsor looks for an answer after each of its steps
@@ -88,7 +88,7 @@ class ColdSpares:
         ...     ft.allow_newcomers()
         ...     spares = ft.ColdSpares.meet(cold)
         ...     if not spares.is_one:
-        ...         return ft.Communicator.start(comm=spares.ranks_apart())
+        ...         return ft.Communicator.start(cold=spares)
         ...     bridge = spares.wait()
         ...     return None if bridge is None else ft.Invitation(bridge)
     """
@@ -123,10 +123,15 @@ class ColdSpares:
         """Whether this process began as a cold spare. Local."""
         return bool(self._comm.Get_rank() >= self._first)
 
-    def ranks_apart(self) -> Any:
-        """A communicator of the ranks alone, for :meth:`ft.Communicator.start`; collective.
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Hosts on which cold spares began. Local, equal on all."""
+        return frozenset(member.host for member in self._members[self._first :])
 
-        Over the ranks; the cold spares have no part in it.
+    def ranks_apart(self) -> Any:
+        """A communicator of the ranks alone; collective over them.
+
+        :meth:`ft.Communicator.start` calls it.
 
         Returns:
             An ``mpi4py.MPI.Comm``.
@@ -194,16 +199,19 @@ class ColdSpares:
         """Wait, at no cost, until a member calls; on a cold spare, once.
 
         Returns:
-            Connection with that member; None where the run is over, or nobody is left.
+            Connection with that member; None where the run is over.
+
+        Raises:
+            Unrecoverable: nobody is left who could call.
         """
         works = set(range(self._first))
-        looks = 0
+        gone: set[int] = set()
         while True:
             message = self._heard()
             if message is None:
-                looks += 1
-                if looks % _LOOKS == 0 and works <= self._failed():
-                    return None
+                gone = self._parted(gone)
+                if works <= gone:
+                    raise Unrecoverable("all who could call this process are gone")
                 time.sleep(_LOOK_S)
                 continue
             source, tag = message
@@ -215,6 +223,19 @@ class ColdSpares:
                 self._tell(source, _Signal.HERE)
                 with ended_after(_CALLED_S):
                     return Bridge(self._pair(sponsor=source, newcomer=self._comm.Get_rank()), 0)
+
+    def _parted(self, gone: set[int]) -> set[int]:
+        """The ranks in MPI_COMM_WORLD that are lost, of whom *gone* were known before.
+
+        As ranks do in a repair, this process shuts its connections to hosts that answer nothing:
+        when the network returns, what they believe must not reach it and those who work.
+        """
+        now = self._failed()
+        if now != gone:
+            own = set(self._members[self._comm.Get_rank()].addresses)
+            others = {a for member in self._members for a in member.addresses} - own
+            sockets.shut(sockets.silent(others))
+        return now
 
     def announce(self) -> None:
         """Tell the other cold spares that this process is one of those who work now. Local."""

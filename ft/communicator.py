@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ft import collectives, mpi
+from ft.cold_spares import ColdSpares
 from ft.errors import PeerFailure
 from ft.hooks import Hooks
 from ft.invitation import Admission
@@ -26,11 +27,10 @@ __all__ = ["Communicator"]
 class Communicator:
     """Collectives over the living ranks, which survive the death of others.
 
-    Unless said otherwise a method is *collective*: every member must call it, in
-    the same order, from one thread at a time. :meth:`allreduce`, whose input is
-    work that the dead no longer do, raises :class:`PeerFailure`: the caller then
-    calls :meth:`recover`, adds the missing work and makes it again under the same
-    number. The others recover by themselves.
+    Unless said otherwise a method is *collective*: every member must call it, in the same order,
+    from one thread at a time. :meth:`allreduce`, whose input is work that the dead no longer do,
+    raises :class:`PeerFailure`: the caller then calls :meth:`recover`, adds the missing work and
+    makes it again under the same number. The others recover by themselves.
 
     Args:
         comm: an ``mpi4py.MPI.Comm`` that this object owns from now on; :meth:`start` takes
@@ -38,6 +38,7 @@ class Communicator:
         world: the members of *comm*, in its order.
         hooks: functions called at each repair; none by default.
         initial_size: number of ranks at the start of the run; the size of *world* by default.
+        cold: cold spares that wait beside them, equal on all ranks; None by default.
 
     Example:
         >>> comm = ft.Communicator.start()
@@ -53,21 +54,23 @@ class Communicator:
     """
 
     def __init__(
-        self, comm: Any, world: World, hooks: Hooks | None = None, *, initial_size: int = 0
-    ) -> None:
+        self, comm: Any, world: World, hooks: Hooks | None = None, *, initial_size: int = 0,
+        cold: ColdSpares | None = None,
+    ) -> None:  # fmt: skip
         self._log = OperationLog(world)
-        self._membership = Membership(comm, world, self._log, hooks or Hooks())
+        kept = frozenset() if cold is None else cold.hosts
+        self._membership = Membership(comm, world, self._log, hooks or Hooks(), kept=kept)
         self._membership.initial_size = initial_size or world.size
         self._operations = Operations(self._membership, self._log)
         self._standby = Standby(self._membership, self._log)
 
     @classmethod
-    def start(cls, hooks: Hooks | None = None, *, comm: Any = None) -> Communicator:
-        """Initialise MPI and exchange who is there; collective over *comm*.
+    def start(cls, hooks: Hooks | None = None, *, cold: ColdSpares | None = None) -> Communicator:
+        """Initialise MPI and exchange who is there; collective over MPI_COMM_WORLD.
 
         Args:
             hooks: functions called at each repair; none by default.
-            comm: an ``mpi4py.MPI.Comm`` that this object then owns; MPI_COMM_WORLD by default.
+            cold: cold spares, which have no part in it; None by default.
 
         Returns:
             Communicator of the ranks that have met.
@@ -77,8 +80,8 @@ class Communicator:
         """
         # COMM_WORLD itself, not a copy: when a rank dies while a communicator is made,
         # Open MPI 5.0.11 may crash the others, and so early nobody has a checkpoint.
-        comm = mpi.load().COMM_WORLD if comm is None else comm
-        self = cls(comm, World.of_strangers(comm.Get_size(), comm.Get_rank()), hooks)
+        comm = mpi.load().COMM_WORLD if cold is None else cold.ranks_apart()
+        self = cls(comm, World.of_strangers(comm.Get_size(), comm.Get_rank()), hooks, cold=cold)
         self._log.done = -1  # the allgather that follows is operation 0
         rows = self.allgather(encode_member(Member.here(self.world.rank)))
         self._membership.introduce([decode_member(rank, rows[rank]) for rank in rows.ranks])
@@ -168,8 +171,7 @@ class Communicator:
             barrier_first: promise until the next operation begins, which may write into this same
                 *recv*: that one waits until all are there, for then nobody needs the result any
                 more. It costs a barrier, and saves a buffer. False by default.
-            chunk: elements in one call of MPI, equal on all ranks; :func:`chunk_elements` by
-                default.
+            chunk: elements in one call of MPI, the same everywhere; :func:`chunk_elements` gives it.
 
         Raises:
             PeerFailure: a peer died, or the sum is not valid; :meth:`recover` comes next.
@@ -177,7 +179,7 @@ class Communicator:
             ClosedError: after :meth:`leave`.
             Unrecoverable: a peer died and there is no ULFM.
         """
-        # MPI returns at once from an empty reduction, and ranks would drift apart.
+        # MPI returns at once from an empty one, and ranks would drift apart.
         overwrites = self.result_overwritten if barrier_first or not recv.size else None
         operation = collectives.allreduce(
             self.world, send, recv, valid=valid, untouched=untouched or barrier_first,
@@ -188,8 +190,7 @@ class Communicator:
     def broadcast(self, buffer: np.ndarray, *, sources: Sequence[int] = ()) -> None:
         """Copy the leader's *buffer* into everybody's; collective.
 
-        When the leader dies on the way, the next leader's content counts.
-        It recovers by itself, and never raises :class:`PeerFailure`.
+        When the leader dies on the way, the next leader's content counts. It recovers by itself.
 
         Args:
             buffer: contiguous array of one shape and dtype everywhere.
@@ -205,8 +206,8 @@ class Communicator:
     def allgather(self, send: np.ndarray) -> Gathered:
         """Gather everybody's *send*, one row a member; collective.
 
-        Members that die on the way may or may not have a row, alike on all ranks.
-        It recovers by itself, and never raises :class:`PeerFailure`.
+        Members that die on the way may or may not have a row, alike on all ranks. It recovers by
+        itself.
 
         Args:
             send: array of one shape and dtype everywhere.
@@ -250,8 +251,7 @@ class Communicator:
     def result_overwritten(self) -> None:
         """Say, inside the call of an attempt, that it writes over the result before it. Local.
 
-        All members must be here by then: nobody needs that result. Should MPI have
-        been wrong about this, as it can be when a rank dies, somebody else hands it over.
+        All members must be here by then: nobody needs it, or somebody else hands it over.
         """
         self._log.is_intact = False
 

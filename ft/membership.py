@@ -45,9 +45,19 @@ class Membership:
         world: the members of *comm*, in its order.
         log: operations of this rank, whose newest result each view change hands over.
         hooks: functions called at each view change.
+        kept: hosts that are wanted without ranks, too, because processes wait there, equal on all
+            ranks; none by default.
     """
 
-    def __init__(self, comm: Any, world: World, log: OperationLog, hooks: Hooks) -> None:
+    def __init__(
+        self,
+        comm: Any,
+        world: World,
+        log: OperationLog,
+        hooks: Hooks,
+        *,
+        kept: frozenset[str] = frozenset(),
+    ) -> None:
         self._mpi = mpi.load()
         self.handle = self.whole = comm
         self.world = world
@@ -58,6 +68,7 @@ class Membership:
         self.vacant: tuple[int, ...] = ()
         self._present = world.ranks  # in the order of the communicator of all
         self._working = 0
+        self._kept = kept
         self._log = log
         self._newcomer: Newcomer | None = None
         self._is_wanted = False  # this rank waits, and a place is vacant
@@ -206,6 +217,7 @@ class Membership:
             working=self._working,
             size=len(self.hosts),
             arbiter=self.hooks.decide,
+            kept=self._kept,
             newcomer=self._newcomer if purpose == Purpose.ADMIT else None,
         )
         # Others may be in an operation that this rank does not come to, or not yet.

@@ -6,7 +6,7 @@ on the way, MPI may report success and leave zeros.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,14 @@ _DYING_S = 3.0
 _ANSWER_BYTES = 512
 
 
-def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter) -> None:
+def stay_one(
+    new: Any,
+    world: World,
+    present: tuple[int, ...],
+    arbiter: Arbiter,
+    *,
+    kept: Container[str] = (),
+) -> None:
     """Return on ranks that may go on without the others; the others end themselves.
 
     Those who go on shut their connections to the hosts that no longer take part, which may
@@ -37,18 +44,21 @@ def stay_one(new: Any, world: World, present: tuple[int, ...], arbiter: Arbiter)
         world: the last one that all ranks knew.
         present: the original ranks in *new*, in its order.
         arbiter: function asked by the first of them, where they cannot know it by themselves.
+        kept: hosts that are wanted even without ranks, so that it is to be found out whether
+            these have ended; none by default, and equal on all ranks.
     """
     missing = tuple(member for member in world.everyone if member.rank not in present)
     came = tuple(member for member in world.everyone if member.rank in present)
     parting = Parting(present=came, spread=world.spread, unknown=missing)
-    if not parting.is_decided:
+    if not parting.is_decided or any(member.host in kept for member in missing):
         dead = _ended(new, world.me, missing)
-        unknown = tuple(member for member in missing if member not in dead)
-        parting = replace(parting, dead=dead, unknown=unknown)
+        missing = tuple(member for member in missing if member not in dead)
+        parting = replace(parting, dead=dead, unknown=missing)
+    if not parting.is_decided or any(member.host in kept for member in missing):
         ruling = _answer(new, parting, arbiter, asks=present[0] == world.rank)
-        if ruling.refusal:
+        if ruling.refusal and not parting.is_decided:
             fail_stop(f"{parting.text}, and may not go on without them: {ruling.refusal}")
-        missing = tuple(member for member in unknown if member.rank not in ruling.ended)
+        missing = tuple(member for member in missing if member.rank not in ruling.ended)
     sockets.shut(_addresses(missing) - _addresses(came))
 
 

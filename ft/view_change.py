@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,7 @@ class ViewChange:
         working: number of members that go on working, with ``Purpose.ASIDE``.
         size: number of original ranks that there have been.
         arbiter: answers where those who came cannot know whether they may go on.
+        kept: hosts that are wanted even without ranks; none by default.
         newcomer: process that this rank sponsors and that all are to admit, with
             ``Purpose.ADMIT``; None on all other ranks.
     """
@@ -57,6 +59,7 @@ class ViewChange:
         working: int,
         size: int,
         arbiter: Arbiter,
+        kept: Container[str] = (),
         newcomer: Newcomer | None = None,
     ) -> None:
         self._mpi = mpi.load()
@@ -67,6 +70,7 @@ class ViewChange:
         self._working = working
         self._size = size
         self._arbiter = arbiter
+        self._kept = kept
         self._newcomer = newcomer
         self._may_admit = True
         self.whole: Any = None
@@ -99,7 +103,7 @@ class ViewChange:
         working = [came[rank] for rank in world.ranks if rank in came]
         if not working:
             raise Unrecoverable(_NOBODY_WORKS)
-        stay_one(new, world, self.present, self._arbiter)
+        stay_one(new, world, self.present, self._arbiter, kept=self._kept)
         newest = int(max(row[1] for row in working))
         self.finished = not world.waits and newest == log.done + 1
         view = None if world.waits else self._next_view(reports, newest)

@@ -156,11 +156,12 @@ def _met(config: Config) -> _Met:
             raise
         end_unnoticed()  # who had this process come is gone
     if invitation is None:
-        comm = None if cold is None else cold.ranks_apart()
-        return _Met(ft.Communicator.start(comm=comm), cold_spares=cold)
+        return _Met(ft.Communicator.start(cold=cold), cold_spares=cold)
     joining = Joining(invitation)
     alone = mpi.load().COMM_SELF
-    communicator = ft.Communicator(alone, invitation.world, initial_size=joining.welcome.ranks)
+    communicator = ft.Communicator(
+        alone, invitation.world, initial_size=joining.welcome.ranks, cold=cold
+    )
     return _Met(communicator, joining, cold)
 
 

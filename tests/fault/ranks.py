@@ -205,14 +205,14 @@ class Watched(ft.Hooks):
         self._dog.end_if_woken()
 
 
-def begin(comm: Any = None) -> ft.Communicator:
+def begin(cold: ft.ColdSpares | None = None) -> ft.Communicator:
     """Meet the other ranks, shielded; whoever reaches the common end leaves the mark ``end``.
 
     Args:
-        comm: communicator of the ranks; MPI_COMM_WORLD by default.
+        cold: processes that wait beside the ranks; none by default.
     """
     faulthandler.dump_traceback_later(float(os.environ[_STACKS_AFTER_S]))
-    communicator = ft.Communicator.start(comm=comm)
+    communicator = ft.Communicator.start(cold=cold)
     maps = Path("/proc/self/maps").read_text().splitlines()
     mark("start", {"segments": sorted({x.split()[-1] for x in maps if "/dev/shm/" in x})})
     atexit.register(_ended)  # before the shield's own, so it runs after the farewell

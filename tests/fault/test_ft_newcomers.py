@@ -44,7 +44,7 @@ def work(victim: int, more: int, cold: int) -> None:
         communicator.broadcast(done, sources=known)
 
     if invitation is None:
-        communicator = begin(None if spares is None else spares.ranks_apart())
+        communicator = begin(spares)
     else:
         alone = mpi.load().COMM_SELF
         communicator = ft.Communicator(alone, invitation.world, initial_size=ranks)
