@@ -171,7 +171,7 @@ class Communicator:
             barrier_first: promise until the next operation begins, which may write into this same
                 *recv*: that one waits until all are there, for then nobody needs the result any
                 more. It costs a barrier, and saves a buffer. False by default.
-            chunk: elements in one call of MPI, the same everywhere; :func:`chunk_elements` gives it.
+            chunk: elements in a call of MPI, the same everywhere; :func:`chunk_elements` gives it.
 
         Raises:
             PeerFailure: a peer died, or the sum is not valid; :meth:`recover` comes next.
