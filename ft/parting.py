@@ -101,13 +101,24 @@ def _ended(new: Any, me: Member, missing: tuple[Member, ...]) -> tuple[Member, .
     return tuple(member for n, member in enumerate(missing) if rows[:, n].any())
 
 
+def _ruling_on_heard(parting: Parting, arbiter: Arbiter) -> Ruling:
+    """The ruling of *arbiter* about members on hosts that this rank still hears."""
+    gone = sockets.left_behind()
+    heard = tuple(member for member in parting.unknown if gone.isdisjoint(member.addresses))
+    return arbiter(replace(parting, unknown=heard)) if heard else Ruling()
+
+
 def _answer(new: Any, parting: Parting, arbiter: Arbiter, *, asks: bool) -> Ruling:
-    """The answer of the arbiter, whom the first rank asks; the same on all ranks."""
+    """The answer of the arbiter, whom the first rank asks; the same on all ranks.
+
+    Where those present may go on anyway, it is asked of hosts alone that have not fallen silent: it
+    would wait for the others.
+    """
     unknown = [member.rank for member in parting.unknown]
     text = np.zeros(_ANSWER_BYTES, np.uint8)
     numbers = np.zeros(len(unknown) + 1, np.int64)  # whether each has ended, and the seal
     if asks:
-        ruling = arbiter(parting)
+        ruling = arbiter(parting) if not parting.is_decided else _ruling_on_heard(parting, arbiter)
         encoded = ruling.refusal.encode()[:_ANSWER_BYTES]
         text[: len(encoded)] = np.frombuffer(encoded, np.uint8)
         numbers[:-1] = [rank in ruling.ended for rank in unknown]

@@ -26,7 +26,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["own_addresses", "shut", "silent"]
+__all__ = ["left_behind", "own_addresses", "shut", "silent"]
 
 _SIOCGIFADDR = 0x8915  # linux/sockios.h: the IPv4 address of an interface
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -123,6 +123,11 @@ def shut(addresses: Collection[str]) -> int:
                 connection.shutdown(socket.SHUT_RDWR)
                 count += 1
     return count
+
+
+def left_behind() -> frozenset[str]:
+    """Addresses with whose hosts this process has nothing to do any more: see :func:`shut`."""
+    return frozenset(_left_behind)
 
 
 def _ignore(connection: socket.socket, addresses: Sequence[str]) -> None:

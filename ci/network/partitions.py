@@ -1,7 +1,7 @@
 """Networks that break while a run trains on several hosts: does more than one world go on?
 
     python -m ci.network.partitions [--hosts 3] [--slots 1] [--cut one half one-way head frozen]
-                            [--for 3 14 0] [--times 1] [--restarts 0] [--jobs 3]
+                            [--for 3 14 0] [--times 1] [--restarts 0] [--respawn] [--jobs 3]
 
 Hosts are network namespaces (emulated.py). Some steps into the training the links of some
 hosts carry nothing any more (frozen: its processes stand still too; head: the launcher's host;
@@ -54,6 +54,7 @@ class Case(NamedTuple):
     cut: str
     seconds: float
     restarts: int = 0
+    respawn: bool = False
 
     @property
     def steps(self) -> int:
@@ -89,7 +90,7 @@ def try_out(case: Case, network: Emulated, folder: Path) -> list[str]:
         *network.head, sys.executable, "-m", "matex", "run", "-n", str(ranks),
         "--hosts", network.hosts(case.slots), "--report", str(report),
         "--checkpoint", str(saved), "--checkpoint-every", "20",
-        "--max-restarts", str(case.restarts),
+        "--max-restarts", str(case.restarts), *(["--respawn"] if case.respawn else []),
         str(_SCRIPT), str(steps), str(case.steps), "0.1",
     ]  # fmt: skip
     with (folder / "log").open("w") as log:
@@ -186,6 +187,7 @@ def judged(case: Case, keep: Path | None) -> tuple[bool, str]:
         if keep is not None:
             shutil.copytree(path, keep)
     title = f"{case.hosts} hosts of {case.slots}, cut {case.cut} for {case.seconds:g} s"
+    title += " with cold spares" if case.respawn else ""
     return not wrong, f"{title}: {'; '.join(wrong) if wrong else 'ok'}\n{line}"
 
 
@@ -201,6 +203,7 @@ def main() -> int:
     parser.add_argument("--for", type=float, nargs="*", default=[3, 8, 14, 20, 40, 0], dest="long")
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--restarts", type=int, default=0)
+    parser.add_argument("--respawn", action="store_true", help="cold spares wait on each host")
     parser.add_argument("--jobs", type=int, default=1, help="how many cases at the same time")
     parser.add_argument("--keep", type=Path, help="a new directory in which logs and reports stay")
     arguments = parser.parse_args()
@@ -208,7 +211,7 @@ def main() -> int:
         parser.error(f"--keep wants a directory that is not there yet. Received: {arguments.keep}")
     end_tidily()
     cases = [
-        Case(hosts, slots, cut, seconds, arguments.restarts)
+        Case(hosts, slots, cut, seconds, arguments.restarts, arguments.respawn)
         for hosts in arguments.hosts
         for slots in arguments.slots
         for cut in arguments.cut
