@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from ft import mpi, sockets
 from ft.bridge import Bridge, BridgeBroken
+from ft.cold_messages import ColdMessages, Signal
 from ft.connecting import ended_after, fail_stop_after
 from ft.errors import Unrecoverable
 from ft.wire import decode_member, encode_member
@@ -33,19 +33,6 @@ _LOOK_S = 0.2
 _PAIR_S = 15.0
 _CALLED_S = 120  # the sponsor looks for an answer after each of its steps
 _STUCK = "a cold spare died while it was being connected, which Open MPI cannot end"
-
-
-class _Signal(IntEnum):
-    """The meaning of a message, which has no content."""
-
-    CALL = 81
-    """To a cold spare: become a newcomer of the sender's."""
-    HERE = 82
-    """The answer to it."""
-    WORKS = 83
-    """From a newcomer that was admitted: the sender is no cold spare any more."""
-    OVER = 84
-    """To a cold spare: nobody will call any more."""
 
 
 class Call:
@@ -94,11 +81,12 @@ class ColdSpares:
     """
 
     def __init__(self, comm: Any, members: Sequence[Member], cold: int) -> None:
-        self._mpi = mpi.load()
         self._comm = comm
+        self._messages = ColdMessages(comm)
         self._members = tuple(members)
         self._first = len(members) - cold
         self._called: set[int] = set()
+        self._parted_from: frozenset[str] = frozenset()
 
     @classmethod
     def meet(cls, cold: int) -> ColdSpares:
@@ -149,7 +137,7 @@ class ColdSpares:
             another, so that no rank is lower than those that were there before it.
         """
         working = {(member.host, member.space, member.pid) for member in known}
-        others = self._failed() | self._called | {self._comm.Get_rank()}
+        others = self._messages.failed() | self._called | {self._comm.Get_rank()}
         return tuple(
             member
             for member in self._members[self._first :]
@@ -167,7 +155,7 @@ class ColdSpares:
         """
         self._called.add(rank)
         with contextlib.suppress(BridgeBroken):  # which the first look at the call finds, too
-            self._tell(rank, _Signal.CALL)
+            self._messages.tell(rank, Signal.CALL)
         return Call(self, rank)
 
     def answer(self, rank: int) -> Bridge | None:
@@ -184,16 +172,10 @@ class ColdSpares:
         Raises:
             BridgeBroken: it is gone.
         """
-        try:
-            if not self._comm.Iprobe(source=rank, tag=_Signal.HERE):
-                if rank in self._failed():
-                    raise BridgeBroken("the cold spare has ended")
-                return None
-            self._comm.Recv(bytearray(), source=rank, tag=_Signal.HERE)
-        except self._mpi.Exception as error:
-            raise BridgeBroken(str(error)) from None
+        if not self._messages.has_answered(rank):
+            return None
         with fail_stop_after(_PAIR_S, _STUCK):
-            return Bridge(self._pair(sponsor=self._comm.Get_rank(), newcomer=rank), 1)
+            return Bridge(self._messages.pair(sponsor=self._comm.Get_rank(), newcomer=rank), 1)
 
     def wait(self) -> Bridge | None:
         """Wait, at no cost, until a member calls; on a cold spare, once.
@@ -207,39 +189,65 @@ class ColdSpares:
         works = set(range(self._first))
         gone: set[int] = set()
         while True:
-            message = self._heard()
+            message = self._messages.heard()
             if message is None:
-                gone = self._parted(gone)
+                gone = self._parted(gone, works)
                 if works <= gone:
                     raise Unrecoverable("all who could call this process are gone")
                 time.sleep(_LOOK_S)
                 continue
-            source, tag = message
-            if tag == _Signal.OVER:
+            source, tag, content = message
+            if tag == Signal.OVER:
                 return None
-            if tag == _Signal.WORKS:
+            if tag == Signal.PART:
+                sockets.shut(content.decode().split())
+            if tag == Signal.WORKS:
                 works.add(source)
-            elif tag == _Signal.CALL:
-                self._tell(source, _Signal.HERE)
+            elif tag == Signal.CALL:
+                self._messages.tell(source, Signal.HERE)
                 with ended_after(_CALLED_S):
-                    return Bridge(self._pair(sponsor=source, newcomer=self._comm.Get_rank()), 0)
+                    return Bridge(
+                        self._messages.pair(sponsor=source, newcomer=self._comm.Get_rank()), 0
+                    )
 
-    def _parted(self, gone: set[int]) -> set[int]:
+    def _parted(self, gone: set[int], works: set[int]) -> set[int]:
         """The ranks in MPI_COMM_WORLD that are lost, of whom *gone* were known before.
 
         As ranks do in a repair, this process shuts its connections to hosts that answer nothing:
-        when the network returns, what they believe must not reach it and those who work.
+        when the network returns, what they believe must not reach it and those who work. Where
+        some of those who work are on its host, they say so, and know it sooner.
         """
-        now = self._failed()
-        if now != gone:
-            own = set(self._members[self._comm.Get_rank()].addresses)
-            others = {a for member in self._members for a in member.addresses} - own
+        now = self._messages.failed()
+        me = self._members[self._comm.Get_rank()]
+        if now != gone and all(self._members[rank].host != me.host for rank in works - now):
+            others = {a for member in self._members for a in member.addresses} - set(me.addresses)
             sockets.shut(sockets.silent(others))
         return now
 
     def announce(self) -> None:
         """Tell the other cold spares that this process is one of those who work now. Local."""
-        self._tell_all(_Signal.WORKS)
+        self._tell_all(Signal.WORKS)
+
+    def part(self, known: Iterable[Member] = ()) -> None:
+        """Have the cold spares of this host shut connections that this process has shut. Local.
+
+        They have no messages of their own by which they would find out in time that a host is
+        silent, and what they hear of it when the network returns they tell the ranks.
+
+        Args:
+            known: processes that are members by now; none by default.
+        """
+        addresses = sockets.left_behind()
+        if addresses == self._parted_from:
+            return
+        self._parted_from = addresses
+        own = self._members[self._comm.Get_rank()].host
+        for member in self.free(known):
+            if member.host == own:
+                with contextlib.suppress(BridgeBroken):
+                    self._messages.tell(
+                        member.rank, Signal.PART, " ".join(sorted(addresses)).encode()
+                    )
 
     def dismiss(self, known: Iterable[Member] = ()) -> None:
         """Let the cold spares end, because the run is over; local, by the leader.
@@ -247,44 +255,9 @@ class ColdSpares:
         Args:
             known: processes that are members by now; none by default.
         """
-        self._tell_all(_Signal.OVER, known)
+        self._tell_all(Signal.OVER, known)
 
-    def _tell_all(self, tag: _Signal, known: Iterable[Member] = ()) -> None:
+    def _tell_all(self, tag: Signal, known: Iterable[Member] = ()) -> None:
         for member in self.free(known):
             with contextlib.suppress(BridgeBroken):
-                self._tell(member.rank, tag)
-
-    def _tell(self, rank: int, tag: _Signal) -> None:
-        try:
-            self._comm.Send(bytearray(), dest=rank, tag=tag)
-        except self._mpi.Exception as error:
-            raise BridgeBroken(str(error)) from None
-
-    def _heard(self) -> tuple[int, int] | None:
-        """The source and the tag of the next message; None where none has come."""
-        status = self._mpi.Status()
-        try:
-            if not self._comm.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
-                return None
-            source, tag = status.Get_source(), status.Get_tag()
-            self._comm.Recv(bytearray(), source=source, tag=tag)
-        except self._mpi.Exception:
-            # MPI says so once of each death: it could have been the one who was to send.
-            self._comm.Ack_failed(len(self._failed()))
-            return None
-        return source, tag
-
-    def _pair(self, *, sponsor: int, newcomer: int) -> Any:
-        """A communicator of the two; both call this, where no other thread makes communicators.
-
-        It is made from a group alone: no call that makes one from MPI_COMM_WORLD works any more
-        where one of its processes has died.
-        """
-        group = self._comm.Get_group().Incl([sponsor, newcomer])
-        try:
-            return self._mpi.Intracomm.Create_from_group(group, f"matex {sponsor} {newcomer}")
-        except self._mpi.Exception as error:
-            raise BridgeBroken(str(error)) from None
-
-    def _failed(self) -> set[int]:
-        return set(mpi.failed_ranks(self._comm))
+                self._messages.tell(member.rank, tag)

@@ -58,8 +58,7 @@ class Communicator:
         cold: ColdSpares | None = None,
     ) -> None:  # fmt: skip
         self._log = OperationLog(world)
-        kept = frozenset() if cold is None else cold.hosts
-        self._membership = Membership(comm, world, self._log, hooks or Hooks(), kept=kept)
+        self._membership = Membership(comm, world, self._log, hooks or Hooks(), cold)
         self._membership.initial_size = initial_size or world.size
         self._operations = Operations(self._membership, self._log)
         self._standby = Standby(self._membership, self._log)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ft import mpi
+from ft.cold_spares import ColdSpares
 from ft.errors import UsageError
 from ft.exit_guard import fail_stop
 from ft.hooks import Hooks
@@ -45,8 +46,8 @@ class Membership:
         world: the members of *comm*, in its order.
         log: operations of this rank, whose newest result each view change hands over.
         hooks: functions called at each view change.
-        kept: hosts that are wanted without ranks, too, because processes wait there, equal on all
-            ranks; none by default.
+        cold: cold spares that wait beside them, whose hosts are wanted without ranks, too; equal
+            on all ranks, None by default.
     """
 
     def __init__(
@@ -55,8 +56,7 @@ class Membership:
         world: World,
         log: OperationLog,
         hooks: Hooks,
-        *,
-        kept: frozenset[str] = frozenset(),
+        cold: ColdSpares | None = None,
     ) -> None:
         self._mpi = mpi.load()
         self.handle = self.whole = comm
@@ -68,7 +68,7 @@ class Membership:
         self.vacant: tuple[int, ...] = ()
         self._present = world.ranks  # in the order of the communicator of all
         self._working = 0
-        self._kept = kept
+        self._cold = cold
         self._log = log
         self._newcomer: Newcomer | None = None
         self._is_wanted = False  # this rank waits, and a place is vacant
@@ -217,7 +217,7 @@ class Membership:
             working=self._working,
             size=len(self.hosts),
             arbiter=self.hooks.decide,
-            kept=self._kept,
+            kept=() if self._cold is None else self._cold.hosts,
             newcomer=self._newcomer if purpose == Purpose.ADMIT else None,
         )
         # Others may be in an operation that this rank does not come to, or not yet.
@@ -233,9 +233,11 @@ class Membership:
                 self.whole,
                 change.settle,
                 point=self.hooks.recovery_point,
-                part=lambda: part_from_silent(before),
+                part=self._part,
                 await_notice=notice,
             )
+        if self._cold is not None:
+            self._cold.part(before.everyone)
         view = change.view
         assert view is not None
         if change.finished:
@@ -260,6 +262,12 @@ class Membership:
         if matters and not before.waits:
             self.hooks.recovered(recovery)
         return recovery
+
+    def _part(self) -> None:
+        """Shut the connections to silent hosts, also those of cold spares on this host. Local."""
+        part_from_silent(self.world)
+        if self._cold is not None:
+            self._cold.part(self.world.everyone)
 
     def _take_over(self, view: View, change: ViewChange) -> None:
         before = self.world
