@@ -23,7 +23,7 @@ class Signal(IntEnum):
     OVER = 84
     """To a cold spare: nobody will call any more."""
     PART = 85
-    """To a cold spare of the same host: its content are addresses of hosts that fell silent."""
+    """To a cold spare of the same host: its content is the addresses of hosts that fell silent."""
 
 
 class ColdMessages:

@@ -1,6 +1,6 @@
 """Processes that started with the ranks, wait, and have imported nothing but MPI.
 
-A *cold spare* takes a twentieth of a rank's memory. A member that calls one becomes its sponsor,
+A *cold spare* takes a tenth of a rank's memory. A member that calls one becomes its sponsor,
 and the cold spare a newcomer, see :mod:`ft.newcomers`. It is the way on several hosts, where Open
 MPI 5.0 cannot start processes in a running job.
 
@@ -163,11 +163,11 @@ class ColdSpares:
 
         :meth:`Call.bridge` calls it.
 
-        Returns:
-            The connection; None as long as there is no answer.
-
         Args:
             rank: rank in MPI_COMM_WORLD.
+
+        Returns:
+            The connection; None as long as there is no answer.
 
         Raises:
             BridgeBroken: it is gone.
@@ -201,14 +201,22 @@ class ColdSpares:
                 return None
             if tag == Signal.PART:
                 sockets.shut(content.decode().split())
-            if tag == Signal.WORKS:
+            elif tag == Signal.WORKS:
                 works.add(source)
             elif tag == Signal.CALL:
-                self._messages.tell(source, Signal.HERE)
-                with ended_after(_CALLED_S):
-                    return Bridge(
-                        self._messages.pair(sponsor=source, newcomer=self._comm.Get_rank()), 0
-                    )
+                with contextlib.suppress(BridgeBroken):  # who called is gone: the next one may
+                    return self._answered(source)
+
+    def _answered(self, sponsor: int) -> Bridge:
+        """The connection with *sponsor*, which has called.
+
+        Raises:
+            BridgeBroken: it is gone.
+        """
+        self._messages.tell(sponsor, Signal.HERE)
+        with ended_after(_CALLED_S):
+            pair = self._messages.pair(sponsor=sponsor, newcomer=self._comm.Get_rank())
+            return Bridge(pair, 0)
 
     def _parted(self, gone: set[int], works: set[int]) -> set[int]:
         """The ranks in MPI_COMM_WORLD that are lost, of whom *gone* were known before.
