@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
-import gc
 import os
 import runpy
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +17,7 @@ from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased, Stop
 from matex.config import Config, visible_gpus
 from matex.config.instruction_set import LIMIT, instruction_set
 from matex.errors import DataError, InputError, MatexError, ToldToLeave
-from matex.process import devices
+from matex.process import devices, library_import
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
@@ -100,7 +97,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     devices.take_cores(cores, asked_for=threads > 0, operations=1 + overlaps)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
-        with _collector_off():
+        with library_import.quick():
             import tensorflow
     except ModuleNotFoundError as error:
         raise InputError(_INSTALL.format(error=error)) from None
@@ -197,24 +194,6 @@ def seed_libraries(seed: int) -> None:
     if seed == 0:
         # What operations with a seed of their own take where a script set none for all.
         tensorflow.random.set_seed(_SEED_OF_TENSORFLOW)
-
-
-@contextlib.contextmanager
-def _collector_off() -> Iterator[None]:
-    """Switch the garbage collector off for imports, which make a million objects that stay.
-
-    Searching them for cycles, again and again while they are made and once more at the
-    end, takes a third of the processor time of a short run.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-        gc.freeze()
-    finally:
-        gc.enable()
 
 
 def run_script(script: Path, arguments: list[str], config: Config) -> int:

@@ -1,0 +1,65 @@
+"""The import of TensorFlow, which every process of a run waits for: what of it need not be.
+
+Of the 4.5 seconds that the import takes on a core, a tenth goes to the garbage collector, and a
+fifth to Matplotlib where it is installed: Keras loads it for pictures that few scripts draw.
+"""
+
+import contextlib
+import gc
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Final
+
+# What Keras imports at its own import, and uses in functions only.
+LOADED_WHEN_USED: Final = ("matplotlib.pyplot", "matplotlib.patches")
+
+
+class LazyFinder:
+    """A finder of modules, for ``sys.meta_path``, that are loaded when something of them is used.
+
+    Args:
+        names: full names of the modules; whatever else is imported is left to other finders.
+    """
+
+    def __init__(self, names: Sequence[str] = LOADED_WHEN_USED) -> None:
+        self._names = frozenset(names)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of the module *fullname* with a lazy loader, or None for other modules."""
+        if fullname not in self._names:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = importlib.util.LazyLoader(spec.loader)
+        return spec
+
+
+@contextlib.contextmanager
+def quick() -> Iterator[None]:
+    """Make the imports in the body quick: no garbage collection, no Matplotlib. Local.
+
+    The imports make a million objects that stay. The collector would search them for cycles again
+    and again while they are made, and once more at the end: a third of the processor time of a
+    short run. What is loaded late is loaded as ever once a script imports or uses it.
+
+    Example:
+        >>> with quick():
+        ...     import keras
+    """
+    finder = LazyFinder()
+    collects = gc.isenabled()
+    sys.meta_path.insert(0, finder)
+    gc.disable()
+    try:
+        yield
+        if collects:
+            gc.freeze()
+    finally:
+        sys.meta_path.remove(finder)
+        if collects:
+            gc.enable()
