@@ -11,6 +11,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import tensorflow as tf
@@ -76,7 +77,7 @@ def _replace(functions: dict[Any, Any]) -> None:
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] == "tensorflow":
             for name, value in list(vars(module).items()):
-                if inspect.isfunction(value) and value in functions:
+                if type(value) is FunctionType and value in functions:
                     setattr(module, name, functions[value])
 
 

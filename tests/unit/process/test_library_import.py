@@ -58,7 +58,10 @@ import sys
 from matex.process import library_import
 with library_import.quick():
     import keras
-assert "matplotlib.backend_bases" not in sys.modules, "Keras loaded the whole of Matplotlib"
+from matex.keras_hooks import files
+around = lambda original, given: original(**given)
+files.replace_file_functions(dict.fromkeys(["save", "fetch", "directory", "folder"], around))
+assert "matplotlib.backend_bases" not in sys.modules, "Matplotlib was loaded as a whole"
 import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
