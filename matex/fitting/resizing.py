@@ -69,7 +69,8 @@ class Resizing(FitListener):
         run = self._run
         run.events.write(
             "resize", step=run.step, number=request.number, request=request.text,
-            leaving=list(leaving), world_size=size, refused=refused or None,
+            host=request.host or None, leaving=list(leaving), world_size=size,
+            refused=refused or None,
         )  # fmt: skip
         if refused:
             run.say(f"{request.text} is refused: {refused}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +16,15 @@ from matex.launcher.ending import all_events, last_start, this_job
 from matex.launcher.hosts import Hosts
 from matex.launcher.launch import Launch
 from matex.launcher.restarts import (
+    drained_in,
     faults_left,
     hosts_text,
     members_of,
     read_hosts,
     silent_part_is_larger,
 )
+from matex.records.events import Event
+from matex.records.starts import starts_of
 
 __all__ = ["Relaunch", "Survey", "take_fence"]
 
@@ -61,15 +65,30 @@ class Relaunch:
         self._begun = time.monotonic()
 
     def all_hosts(self) -> dict[str, int]:
-        """All hosts and their slots; empty where this one is the only one."""
+        """All hosts and their slots; empty where this one is the only one.
+
+        Hosts that ranks have left on purpose are none of them, while there are others.
+        """
         wanted = self._wanted
         if not wanted.several:
             return {}
+        events = this_job(all_events(self._report))
         if wanted.hosts is not None:
-            return read_hosts(wanted.hosts)
-        # The batch system's: those that ranks have met on in this job.
-        starts = [e for e in this_job(all_events(self._report)) if e["event"] == "start"]
-        return dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
+            hosts = read_hosts(wanted.hosts)
+        else:  # the batch system's: those that ranks have met on in this job
+            starts = [event for event in events if event["event"] == "start"]
+            hosts = dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
+        drained = self._drained(events)
+        return {host: slots for host, slots in hosts.items() if host not in drained} or hosts
+
+    def _drained(self, events: Sequence[Event]) -> set[str]:
+        """The hosts that ranks have left on purpose in any of the starts of *events*."""
+        first = {} if self._wanted.hosts is None else read_hosts(self._wanted.hosts)
+        found: set[str] = set()
+        for start in starts_of(events):
+            hosts = first if start.begun is None else start.begun["hosts"] or {}
+            found |= drained_in(start.events, HostNames(hosts).of)
+        return found
 
     def ask(self) -> dict[str, int] | None:
         """Ask the hosts for :attr:`Survey.left`.

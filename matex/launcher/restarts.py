@@ -14,6 +14,7 @@ __all__ = [
     "GiveUp",
     "StartAgain",
     "decide",
+    "drained_in",
     "faults_left",
     "hosts_text",
     "members_of",
@@ -99,6 +100,23 @@ def members_of(events: Iterable[Event], address_of: Callable[[int, str], str]) -
         elif event["event"] in ("recovered", "spare-lost"):
             lost.update(event["lost"])
     return {rank: host for rank, host in members.items() if rank not in lost}
+
+
+def drained_in(events: Iterable[Event], address_of: Callable[[int, str], str]) -> set[str]:
+    """The hosts that ranks left on purpose.
+
+    Args:
+        events: events of one start, in order of time.
+        address_of: see :meth:`matex.launcher.arbiter.HostNames.of`.
+    """
+    hosts: dict[int, str] = {}
+    drained: set[str] = set()
+    for event in events:
+        if event["event"] == "start":
+            hosts[event["rank"]] = address_of(event["rank"], event["host"])
+        elif event["event"] == "resize" and event["host"] and not event["refused"]:
+            drained.update(hosts[rank] for rank in event["leaving"] if rank in hosts)
+    return drained
 
 
 def silent_part_is_larger(members: Mapping[int, str], silent: Collection[str]) -> bool:

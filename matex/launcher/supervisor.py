@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from matex.checkpointing.host_memory import Places, reserved
 from matex.config import ARBITER
 from matex.config.batch_systems import launcher_settings
 from matex.errors import InputError
 from matex.launcher.arbiter import Arbiter, HostNames
+from matex.launcher.draining import Draining
 from matex.launcher.ending import NOT_STARTED, Logs, all_events, judge, last_start, reason_of
 from matex.launcher.hosts import Hosts
 from matex.launcher.job import Job
@@ -30,6 +29,7 @@ from matex.launcher.patience import Patience, Quiet, has_summary, signs_in
 from matex.launcher.preparing import all_owned, prepare, scratch_directory
 from matex.launcher.relaunch import Relaunch, Survey, take_fence
 from matex.launcher.restarts import Attempt, GiveUp, decide, read_hosts
+from matex.launcher.signals import Signals
 from matex.records import summary as summaries
 from matex.records.events import EVENTS, EventLog
 from matex.records.heartbeat_file import FILE, read_sign
@@ -38,7 +38,6 @@ __all__ = ["supervise"]
 
 _LOOK_S = 0.5
 _KILLED = "the last ranks were killed without a word (by the system, out of memory?)"
-_TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 
 def supervise(wanted: Launch) -> int:
@@ -110,40 +109,15 @@ class _Supervisor:
         self._environment = environment
         self._hosts = Hosts(mpiexec=mpiexec, environment=environment)
         self.relaunch = Relaunch(wanted, report, self._hosts, places)
-        self._job: Job | None = None
-        self._told: list[int] = []
+        self._draining = Draining(report, environment)
+        self._signals = Signals(self._log, self._draining.ask)
         self._attempts: list[Attempt] = []
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Inside, signals to this program are answered: see :meth:`_answer`."""
-        heard = [n for n in _TOLD if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
-        before = {number: signal.signal(number, self._answer) for number in heard}
-        try:
+        """Inside, signals to this program are answered: see :class:`Signals`."""
+        with self._signals.heard():
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            if self._job is not None:
-                self._job.end()
-
-    def _answer(self, number: int, frame: Any) -> None:
-        """The first tells the ranks to save and to leave, a second ends them at once.
-
-        They are told by SIGUSR1, which mpiexec forwards, as it does with no other without
-        ending the job itself.
-        """
-        self._told.append(number)
-        name = signal.Signals(number).name
-        self._log.write("told", signal=name)
-        if len(self._told) == 1:  # not print(), which what this interrupts may be doing
-            line = f"matex: {name}: leaving after the next step; a second signal ends at once\n"
-            os.write(1, line.encode())
-        if self._job is not None:
-            if len(self._told) == 1:
-                self._job.tell(signal.SIGUSR1)
-            else:
-                self._job.end_soon()
 
     def run(self) -> str:
         """Start ranks until some have written a summary; else why there is none."""
@@ -159,7 +133,7 @@ class _Supervisor:
                     return ""
                 wanted = whole
                 continue
-            if self._told:
+            if self._signals.leave:
                 return self._left(reason)
             survey = Survey(self.relaunch)
             if reason is None:
@@ -178,7 +152,7 @@ class _Supervisor:
                 return f"{reason}; {why}"
             if has_summary(self._report):
                 return ""
-            if not self._told:
+            if not self._signals.leave:
                 self._tell(reason, again.ranks, survey.left)
             if not self._rest(decision.delay_s):
                 return self._left(reason)
@@ -196,7 +170,7 @@ class _Supervisor:
             return f"{part}, and without --checkpoint there is no fence to keep them out"
         quiet = Quiet(lambda: signs_in(self._report, directory))
         while not quiet.reached():
-            if self._told or has_summary(self._report):
+            if self._signals.leave or has_summary(self._report):
                 return ""
             time.sleep(_LOOK_S)
         problem = take_fence(directory)
@@ -204,7 +178,7 @@ class _Supervisor:
 
     def _left(self, reason: str | None) -> str:
         """Why there is no summary where the ranks were told to leave."""
-        told = f"told to leave ({signal.Signals(self._told[0]).name})"
+        told = f"told to leave ({self._signals.first})"
         if reason is not None:
             return f"{reason}, {told}"
         return f"{told}, and ended by another signal before all ranks had said so"
@@ -217,14 +191,12 @@ class _Supervisor:
         (self._report / FILE).unlink(missing_ok=True)
         with self._arbiter(wanted) as arbiter:
             asking = {ARBITER: arbiter.setting} if arbiter else {}
-            self._job = job = Job(self._mpiexec, command, {**self._environment, **asking})
-            if self._told:  # while it was being started
-                job.tell(signal.SIGUSR1)
-            spawns = wanted.config.respawn > 0 and not wanted.cold
-            silent = self._silence(job, arbiter, spawns=spawns)
-            status = job.status
-            job.end(ask=not silent or has_summary(self._report))
-            self._job = None
+            job = Job(self._mpiexec, command, {**self._environment, **asking})
+            with self._signals.passed_to(job):
+                spawns = wanted.config.respawn > 0 and not wanted.cold
+                silent = self._silence(job, arbiter, spawns=spawns)
+                status = job.status
+                job.end(ask=not silent or has_summary(self._report))
         if silent:
             return silent
         return reason_of(self._report, self.logs, status=status)
@@ -246,6 +218,7 @@ class _Supervisor:
         """Wait for the job's end; why it was not waited for any longer, "" where it came."""
         patience = Patience(self._report, self._wanted.config.hang_timeout)
         while not job.wait(_LOOK_S):
+            self._draining.look()
             if spawns and patience.is_over(job.is_left):
                 return ""
             parted = arbiter is not None and arbiter.was_asked
@@ -264,12 +237,15 @@ class _Supervisor:
     def _whole_again(self) -> Launch | None:
         """The next start where the ranks left because some are missing; else None."""
         short = [e for e in last_start(all_events(self._report)) if e["event"] == "short"]
-        if not short or self._told:
+        if not short or self._signals.leave:
             return None
         again = self.relaunch.on(Survey(self.relaunch).left)
         if again is not None:
             size, ranks = short[-1]["world_size"], again.ranks
-            self._log.write("grow", step=short[-1]["step"], world_size=size, ranks=ranks)
+            hosts = None if again.hosts is None else read_hosts(again.hosts)
+            self._log.write(
+                "grow", step=short[-1]["step"], world_size=size, ranks=ranks, hosts=hosts
+            )
             left = "1 rank is left" if size == 1 else f"{size} ranks are left"
             print(f"matex: {left}: starting {_ranks(ranks)} again", flush=True)
             (self._report / summaries.SUMMARY).unlink()
@@ -291,9 +267,9 @@ class _Supervisor:
     def _rest(self, delay_s: float) -> bool:
         """Wait before the next start; False where this program was told to leave meanwhile."""
         end = time.monotonic() + delay_s
-        while not self._told and time.monotonic() < end:
+        while not self._signals.leave and time.monotonic() < end:
             time.sleep(min(0.1, delay_s))
-        return not self._told
+        return not self._signals.leave
 
 
 def _ranks(number: int) -> str:

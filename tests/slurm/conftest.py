@@ -62,6 +62,13 @@ class Job:
             assert time.monotonic() < deadline, self.output
             time.sleep(_LOOK_S)
 
+    def wait_for_line(self, text: str, timeout_s: float = 60) -> None:
+        """Until its output has *text*."""
+        deadline = time.monotonic() + patience(timeout_s)
+        while text not in self.output:
+            assert time.monotonic() < deadline, self.output
+            time.sleep(_LOOK_S)
+
     def _steps(self) -> int:
         return sum(len(path.read_text().splitlines()) for path in self.directory.glob("*.jsonl"))
 

@@ -66,3 +66,23 @@ def test_without_no_kill_the_job_is_queued_again_and_continues(submit: Submit) -
     assert any(event["event"] == "resumed" for event in job.events)
     assert (job.summary["starts"], job.summary["steps"]) == (2, 1200)
     assert sum(event["event"] == "continued" for event in job.events) == 1
+
+
+def test_the_ranks_leave_a_node_that_is_drained_when_the_job_is_told(submit: Submit) -> None:
+    job = submit(*EACH, lines=f"exec {{run}} {training(400)}")
+    try:
+        job.wait_for_steps(60)
+        tell = ("scancel", "--batch", "--signal=USR2", job.number)
+        job.cluster.run(*tell)
+        job.wait_for_line("SIGUSR2: Slurm drains no host of the ranks: host1 ")
+        drain = ("scontrol", "update", "NodeName=host3", "State=DRAIN", "Reason=fan")
+        job.cluster.run(*drain)
+        job.cluster.run(*tell)
+        job.wait_for_line("drain host3: rank 2 leaves")
+        job.wait("COMPLETED")
+    finally:
+        job.cluster.run("scontrol", "update", "NodeName=host3", "State=RESUME")
+    assert_finished(job, ranks=2)
+    (resize,) = (event for event in job.events if event["event"] == "resize")
+    assert (resize["host"], resize["leaving"], resize["world_size"]) == ("host3", [2], 2)
+    assert job.summary["restarts"] == 0

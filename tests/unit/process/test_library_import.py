@@ -1,4 +1,4 @@
-"""What the import of TensorFlow leaves out, and loads once it is used."""
+"""Modules that the import of TensorFlow leaves out, and loads once they are used."""
 
 import gc
 import subprocess

@@ -1,0 +1,88 @@
+"""The signals that the launcher is sent, and what it does about each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from matex.launcher.job import Job
+from matex.records.events import EventLog
+
+__all__ = ["Signals"]
+
+_LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+
+
+class Signals:
+    """Signals to this program, answered while :meth:`heard` is entered.
+
+    SIGTERM, SIGINT, SIGUSR1 and SIGHUP tell the ranks to save and to leave, and a second one of
+    them ends the ranks at once. SIGUSR2 asks which hosts they are to leave.
+
+    Args:
+        log: log of events.
+        on_drain: function that is called at SIGUSR2, between two instructions of any other.
+    """
+
+    def __init__(self, log: EventLog, on_drain: Callable[[], None]) -> None:
+        self._log = log
+        self._on_drain = on_drain
+        self._told: list[signal.Signals] = []
+        self._job: Job | None = None
+
+    @property
+    def leave(self) -> bool:
+        """Whether the ranks have been told to leave."""
+        return bool(self._told)
+
+    @property
+    def first(self) -> str:
+        """The name of the signal that told them first."""
+        return self._told[0].name
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[None]:
+        """Inside, signals are answered; the running job is ended when the body is left."""
+        answers = {number: self._leave for number in _LEAVE} | {signal.SIGUSR2: self._drain}
+        heard = [n for n in answers if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
+        before = {number: signal.signal(number, answers[number]) for number in heard}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if self._job is not None:
+                self._job.end()
+
+    @contextlib.contextmanager
+    def passed_to(self, job: Job) -> Iterator[None]:
+        """Inside, the ranks of *job* are told, at once where a signal came before they were."""
+        self._job = job
+        if self.leave:
+            job.tell(signal.SIGUSR1)
+        yield
+        self._job = None
+
+    def _leave(self, number: int, frame: Any) -> None:
+        """The first tells the ranks to save and to leave, a second ends them at once.
+
+        They are told by SIGUSR1, which mpiexec forwards, as it does with no other without
+        ending the job itself.
+        """
+        self._told.append(signal.Signals(number))
+        name = self._told[-1].name
+        self._log.write("told", signal=name)
+        if len(self._told) == 1:  # not print(), which what this interrupts may be doing
+            line = f"matex: {name}: leaving after the next step; a second signal ends at once\n"
+            os.write(1, line.encode())
+        if self._job is not None:
+            if len(self._told) == 1:
+                self._job.tell(signal.SIGUSR1)
+            else:
+                self._job.end_soon()
+
+    def _drain(self, number: int, frame: Any) -> None:
+        self._on_drain()
