@@ -72,6 +72,7 @@ def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) ->
         "--level",
     }  # mpiexec, examples, ci, tensorboard, ompi_info
     slurm = {
+        "--batch",
         "--distribution",
         "--no-kill",
         "--requeue",
