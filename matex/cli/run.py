@@ -39,8 +39,8 @@ def add_command(commands: Any) -> None:
         "Run an unchanged Keras script on N ranks. batch_size in the script is the "
         "global batch: the result does not depend on N. Exit status 0 when training finished, "
         "75 when it was told to leave (SIGTERM, SIGUSR1, Ctrl-C, --wall-time) and can be "
-        "continued, 1 when it failed. In a job of Slurm SIGUSR2 has the ranks leave the nodes that are "
-        "being drained."
+        "continued, 1 when it failed. In a job of Slurm SIGUSR2 has the ranks leave the nodes that "
+        "are being drained."
     )
     faults = (
         "FAULT is KIND:key=value,... with keys rank, at, and step, time (seconds) or event. "
