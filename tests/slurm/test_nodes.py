@@ -86,3 +86,15 @@ def test_the_ranks_leave_a_node_that_is_drained_when_the_job_is_told(submit: Sub
     (resize,) = (event for event in job.events if event["event"] == "resize")
     assert (resize["host"], resize["leaving"], resize["world_size"]) == ("host3", [2], 2)
     assert job.summary["restarts"] == 0
+
+
+@pytest.mark.slow
+def test_a_cold_spare_takes_the_place_of_a_rank_of_its_node(submit: Submit) -> None:
+    options = f"--respawn 3 --inject kill:rank=1,step=40 {training(700)}"
+    job = submit(*EACH, lines=f"exec {{run}} {options}")
+    job.wait("COMPLETED", timeout_s=200)
+    assert_finished(job, ranks=3)
+    (fault,) = job.summary["faults"]
+    assert fault["replaced_by"], job.output
+    hosts = {event["rank"]: event["host"] for event in job.events if event["event"] == "start"}
+    assert hosts[fault["replaced_by"]] == hosts[1] == "host2"
