@@ -157,8 +157,7 @@ class SharedPrediction:
         communicator = self._communicator
         work = _RowsOfABatch(communicator, batch, lambda span: self._compute(batch, [span]))
         total = sums.over_rows(communicator, work)
-        seen = total[-communicator.initial_size * _SLOT :].reshape(-1, _SLOT)
-        if len({row.tobytes() for row in seen if row.any()}) > 1:
+        if len(work.digests(total)) > 1:
             raise TrainingError(f"predict: {self._source.explanation}")
         return work.unpacked(total)
 
@@ -176,6 +175,7 @@ class _RowsOfABatch:
         self._batch = batch
         self._compute = compute
         self._pieces: list[tuple[Span, Any]] = []
+        self._slots = 0  # of digests: one for each rank of the operation
         self.have: list[list[Span]] = [[]]
 
     def assigned_rows(self) -> list[list[Span]]:
@@ -189,9 +189,11 @@ class _RowsOfABatch:
         self._pieces = []
 
     def packed_rows(self) -> np.ndarray:
-        digests = np.zeros((self._communicator.initial_size, _SLOT), np.uint8)
+        expected = self._communicator.pending.expected
+        self._slots = len(expected)
+        digests = np.zeros((self._slots, _SLOT), np.uint8)
         digest = (self._batch.fingerprint([self._batch.span]) + 1).to_bytes(_SLOT, "little")
-        digests[self._communicator.world.rank] = np.frombuffer(digest, np.uint8)
+        digests[expected.index(self._communicator.world.rank)] = np.frombuffer(digest, np.uint8)
         leaves = self._blank()
         for (start, end), outputs in self._pieces:
             at = slice(start - self._batch.span[0], end - self._batch.span[0])
@@ -204,6 +206,11 @@ class _RowsOfABatch:
         lo, hi = self._batch.span
         first = keras_hooks.flatten(self._pieces[0][1])
         return [np.zeros((hi - lo, *p.shape[1:]), p.dtype.as_numpy_dtype) for p in first]
+
+    def digests(self, total: np.ndarray) -> set[bytes]:
+        """The digests of the ranks' data in the sum of all vectors; one where all agree."""
+        slots = total[total.size - self._slots * _SLOT :].reshape(-1, _SLOT)
+        return {slot.tobytes() for slot in slots if slot.any()}
 
     def unpacked(self, total: np.ndarray) -> Any:
         """The outputs of the whole batch, from the sum of all ranks' vectors."""

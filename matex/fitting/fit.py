@@ -16,6 +16,7 @@ from matex.fitting.epoch_iterator import EpochIterator
 from matex.fitting.fit_checkpoint import FitCheckpoint, is_of_fit
 from matex.fitting.fit_plan import FitPlan
 from matex.fitting.fit_record import FitRecord
+from matex.fitting.fit_step import keep_step
 from matex.fitting.listeners import EpochReport, FitListener
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.shared_fit import FitParts, SharedFit, begin_shared, cut_as_in
@@ -295,5 +296,4 @@ class Fit:
             return
         self._shared.spares.end()
         self._shared.iterator.close()
-        if self._model.train_function is not None:
-            self._model.train_function.compiled = self._shared.iterator.engine.compiled
+        keep_step(self._run, self._model, self._shared.iterator.engine.compiled)

@@ -9,7 +9,7 @@ from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.steps.engine import AnyStep, CompiledStep, trace_step
 
-__all__ = ["compiled_step"]
+__all__ = ["compiled_step", "keep_step"]
 
 # Gradients below it are not worth a line.
 _LARGE_BYTES = 4 << 20
@@ -22,19 +22,31 @@ def compiled_step(run: RunContext, model: Any, source: Source, plan: FitPlan) ->
         NotShareable: it cannot be cut at its optimizer.
     """
     options = plan.step_options(source)
-    compiled = _compiled_before(model, source, options["most_rows"])
+    compiled = _compiled_before(run, model, source, options["most_rows"])
     compiled = compiled or CompiledStep(trace_step(model, source, **options))
     _say_dense(run, compiled.step)
     return compiled
 
 
-def _compiled_before(model: Any, source: Source, most_rows: int | None) -> CompiledStep | None:
-    """The step of the last fit, where Keras too would use its own again.
+def keep_step(run: RunContext, model: Any, compiled: CompiledStep) -> None:
+    """Keep the step of *model* at the end of a fit, for the next one; local, on all ranks alike."""
+    if model.train_function is not None:
+        model.train_function.compiled = compiled
+        model.train_function.processes = len(run.communicator.hosts)
 
-    Keras drops a model's train function when the model is compiled anew.
+
+def _compiled_before(
+    run: RunContext, model: Any, source: Source, most_rows: int | None
+) -> CompiledStep | None:
+    """The step of the last fit, where Keras too would use its own again, and all ranks have it.
+
+    Keras drops a model's train function when the model is compiled anew. A process that became a
+    rank after that fit knows nothing of it, nor what the others found out about the step.
     """
     compiled: CompiledStep | None = getattr(model.train_function, "compiled", None)
-    if compiled is None or compiled.step.batch_spec != source.as_data(source.signature):
+    if compiled is None or model.train_function.processes != len(run.communicator.hosts):
+        return None
+    if compiled.step.batch_spec != source.as_data(source.signature):
         return None
     if not compiled.step.takes(most_rows):
         return None

@@ -194,7 +194,9 @@ class FitSpares(FitListener):
         started = time.perf_counter()
         while replaced := replaced or communicator.fill():
             newcomers = {spare for _, spare in replaced}
-            self._send(newcomers, lambda: self._hold(iterator.step_cursor, at_risk=at_risk))
+            self._send(
+                newcomers, lambda: self._hold(iterator.step_cursor, iterator, at_risk=at_risk)
+            )
             self._note_pause(newcomers, time.perf_counter() - started)
             replaced = ()
 
@@ -213,7 +215,8 @@ class FitSpares(FitListener):
     def epoch_done(self, report: EpochReport) -> None:
         """Call the spares back after the last epoch; collective over the ranks that work."""
         communicator = self._run.communicator
-        if not report.is_last or self._iterator is None:
+        iterator = self._iterator
+        if not report.is_last or iterator is None:
             return
         self._iterator = None
         self._run.replacements.close()
@@ -223,11 +226,12 @@ class FitSpares(FitListener):
         if newcomers:
             after = Cursor(report.epoch + 1, 0, report.digest)
             ended = (report.epoch, report.logs)
-            self._send(newcomers, lambda: self._hold(after, ended=ended))
+            self._send(newcomers, lambda: self._hold(after, iterator, ended=ended))
 
     def _hold(
         self,
         cursor: Cursor,
+        iterator: EpochIterator,
         *,
         at_risk: Mapping[int, int] | None = None,
         ended: tuple[int, Mapping[str, Any]] | None = None,
@@ -239,7 +243,7 @@ class FitSpares(FitListener):
             "history": keras_hooks.history_of(self._model, ended=ended),
             "validated": _validated(self._model),
             "at_risk": list((at_risk or {}).items()),
-            "tried": [] if self._iterator is None else self._iterator.engine.tried,
+            "tried": iterator.engine.tried,
             "histories": self._run.replacements.histories,
             "wanted": self._run.replacements.wanted,
         }

@@ -215,6 +215,7 @@ def wrong(plan: Plan, outcome: Outcome) -> str:
     wanted = losses_of_one_process(plan.layers)
     pairs = list(zip(outcome.told["losses"], wanted["losses"], strict=False))
     pairs.append((outcome.told["first"], wanted["first"]))
+    pairs += zip(outcome.told["after"], wanted["after"], strict=True)
     worst = max(abs(a - b) / abs(b) for a, b in pairs)
     if worst > 1e-4:
         return f"losses differ by {worst:.2g} of those of one process, in {len(pairs)} epochs"
