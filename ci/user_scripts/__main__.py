@@ -1,10 +1,11 @@
 """All scripts of tests/scripts in all ways, and a table of what came out otherwise than in Python.
 
-    python -m ci.user_scripts [--only NAME]... [--ways 1 2 3 kill] [--jobs 2] [--folder DIR]
+    python -m ci.user_scripts [--only NAME]... [--ways 1 2 3 kill respawn] [--jobs 2] [--folder DIR]
 
-Each script is run unchanged by plain Python, by ``matex run`` on 1, 2 and 3 ranks, and on 3 of
-which rank 0 is killed in the first fit, each time in an empty folder. Exit status, printed results
-and files written are compared with plain Python's. Status 1 where anything differs.
+Each script is run unchanged by plain Python, by ``matex run`` on 1, 2 and 3 ranks, on 3 of
+which rank 0 is killed in the first fit, and on 2 of which rank 1 is killed and replaced, each time
+in an empty folder. Exit status, printed results and files written are compared with plain Python's.
+Status 1 where anything differs.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from ci.user_scripts import compare, runs
 from ci.user_scripts.runs import PLAIN, Ended, Way
 
 LIMIT_S = 240
+SLOW = "slow:rank=0,step=6,factor=40,steps=100"
 WAYS = {
     "1": Way("1", 1),
     "2": Way("2", 2),
     "3": Way("3", 3),
     "kill": Way("kill", 3, ("kill:rank=0,step=2",)),
+    # The other is slow, so that the fit lasts until the new rank is there.
+    "respawn": Way("respawn", 2, ("kill:rank=1,step=5", SLOW), respawns=True),
 }
 
 
@@ -45,8 +49,9 @@ def judge(wanted: Ended, found: Ended, *, killed: bool) -> list[str]:
     if found.status != wanted.status:
         last = found.stderr.strip().splitlines()[-1:] or ["(nothing)"]
         differences.append(f"status {found.status}, wanted {wanted.status}; {last[0][:300]}")
-    lost = [line for line in found.stderr.splitlines() if " is lost" in line or " died" in line]
-    if not killed and lost:
+    lost = [line for line in found.stderr.splitlines() if "went on without rank" in line]
+    lost = [line for line in lost if not (killed and "SIGKILL" in line)]
+    if lost:
         differences.append(f"a rank was lost: {lost[0][:300]}")
     differences += compare.compare_text(wanted.stdout, found.stdout)
     return differences + compare.compare_files(wanted.folder, found.folder)

@@ -27,18 +27,23 @@ _BEGIN, _END = "==== begins: ", "==== ended: "
 
 
 class Way(NamedTuple):
-    """A way to run a script: plain Python, or ``matex run`` on so many ranks with these faults."""
+    """A way to run a script: plain Python, or ``matex run`` on so many ranks with these faults.
+
+    With *respawns* new processes take the places of ranks that die.
+    """
 
     name: str
     ranks: int = 0
     faults: tuple[str, ...] = ()
+    respawns: bool = False
 
     def command(self) -> list[str]:
         """Words of the command line before the script."""
         if not self.ranks:
             return [sys.executable]
         faults = [word for fault in self.faults for word in ("--inject", fault)]
-        return [sys.executable, "-m", "matex", "run", "-n", str(self.ranks), *faults]
+        respawn = ["--respawn"] if self.respawns else []
+        return [sys.executable, "-m", "matex", "run", "-n", str(self.ranks), *respawn, *faults]
 
 
 class Ended(NamedTuple):
