@@ -25,7 +25,7 @@ from ci.user_scripts import compare, runs
 from ci.user_scripts.runs import PLAIN, Ended, Way
 
 LIMIT_S = 240
-SLOW = "slow:rank=0,step=6,factor=40,steps=100"
+SLOW = "slow:rank=0,step=6,factor=12,steps=400"
 WAYS = {
     "1": Way("1", 1),
     "2": Way("2", 2),
