@@ -39,7 +39,7 @@ class Membership:
     """The living ranks, and the view changes by which they go on without the dead.
 
     ``handle`` is the communicator of the members, ``whole`` that of those in reserve, too.
-    ``vacant`` are ranks that were lost and not replaced.
+    ``vacant`` are ranks that were lost and not replaced, and newcomers for whom a place was added.
 
     Args:
         comm: an ``mpi4py.MPI.Comm`` that this object owns from now on.

@@ -121,6 +121,7 @@ class ViewChange:
     def _admit(self, new: Any, view: View) -> None:
         """Take the newcomer of the leader into the communicator of all, where there is one.
 
+        Where no place is vacant for it, it has one of its own: then the members become more.
         Should somebody die over it, the next attempt at this view change does without.
         """
         self._may_admit = False
@@ -140,7 +141,9 @@ class ViewChange:
         self.whole = connect(new, leader)
         self.admitted = decode_member(rank, row[3:].view(np.uint8))
         self.present = (*self.present, rank)
-        self.view = replace(view, waiting=(*view.waiting, rank))
+        waiting = (*view.waiting, rank)
+        own = (rank,) if len(view.vacant) < len(waiting) else ()
+        self.view = replace(view, waiting=waiting, vacant=(*view.vacant, *own))
 
     def _next_view(self, reports: np.ndarray, newest: int) -> View:
         """Next view, from the *reports* of those who came, on a rank that works."""

@@ -57,8 +57,8 @@ class View:
     Ranks are original ones. ``met`` is what all working ranks came for; GO_ON where they came for
     different things. ``together`` is whether all had completed the same operations. ``done``
     counts the operations of the working ranks; ``expected`` and ``lost`` are those of
-    :class:`ft.Pending`; ``vacant`` are ranks that were lost and not replaced, ``left`` those whose
-    places ``joined`` took in this repair.
+    :class:`ft.Pending`; ``vacant`` are ranks that were lost and not replaced, and newcomers for
+    whom a place was added; ``left`` are those whose places ``joined`` took in this repair.
     """
 
     met: Purpose

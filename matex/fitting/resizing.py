@@ -38,7 +38,7 @@ class Resizing(FitListener):
             request,
             world.members,
             reserve=len(world.reserve),
-            most=run.active,
+            shares=run.communicator.initial_size > 1,
             survives=run.communicator.ulfm,
             respawns=can_grow,
         )
@@ -47,6 +47,7 @@ class Resizing(FitListener):
         if decision.refused:
             return
         run.replacements.want(decision.size, without=request.host)
+        run.active = max(run.active, decision.size)
         run.never_regrow()
         if world.rank in decision.leaving:
             run.trace.flush()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import ft
 from matex.records.events import Event, EventLog
@@ -83,6 +84,20 @@ def lost_spares(events: Iterable[Event]) -> set[int]:
     return found
 
 
+def joining_text(joined: Mapping[Any, int]) -> str:
+    """The ranks that came in, in words. Pure.
+
+    Args:
+        joined: rank that came, by the rank that had its place; by itself where that place is new.
+    """
+    return ", ".join(
+        f"rank {spare} as a further one"
+        if int(place) == spare
+        else f"rank {spare} for rank {place}"
+        for place, spare in joined.items()
+    )
+
+
 def recovery_line(recovery: ft.Recovery, *, step: int, size: int, of: int) -> str:
     """One line about *recovery* for the user. Pure."""
     parts = []
@@ -90,10 +105,9 @@ def recovery_line(recovery: ft.Recovery, *, step: int, size: int, of: int) -> st
         names = ", ".join(str(member.rank) for member in recovery.lost)
         parts.append(f"lost rank {names} in step {step}")
     if recovery.replaced:
-        spares = ", ".join(f"rank {spare} for rank {dead}" for dead, spare in recovery.replaced)
-        parts.append(f"{spares} from the reserve")
-    going_on = f"going on with {size} of {of} ranks after {recovery.repair_s * 1e3:.0f} ms"
-    return f"{', '.join(parts)}; {going_on}"
+        parts.append(f"{joining_text(dict(recovery.replaced))} from the reserve")
+    going_on = f"going on with {size} of {max(size, of)} ranks"
+    return f"{', '.join(parts)}; {going_on} after {recovery.repair_s * 1e3:.0f} ms"
 
 
 def record_replay(events: EventLog, replay: Replay, *, step: int, generation: int) -> None:

@@ -152,7 +152,8 @@ def _records_of_one_start(events: list[Event], *, recorded: list[Event]) -> list
 
 def _replacements(events: Iterable[Event]) -> dict[int, int]:
     """Spare that took the place of each dead rank, by that rank."""
-    return {int(dead): spare for e in events for dead, spare in e.get("joined", {}).items()}
+    pairs = [(int(dead), spare) for e in events for dead, spare in e.get("joined", {}).items()]
+    return {dead: spare for dead, spare in pairs if dead != spare}  # the others' places are new
 
 
 def _respawned(events: list[Event], replacement: int | None, since: float) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from matex.records.events import Event
+from matex.records.fault_events import joining_text
 
 __all__ = ["NOT_METRICS", "TENSORBOARD", "ScalarReading", "Scalars"]
 
@@ -113,7 +114,8 @@ def _shrunk(event: Event) -> str:
 def _changed(event: Event) -> str:
     lost = event.get("lost", [])
     parts = [f"lost rank {_listed(lost)}"] if lost else []
-    parts += [f"rank {spare} for rank {rank}" for rank, spare in event["joined"].items()]
+    if event["joined"]:
+        parts.append(joining_text(event["joined"]))
     sizes = f"{event['world_size_before']} → {event['world_size_after']} ranks"
     return f"{', '.join(parts)}; {sizes}"
 

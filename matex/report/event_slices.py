@@ -48,7 +48,7 @@ def instants(events: Sequence[Event]) -> Iterator[Instant]:
             yield Instant(track=Track(rank, "life"), name="lost", time_s=time_s, details=details)
         for spare, event in _joinings(start.events).items():
             (rank,) = (r for r, joining in event["joined"].items() if joining == spare)
-            name = f"takes the place of rank {rank}"
+            name = "joins" if int(rank) == spare else f"takes the place of rank {rank}"
             yield Instant(
                 track=Track(spare, "life"), name=name, time_s=event["time_s"],
                 details={"step": event["step"]},

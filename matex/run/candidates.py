@@ -31,11 +31,12 @@ class Candidates(Protocol):
     nobody: str
     """The reason for which there is no candidate, in words."""
 
-    def next(self, coming: Collection[str]) -> Coming | None:
+    def next(self, coming: Collection[str], *, wanted: int) -> Coming | None:
         """Give a process that can come next; None where there is none for those who are missing.
 
         Args:
             coming: hosts of the newcomers on their way.
+            wanted: number of ranks that there are to be.
         """
         ...
 
@@ -64,7 +65,7 @@ class NewProcesses:
     def __init__(self, communicator: ft.Communicator) -> None:
         self._communicator = communicator
 
-    def next(self, coming: Collection[str]) -> Coming | None:
+    def next(self, coming: Collection[str], *, wanted: int) -> Coming | None:
         if self._communicator.world.spread:
             return None
         command = [sys.executable, *sys.orig_argv[1:]]
@@ -98,14 +99,15 @@ class ColdCandidates:
         self._spares = spares
         self._closed: set[str] = set()
 
-    def next(self, coming: Collection[str]) -> Coming | None:
+    def next(self, coming: Collection[str], *, wanted: int) -> Coming | None:
         communicator = self._communicator
         hosts = communicator.hosts
         there = Counter(member.host for member in communicator.world.everyone)
         there.update(coming)
         at_start = Counter(hosts[rank] for rank in hosts if rank < communicator.initial_size)
         free = self._spares.free(known=communicator.world.everyone)
-        found = best_of(free, there=there, at_start=at_start, closed=self._closed)
+        more = wanted - communicator.initial_size
+        found = best_of(free, there=there, at_start=at_start, closed=self._closed, more=more)
         if found is None:
             return None
         return Coming(found.host, partial(self._spares.call, found.rank))
@@ -126,6 +128,7 @@ def best_of(
     there: Mapping[str, int],
     at_start: Mapping[str, int],
     closed: Container[str] = (),
+    more: int = 0,
 ) -> ft.Member | None:
     """The process on the host that misses most ranks; None where there is none. Pure.
 
@@ -134,9 +137,13 @@ def best_of(
         there: number of ranks of each host, those that are coming among them.
         at_start: number of ranks of each host at the start, which its cores are for.
         closed: hosts on which nobody is to start; none by default.
+        more: number of ranks that are wanted beyond those of the start, wherever; 0 by default.
     """
-    missing = {
-        host: ranks - there.get(host, 0) for host, ranks in at_start.items() if host not in closed
-    }
-    fitting = [member for member in free if missing.get(member.host, 0) > 0]
+    missing = {host: ranks - there.get(host, 0) for host, ranks in at_start.items()}
+    beyond = sum(-ranks for ranks in missing.values() if ranks < 0)
+    least = 1 if beyond >= more else -more
+    fitting = [
+        member for member in free
+        if member.host not in closed and missing.get(member.host, least - 1) >= least
+    ]  # fmt: skip
     return max(fitting, key=lambda member: missing[member.host], default=None)

@@ -70,8 +70,10 @@ class RunContext:
         self.events = events
         self.stop_request = stop_request
         self.threads = threads
-        self.active = communicator.initial_size - config.spares
         self.joining = joining
+        at_start = communicator.initial_size - config.spares
+        self.active = joining.welcome.active if joining else at_start
+        """The largest number of ranks that train; the others are spares."""
         self.terminal = Terminal(communicator)
         self.faults = ft.Injector(
             config.faults,
@@ -84,9 +86,8 @@ class RunContext:
         )
         self.ledger = RunLedger(totals, self.faults)
         self.outcome = RunOutcome()
-        self.recoveries = RecoveryLog(
-            communicator, events, self.ledger, self.terminal, active=self.active
-        )
+        parts = communicator, events, self.ledger
+        self.recoveries = RecoveryLog(*parts, self.terminal, size_of=self.size_of)
         self.watch = StepWatch(config, communicator, events, self.ledger, self.terminal)
         self.watchdog = self.watch.watchdog
         self.calls = CallOrder(communicator)
@@ -104,15 +105,13 @@ class RunContext:
             config, communicator,
             ColdCandidates(communicator, cold) if cold else NewProcesses(communicator),
             events, self.terminal, stop_request, launcher, threads=threads.own,
-            agreed=lambda: {"virtual": self.virtual_workers, "plan": self.exchange_choice.plan},
+            agreed=self._agreed,
         )  # fmt: skip
         self.resize_requests = ResizeRequests(config.report, self.warn)
         self.nonfinite = Nonfinite(config.nonfinite, communicator, tell=self._say_nonfinite)
         part = config.report and config.report / part_name(me.rank)
         self.trace = TracePart(part, self.warn)
-        self._progress = ProgressNotes(
-            communicator, events, self.ledger, self.recoveries, active=self.active
-        )
+        self._progress = ProgressNotes(*parts, self.recoveries, size_of=self.size_of)
         self._saved: checkpoints.Snapshot | None = None
         self._balances = config.balance
         self.script_checkpoints = False
@@ -166,6 +165,10 @@ class RunContext:
             return self.joining.welcome.virtual
         saved = 0 if self._saved is None else self._saved.cursor.get(VIRTUAL, 0)
         return saved or self.config.virtual or workers_for(self.active)
+
+    def _agreed(self) -> dict[str, Any]:
+        plan, virtual = self.exchange_choice.plan, self.virtual_workers
+        return {"active": self.active, "virtual": virtual, "plan": plan}
 
     @property
     def is_short(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import ft
 from matex.records.events import EventLog
 from matex.records.memory import resident_bytes
@@ -19,7 +21,7 @@ class ProgressNotes:
     Args:
         communicator: ranks of the run.
         events, ledger, recoveries: records and counts of the run.
-        active: number of ranks that train; the others are spares.
+        size_of: function that gives the number of ranks of a world that train.
     """
 
     def __init__(
@@ -29,15 +31,15 @@ class ProgressNotes:
         ledger: RunLedger,
         recoveries: RecoveryLog,
         *,
-        active: int,
+        size_of: Callable[[ft.World], int],
     ) -> None:
         self._communicator = communicator
         self._events = events
         self._ledger = ledger
         self._recoveries = recoveries
-        self._active = active
+        self._size_of = size_of
         self._progress = ProgressThrottle()
-        self._timings = own_timings(active)
+        self._timings = own_timings(size_of(communicator.world))
 
     def step_done(self, report: StepReport) -> None:
         """Note what is due after a step that was counted, and whose number is still the newest."""
@@ -57,7 +59,7 @@ class ProgressNotes:
                 "progress",
                 step=self._ledger.step,
                 samples=self._ledger.totals.samples_used,
-                world_size=min(world.size, self._active),
+                world_size=self._size_of(world),
                 **progress,
             )
             self._recoveries.spares_lost(self._communicator.lost_in_reserve())

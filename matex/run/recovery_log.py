@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ft
@@ -28,7 +28,7 @@ class RecoveryLog:
     Args:
         communicator: ranks of the run.
         events, ledger, terminal: records, counts and lines of the run.
-        active: number of ranks that train; the others are spares.
+        size_of: function that gives the number of ranks of a world that train.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class RecoveryLog:
         ledger: RunLedger,
         terminal: Terminal,
         *,
-        active: int,
+        size_of: Callable[[ft.World], int],
     ) -> None:
         self._communicator = communicator
         self._events = events
         self._ledger = ledger
         self._terminal = terminal
-        self._active = active
+        self._size_of = size_of
         self._awaits_step = True
         self._spares_lost: set[int] = set()
         self._generation = 0  # of the last recovery that changed who works, 0 before the first
@@ -61,7 +61,7 @@ class RecoveryLog:
         if not recovery.lost and not recovery.replaced:  # a peer was already leaving
             return
         self._generation = after.generation
-        sizes = min(before.size, self._active), min(after.size, self._active)
+        sizes = self._size_of(before), self._size_of(after)
         step = self._ledger.step
         if recovery.lost:
             self._awaits_step = True

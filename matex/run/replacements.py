@@ -32,6 +32,8 @@ class Welcome(NamedTuple):
 
     ranks: int
     """Number of ranks at the start."""
+    active: int
+    """The largest number of ranks that train."""
     threads: int
     """Threads of each rank."""
     hosts: int
@@ -59,8 +61,8 @@ class Replacements:
         events, terminal: records and lines of the run.
         stop_request: knows how long the run has lasted.
         launcher: arbiter of cut networks, which hears who is admitted; None without one.
-        agreed: function that gives what all ranks have agreed on, the fields ``virtual`` and
-            ``plan`` of :class:`Welcome`.
+        agreed: function that gives what all ranks have agreed on, the fields ``active``,
+            ``virtual`` and ``plan`` of :class:`Welcome`.
         threads: threads of each rank.
     """
 
@@ -202,7 +204,8 @@ class Replacements:
 
     def _has_one_come(self) -> bool:
         """Have the next process come; whether there is one."""
-        found = self._candidates.next([self._host_of[n.rank] for n in self._newcomers])
+        coming = [self._host_of[newcomer.rank] for newcomer in self._newcomers]
+        found = self._candidates.next(coming, wanted=self.wanted)
         self._nobody_can_come = found is None
         if found is None:
             self._terminal.say_once(
@@ -224,7 +227,10 @@ class Replacements:
         self._newcomers.append(ft.Newcomer(rank, found.come(), welcome._asdict()))
         self._events.write("respawn", newcomer=rank, host=found.host, fit=self._fit)
         where = f" on {found.host}" if self._communicator.world.spread else ""
-        self._terminal.say(f"starting rank {rank}{where} in the place of one that is gone")
+        there = len(self._communicator.world.everyone)
+        self._terminal.say(
+            f"starting rank {rank}{where}: {self.wanted} ranks are wanted, and {there} there"
+        )
         return True
 
     def announce(self) -> None:

@@ -39,7 +39,7 @@ def decide(
     members: Sequence[ft.Member],
     *,
     reserve: int,
-    most: int,
+    shares: bool,
     survives: bool,
     respawns: bool,
 ) -> Decision:
@@ -48,7 +48,7 @@ def decide(
     Args:
         members: ranks that train.
         reserve: number of ranks in reserve.
-        most: largest number of ranks.
+        shares: whether the run shares its work among ranks, as one of a single rank does not.
         survives: whether the others go on when ranks end, as under ULFM.
         respawns: whether processes can join the running fit.
     """
@@ -67,8 +67,8 @@ def decide(
         return Decision(leaving, size - len(leaving))
     if request.size <= size:
         return Decision(tuple(member.rank for member in members[request.size :]), request.size)
-    if request.size > most:
-        return Decision(refused=f"the run began with {most} ranks, and cannot have more")
+    if not shares:
+        return Decision(refused="the run began with 1 rank, and shares nothing; begin with 2")
     if not respawns:
         return Decision(
             refused="ranks can join a fit only with --respawn, as long as processes can come"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from matex.records.events import Event
+from matex.records.fault_events import joining_text
 
 __all__ = ["in_words", "printable"]
 
@@ -29,15 +30,16 @@ def _recovered(event: Event) -> str:
     parts = []
     if event["lost"]:
         parts.append(f"lost {_ranks(event['lost'])} in step {event['step']:,}")
-    parts += [f"rank {spare} for rank {lost}" for lost, spare in event.get("joined", {}).items()]
+    if event.get("joined"):
+        parts.append(joining_text(event["joined"]))
     repair_ms = 1e3 * (event["repaired_time_s"] - event["detect_time_s"])
     before, after = event["world_size_before"], event["world_size_after"]
     return f"{', '.join(parts)}; {after} of {before} ranks go on, repaired in {repair_ms:.0f} ms"
 
 
 def _joined(event: Event) -> str:
-    places = [f"rank {spare} for rank {lost}" for lost, spare in event["joined"].items()]
-    return f"{', '.join(places)}, from the reserve; {event['world_size_after']} ranks go on"
+    size = event["world_size_after"]
+    return f"{joining_text(event['joined'])}, from the reserve; {size} ranks go on"
 
 
 def _apoptosis(event: Event) -> str:

@@ -23,13 +23,13 @@ MEMBERS = [
     [
         (Request(1, size=2), Decision((2, 4), 2)),
         (Request(1, size=4), Decision((), 4)),
-        (Request(1, size=6), Decision((), 6)),
+        (Request(1, size=60), Decision((), 60)),
         (Request(1, host="a"), Decision((0, 1), 2)),
         (Request(1, host="b"), Decision((2, 4), 2)),
     ],
 )
 def test_who_leaves(request_: Request, answer: Decision) -> None:
-    assert decide(request_, MEMBERS, reserve=0, most=6, survives=True, respawns=True) == answer
+    assert decide(request_, MEMBERS, reserve=0, shares=True, survives=True, respawns=True) == answer
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def test_who_leaves(request_: Request, answer: Decision) -> None:
     [
         (Request(1, size=2), {"reserve": 1}, "ranks in reserve would take the places"),
         (Request(1, size=2), {"survives": False}, "without ULFM all ranks end"),
-        (Request(1, size=7), {}, "began with 6 ranks"),
+        (Request(1, size=7), {"shares": False}, "began with 1 rank, and shares nothing"),
         (Request(1, size=5), {"respawns": False}, "only with --respawn"),
         (Request(1, host="c"), {}, "no rank is on c; ranks are on a, b"),
     ],
 )
 def test_what_cannot_be_is_refused(request_: Request, options: dict[str, int], why: str) -> None:
-    given = {"reserve": 0, "most": 6, "survives": True, "respawns": True, **options}
+    given = {"reserve": 0, "shares": True, "survives": True, "respawns": True, **options}
     answer = decide(request_, MEMBERS, **given)  # type: ignore[arg-type]
     assert why in answer.refused
     assert not answer.leaving
@@ -51,7 +51,7 @@ def test_what_cannot_be_is_refused(request_: Request, options: dict[str, int], w
 
 def test_nobody_would_be_left() -> None:
     answer = decide(
-        Request(1, host="a"), MEMBERS[:2], reserve=0, most=4, survives=True, respawns=False
+        Request(1, host="a"), MEMBERS[:2], reserve=0, shares=True, survives=True, respawns=False
     )
     assert "nobody would be left" in answer.refused
 
