@@ -2,12 +2,16 @@
 
 Of the 4.5 seconds that the import takes on a core, a tenth goes to the garbage collector, and a
 fifth to Matplotlib where it is installed: Keras loads it for pictures that few scripts draw.
+A twentieth compiles the names of types that TensorFlow's annotations have as text: 18,000 texts,
+of which 124 differ.
 """
 
 import contextlib
+import functools
 import gc
 import importlib.util
 import sys
+import typing
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -41,7 +45,7 @@ class LazyFinder:
 
 @contextlib.contextmanager
 def quick() -> Iterator[None]:
-    """Make the imports in the body quick: no garbage collection, no Matplotlib. Local.
+    """Make the imports in the body quick: no collector, no Matplotlib, no text twice. Local.
 
     The imports make a million objects that stay. The collector would search them for cycles again
     and again while they are made, and once more at the end: a third of the processor time of a
@@ -55,11 +59,14 @@ def quick() -> Iterator[None]:
     collects = gc.isenabled()
     sys.meta_path.insert(0, finder)
     gc.disable()
+    # What ForwardRef calls; what it compiles cannot be changed, so many can have it.
+    vars(typing)["compile"] = functools.cache(compile)
     try:
         yield
         if collects:
             gc.freeze()
     finally:
         sys.meta_path.remove(finder)
+        vars(typing).pop("compile", None)
         if collects:
             gc.enable()

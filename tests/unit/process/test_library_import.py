@@ -3,6 +3,7 @@
 import gc
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,17 @@ def test_the_collector_and_the_finders_are_as_they_were() -> None:
         raise ZeroDivisionError
     assert gc.isenabled()
     assert sys.meta_path == finders
+
+
+def test_a_type_that_is_named_by_the_same_text_is_compiled_once() -> None:
+    with quick():
+        first, second, other = (typing.ForwardRef(text) for text in ("int", "int", "str"))
+        with pytest.raises(SyntaxError):
+            typing.ForwardRef("not a type")
+    assert first.__forward_code__ is second.__forward_code__
+    assert eval(first.__forward_code__) is int and eval(other.__forward_code__) is str
+    later = typing.ForwardRef("int")
+    assert later.__forward_code__ is not first.__forward_code__
 
 
 SCRIPT = """
