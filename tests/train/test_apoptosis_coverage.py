@@ -6,6 +6,7 @@ what pruning does to it.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -262,6 +263,40 @@ OPERATIONS: dict[str, tuple[int, Make]] = {
     "crop_images": (3, lambda x: ops.image.crop_images(x, 1, 1, 1, 1)),
 }
 
+# A model is built, cut and proven in half a second, a function more in it in less than a tenth: so
+# many simple ones are given the same units, all of which must go through each.
+_AT_ONCE = 12
+
+
+def _beside(table: dict[str, tuple[int, Make]], simple: list[str]) -> dict[str, tuple[str, ...]]:
+    """Name → the names that share a model with it; they are called on as many places."""
+    found = {}
+    for count in (1, 2, 3, 4):
+        names = [name for name in simple if table[name][0] == count]
+        for start in range(0, len(names), _AT_ONCE):
+            some = tuple(names[start : start + _AT_ONCE])
+            found.update(dict.fromkeys(some, some))
+    return found
+
+
+_FUNCTIONS_BESIDE = _beside(
+    OPERATIONS,
+    [
+        name
+        for name in (*_UNARY, *_BINARY, *_REDUCING, *_ALONG)
+        if hasattr(ops, name) and name not in _BY_ROW
+    ],
+)
+# Units that are normalised in groups of eight go eight at a time.
+_LAYERS_BESIDE = _beside(
+    FOLLOWED,
+    [
+        name
+        for name, (_, make) in FOLLOWED.items()
+        if isinstance(make, layers.Layer) and name != "GroupNormalization"
+    ],
+)
+
 # Functions at which units stay; or that take no tensor, or no symbolic one.
 OTHER_FUNCTIONS = _words("""
     adaptive_average_pool adaptive_max_pool allclose angle append arange argpartition array
@@ -327,6 +362,23 @@ def _prune(model: Any, x: np.ndarray) -> None:
     np.testing.assert_allclose(again(x), model(x), atol=1e-5)
 
 
+@functools.cache
+def _are_followed(names: tuple[str, ...]) -> bool:
+    """Whether units go that all of these are given, and prove themselves in all results."""
+    table = OPERATIONS if names[0] in OPERATIONS else FOLLOWED
+
+    def results(x: Any) -> Any:
+        return layers.Concatenate()([layers.Flatten()(table[name][1](x)) for name in names])
+
+    try:
+        model, x = _model(table[names[0]][0], results)
+        assert _mortal(model) == {"before"}
+        _prune(model, x)
+    except (AssertionError, ValueError):  # each by itself will tell whose it is
+        return False
+    return True
+
+
 @pytest.mark.parametrize("name", sorted(CUT))
 def test_layers_that_are_cut(name: str) -> None:
     model, x = _model(*CUT[name])
@@ -336,6 +388,8 @@ def test_layers_that_are_cut(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(FOLLOWED))
 def test_layers_that_are_followed(name: str) -> None:
+    if name in _LAYERS_BESIDE and _are_followed(_LAYERS_BESIDE[name]):
+        return
     model, x = _model(*FOLLOWED[name])
     assert "before" in _mortal(model)
     _prune(model, x)
@@ -346,9 +400,11 @@ def test_functions_that_are_followed(name: str) -> None:
     where = ops.image if name in ("resize", "pad_images", "crop_images") else ops
     if name != "get_item" and not hasattr(where, name):
         pytest.skip("a later Keras has it")
+    if name in _FUNCTIONS_BESIDE and _are_followed(_FUNCTIONS_BESIDE[name]):
+        return
     model, x = _model(*OPERATIONS[name])
     assert "before" in _mortal(model)
-    _prune(model, x[:4] if name in _BY_ROW else x)
+    _prune(model, x[:2] if name in _BY_ROW else x)
 
 
 @pytest.mark.parametrize("name", sorted(BARRED))
