@@ -1,4 +1,4 @@
-"""Modules that the import of TensorFlow leaves out, and loads once they are used."""
+"""The import of TensorFlow: it leaves out what is loaded once it is used, and no text is twice."""
 
 import gc
 import subprocess
