@@ -106,17 +106,21 @@ class SharedPrediction:
         batch = self._source.next()
         if batch is None:
             raise StopIteration
-        lo, hi = batch.span
         if self._communicator.initial_size == 1:
             outputs = self._compute(batch, [batch.span])
         elif self._by_rows is None:
             outputs = self._try_out(batch)
-        elif self._by_rows and hi - lo >= len(self._communicator.pending.expected):
+        elif self._can_share(batch):
             outputs = self._share(batch)
         else:
             outputs = self._compute(batch, [batch.span])
         self._progress()
         return Predicted(outputs)
+
+    def _can_share(self, batch: GlobalBatch) -> bool:
+        lo, hi = batch.span
+        enough = hi - lo >= len(self._communicator.pending.expected)
+        return bool(self._by_rows and enough and not batch.uneven)
 
     def _compute(self, batch: GlobalBatch, spans: list[Span]) -> Any:
         return self._predict([self._source.as_data(batch.rows(spans))])

@@ -138,10 +138,11 @@ class StreamEvaluation:
     def _assigned(self, place: int) -> list[Span]:
         """Spans of the window's batch at *place* that fall to this rank."""
         pending, world = self._communicator.pending, self._communicator.world
-        span = self._window[place].span
+        batch = self._window[place]
+        span = batch.span
         if self._step.sharing == Sharing.WHOLE:
             return [span]
-        if self._step.sharing == Sharing.ROWS:
+        if self._step.sharing == Sharing.ROWS and not batch.uneven:
             return assigned(span, pending.expected, pending.lost, world.rank)
         owner = pending.expected[place % len(pending.expected)]
         alive = [rank for rank in pending.expected if rank not in pending.lost]
@@ -158,7 +159,7 @@ class StreamEvaluation:
 
     def _evaluate_in_vain(self, batch: StreamBatch) -> None:
         lo, hi = batch.span
-        row = batch.rows([(lo, min(lo + 1, hi))])
+        row = batch.rows([batch.span if batch.uneven else (lo, min(lo + 1, hi))])
         without_effect(self._model, lambda: self._step(row))
 
     def _meet(self) -> None:

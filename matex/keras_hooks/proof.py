@@ -82,17 +82,20 @@ def _is_known_part(part: Any) -> bool:
     return (
         _is_of_keras(part)
         and type(part).__name__ not in _OTHERS
+        and not getattr(part, "stateful", False)  # it keeps a state of each row of a batch
         and _is_of_keras(getattr(part, "activation", None))
         and (activity is None or type(activity) in _REGULARIZERS)
     )
 
 
 def _is_graph_of_layers(model: Any) -> bool:
-    """Functional or Sequential, and nothing but layers in it."""
+    """Functional or Sequential for batches of any size, and nothing but layers in it."""
     base = keras.Sequential if isinstance(model, keras.Sequential) else Functional
     if not isinstance(model, base):
         return False
     if any(getattr(type(model), name) is not getattr(base, name) for name in _STEPS):
+        return False
+    if model.built and any(each.shape[0] is not None for each in model.inputs):
         return False
     parts = model.layers if isinstance(model, keras.Sequential) else model.operations
     return all(isinstance(part, Layer) for part in parts)

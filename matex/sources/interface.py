@@ -31,6 +31,10 @@ class GlobalBatch(Protocol):
     def span(self) -> Span:
         """Their interval [lo, hi) in the epoch."""
 
+    @property
+    def uneven(self) -> str:
+        """Why it cannot be cut, because its tensors have different rows; "" where it can."""
+
     def rows(self, spans: Sequence[Span]) -> Any:
         """The samples of *spans* as tensors, in the form of the source's ``signature``."""
 
@@ -116,6 +120,7 @@ class _RowBatch:
     _read: _Read
     _order: Order
     span: Span
+    uneven: str = ""
 
     def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
         return self._read(self._order.indices(spans), then=lambda: self._following(spans))

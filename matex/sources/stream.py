@@ -46,7 +46,8 @@ class StreamBatch:
     """One global batch, whole, of which each rank takes rows. Local.
 
     Args:
-        tensors: the leaves, all with the same number of rows.
+        tensors: the leaves. Where they have different numbers of rows, ``uneven`` says so, and only
+            the whole batch can be had.
         span: its interval in the epoch.
         digest: digest of everything up to and with this batch.
         last: whether nothing follows it.
@@ -59,9 +60,14 @@ class StreamBatch:
         )
         self.span = span
         self.last = last
+        self.uneven = _uneven(tensors)
 
     def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
         start = self.span[0]
+        if self.uneven:
+            if list(spans) != [self.span]:
+                raise NotShareable(self.uneven)
+            return tuple(self._tensors)
         return tuple(
             _joined([keras_hooks.cut_rows(tensor, lo - start, hi - start) for lo, hi in spans])
             for tensor in self._tensors
@@ -276,18 +282,18 @@ def _is_data(leaf: Any) -> bool:
 
 
 def rows_in(tensors: Sequence[Any]) -> int:
-    """Number of rows that all of *tensors* have.
+    """Number of rows of the *tensors* of a batch: that of the longest, at least 1 of numbers."""
+    counts = [keras_hooks.row_count(tensor) for tensor in tensors]
+    return max(counts) if max(counts) >= 0 else 1
 
-    Raises:
-        InputError: not all the same number, or one that has no rows but is a number.
-    """
+
+def _uneven(tensors: Sequence[Any]) -> str:
+    """Why the *tensors* of a batch cannot be cut into the same rows; "" where they can."""
     counts = {keras_hooks.row_count(tensor) for tensor in tensors}
-    if len(counts) != 1 or -1 in counts:
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
-        raise InputError(
-            f"all tensors of a batch must have the same number of rows. Received: shapes {shapes}"
-        )
-    return counts.pop()
+    if len(counts) == 1 and -1 not in counts:
+        return ""
+    shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
+    return f"the tensors of a batch have different numbers of rows, in shapes {shapes}"
 
 
 def _joined(pieces: Sequence[Any]) -> Any:

@@ -236,8 +236,8 @@ class StepEngine:
 
         Raises:
             AllStop: every rank declined; no update was made.
-            NotShareable: batches cannot be cut; before the first step, on every rank, and no
-                update was made.
+            NotShareable: batches cannot be cut, or this one cannot; before the step, on every
+                rank, and no update was made.
             TrainingError: on every rank; no update was made.
         """
         faults = self._services.faults
@@ -285,6 +285,8 @@ class StepEngine:
         return Traffic(sum(messages), sum(sent))
 
     def _make(self, batch: GlobalBatch, rate_factor: float, *, decline: bool) -> dict[str, Any]:
+        if batch.uneven:
+            raise NotShareable(batch.uneven)
         self._rows.running = batch
         step, slots = self._step, self._taken_over.slots
         if not step.separability_checked and batch.span[0] != batch.span[1]:

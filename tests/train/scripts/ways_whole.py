@@ -251,6 +251,22 @@ def asserted_batch_size():
     return fitted_on_whole_batches(call)
 
 
+def state_of_rows():
+    """A layer keeps the state of each row for the next batch."""
+    inputs = keras.Input(batch_shape=(BATCH, 3, 2))
+    memory = keras.layers.GRU(4, stateful=True)
+    model = keras.Sequential([inputs, memory, dense(1)])
+    model.compile(keras.optimizers.SGD(0.05), "mse", metrics=["mae"])
+    rows = ROWS // BATCH * BATCH
+    x, y = X[:rows].reshape(-1, 3, 2), Y[:rows, None]
+    history, variables = fitted(model, x, y, **FITTING)
+    memory.reset_states()
+    history["evaluated"] = model.evaluate(x, y, batch_size=BATCH, verbose=0)
+    history["predicted"] = model.predict(x, batch_size=BATCH, verbose=0).sum()
+    history["on a batch"] = model.train_on_batch(x[:BATCH], y[:BATCH])
+    return history, variables
+
+
 class Stepping(keras.Model):
     def __init__(self):
         super().__init__()
@@ -301,6 +317,57 @@ class Largest(keras.metrics.Metric):
 def stepped(model):
     model.compile(keras.optimizers.SGD(0.05))
     return fitted(model, X, Y, **FITTING)
+
+
+class TwoSets(Stepping):
+    """Learns from labelled rows, and from others without labels, of which a batch has more."""
+
+    def train_step(self, data):
+        others, (x, y) = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.squeeze(self(x, training=True), -1) - y))
+            loss += 0.1 * tf.reduce_mean(tf.abs(self(others, training=True)))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"total": loss}
+
+    def test_step(self, data):
+        others, (x, y) = data
+        return {"error": tf.reduce_mean(tf.abs(self(x)[:, 0] - y)) + tf.reduce_mean(self(others))}
+
+    def predict_step(self, data):
+        others, (x, _) = data
+        return self(x) + tf.reduce_mean(self(others))
+
+
+def batches_of_two_sizes():
+    model = TwoSets()
+    model.compile(keras.optimizers.SGD(0.05))
+    data = tf.data.Dataset.zip((sliced(X).map(lambda x: x).batch(20), sliced().batch(BATCH)))
+    history, variables = fitted(model, data.take(5))
+    history["evaluated"] = model.evaluate(data.take(3), verbose=0)
+    history["predicted"] = model.predict(data.take(2), verbose=0).sum()
+    return history, variables
+
+
+def batches_of_two_sizes_late():
+    """The first batches happen to have as many rows of both."""
+    model = TwoSets()
+    model.compile(keras.optimizers.SGD(0.05))
+
+    def batches():
+        for start in range(0, 90, BATCH):
+            more = start // 48
+            yield (
+                X[start : start + BATCH + more],
+                (X[start : start + BATCH], Y[start : start + BATCH]),
+            )
+
+    form = (
+        tf.TensorSpec((None, 6)),
+        (tf.TensorSpec((None, 6)), tf.TensorSpec((None,), Y.dtype)),
+    )
+    return fitted(model, tf.data.Dataset.from_generator(batches, output_signature=form))
 
 
 def own_counter():
@@ -354,6 +421,6 @@ KINDS = {
         own_normalization, shape_of_the_batch, reshaped_by_the_batch_size, asserted_batch_size,
         noise_of_ones_own, added_up_with_dropout, ends_at_a_nan, few_steps,
         own_counter, value_that_is_no_mean, metric_that_is_no_sum, codebook,
-        whole_of_shuffled_rows,
+        whole_of_shuffled_rows, state_of_rows, batches_of_two_sizes, batches_of_two_sizes_late,
     )
 }  # fmt: skip
