@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from matex import keras_hooks
@@ -17,6 +16,7 @@ from matex.records.equality import Circumstances, differences
 from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.sources.stream import Stream
+from matex.steps.engine import AnyStep
 from matex.strategies import Strategy, Sync, make_strategy, nodes_by
 
 __all__ = ["FitPlan"]
@@ -93,14 +93,15 @@ class FitPlan:
             "synchronized": synchronized(self._run, self._model),
         }
 
-    def differences(self, source: Source, shifted: Collection[str]) -> list[str]:
+    def differences(self, source: Source, step: AnyStep) -> list[str]:
         """Names of all for which the numbers of the fit are not those of plain Keras. Local.
 
         Args:
             source: source of the batches.
-            shifted: names of the random functions whose rows ranks draw otherwise.
+            step: step of the fit.
         """
         run, config = self._run, self._run.config
+        linear = keras_hooks.takes_sums(self._model.optimizer)
         return differences(
             Circumstances(
                 parts=run.virtual_workers or run.active,
@@ -111,7 +112,8 @@ class FitPlan:
                 compression=config.compression if self.strategy.sums_gradients else "none",
                 apoptosis=config.apoptosis,
                 normalized_alone=normalized_alone(self._model, synchronized(run, self._model)),
-                shifted=sorted(shifted),
+                shifted=sorted(step.shifted),
+                summed=() if linear else sorted(step.summed_embeddings),
             )
         )
 

@@ -108,7 +108,7 @@ def begin_shared(
         keras_hooks.start_at(model, start.epoch)
     model_state.broadcast(run.communicator, model)
     _count(fit, source, start)
-    but_for = plan.differences(source, compiled.step.shifted)
+    but_for = plan.differences(source, compiled.step)
     _note(fit, source, start, batch_size * plan.batches.multiplier(), but_for)
     spares = FitSpares(run, model, fit.checkpoint, plan.replicas, fit.trained, number=fit.number)
     listeners: list[FitListener] = [  # in the order in which they hear of a step

@@ -90,6 +90,7 @@ from matex.keras_hooks.optimizers import (
     scales_loss,
     set_learning_rate,
     state_of,
+    takes_sums,
     updates_made,
     updating,
 )
@@ -280,6 +281,7 @@ __all__ = [
     "split_rows",
     "start_at",
     "state_of",
+    "takes_sums",
     "tensor_of",
     "told_of_variables",
     "untested",

@@ -213,6 +213,12 @@ def scales_loss(optimizer: Any) -> bool:
     return isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
 
 
+def takes_sums(optimizer: Any) -> bool:
+    """Whether slices of one place and their sum are the same to *optimizer*."""
+    clips = (optimizer.clipnorm, optimizer.global_clipnorm, optimizer.clipvalue)
+    return type(optimizer) is keras.optimizers.SGD and not any(clips)
+
+
 def updates_made(optimizer: Any) -> int | None:
     """Number of updates that *optimizer* has made; None where it may leave some out by itself."""
     # Not ``iterations``, which counts every so many where gradients are accumulated.

@@ -26,6 +26,8 @@ class Circumstances:
         apoptosis: mode of apoptosis that an option asks for, or nothing.
         normalized_alone: number of the layers that normalise by the rows of their part.
         shifted: names of the random functions whose rows are drawn otherwise on each rank.
+        summed: names of the embeddings whose gradients are added up before an optimizer sees them
+            that would square each by itself.
     """
 
     parts: int
@@ -37,6 +39,7 @@ class Circumstances:
     apoptosis: str = ""
     normalized_alone: int = 0
     shifted: Sequence[str] = ()
+    summed: Sequence[str] = ()
 
 
 def differences(fit: Circumstances) -> list[str]:
@@ -46,6 +49,8 @@ def differences(fit: Circumstances) -> list[str]:
         found.append(_OTHER_ORDERS[fit.order])
     if fit.apoptosis:
         found.append(f"apoptosis {fit.apoptosis}")
+    if fit.summed:
+        found.append(f"added up gradients of embeddings ({', '.join(sorted(fit.summed))})")
     if fit.parts == 1:
         return found
     if fit.strategy != "sync":

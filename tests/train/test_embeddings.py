@@ -35,4 +35,7 @@ def test_losses_are_those_of_plain_keras(
     assert losses(outcome.stdout) == plain
     assert len(plain) == 5
     assert outcome.summary["samples_lost"] == outcome.summary["samples_repeated"] == 0
+    *sliced, free = [e["but_for"] for e in outcome.events if e["event"] == "fit"]
+    assert not any(sliced)
+    assert free == ["added up gradients of embeddings (words/embeddings)"]
     assert "whole" not in outcome.stdout  # not computed whole, and no table sent whole

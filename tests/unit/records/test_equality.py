@@ -33,6 +33,8 @@ def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
             "BatchNormalization by parts of the batch (2 layers; --sync-batchnorm)",
         ),
         ({"shifted": ["shuffle", "categorical"]}, "random numbers of categorical, shuffle"),
+        ({"summed": ["words", "tags"]}, "added up gradients of embeddings (tags, words)"),
+        ({"summed": ["words"], "parts": 1}, "added up gradients of embeddings (words)"),
     ],
 )
 def test_each_circumstance_is_named(facts: dict, words: str) -> None:
