@@ -21,8 +21,8 @@ def add_command(commands: Any) -> None:
         "resize",
         help="let a run go on with fewer or more ranks",
         description="Let the run that writes into DIR go on with N ranks, between two steps and "
-        "without a restart. The last ranks leave; with --respawn, processes come for those that are "
-        "missing, also for more than there were at the start.",
+        "without a restart. The last ranks leave; with --respawn, processes come for those that "
+        "are missing, also for more than there were at the start.",
     )
     _add_directory(resize)
     resize.add_argument("ranks", type=int, metavar="N", help="ranks that are to train, at least 1")

@@ -20,7 +20,6 @@ __all__ = [
     "RateSchedule",
     "TrainFunction",
     "UncutBatch",
-    "UncutStep",
     "UncutSteps",
 ]
 
@@ -45,21 +44,17 @@ class UncutBatch(NamedTuple):
     """Whether the samples of an epoch are counted as they come."""
 
 
-class UncutStep(NamedTuple):
-    """A step whose batch every rank computed whole."""
-
-    logs: Logs
-    stop_agreed: bool
-
-
 class UncutSteps(Protocol):
     """Makes the steps of a fit whose batches cannot be cut: :class:`WholeBatches`."""
 
     def cannot_cut(self, reason: NotShareable) -> None:
         """Hear, before the first step, that and why batches cannot be cut; on all ranks."""
 
-    def step(self, original: TrainFunction, batch: UncutBatch) -> UncutStep:
-        """Make the step of *batch* by Keras's own train function; collective."""
+    def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:
+        """Make the step of *batch* by Keras's own train function; collective. Its logs."""
+
+    def all_stop(self, wanted: bool) -> bool:
+        """Whether all ranks want to stop before this step; collective."""
 
 
 class EpochIterator:
@@ -99,6 +94,7 @@ class EpochIterator:
         self._is_cut = True
         self._is_resumed = False
         self._made: Logs | None = None
+        self._left_over: GlobalBatch | None = None  # that could not be declined
         self.stop_agreed = False
 
     # Where it stands.
@@ -169,7 +165,7 @@ class EpochIterator:
             yield last, last, self
             return
         for first, last in self.source.epoch(epoch, samples, self._model.steps_per_execution):
-            if self.stop_wanted and self._all_stop():
+            if self._is_cut and self.stop_wanted and self._all_stop():
                 return
             yield first, last, self
 
@@ -187,9 +183,15 @@ class EpochIterator:
         try:
             self._made = self._shared_step(batch, decline=True)
         except AllStop:
+            stops = True
+        except NotShareable as reason:
+            stops = self._cannot_cut(reason)
+            self._left_over = batch
+        else:
+            return False
+        if stops:
             self.stop_agreed = self._model.stop_training = True
-            return True
-        return False
+        return stops
 
     def close(self) -> None:
         """End what reads ahead, after the last step. Local."""
@@ -224,6 +226,9 @@ class EpochIterator:
         return logs
 
     def _next_batch(self) -> GlobalBatch | None:
+        batch, self._left_over = self._left_over, None
+        if batch is not None:
+            return batch
         self._step_digest = self.source.digest
         began = time.perf_counter()
         batch = self.source.next()
@@ -235,9 +240,14 @@ class EpochIterator:
             try:
                 return self._shared_step(batch)
             except NotShareable as reason:
-                self._is_cut = False
-                self._uncut.cannot_cut(reason)
+                self._cannot_cut(reason)
         return self._uncut_step(batch, original)
+
+    def _cannot_cut(self, reason: NotShareable) -> bool:
+        """Go on with whole batches; whether all ranks want to stop before this one. Collective."""
+        self._is_cut = False
+        self._uncut.cannot_cut(reason)
+        return self._uncut.all_stop(self.stop_wanted)
 
     def _shared_step(self, batch: GlobalBatch, *, decline: bool = False) -> Logs:
         factor, samples = 1.0, self.source.samples
@@ -255,8 +265,7 @@ class EpochIterator:
         lo, hi = batch.span
         data = self.source.as_data(batch.rows([batch.span]))
         uncut = UncutBatch(data, hi - lo, is_of_stream=self.source.samples is None)
-        done = self._uncut.step(original, uncut)
+        logs = self._uncut.step(original, uncut)
         self.source.after_step(self.engine.step_number)
-        self.stop_agreed = done.stop_agreed
         self._samples = hi
-        return done.logs
+        return logs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +31,6 @@ from matex.sources.data_agreement import check_same_data, check_same_validation
 from matex.sources.select import MakeFeed, once, rows_of
 
 __all__ = ["Fit"]
-
-
-class _StopFlags(Protocol):
-    """The flags by which ranks agree on a stop: the iterator's, or the replicated update's."""
-
-    stop_wanted: bool
-    stop_agreed: bool
 
 
 class Fit:
@@ -218,28 +211,32 @@ class Fit:
             self._logs = self._whole.step_of(lambda: original(iterator))
         return self._logs
 
-    @property
-    def _stop_flags(self) -> _StopFlags:
-        if self._iterator is None or self._whole.has_begun:
-            return self._replicated
-        return self._iterator
-
     def after_batch(self) -> None:
         """Agree on an end of training that a callback asked for, after the callbacks of a batch.
 
-        Local: the wish travels with the next step, and all stop upon the sum of wishes.
+        Local: the wish travels with the next step, and all stop upon the sum of wishes. Where every
+        batch is computed whole on every rank it is collective, and all stop at once.
 
         Raises:
             PreemptedExit: every batch is computed whole on every rank, and it was agreed to leave.
         """
-        flags = self._stop_flags
-        if flags is self._replicated and self._replicated.leave_agreed:
-            checkpoint_and_exit(self._run, None)
-        if flags.stop_agreed:
-            self._model.stop_training = True
-        elif self._model.stop_training and not self._ends_by_nan():
-            flags.stop_wanted = True
-            self._model.stop_training = False
+        model, iterator = self._model, self._iterator
+        if iterator is None or self._whole.has_begun:
+            if self._replicated.leave_agreed:
+                checkpoint_and_exit(self._run, None)
+            model.stop_training = self._whole.any_stops(self._wants_to_stop)
+            if iterator is not None and model.stop_training:
+                iterator.stop_agreed = True
+        elif iterator.stop_agreed:
+            model.stop_training = True
+        elif model.stop_training and not self._ends_by_nan():
+            iterator.stop_wanted = True
+            model.stop_training = False
+
+    @property
+    def _wants_to_stop(self) -> bool:
+        waits = self._iterator is not None and self._iterator.stop_wanted
+        return bool(self._model.stop_training or waits)
 
     def _ends_by_nan(self) -> bool:
         """Whether the script's TerminateOnNaN, which sees the same on all ranks, ended training."""
@@ -256,8 +253,7 @@ class Fit:
         model, iterator = self._model, self._iterator
         if iterator is not None and iterator.engine.makes_one_update and not self._whole.has_begun:
             self._updates.check()
-        stops = bool(model.stop_training or self._stop_flags.stop_wanted)
-        agreed = self._agreement.settle(epoch, stops=stops)
+        agreed = self._agreement.settle(epoch, stops=self._wants_to_stop)
         if agreed.stops:
             model.stop_training = True
             self._leave_out_after(epoch)

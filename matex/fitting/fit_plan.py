@@ -46,7 +46,7 @@ class FitPlan:
         self.batches.refuse(stream=isinstance(source, Stream))
         if config.strategy == "sync":
             return
-        if keras_hooks.scales_loss(model.optimizer):
+        if keras_hooks.traits_of(model.optimizer).scales_loss:
             raise InputError(
                 f"strategy {config.strategy} wants an optimizer that makes every update. "
                 "Received: LossScaleOptimizer, which leaves some out; train in float32 or bfloat16"
@@ -101,7 +101,7 @@ class FitPlan:
             step: step of the fit.
         """
         run, config = self._run, self._run.config
-        linear = keras_hooks.takes_sums(self._model.optimizer)
+        linear = keras_hooks.traits_of(self._model.optimizer).takes_sums
         return differences(
             Circumstances(
                 parts=run.virtual_workers or run.active,

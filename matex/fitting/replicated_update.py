@@ -40,7 +40,7 @@ _NOT_THE_SAME = (
     "dataset.shard(size, rank), and seed every random generator of the script and its input"
 )
 
-_TAIL = 6  # square, not finite, stop, leave, learning rate, one
+_TAIL = 5  # square, not finite, leave, learning rate, one
 
 
 class ReplicatedUpdate:
@@ -48,8 +48,7 @@ class ReplicatedUpdate:
 
     ``batch`` is what the running train step was given, ``samples`` how many rows that were, where
     it is known; ``differs`` whether the ranks have drawn other numbers in this fit.
-    ``stop_wanted`` is this rank's wish and ``stop_agreed`` whether any rank had it;
-    ``leave_agreed`` whether any was told to leave. A loop of the script's own is left
+    ``leave_agreed`` is whether any rank was told to leave. A loop of the script's own is left
     before the update, by an error on every rank. ``error`` is why the last average failed;
     an exception loses its type on the way through TensorFlow.
     """
@@ -57,8 +56,6 @@ class ReplicatedUpdate:
     def __init__(self, run: RunContext) -> None:
         self._run = run
         self._rate = 0.0
-        self.stop_wanted = False
-        self.stop_agreed = False
         self.leave_agreed = False
         self.in_fit = False
         self.batch: Any = None
@@ -68,7 +65,7 @@ class ReplicatedUpdate:
 
     def begin_fit(self) -> None:
         """Reset the flags for a fit, which itself makes all ranks agree on its end. Local."""
-        self.stop_wanted = self.stop_agreed = self.leave_agreed = self.differs = False
+        self.leave_agreed = self.differs = False
         self.in_fit = True
 
     def average(self, optimizer: Any | None, gradients: list[Any]) -> list[Any]:
@@ -105,7 +102,7 @@ class ReplicatedUpdate:
         total = self._sum(send)
         run.faults.at("after-exchange")
         self._check(total, send, batch)
-        self.stop_agreed, self.leave_agreed = total[-4] > 0, total[-3] > 0
+        self.leave_agreed = bool(total[-3] > 0)
         if self.leave_agreed and not self.in_fit and not run.script_checkpoints:
             self.error = stopped_in_own_loop()
             raise self.error
@@ -135,7 +132,7 @@ class ReplicatedUpdate:
         spoiled = bool(run.faults.take("nan")) or not np.isfinite(flat).all()
         square = 0.0 if spoiled else _square(flat)
         self._rate = float(rate)
-        auxiliary = [square, spoiled, self.stop_wanted, run.stop_request.is_requested, 0.0, 1.0]
+        auxiliary = [square, spoiled, run.stop_request.is_requested, 0.0, 1.0]
         return np.concatenate([flat, np.array(auxiliary, flat.dtype)])
 
     def _sum(self, send: np.ndarray) -> np.ndarray:
@@ -175,7 +172,7 @@ class ReplicatedUpdate:
             self._run.communicator.broadcast(leader_s)
             total[:-_TAIL] = leader_s * count
             return
-        if total[-5]:
+        if total[-4]:
             self.error = TrainingError("some ranks computed gradients that are not finite")
         else:
             self.error = TrainingError(_NOT_THE_SAME)
@@ -198,7 +195,7 @@ class ReplicatedUpdate:
 
 def _are_equal(total: np.ndarray) -> bool:
     """Whether *total* is of vectors that differ by no more than rounding, or all not finite."""
-    count, spoiled = float(total[-1]), float(total[-5])
+    count, spoiled = float(total[-1]), float(total[-4])
     if spoiled:
         return spoiled == count
     square = float(total[-_TAIL]) / count

@@ -11,7 +11,7 @@ import numpy as np
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.epoch_iterator import Logs, TrainFunction, UncutBatch, UncutStep
+from matex.fitting.epoch_iterator import Logs, TrainFunction, UncutBatch
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
@@ -97,8 +97,8 @@ class WholeBatches:
             self._line = ""
         return self._of_the_leader(logs) if self._replicated.differs else logs
 
-    def step(self, original: TrainFunction, batch: UncutBatch) -> UncutStep:
-        """The step of *batch* by Keras's own train function; collective."""
+    def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:
+        """The step of *batch* by Keras's own train function; collective. Its logs."""
         run, replicated = self._run, self._replicated
         if batch.is_of_stream:
             run.ledger.expect_samples(batch.rows)
@@ -111,7 +111,15 @@ class WholeBatches:
             run.step_done(
                 StepReport(samples=batch.rows, planned=batch.rows, step_s=taken, exchange_s=0.0)
             )
-        return UncutStep(logs, replicated.stop_agreed)
+        return logs
+
+    def all_stop(self, wanted: bool) -> bool:
+        """Whether all ranks want to stop before this step; collective."""
+        return self._run.communicator.agree(wanted)
+
+    def any_stops(self, wanted: bool) -> bool:
+        """Whether any rank wants to stop after this step, as its callbacks said; collective."""
+        return not self._run.communicator.agree(not wanted)
 
     def _of_the_leader(self, logs: Logs) -> Logs:
         """Metrics, statistics and logs of a step that the ranks made differently; collective."""

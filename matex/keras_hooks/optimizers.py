@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 __all__ = [
+    "OptimizerTraits",
     "in_place_of_apply",
     "is_recording",
     "is_updating",
@@ -20,9 +21,9 @@ __all__ = [
     "recording",
     "replaced_apply",
     "scaled_learning_rate",
-    "scales_loss",
     "set_learning_rate",
     "state_of",
+    "traits_of",
     "updates_made",
     "updating",
     "zeros_like",
@@ -208,21 +209,31 @@ def optimizers_of(model: Any) -> list[Any]:
     return list({id(one): one for one in found}.values())
 
 
-def scales_loss(optimizer: Any) -> bool:
-    """Whether *optimizer* expects infinite gradients now and then, and deals with them."""
-    return isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+class OptimizerTraits(NamedTuple):
+    """The ways in which an optimizer takes its gradients.
+
+    Args:
+        scales_loss: whether it expects infinite gradients now and then, and deals with them.
+        takes_sums: whether slices of one place and their sum are the same to it.
+    """
+
+    scales_loss: bool
+    takes_sums: bool
 
 
-def takes_sums(optimizer: Any) -> bool:
-    """Whether slices of one place and their sum are the same to *optimizer*."""
+def traits_of(optimizer: Any) -> OptimizerTraits:
+    """The traits of an optimizer of Keras. Local."""
+    scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if type(optimizer) is not keras.optimizers.SGD:
+        return OptimizerTraits(scales_loss, takes_sums=False)
     clips = (optimizer.clipnorm, optimizer.global_clipnorm, optimizer.clipvalue)
-    return type(optimizer) is keras.optimizers.SGD and not any(clips)
+    return OptimizerTraits(scales_loss, takes_sums=not any(clips))
 
 
 def updates_made(optimizer: Any) -> int | None:
     """Number of updates that *optimizer* has made; None where it may leave some out by itself."""
     # Not ``iterations``, which counts every so many where gradients are accumulated.
-    return None if scales_loss(optimizer) else int(optimizer._iterations.numpy())
+    return None if traits_of(optimizer).scales_loss else int(optimizer._iterations.numpy())
 
 
 def optimizer_kinds() -> dict[str, type]:

@@ -99,7 +99,8 @@ class StepEngine:
         self._model = model
         self._source = source
         self._strategy: Strategy = strategy or Sync()
-        self._check_finite = finds_nonfinite and not keras_hooks.scales_loss(model.optimizer)
+        deals_with_them = keras_hooks.traits_of(model.optimizer).scales_loss
+        self._check_finite = finds_nonfinite and not deals_with_them
         self._rows = OwnRows(services, model)
         self._taken_over = RowRecovery(services, self._rows)
         self._use(compiled)
@@ -290,9 +291,7 @@ class StepEngine:
         self._rows.running = batch
         step, slots = self._step, self._taken_over.slots
         if not step.separability_checked and batch.span[0] != batch.span[1]:
-            self._maker.check_separable(
-                batch
-            )  # members may be lost in it: before rows are assigned
+            self._maker.check_separable(batch)  # may lose members: before rows are assigned
             step.separability_checked = True
         if slots is not None:
             slots.fill(None)

@@ -112,7 +112,7 @@ class StepParts:
         gradients = [tf.cast(value, dtype) for value in values]
         if not recorder.scaled:
             gradients = [g * weight for g in gradients]
-        if not self.sums_gradients and not keras_hooks.scales_loss(self._model.optimizer):
+        if not self.sums_gradients and not keras_hooks.traits_of(self._model.optimizer).scales_loss:
             header = _with_nonfinite(header, gradients)
         means = [flat(m, dtype) * weight for m in (*averaged, *extra)]
         auxiliary = [*means, *(flat(s, dtype) for s in (*sums, *places)), tf.cast(header, dtype)]

@@ -38,6 +38,7 @@ WHOLE = {
     "state-of-rows": "train_step fails on a part of a batch: InvalidArgumentError",
     "batches-of-two-sizes": "different numbers of rows, in shapes (20, 6), (12, 6), (12,)",
     "batches-of-two-sizes-late": "different numbers of rows, in shapes (13, 6), (12, 6), (12,)",
+    "stopped-within-an-epoch": "the gradient of sequential/dense/kernel is",
     "own-counter": "changes a variable that neither the model nor its optimizer knows",
     "value-that-is-no-mean": "the value of norm is",
     "metric-that-is-no-sum": "the increment of largest/value is",
@@ -50,6 +51,7 @@ SHARED = [
     "added-up-with-dropout", "noise-of-tensorflow", "noise-of-layers", "noise-of-keras",
     "test-step-of-scalars", "test-step-of-scalars-and-metrics",
     "test-step-of-batches", "ends-at-a-nan", "few-steps", "losses-by-output",
+    "stopped-before-another-size",
 ]  # fmt: skip
 KINDS = [*WHOLE, *SHARED]
 KILLED = [

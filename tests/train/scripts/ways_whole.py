@@ -351,7 +351,29 @@ def batches_of_two_sizes():
 
 
 def batches_of_two_sizes_late():
-    """The first batches happen to have as many rows of both."""
+    return fitted(*two_sizes_late())
+
+
+def stopped_before_another_size():
+    return fitted(*two_sizes_late(), callbacks=[StopsAfter(3)])
+
+
+def stopped_within_an_epoch():
+    return trained(dense(8, "tanh"), dense(4), loss=contrastive_of, callbacks=[StopsAfter(2)])
+
+
+class StopsAfter(keras.callbacks.Callback):
+    def __init__(self, batch):
+        super().__init__()
+        self.last = batch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == self.last:
+            self.model.stop_training = True
+
+
+def two_sizes_late():
+    """A model and its data, of which the first batches happen to have as many rows of both."""
     model = TwoSets()
     model.compile(keras.optimizers.SGD(0.05))
 
@@ -367,7 +389,7 @@ def batches_of_two_sizes_late():
         tf.TensorSpec((None, 6)),
         (tf.TensorSpec((None, 6)), tf.TensorSpec((None,), Y.dtype)),
     )
-    return fitted(model, tf.data.Dataset.from_generator(batches, output_signature=form))
+    return model, tf.data.Dataset.from_generator(batches, output_signature=form)
 
 
 def own_counter():
@@ -422,5 +444,6 @@ KINDS = {
         noise_of_ones_own, added_up_with_dropout, ends_at_a_nan, few_steps,
         own_counter, value_that_is_no_mean, metric_that_is_no_sum, codebook,
         whole_of_shuffled_rows, state_of_rows, batches_of_two_sizes, batches_of_two_sizes_late,
+        stopped_before_another_size, stopped_within_an_epoch,
     )
 }  # fmt: skip
