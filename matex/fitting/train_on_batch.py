@@ -24,19 +24,25 @@ _NO_EPOCH = Cursor(0, 0, 0)
 
 
 class _GivenBatches:
-    """The source of batches that the script hands over, one at a time. Local."""
+    """The source of batches that the script hands over, one at a time. Local.
+
+    Args:
+        batch_spec: form of them.
+        digest: number that their digests begin with.
+        most_rows: rows of the first of them; one with more wants another trainer.
+    """
 
     explanation = Stream.explanation
-    most_rows = None
 
-    def __init__(self, batch_spec: Any, digest: int) -> None:
+    def __init__(self, batch_spec: Any, digest: int, most_rows: int) -> None:
         self._batch_spec = batch_spec
         self._digest = digest
+        self.most_rows = most_rows
         self.signature = flat_signature(batch_spec)
 
     def batch_of(self, given: Any) -> StreamBatch:
         """The global batch of what the script has *given*."""
-        tensors = [tensor for tensor in keras_hooks.flatten(given) if tensor is not None]
+        tensors = _tensors(given)
         self._digest = digest(self._digest, tensors, last=False)
         return StreamBatch(tensors, (0, rows_in(tensors)), self._digest, last=False)
 
@@ -48,6 +54,10 @@ class _GivenBatches:
 
     def after_step(self, step: int) -> tuple[int, int]:
         return 0, 0
+
+
+def _tensors(given: Any) -> list[Any]:
+    return [tensor for tensor in keras_hooks.flatten(given) if tensor is not None]
 
 
 class BatchTrainer:
@@ -65,11 +75,12 @@ class BatchTrainer:
         keras_hooks.verify(type(model))
         keras_hooks.refuse(model)
         keras_hooks.check_reductions(model)
-        self._source = _GivenBatches(keras_hooks.batch_spec(batch), number)
+        rows = rows_in(_tensors(batch))
+        self._source = _GivenBatches(keras_hooks.batch_spec(batch), number, rows)
         with attempted("the model cannot be built from its data before training"):
             keras_hooks.build(model, self._source.as_data(self._source.signature))
         compiled = CompiledStep(
-            trace_step(model, self._source, synchronized=synchronized(run, model))
+            trace_step(model, self._source, synchronized=synchronized(run, model), most_rows=rows)
         )
         model_state.broadcast(run.communicator, model)
         self._run = run
@@ -77,6 +88,10 @@ class BatchTrainer:
         self._replicas = ReplicaCheck(run, model, every=run.config.check_every)
         self._resizing = Resizing(run)
         self._engine = StepEngine(run, model, self._source, compiled)
+
+    def takes(self, batch: Any) -> bool:
+        """Whether the step has room for the rows of *batch*; local, alike on all ranks."""
+        return self._engine.compiled.step.takes(rows_in(_tensors(batch)))
 
     def step(self, batch: Any) -> dict[str, Any]:
         """Make one step on *batch*, tensors or None; collective. Its logs.
@@ -117,9 +132,10 @@ class BatchTrainers:
         """
         form = _form_of(batch)
         try:
-            if form not in self._by_form:
-                self._by_form[form] = BatchTrainer(self._run, self._model, batch, number=number)
-            trainer = self._by_form[form]
+            known, trainer = form in self._by_form, self._by_form.get(form)
+            if not known or (trainer is not None and not trainer.takes(batch)):
+                trainer = BatchTrainer(self._run, self._model, batch, number=number)
+                self._by_form[form] = trainer
             return None if trainer is None else trainer.step(batch)
         except NotShareable as reason:
             self._by_form[form] = None

@@ -13,15 +13,20 @@ Slots without a slice hold zeros for place 0, which changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from matex import keras_hooks
+from matex.exchange.layout import Segment
 
-__all__ = ["EmbeddingRows"]
+__all__ = ["EmbeddingRows", "Placed", "from_row", "places_of"]
+
+#: Function of a tensor with a rank's rows that gives one with those of the largest batch, in their
+#: places; the others are zero.
+Placed = Callable[[Any], Any]
 
 # Places travel as float32, which counts exactly up to here.
 _EXACT = 1 << 24
@@ -89,18 +94,16 @@ class EmbeddingRows:
         return not self.used or (rows is not None and self._rows is not None and rows <= self._rows)
 
     def fill(
-        self, gradients: Sequence[Any], variables: Sequence[Any], batch: Any, first_row: Any
+        self, gradients: Sequence[Any], variables: Sequence[Any], batch: Any, placed: Placed
     ) -> tuple[list[Any], list[Any]]:
         """Dense tensors of fixed shapes for *gradients*, and the places of the slices.
 
         Args:
             gradients: tensors or ``tf.IndexedSlices``, those of *variables*.
             batch: the rows that they were computed from.
-            first_row: the number of the first of them in the global batch, a float scalar; the
-                others follow it.
+            placed: function that puts these in their places.
         """
         rows = keras_hooks.rows_traced(batch)
-        first = tf.cast(first_row, tf.int32)
         uneven = _uneven(batch)
         self._kinds, values, places = [], [], []
         for gradient, variable in zip(gradients, variables, strict=True):
@@ -113,23 +116,23 @@ class EmbeddingRows:
                 continue
             width = prod(kind.shape[1:])
             flat = tf.reshape(gradient.values, (-1, width))
-            values.append(self._placed(flat, kind, rows, first))
+            values.append(self._slots(flat, kind, rows, placed))
             place = tf.cast(tf.reshape(gradient.indices, (-1, 1)), tf.float32)
-            places.append(tf.reshape(self._placed(place, kind, rows, first), (-1,)))
+            places.append(tf.reshape(self._slots(place, kind, rows, placed), (-1,)))
         return values, places
 
-    def _placed(self, slices: Any, kind: _SliceKind, rows: Any, first: Any) -> Any:
+    def _slots(self, slices: Any, kind: _SliceKind, rows: Any, placed: Placed) -> Any:
         """The *slices* of some rows in their slots, those of each look-up in a block of its own."""
         assert self._rows is not None
+        width = slices.shape[1]
         blocks = []
         # Fails where there are not as many slices as rows bring.
         for block, per_row in zip(
             tf.split(slices, [rows * n for n in kind.looked_up]), kind.looked_up, strict=True
         ):
-            before = first * per_row
-            after = self._rows * per_row - before - rows * per_row
-            placed = tf.pad(block, [[before, after], [0, 0]])
-            blocks.append(tf.ensure_shape(placed, (self._rows * per_row, slices.shape[1])))
+            of_all = placed(tf.reshape(block, (rows, per_row * width)))
+            of_all = tf.ensure_shape(of_all, (self._rows, per_row * width))
+            blocks.append(tf.reshape(of_all, (self._rows * per_row, width)))
         return tf.concat(blocks, 0) if len(blocks) > 1 else blocks[0]
 
     def empty(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Any]:
@@ -159,6 +162,27 @@ class EmbeddingRows:
                 self.summed[getattr(variable, "path", variable.name)] = dense_bytes
             return _SliceKind((), shape)
         return _SliceKind(looked_up, shape)
+
+
+def places_of(places: Sequence[Any]) -> list[Segment]:
+    """The segments of an exchange for the *places* that :meth:`EmbeddingRows.fill` gave. Pure."""
+    return [Segment("places", (int(place.shape[0]),), "float32") for place in places]
+
+
+def from_row(first_row: Any, rows: Any, most_rows: int | None) -> Placed:
+    """Places for *rows* rows that follow each other.
+
+    Args:
+        first_row: number of the first of them in the global batch, a float scalar.
+        rows: number of them, a scalar.
+        most_rows: number of rows of the largest batch; None where there are no slots.
+    """
+
+    def placed(tensor: Any) -> Any:
+        first = tf.cast(first_row, tf.int32)
+        return tf.pad(tensor, [[first, (most_rows or 0) - first - rows], [0, 0]])
+
+    return placed
 
 
 def _uneven(batch: Any) -> set[int]:

@@ -64,6 +64,7 @@ def trace_step(
         source.signature,
         as_data=source.as_data,
         scales_rate=options.get("scales_rate", False),
+        most_rows=options.get("most_rows"),
         synchronized=synchronized,
     )
 

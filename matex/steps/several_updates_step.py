@@ -60,6 +60,8 @@ class SeveralUpdatesStep:
         scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
         rows: number of rows of the batches where they all have as many, for a step that may
             return rows; None, the default, for one that does not.
+        most_rows: number of rows of the largest batch, so that gradients of embeddings may be
+            slices; *rows* by default.
         synchronized: layers of BatchNormalization that normalise by the rows of all ranks.
 
     Raises:
@@ -75,6 +77,7 @@ class SeveralUpdatesStep:
         as_data: Callable[[Batch], Any] = keras_hooks.as_data,
         scales_rate: bool = False,
         rows: int | None = None,
+        most_rows: int | None = None,
         synchronized: Sequence[Any] = (),
     ) -> None:
         self._model = model
@@ -83,6 +86,7 @@ class SeveralUpdatesStep:
         self._state = ForwardState(model)
         self._tail = StepTail(self._state)
         self._rows = rows
+        self._most_rows = rows if most_rows is None else most_rows
         self._synchronized = synchronized
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
@@ -91,7 +95,9 @@ class SeveralUpdatesStep:
         self._divisors: list[Any] = []
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
-        self.updates = SharedUpdates(self.exchanges, scales_rate=scales_rate)
+        self.updates = SharedUpdates(
+            self.exchanges, scales_rate=scales_rate, most_rows=self._most_rows
+        )
         self._sums = SumsInGraph(self.exchanges, self.updates.summed)
         self.last_exchange: HostExchange | None = None
         self.layout: Layout | None = None
@@ -164,17 +170,18 @@ class SeveralUpdatesStep:
         return {
             "sums_gradients": True,
             "scales_rate": self._scales_rate,
+            "most_rows": self._most_rows,
             "synchronized": self._synchronized,
         }
 
     def takes(self, most_rows: int | None) -> bool:
         """Whether it can go on with global batches of so many rows at most."""
-        return True
+        return not self.updates.has_slots or (most_rows or 0) <= (self._most_rows or 0) > 0
 
     @property
     def summed_embeddings(self) -> dict[str, int]:
         """The bytes of gradients of embeddings that travel as whole tables, by name."""
-        return {}
+        return self.updates.embeddings
 
     @property
     def tolerance(self) -> float:
@@ -232,7 +239,13 @@ class SeveralUpdatesStep:
         )
 
         with (
-            self.updates.traced(weight, header, name=self.name),
+            self.updates.traced(
+                weight,
+                header,
+                batch=batch,
+                placed=lambda tensor: self._placed(tensor, control, self._most_rows),
+                name=self.name,
+            ),
             self._sums.traced(weight, header, name=self.name) as total,
             keras_hooks.moments_over_ranks(self._synchronized, total),
             keras_hooks.shared_losses(weight, denominators_in(control)) as divisors,
@@ -262,15 +275,14 @@ class SeveralUpdatesStep:
         rows = self._rows
         if rows is None:
             return None
+        return lambda tensor: self._placed(tensor, control, rows)
 
-        def placed(tensor: Any) -> Any:
-            places = tf.expand_dims(indices_in(control), 1)
-            whole = [rows, *tensor.shape[1:]]
-            if tensor.dtype.is_bool:
-                tensor = tf.cast(tensor, tf.int32)
-            return tf.ensure_shape(tf.scatter_nd(places, tensor, whole), whole)
-
-        return placed
+    def _placed(self, tensor: Any, control: Any, rows: int | None) -> Any:
+        places = tf.expand_dims(indices_in(control), 1)
+        whole = [rows, *tensor.shape[1:]]
+        if tensor.dtype.is_bool:
+            tensor = tf.cast(tensor, tf.int32)
+        return tf.ensure_shape(tf.scatter_nd(places, tensor, whole), whole)
 
     def _applied(self, parts: list[Any]) -> dict[str, Any]:
         assert self.layout is not None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
+from matex.steps.embedding_rows import EmbeddingRows, Placed, places_of
 from matex.steps.graph_inspection import in_own_function
 from matex.steps.step_parts import with_learning_rate
 from matex.steps.update_exchanges import UpdateExchanges
@@ -20,38 +21,60 @@ __all__ = ["SharedUpdates"]
 Gradients = list[Any]
 
 
+class _Computed(NamedTuple):
+    """This rank's rows: their share of the step, they themselves, and their places in the batch."""
+
+    weight: Any
+    batch: Any
+    placed: Placed
+
+
 class SharedUpdates:
     """Adds an exchange to the graph that is being traced for each update of an optimizer. Local.
 
     ``at_tapes`` is whether gradients of variables are exchanged where a tape gives them, and not
     where an optimizer gets them: a script may do to them what does not add up over rows, such as
     clipping by their norm. ``summed`` are the numbers of the exchanges whose gradients are sums
-    over rows; those of the others are means.
+    over rows; those of the others are means. ``embeddings`` are the variables whose slices are made
+    dense before an optimizer sees them that would take them otherwise, with the bytes of each;
+    ``has_slots`` is whether others travel as slices.
 
     Args:
         exchanges: exchanges of the step.
         scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
+        most_rows: rows of the largest batch, so that gradients of embeddings may be slices.
     """
 
-    def __init__(self, exchanges: UpdateExchanges, *, scales_rate: bool) -> None:
+    def __init__(
+        self, exchanges: UpdateExchanges, *, scales_rate: bool, most_rows: int | None
+    ) -> None:
         self._exchanges = exchanges
         self._scales_rate = scales_rate
+        self._most_rows = most_rows
+        self.embeddings: dict[str, int] = {}
+        self.has_slots = False
         self.at_tapes = False
         self.summed: set[int] = set()
 
     @contextlib.contextmanager
-    def traced(self, weight: Any, header: Any, *, name: str) -> Iterator[None]:
+    def traced(
+        self, weight: Any, header: Any, *, batch: Any, placed: Placed, name: str
+    ) -> Iterator[None]:
         """Trace the step *name* inside.
 
         Args:
             weight: scalar, local rows / rows of the step.
             header: header of the rank's contribution.
+            batch: rows of this rank.
+            placed: function that puts these in their places of the batch.
             name: name of the step, for reasons.
 
         Raises:
             NotShareable: an update is made where the exchange would not be part of the graph.
         """
         graph = tf.compat.v1.get_default_graph()
+        self.embeddings, self.has_slots = {}, False
+        own_rows = _Computed(weight, batch, placed)
 
         def check() -> None:
             if in_own_function(graph):  # which is traced once, for all graphs that call it
@@ -66,7 +89,8 @@ class SharedUpdates:
             factor = None
             if not self.at_tapes:
                 own = with_learning_rate(header, optimizer)
-                gradients, summed = self._whole(gradients, changed, weight, own)
+                linear = keras_hooks.traits_of(optimizer).takes_sums
+                gradients, summed = self._whole(gradients, changed, own_rows, own, linear=linear)
                 keras_hooks.set_learning_rate(optimizer, summed.learning_rate)
                 factor = summed.rate_factor if self._scales_rate else None
             with keras_hooks.updating(), keras_hooks.scaled_learning_rate(optimizer, factor):
@@ -74,7 +98,7 @@ class SharedUpdates:
 
         def taken(gradients: Gradients, variables: list[Any]) -> Gradients:
             check()
-            return self._whole(gradients, variables, weight, header)[0]
+            return self._whole(gradients, variables, own_rows, header)[0]
 
         with contextlib.ExitStack() as stack:
             stack.enter_context(keras_hooks.replaced_apply(apply))
@@ -83,26 +107,43 @@ class SharedUpdates:
             yield
 
     def _whole(
-        self, gradients: Gradients, variables: list[Any], weight: Any, header: Any
+        self,
+        gradients: Gradients,
+        variables: list[Any],
+        own: _Computed,
+        header: Any,
+        *,
+        linear: bool = False,
     ) -> tuple[Gradients, Header]:
-        """The *gradients* of the batch, and the header summed over the ranks."""
-        given = [
-            (tf.convert_to_tensor(gradient), variable)
-            for gradient, variable in zip(gradients, variables, strict=True)
-            if gradient is not None
-        ]
+        """The *gradients* of the batch, and the header summed over the ranks.
+
+        Args:
+            own: rows of this rank.
+            linear: whether slices of one place and their sum are the same to whoever gets them.
+        """
+        given = [pair for pair in zip(gradients, variables, strict=True) if pair[0] is not None]
+        slots = EmbeddingRows(self._most_rows)
+        values, places = slots.fill(
+            [gradient for gradient, _ in given], [each for _, each in given], own.batch, own.placed
+        )
+        self.has_slots |= slots.used
+        if not linear:
+            self.embeddings |= slots.summed
         segments = [
-            segment_of("gradient of", gradient, getattr(variable, "path", variable.name))
-            for gradient, variable in given
+            segment_of("gradient of", value, getattr(variable, "path", variable.name))
+            for value, (_, variable) in zip(values, given, strict=True)
         ]
-        layout = Layout(gradients=tuple(segments), means=(), sums=())
+        layout = Layout(gradients=tuple(segments), means=(), sums=tuple(places_of(places)))
         dtype = layout.dtype
-        scale = 1.0 if len(self._exchanges.layouts) in self.summed else weight
-        parts = [tf.cast(gradient, dtype) * tf.cast(scale, dtype) for gradient, _ in given]
-        parts.append(tf.cast(header, dtype))
-        *sums, summed = self._exchanges.in_graph(layout, parts)
-        whole: Callable[[], Any] = iter(
+        scale = 1.0 if len(self._exchanges.layouts) in self.summed else own.weight
+        parts = [tf.cast(value, dtype) * tf.cast(scale, dtype) for value in values]
+        counted = [tf.cast(place, dtype) for place in places]
+        parts.append(tf.concat([*counted, tf.cast(header, dtype)], 0))
+        *sums, auxiliary = self._exchanges.in_graph(layout, parts)
+        *counted, summed = tf.split(auxiliary, layout.auxiliary_sizes)
+        totals = [
             tf.cast(total, gradient.dtype) for total, (gradient, _) in zip(sums, given, strict=True)
-        ).__next__
-        complete = [None if gradient is None else whole() for gradient in gradients]
+        ]
+        whole = iter(slots.empty(totals, counted))
+        complete = [None if gradient is None else next(whole) for gradient in gradients]
         return complete, Header(*tf.unstack(summed))

@@ -12,9 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 from matex import keras_hooks
-from matex.exchange.layout import Header, Layout, Segment, segment_of
+from matex.exchange.layout import Header, Layout, segment_of
 from matex.steps.control import denominators_in, header_in, indices_in, is_one_span, rows_in
-from matex.steps.embedding_rows import EmbeddingRows
+from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
 from matex.steps.forward_state import ForwardState
 from matex.steps.recorder import Recorder
 from matex.steps.step_tail import StepTail, flat
@@ -104,8 +104,9 @@ class StepParts:
         averaged, sums = state.changes(saved)
         extra, _ = self._tail.note(logs, results)
         restored = state.restore(saved)
+        placed = from_row(sample_offset, keras_hooks.rows_traced(batch), self.most_rows)
         values, places = self.embedding_rows.fill(
-            recorder.gradients, recorder.variables, batch, sample_offset
+            recorder.gradients, recorder.variables, batch, placed
         )
         dtype = self._lay_out(values, places).dtype
         weight = tf.cast(weight, dtype)
@@ -154,7 +155,7 @@ class StepParts:
         self.layout = Layout(
             gradients=tuple(segment_of("gradient of", gradient, name) for gradient, name in named),
             means=means,
-            sums=(*sums, *(Segment("places", (int(p.shape[0]),), "float32") for p in places)),
+            sums=(*sums, *places_of(places)),
         )
         return self.layout
 

@@ -25,7 +25,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.mark.parametrize(
     ("ranks", "plan"),
-    slow.all_but([3], [(1, []), (3, ["kill:rank=0,step=12", "kill:rank=1,step=33"])]),
+    slow.all_but([3], [(1, []), (3, ["kill:rank=0,step=14", "kill:rank=1,step=55"])]),
 )
 def test_losses_are_those_of_plain_keras(
     plain: list[str], ranks: int, plan: list[str], tmp_path: Path
@@ -33,7 +33,7 @@ def test_losses_are_those_of_plain_keras(
     outcome = matex_run(tmp_path, "embeddings.py", ranks=ranks, options=faults(*plan))
     assert outcome.status == 0, outcome.stderr
     assert losses(outcome.stdout) == plain
-    assert len(plain) == 5
+    assert len(plain) == 9
     assert outcome.summary["samples_lost"] == outcome.summary["samples_repeated"] == 0
     *sliced, free = [e["but_for"] for e in outcome.events if e["event"] == "fit"]
     assert not any(sliced)

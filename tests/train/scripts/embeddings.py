@@ -33,6 +33,61 @@ def train(inputs, outputs, data, optimizer):
     print("losses", *(round(loss, 5) for loss in history.history["loss"]), flush=True)
 
 
+def words():
+    """A small model of words, built."""
+    parts = [layers.Embedding(50, 8), layers.GlobalAveragePooling1D(), layers.Dense(1)]
+    return keras.Sequential([keras.Input((20,), dtype="int32"), *parts])
+
+
+def loop(model, optimizer, clip=False):
+    """Ten steps of a function of the script's own."""
+
+    @tf.function
+    def step(rows, wanted):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(rows)[:, 0] - wanted) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        if clip:
+            gradients, _ = tf.clip_by_global_norm(gradients, 0.05)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(30)
+    print("losses", *(round(float(step(*batch)), 5) for batch in data), flush=True)
+
+
+class Rivals(keras.Model):
+    """Two models, each with an optimizer and an update of its own in a step."""
+
+    def __init__(self):
+        super().__init__()
+        self.models = [words(), words()]
+        self.optimizers = [keras.optimizers.Adam(0.01), keras.optimizers.RMSprop(0.01)]
+
+    def train_step(self, data):
+        rows, wanted = data
+        losses = []
+        for model, optimizer in zip(self.models, self.optimizers, strict=True):
+            with tf.GradientTape() as tape:
+                rival = self.models[losses == []](rows)
+                loss = tf.reduce_mean((model(rows)[:, 0] - wanted) ** 2 + 0.1 * model(rows) * rival)
+            weights = model.trainable_variables
+            optimizer.apply(tape.gradient(loss, weights), weights)
+            losses.append(loss)
+        return {"loss": losses[0], "other": losses[1]}
+
+
+loop(words(), keras.optimizers.Adam(0.01))
+loop(words(), keras.optimizers.Adam(0.01), clip=True)
+model = words()
+model.compile("adam", "mse")
+sizes = zip((0, 20, 60, 90), (20, 60, 90, 150), strict=True)  # also larger than the first
+print("losses", *(round(float(model.train_on_batch(x[a:b], y[a:b])), 5) for a, b in sizes))
+rivals = Rivals()
+rivals.compile()
+history = rivals.fit(x, y, epochs=2, batch_size=32, shuffle=False, verbose=0).history
+print("losses", *(round(loss, 5) for loss in history["loss"] + history["other"]), flush=True)
+
 tokens = keras.Input((20,), dtype="int32")
 mean = layers.GlobalAveragePooling1D()(layers.Embedding(50, 8)(tokens))
 train(tokens, mean, x, "adam")
