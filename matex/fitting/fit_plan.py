@@ -19,7 +19,15 @@ from matex.sources.stream import Stream
 from matex.steps.engine import AnyStep
 from matex.strategies import Strategy, Sync, make_strategy, nodes_by
 
-__all__ = ["FitPlan"]
+__all__ = ["FitPlan", "slot_rows"]
+
+
+def slot_rows(run: RunContext, most_rows: int | None) -> int | None:
+    """The rows for which slices of embeddings have slots, of batches of so many at most. Local.
+
+    None where gradients are compressed, in which a place among others would be lost.
+    """
+    return most_rows if run.config.compression == "none" else None
 
 
 class FitPlan:
@@ -85,11 +93,11 @@ class FitPlan:
 
     def step_options(self, source: Source) -> dict[str, Any]:
         """The keyword arguments of :class:`matex.steps.step.Step` for a fit on *source*."""
-        as_slices = self.strategy.sums_gradients and self._run.config.compression == "none"
+        sums = self.strategy.sums_gradients
         return {
-            "sums_gradients": self.strategy.sums_gradients,
+            "sums_gradients": sums,
             "scales_rate": self.batches.scales_rate,
-            "most_rows": source.most_rows if as_slices else None,
+            "most_rows": slot_rows(self._run, source.most_rows) if sums else None,
             "synchronized": synchronized(self._run, self._model),
         }
 

@@ -15,6 +15,7 @@ from typing import Any
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
+from matex.fitting.fit_plan import slot_rows
 from matex.fitting.listeners import Cursor
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
@@ -115,7 +116,12 @@ class ScriptSteps:
         """Names of all for which the numbers of *step* are not those of plain Keras, said once."""
         run = self._run
         found = differences(
-            Circumstances(parts=run.active, order="stream", shifted=sorted(step.shifted))
+            Circumstances(
+                parts=run.active,
+                order="stream",
+                shifted=sorted(step.shifted),
+                summed=sorted(step.summed),
+            )
         )
         if run.active > 1:
             run.say_once(f"numbers: {in_words(found)}")
@@ -188,6 +194,11 @@ class ScriptStep:
         return bool(self._forms)
 
     @property
+    def summed(self) -> set[str]:
+        """Embeddings whose gradients are added up before an optimizer that takes each apart."""
+        return set().union(*(trainer.summed for trainer in self._forms.values()))
+
+    @property
     def shifted(self) -> set[str]:
         """The names of random functions whose rows are drawn otherwise than in one process."""
         return set().union(*(trainer.shifted for trainer in self._forms.values()))
@@ -254,9 +265,11 @@ class _Trainer:
             first.signature,
             as_data=first.as_data,
             rows=first.rows,
+            most_rows=slot_rows(run, first.rows),
             synchronized=keras_hooks.normalizations(self.model),
         )
         self.shifted = step.shifted
+        self.summed = step.summed_embeddings
         model_state.broadcast(run.communicator, self.model)
         self._replicas = ReplicaCheck(run, self.model, every=run.config.check_every)
         self._resizing = Resizing(run)

@@ -8,6 +8,7 @@ from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.batch_moments import synchronized
+from matex.fitting.fit_plan import slot_rows
 from matex.fitting.listeners import Cursor
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
@@ -80,7 +81,12 @@ class BatchTrainer:
         with attempted("the model cannot be built from its data before training"):
             keras_hooks.build(model, self._source.as_data(self._source.signature))
         compiled = CompiledStep(
-            trace_step(model, self._source, synchronized=synchronized(run, model), most_rows=rows)
+            trace_step(
+                model,
+                self._source,
+                synchronized=synchronized(run, model),
+                most_rows=slot_rows(run, rows),
+            )
         )
         model_state.broadcast(run.communicator, model)
         self._run = run

@@ -97,11 +97,10 @@ class StepEngine:
     ) -> None:
         self._services = services
         self._communicator = services.communicator
-        self._model = model
-        self._source = source
+        self._model, self._source = model, source
         self._strategy: Strategy = strategy or Sync()
-        deals_with_them = keras_hooks.traits_of(model.optimizer).scales_loss
-        self._check_finite = finds_nonfinite and not deals_with_them
+        scales = keras_hooks.traits_of(model.optimizer).scales_loss
+        self._check_finite = finds_nonfinite and not scales
         self._rows = OwnRows(services, model)
         self._taken_over = RowRecovery(services, self._rows)
         self._use(compiled)

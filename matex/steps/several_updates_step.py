@@ -61,7 +61,7 @@ class SeveralUpdatesStep:
         rows: number of rows of the batches where they all have as many, for a step that may
             return rows; None, the default, for one that does not.
         most_rows: number of rows of the largest batch, so that gradients of embeddings may be
-            slices; *rows* by default.
+            slices; None, the default, where they are not.
         synchronized: layers of BatchNormalization that normalise by the rows of all ranks.
 
     Raises:
@@ -86,7 +86,7 @@ class SeveralUpdatesStep:
         self._state = ForwardState(model)
         self._tail = StepTail(self._state)
         self._rows = rows
-        self._most_rows = rows if most_rows is None else most_rows
+        self._most_rows = most_rows
         self._synchronized = synchronized
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
@@ -176,7 +176,8 @@ class SeveralUpdatesStep:
 
     def takes(self, most_rows: int | None) -> bool:
         """Whether it can go on with global batches of so many rows at most."""
-        return not self.updates.has_slots or (most_rows or 0) <= (self._most_rows or 0) > 0
+        fits = most_rows is not None and most_rows <= (self._most_rows or 0)
+        return fits or not self.updates.has_slots
 
     @property
     def summed_embeddings(self) -> dict[str, int]:
