@@ -98,7 +98,8 @@ class Draining:
         if not found:
             _print_line(f"SIGUSR2: Slurm drains no host of the ranks: {_in_words(listing)}")
         elif not set(hosts) - set(found) - self._requested:
-            _print_line(f"SIGUSR2: Slurm drains all hosts of the ranks, which stay: {named}")
+            named_ones = ", ".join(named)
+            _print_line(f"SIGUSR2: Slurm drains all hosts of the ranks, which stay: {named_ones}")
             return []
         else:
             _print_line(f"SIGUSR2: Slurm drains {', '.join(found)}")
@@ -127,9 +128,8 @@ def _sinfo(nodes: str, environment: Mapping[str, str]) -> str:
 
 
 def _reason(error: OSError | subprocess.SubprocessError) -> str:
-    if isinstance(error, subprocess.CalledProcessError):
-        return str(error.stderr).strip().splitlines()[-1] if error.stderr else str(error)
-    return str(error)
+    said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+    return next(reversed((said or "").strip().splitlines()), str(error))
 
 
 def _in_words(listing: str) -> str:

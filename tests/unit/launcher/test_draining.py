@@ -57,7 +57,8 @@ def slurm(folder: Path, listing: str) -> dict[str, str]:
     [
         ("echo n1 draining; echo n2 mixed", "Slurm drains n1", "n1"),
         ("echo n1 mixed; echo n2 mixed", "drains no host of the ranks: n1 mixed, n2 mixed", ""),
-        ("echo n1 drained; echo n2 draining", "drains all hosts of the ranks, which stay", ""),
+        ("echo n1 drained; echo n2 draining", "hosts of the ranks, which stay: n1, n2\n", ""),
+        ("echo >&2; exit 1", "does not say which hosts it drains: Command ", ""),
         ("echo no controller >&2; exit 1", "does not say which hosts it drains: no contr", ""),
     ],
 )
