@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 import ft
+from matex.run import fork_client
 
 __all__ = ["Candidates", "ColdCandidates", "Coming", "NewProcesses", "best_of"]
 
@@ -68,7 +69,7 @@ class NewProcesses:
     def next(self, coming: Collection[str], *, wanted: int) -> Coming | None:
         if self._communicator.world.spread:
             return None
-        command = [sys.executable, *sys.orig_argv[1:]]
+        command = fork_client.command(sys.orig_argv[1:])
         host = self._communicator.world.me.host
         return Coming(host, partial(ft.Spawn, command))
 

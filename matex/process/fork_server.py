@@ -1,0 +1,145 @@
+"""The fork server of a host: it has imported TensorFlow, and newcomers are forked from it.
+
+    python -m matex.process.fork_server FILE LAUNCHER
+
+The first newcomer of a host starts it, see :mod:`matex.run.fork_client`, with the number of an
+open socket that listens, and the process id of the launcher, with which it ends. It never uses
+TensorFlow, so it has no threads of it that a fork would lose, and knows nothing of MPI. What it
+has imported is in memory once, however many newcomers there are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+from typing import Any
+
+from matex.process import library_import
+from matex.run import fork_client
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Import TensorFlow, and fork newcomers until the launcher is gone; in those, be a rank."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        launcher = os.pidfd_open(int(sys.argv[2]))
+    except ProcessLookupError:
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with library_import.quick():
+        import tensorflow  # noqa: F401 - for those that are forked
+
+        from matex.process import keras_adapter  # noqa: F401
+    request = _Server(listener, launcher).serve()
+    if request is None:
+        os._exit(0)  # at once: nothing is to be written, and TensorFlow's end takes its time
+    _become(request)
+
+
+class _Server:
+    """Those who ask for a newcomer, by the process that they were given.
+
+    Args:
+        listener: socket to which they connect.
+        launcher: file of the launcher's process, which can be read when that has ended.
+    """
+
+    def __init__(self, listener: socket.socket, launcher: int) -> None:
+        self._listener = listener
+        self._launcher = launcher
+        self._selector = selectors.DefaultSelector()
+
+    def serve(self) -> dict[str, Any] | None:
+        """Fork a newcomer for each that asks.
+
+        Returns:
+            The request, in a newcomer; None in the server, when the launcher is gone.
+        """
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._launcher, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._selector.select():
+                if key.fd == self._launcher:
+                    return None
+                if key.data is not None:
+                    self._reap(key.fd, *key.data)
+                elif (request := self._forked()) is not None:
+                    return request
+
+    def _forked(self) -> dict[str, Any] | None:
+        """Fork for the next one that asks; the request in the newcomer, None in the server."""
+        connection, _ = self._listener.accept()
+        try:
+            request, files = fork_client.receive(connection)
+        except (EOFError, OSError):
+            connection.close()
+            return None
+        process = os.fork()
+        if process == 0:
+            *standard, lives = files
+            for number, file in enumerate(standard):
+                os.dup2(file, number)
+            connection.close()
+            self._leave(standard)
+            _end_with(lives)
+            return dict(request)
+        for file in files:
+            os.close(file)
+        fork_client.send(connection, process)
+        self._selector.register(
+            os.pidfd_open(process), selectors.EVENT_READ, data=(process, connection)
+        )
+        return None
+
+    def _leave(self, files: list[int]) -> None:
+        """Close what is the server's; in a newcomer."""
+        others = [key.fd for key in self._selector.get_map().values() if key.data is not None]
+        connections = [key.data[1] for key in self._selector.get_map().values() if key.data]
+        self._selector.close()
+        self._listener.close()
+        for connection in connections:
+            connection.close()
+        for file in (self._launcher, *others, *files):
+            os.close(file)
+
+    def _reap(self, file: int, process: int, connection: socket.socket) -> None:
+        """Say how *process* has ended."""
+        _, status = os.waitpid(process, 0)
+        self._selector.unregister(file)
+        os.close(file)
+        with connection:
+            try:
+                fork_client.send(connection, status)
+            except OSError:
+                return  # who asked has ended first
+
+
+def _end_with(file: int) -> None:
+    """Have this process killed when the other end of *file*, a pipe, is gone; it stays open."""
+    fcntl.fcntl(file, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Take over what the process that asked has, and run what it was to run."""
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["directory"])
+    os.sched_setaffinity(0, request["cores"])
+    arguments = request["arguments"]
+    module = arguments.index("-m") + 1
+    sys.orig_argv = [sys.executable, *arguments]
+    sys.argv = arguments[module:]
+    runpy.run_module(arguments[module], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

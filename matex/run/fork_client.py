@@ -1,0 +1,184 @@
+"""A newcomer's start: ``python -S fork_client.py ARGUMENTS...`` for ``python ARGUMENTS...``.
+
+The import of TensorFlow is most of the time that a process takes to its first step. So the first
+newcomer of a host starts a fork server, :mod:`matex.process.fork_server`, which imports it once;
+each newcomer is forked from that one, and has the environment, the files and the cores of the
+process that asked. That process, the program of this module, is the one that MPI has started: it
+passes signals on, ends as the newcomer ends, and takes it with it when it is killed.
+
+It is quick because it imports nothing but what is Python's own. Where no fork server can be had,
+it becomes the newcomer itself, by ``exec``.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import hashlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["PASSED_ON", "address_of", "command", "main", "receive", "send"]
+
+#: Signals that the newcomer gets when the process that MPI knows gets them.
+PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+
+# What belongs to one process of a job: the fork server is none.
+_OF_ONE_PROCESS: Final = ("PMIX_", "OMPI_", "PRTE_", "OPAL_")
+# What Python and TensorFlow read when they are imported: all that one server forks have it alike.
+_READ_AT_IMPORT: Final = (
+    "PYTHON", "TF_", "KERAS_", "XLA_", "CUDA_", "OMP_", "OPENBLAS_", "MKL_", "LD_", "HOME", "PATH",
+)  # fmt: skip
+_MODULE: Final = "-m"
+_LENGTH_BYTES: Final = 8
+_STANDARD: Final = (0, 1, 2)
+_MOST_FILES: Final = len(_STANDARD) + 1
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """The words of a command line that does what ``python ARGUMENTS...`` does, by a fork. Pure.
+
+    Args:
+        arguments: what comes after ``python``: its own options, and ``-m matex ...``. Where it is
+            a script instead, or the system is not Linux, there is no fork.
+    """
+    forks = sys.platform == "linux" and _MODULE in arguments
+    return [sys.executable, *(["-S", __file__] if forks else []), *arguments]
+
+
+def address_of(arguments: Sequence[str], environment: Mapping[str, str], parent: int) -> str:
+    """The address, a name of no file, of the fork server for such a newcomer. Pure.
+
+    Args:
+        arguments: command line after ``python``; the options of Python are in it.
+        environment: environment of the newcomer.
+        parent: process id of the launcher, whose newcomers share a server.
+    """
+    read = {n: v for n, v in sorted(environment.items()) if n.startswith(_READ_AT_IMPORT)}
+    options = arguments[: arguments.index(_MODULE)]
+    wanted = json.dumps([sys.executable, os.getuid(), parent, options, str(Path.cwd()), read])
+    return f"\0matex-fork-{hashlib.sha256(wanted.encode()).hexdigest()[:32]}"
+
+
+def send(to: socket.socket, content: Any, files: Sequence[int] = ()) -> None:
+    """Send *content*, of what JSON knows, and open *files* to the other end. Local."""
+    text = json.dumps(content).encode()
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
+    to.sendmsg([len(text).to_bytes(_LENGTH_BYTES, "little")], rights)
+    to.sendall(text)
+
+
+def receive(source: socket.socket) -> tuple[Any, list[int]]:
+    """The content that was sent, and the files.
+
+    Raises:
+        EOFError: the other end is gone.
+    """
+    room = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize)
+    head, rights, _, _ = source.recvmsg(_LENGTH_BYTES, room)
+    files = array.array("i")
+    for _, _, data in rights:
+        files.frombytes(data)
+    head += _exactly(source, _LENGTH_BYTES - len(head))
+    text = _exactly(source, int.from_bytes(head, "little"))
+    return json.loads(text), list(files)
+
+
+def _exactly(source: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        more = source.recv(size - len(found))
+        if not more:
+            raise EOFError("the other end of the connection is gone")
+        found += more
+    return found
+
+
+def main() -> int:
+    """Have the newcomer forked, and end as it ends; become it where that fails."""
+    arguments = sys.argv[1:]
+    connection = _connected(arguments)
+    if connection is not None:
+        with contextlib.suppress(EOFError, OSError):
+            request = {
+                "arguments": arguments,
+                "environment": dict(os.environ),
+                "directory": str(Path.cwd()),
+                "cores": sorted(os.sched_getaffinity(0)),
+            }
+            lives, _ = os.pipe()  # whose other end tells that this process has ended
+            send(connection, request, (*_STANDARD, lives))
+            os.close(lives)
+            process, _ = receive(connection)
+            return _ended_like(process, connection)
+    os.execv(sys.executable, [sys.executable, *arguments])
+
+
+def _connected(arguments: Sequence[str]) -> socket.socket | None:
+    """A connection to the fork server, which is started where there is none."""
+    address = address_of(arguments, os.environ, os.getppid())
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(address)
+    except ConnectionRefusedError:  # nobody has that address
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(address)
+            listener.listen()
+        except OSError:  # another newcomer was quicker
+            return None
+        _start_server(listener, arguments)
+        connection.connect(address)
+    return connection
+
+
+def _start_server(listener: socket.socket, arguments: Sequence[str]) -> None:
+    """Start the server, which has a session of its own: it outlives this process."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(_OF_ONE_PROCESS)
+    }
+    options = arguments[: arguments.index(_MODULE)]
+    module = [_MODULE, "matex.process.fork_server"]
+    subprocess.Popen(
+        [sys.executable, *options, *module, str(listener.fileno()), str(os.getppid())],
+        # The launcher waits until nobody has the files of a process that it has started.
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[listener.fileno()],
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def _ended_like(process: int, connection: socket.socket) -> int:
+    """Wait for the end of *process*, pass signals on to it, and give its exit status.
+
+    A signal that ended it ends this process, too.
+    """
+    for number in PASSED_ON:
+        signal.signal(number, lambda sent, _: os.kill(process, sent))
+    try:
+        status, _ = receive(connection)
+    except EOFError:  # the server is gone, which the newcomer outlives
+        with contextlib.suppress(ProcessLookupError):
+            select.select([os.pidfd_open(process)], [], [])
+        return 1
+    if os.WIFSIGNALED(status):
+        ended_by = os.WTERMSIG(status)
+        if ended_by in PASSED_ON:
+            signal.signal(ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), ended_by)
+    return os.waitstatus_to_exitcode(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

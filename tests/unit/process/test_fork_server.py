@@ -1,0 +1,61 @@
+"""Newcomers are forked from a process that has imported TensorFlow, and are as if started alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+
+from ci.jobs import ROOT, environment
+from ci.patience import patience
+from matex.run import fork_client
+
+
+def test_newcomers_are_what_they_would_be_alone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.unit.process.fork_launcher"],
+        capture_output=True,
+        text=True,
+        timeout=patience(30),
+        cwd=ROOT,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    first, second, last = found["first"], found["second"], found["last"]
+    assert first["status"] == 3
+    assert first["arguments"] == ["ends", "3"]
+    assert first["imported"]
+    assert second["server"] == first["server"] != second["process"]
+    assert second["given"] == "as it came"
+    assert second["cores"] == [second["core"]]
+    assert second["directory"] == first["directory"] == str(ROOT)
+    assert found["told"]["status"] == -signal.SIGTERM
+    assert found["killed"]["status"] == -signal.SIGKILL
+    assert found["killed"]["ended"]
+    assert found["aborted"]["status"] == -signal.SIGABRT
+    assert last["status"] == 0
+    assert last["server"] != first["server"]
+    try:  # it ends with its launcher
+        server = os.pidfd_open(last["server"])
+    except ProcessLookupError:
+        return
+    assert select.select([server], [], [], patience(10))[0]
+
+
+def test_what_a_server_imported_is_for_those_alone_that_would_import_the_same() -> None:
+    words = ["-m", "matex", "--report", "r", "train.py"]
+    address = fork_client.address_of(words, {"TF_X": "1", "MATEX_SEED": "1"}, 7)
+    assert address == fork_client.address_of(words, {"TF_X": "1", "MATEX_SEED": "2"}, 7)
+    assert address != fork_client.address_of(words, {"TF_X": "2", "MATEX_SEED": "1"}, 7)
+    assert address != fork_client.address_of(words, {"TF_X": "1", "MATEX_SEED": "1"}, 8)
+    optimized = fork_client.address_of(["-O", *words], {"TF_X": "1", "MATEX_SEED": "1"}, 7)
+    assert optimized != address
+
+
+def test_a_program_without_a_module_is_started_plainly() -> None:
+    assert fork_client.command(["train.py"]) == [sys.executable, "train.py"]
