@@ -3,9 +3,9 @@
     python -m matex.process.fork_server FILE LAUNCHER
 
 The first newcomer of a host starts it, see :mod:`matex.run.fork_client`, with the number of an
-open socket that listens, and the process id of the launcher, with which it ends. It never uses
-TensorFlow, so it has no threads of it that a fork would lose, and knows nothing of MPI. What it
-has imported is in memory once, however many newcomers there are.
+open socket to which newcomers write, and the process id of the launcher, with which it ends. It
+never uses TensorFlow, so it has no threads of it that a fork would lose, and knows nothing of MPI.
+What it has imported is in memory once, however many newcomers there are.
 """
 
 from __future__ import annotations
@@ -27,32 +27,30 @@ __all__ = ["main"]
 
 def main() -> None:
     """Import TensorFlow, and fork newcomers until the launcher is gone; in those, be a rank."""
-    listener = socket.socket(fileno=int(sys.argv[1]))
+    letters = socket.socket(fileno=int(sys.argv[1]))
     try:
         launcher = os.pidfd_open(int(sys.argv[2]))
     except ProcessLookupError:
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with library_import.quick():
-        import tensorflow  # noqa: F401 - for those that are forked
-
-        from matex.process import keras_adapter  # noqa: F401
-    request = _Server(listener, launcher).serve()
+        from matex.process import keras_adapter  # noqa: F401 - with all that newcomers need
+    request = _Server(letters, launcher).serve()
     if request is None:
         os._exit(0)  # at once: nothing is to be written, and TensorFlow's end takes its time
     _become(request)
 
 
 class _Server:
-    """Those who ask for a newcomer, by the process that they were given.
+    """The server, with those who asked, by the process that each of them was given.
 
     Args:
-        listener: socket to which they connect.
+        letters: socket on which their connections come.
         launcher: file of the launcher's process, which can be read when that has ended.
     """
 
-    def __init__(self, listener: socket.socket, launcher: int) -> None:
-        self._listener = listener
+    def __init__(self, letters: socket.socket, launcher: int) -> None:
+        self._letters = letters
         self._launcher = launcher
         self._selector = selectors.DefaultSelector()
 
@@ -62,7 +60,7 @@ class _Server:
         Returns:
             The request, in a newcomer; None in the server, when the launcher is gone.
         """
-        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._letters, selectors.EVENT_READ)
         self._selector.register(self._launcher, selectors.EVENT_READ)
         while True:
             for key, _ in self._selector.select():
@@ -75,8 +73,9 @@ class _Server:
 
     def _forked(self) -> dict[str, Any] | None:
         """Fork for the next one that asks; the request in the newcomer, None in the server."""
-        connection, _ = self._listener.accept()
+        connection = fork_client.received_connection(self._letters)
         try:
+            fork_client.greeted(connection)
             request, files = fork_client.receive(connection)
         except (EOFError, OSError):
             connection.close()
@@ -103,7 +102,7 @@ class _Server:
         others = [key.fd for key in self._selector.get_map().values() if key.data is not None]
         connections = [key.data[1] for key in self._selector.get_map().values() if key.data]
         self._selector.close()
-        self._listener.close()
+        self._letters.close()
         for connection in connections:
             connection.close()
         for file in (self._launcher, *others, *files):

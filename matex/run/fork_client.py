@@ -20,16 +20,25 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PASSED_ON", "address_of", "command", "main", "receive", "send"]
+__all__ = [
+    "address_of",
+    "command",
+    "greeted",
+    "main",
+    "receive",
+    "received_connection",
+    "send",
+]
 
-#: Signals that the newcomer gets when the process that MPI knows gets them.
-PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+# Signals that the newcomer gets when the process that MPI knows gets them.
+_PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
 # What belongs to one process of a job: the fork server is none.
 _OF_ONE_PROCESS: Final = ("PMIX_", "OMPI_", "PRTE_", "OPAL_")
@@ -40,6 +49,9 @@ _READ_AT_IMPORT: Final = (
 _MODULE: Final = "-m"
 _LENGTH_BYTES: Final = 8
 _STANDARD: Final = (0, 1, 2)
+_CREDENTIALS: Final = struct.Struct("iII")  # the process, the user and the group at the other end
+_SCM_CREDENTIALS: Final = 2  # of Linux; Python has no name for it
+_REQUEST_S: Final = 10.0
 _MOST_FILES: Final = len(_STANDARD) + 1
 
 
@@ -47,8 +59,8 @@ def command(arguments: Sequence[str]) -> list[str]:
     """The words of a command line that does what ``python ARGUMENTS...`` does, by a fork. Pure.
 
     Args:
-        arguments: what comes after ``python``: its own options, and ``-m matex ...``. Where it is
-            a script instead, or the system is not Linux, there is no fork.
+        arguments: words that come after ``python``: its own options, and ``-m matex ...``. Where it
+            is a script instead, or the system is not Linux, there is no fork.
     """
     forks = sys.platform == "linux" and _MODULE in arguments
     return [sys.executable, *(["-S", __file__] if forks else []), *arguments]
@@ -82,14 +94,26 @@ def receive(source: socket.socket) -> tuple[Any, list[int]]:
     Raises:
         EOFError: the other end is gone.
     """
+    head, files = _received(source, _LENGTH_BYTES)
+    head += _exactly(source, _LENGTH_BYTES - len(head))
+    text = _exactly(source, int.from_bytes(head, "little"))
+    return json.loads(text), files
+
+
+def received_connection(letters: socket.socket) -> socket.socket:
+    """The next connection that a newcomer has sent to the server; waits for it."""
+    _, (file,) = _received(letters, 1)
+    return socket.socket(fileno=file)
+
+
+def _received(source: socket.socket, size: int) -> tuple[bytes, list[int]]:
+    """The content, of at most *size* bytes, and the files that came with it."""
     room = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize)
-    head, rights, _, _ = source.recvmsg(_LENGTH_BYTES, room)
+    content, rights, _, _ = source.recvmsg(size, room)
     files = array.array("i")
     for _, _, data in rights:
         files.frombytes(data)
-    head += _exactly(source, _LENGTH_BYTES - len(head))
-    text = _exactly(source, int.from_bytes(head, "little"))
-    return json.loads(text), list(files)
+    return content, list(files)
 
 
 def _exactly(source: socket.socket, size: int) -> bytes:
@@ -105,42 +129,74 @@ def _exactly(source: socket.socket, size: int) -> bytes:
 def main() -> int:
     """Have the newcomer forked, and end as it ends; become it where that fails."""
     arguments = sys.argv[1:]
-    connection = _connected(arguments)
-    if connection is not None:
-        with contextlib.suppress(EOFError, OSError):
-            request = {
-                "arguments": arguments,
-                "environment": dict(os.environ),
-                "directory": str(Path.cwd()),
-                "cores": sorted(os.sched_getaffinity(0)),
-            }
-            lives, _ = os.pipe()  # whose other end tells that this process has ended
-            send(connection, request, (*_STANDARD, lives))
-            os.close(lives)
-            process, _ = receive(connection)
-            return _ended_like(process, connection)
+    with contextlib.suppress(EOFError, OSError):
+        connection = _connected(arguments)
+        _meet_server(connection)
+        lives, _ = os.pipe()  # whose other end tells that this process has ended
+        request = {
+            "arguments": arguments,
+            "environment": dict(os.environ),
+            "directory": str(Path.cwd()),
+            "cores": sorted(os.sched_getaffinity(0)),
+        }
+        send(connection, request, (*_STANDARD, lives))
+        os.close(lives)
+        process, _ = receive(connection)
+        return _ended_like(process, connection)
     os.execv(sys.executable, [sys.executable, *arguments])
 
 
-def _connected(arguments: Sequence[str]) -> socket.socket | None:
-    """A connection to the fork server, which is started where there is none."""
+def _connected(arguments: Sequence[str]) -> socket.socket:
+    """A connection to the fork server, which is started where there is none.
+
+    Whoever gets the address has the server started. What others send there waits until it reads,
+    and is closed if it never does.
+
+    Raises:
+        OSError: there is no server, and none can be started.
+    """
     address = address_of(arguments, os.environ, os.getppid())
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        connection.connect(address)
-    except ConnectionRefusedError:  # nobody has that address
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listener.bind(address)
-            listener.listen()
-        except OSError:  # another newcomer was quicker
-            return None
-        _start_server(listener, arguments)
-        connection.connect(address)
+    letters = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with contextlib.suppress(OSError):  # another newcomer has that address
+        letters.bind(address)
+        _start_server(letters, arguments)
+    letters.close()
+    connection, other = socket.socketpair()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # before the server can answer
+    with other, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as post:
+        rights = array.array("i", [other.fileno()])
+        post.sendmsg([b"1"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], 0, address)
     return connection
 
 
-def _start_server(listener: socket.socket, arguments: Sequence[str]) -> None:
+def _meet_server(connection: socket.socket) -> None:
+    """Wait until the server answers, and see that it is one of this user.
+
+    Raises:
+        OSError: it is another's, or gone.
+    """
+    _, rights, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+    users = [_CREDENTIALS.unpack(data)[1] for _, kind, data in rights if kind == _SCM_CREDENTIALS]
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+    if users != [os.getuid()]:
+        raise ConnectionRefusedError("the fork server is none of this user")
+
+
+def greeted(connection: socket.socket) -> None:
+    """Answer a newcomer, so that it sends its request; on the server.
+
+    Raises:
+        OSError: it is another user's, or gone.
+    """
+    size = _CREDENTIALS.size
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    if _CREDENTIALS.unpack(data)[1] != os.getuid():
+        raise ConnectionRefusedError("the newcomer is none of this user")
+    connection.settimeout(_REQUEST_S)
+    connection.sendall(b"1")
+
+
+def _start_server(letters: socket.socket, arguments: Sequence[str]) -> None:
     """Start the server, which has a session of its own: it outlives this process."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(_OF_ONE_PROCESS)
@@ -148,12 +204,12 @@ def _start_server(listener: socket.socket, arguments: Sequence[str]) -> None:
     options = arguments[: arguments.index(_MODULE)]
     module = [_MODULE, "matex.process.fork_server"]
     subprocess.Popen(
-        [sys.executable, *options, *module, str(listener.fileno()), str(os.getppid())],
+        [sys.executable, *options, *module, str(letters.fileno()), str(os.getppid())],
         # The launcher waits until nobody has the files of a process that it has started.
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        pass_fds=[listener.fileno()],
+        pass_fds=[letters.fileno()],
         env=environment,
         start_new_session=True,
     )
@@ -164,7 +220,7 @@ def _ended_like(process: int, connection: socket.socket) -> int:
 
     A signal that ended it ends this process, too.
     """
-    for number in PASSED_ON:
+    for number in _PASSED_ON:
         signal.signal(number, lambda sent, _: os.kill(process, sent))
     try:
         status, _ = receive(connection)
@@ -174,7 +230,7 @@ def _ended_like(process: int, connection: socket.socket) -> int:
         return 1
     if os.WIFSIGNALED(status):
         ended_by = os.WTERMSIG(status)
-        if ended_by in PASSED_ON:
+        if ended_by in _PASSED_ON:
             signal.signal(ended_by, signal.SIG_DFL)
         os.kill(os.getpid(), ended_by)
     return os.waitstatus_to_exitcode(status)

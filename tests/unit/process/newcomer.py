@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 found = {
     "process": os.getpid(),
@@ -11,7 +12,7 @@ found = {
     "imported": "tensorflow" in sys.modules,
     "arguments": sys.argv[1:],
     "given": os.environ.get("GIVEN", ""),
-    "directory": os.getcwd(),
+    "directory": str(Path.cwd()),
     "cores": sorted(os.sched_getaffinity(0)),
 }
 print(json.dumps(found), flush=True)
