@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -177,8 +177,13 @@ class ColdSpares:
         with fail_stop_after(_PAIR_S, _STUCK):
             return Bridge(self._messages.pair(sponsor=self._comm.Get_rank(), newcomer=rank), 1)
 
-    def wait(self) -> Bridge | None:
+    def wait(self, expected: Callable[[], None] = lambda: None) -> Bridge | None:
         """Wait, at no cost, until a member calls; on a cold spare, once.
+
+        Args:
+            expected: function that is called once, when this process is the next of its host,
+                because another has taken a place there: what it will want can be made ready. It is
+                not to take long, for meanwhile no message is heard.
 
         Returns:
             Connection with that member; None where the run is over.
@@ -188,6 +193,7 @@ class ColdSpares:
         """
         works = set(range(self._first))
         gone: set[int] = set()
+        is_next = False
         while True:
             message = self._messages.heard()
             if message is None:
@@ -203,9 +209,19 @@ class ColdSpares:
                 sockets.shut(content.decode().split())
             elif tag == Signal.WORKS:
                 works.add(source)
+                if not is_next and self._is_next(source, elsewhere=works | gone):
+                    is_next = True
+                    expected()
             elif tag == Signal.CALL:
                 with contextlib.suppress(BridgeBroken):  # who called is gone: the next one may
                     return self._answered(source)
+
+    def _is_next(self, last: int, *, elsewhere: set[int]) -> bool:
+        """Whether this process is the first that waits on the host of *last*, which works now."""
+        own = self._members[self._comm.Get_rank()]
+        waiting = (m.rank for m in self._members[self._first :] if m.host == own.host)
+        first = min(rank for rank in waiting if rank not in elsewhere)
+        return bool(own.host == self._members[last].host and own.rank == first)
 
     def _answered(self, sponsor: int) -> Bridge:
         """The connection with *sponsor*, which has called.

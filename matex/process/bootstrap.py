@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import runpy
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -139,9 +141,10 @@ class _Met(NamedTuple):
 def _met(config: Config) -> _Met:
     """Meet the other ranks; or wait until one has this process come; collective.
 
+    A cold spare that nobody wants ends here, when the run is over.
+
     Raises:
         ft.Unrecoverable: no MPI.
-        SystemExit: the run is over, and nobody wanted this process.
     """
     if config.respawn:
         ft.allow_newcomers()
@@ -167,15 +170,24 @@ def _invitation(cold: ft.ColdSpares | None) -> ft.Invitation | None:
 
     Raises:
         ft.Unrecoverable: who had it come is gone.
-        SystemExit: the run is over, and nobody wanted this process.
     """
     if cold is None or not cold.is_one:
         return ft.Invitation.received()
-    bridge = cold.wait()
-    if bridge is not None:
-        return ft.Invitation(bridge)
-    mpi.finalize()
-    raise SystemExit(0)
+    ahead = threading.Thread(target=_import_libraries, daemon=True)
+    bridge = cold.wait(expected=ahead.start)
+    if bridge is None:
+        mpi.finalize()
+        os._exit(0)  # at once, also where the libraries are half imported
+    if ahead.ident is not None:
+        ahead.join()
+    return ft.Invitation(bridge)
+
+
+def _import_libraries() -> None:
+    """Import TensorFlow, with what a rank needs beside it; where there is none, later says so."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with contextlib.suppress(ModuleNotFoundError), library_import.quick():
+        from matex.process import keras_adapter  # noqa: F401
 
 
 _SEED_OF_TENSORFLOW = 87654321  # DEFAULT_GRAPH_SEED of tensorflow/python/framework/random_seed.py

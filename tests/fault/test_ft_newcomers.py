@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ft
-from tests.fault.ranks import begin, end_by, mark, run
+from tests.fault.ranks import begin, end_by, mark, run, seen, wait_for
 
 RANKS = 3
 
@@ -26,7 +26,7 @@ def work(victim: int, more: int, cold: int) -> None:
     ft.allow_newcomers()
     spares = ft.ColdSpares.meet(cold) if cold else None
     if spares is not None and spares.is_one:
-        bridge = spares.wait()
+        bridge = spares.wait(expected=lambda: mark("expected"))
         if bridge is None:
             mark(f"over-{mpi.load().COMM_WORLD.Get_rank()}", True)
             mpi.finalize()
@@ -91,6 +91,7 @@ def work(victim: int, more: int, cold: int) -> None:
         left -= was_short and communicator.world.size == ranks
     mark(f"end-{communicator.world.rank}", [communicator.world.ranks, int(done[0]), os.getpid()])
     if spares is not None and communicator.world.is_leader:
+        wait_for(lambda: seen("expected", ranks + 1), within_s=10)
         spares.dismiss(known=communicator.world.everyone)
 
 
@@ -108,3 +109,5 @@ def test_a_process_takes_the_place_of_a_rank_that_died(victim: int, cold: int) -
     (alone,) = job["alone-3"].values()
     assert alone == [1, False]
     assert bool(job["over-4"]) == bool(cold)
+    # The one that waits still is the next.
+    assert list(job["expected"]) == ([4] if cold else [])
