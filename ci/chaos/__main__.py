@@ -1,6 +1,6 @@
 """Runs with random faults, each checked to the last sample: a line a run, and a table.
 
-    python -m ci.chaos [--layer ft|loop|strategies|full|bits|respawn|cold] [--runs 100] [--seed 0]
+    python -m ci.chaos [--layer ft|loop|strategies|full|bits|respawn|cold|resize] [--runs 100]
 
 The ft layer needs no TensorFlow: 2 to 16 ranks make random collectives and die in them;
 a launch carries several runs, each on those that the last one left. In most launches some
@@ -13,7 +13,8 @@ trainings, and some go on from a checkpoint, also by another strategy, after all
 layer does so with virtual workers on 1 to 8 ranks, and wants the very bits of one rank. The respawn
 layer kills ranks of a training on 2 to 4 from outside, again and again: newcomers too, and while
 others start, are admitted or take over; in the end as many ranks as at the start must be there. The
-cold layer does so on two emulated hosts, and kills all ranks of one at times.
+cold layer does so on two emulated hosts, and kills all ranks of one at times; the resize layer asks
+for fewer and more ranks meanwhile.
 
 A run is right when it ended, nobody died but those that a fault struck, the ranks agree on
 every result, each item of work was counted once, and (full) the summary says finished, weights
@@ -42,7 +43,7 @@ from ci.chaos.ft.launch import Verdict
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    layers = ("ft", "loop", "strategies", "full", "bits", "respawn", "cold")
+    layers = ("ft", "loop", "strategies", "full", "bits", "respawn", "cold", "resize")
     parser.add_argument("--layer", choices=layers, default="ft")
     parser.add_argument("--runs", type=int, default=100, help="at least so many (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="of the first launch (default: 0)")
@@ -67,6 +68,10 @@ def main() -> int:
         from ci.chaos.respawn import launch as respawn_launch
 
         runs_of = partial(respawn_launch.runs_of, hosts=2)
+    elif arguments.layer == "resize":
+        from ci.chaos.respawn import launch as respawn_launch
+
+        runs_of = partial(respawn_launch.runs_of, resizes=True)
     elif arguments.layer in ("full", "bits"):
         from ci.chaos.training import judge
 

@@ -246,6 +246,7 @@ class FitSpares(FitListener):
             "tried": iterator.engine.tried,
             "histories": self._run.replacements.histories,
             "wanted": self._run.replacements.wanted,
+            "active": self._run.active,
         }
         content = np.frombuffer(json.dumps(progress).encode(), np.uint8)
         trained = trained_before(self._trained, self._model) if self._run.config.respawn else {}
@@ -283,6 +284,7 @@ class FitSpares(FitListener):
         self._run.replacements.inherit(
             handover.progress["histories"], wanted=handover.progress["wanted"]
         )
+        self._run.active = handover.progress["active"]  # it may have grown since the welcome
         self._replicas.pace = handover.progress["replicas"]
         self._run.saver.numbers = handover.progress["saver"]
         return handover

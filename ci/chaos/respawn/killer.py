@@ -45,6 +45,8 @@ class Killer:
         self._newcomers: set[int] = set()
         self._next_step = every
         self._moment = "steps"
+        self.wanted = ranks
+        """The number of ranks that there are to be."""
         self.step = 0
         self.killed: list[tuple[int, str]] = []
         self.events: list[Event] = []
@@ -52,7 +54,7 @@ class Killer:
     @property
     def is_whole(self) -> bool:
         """Whether no rank is missing, as far as the events say."""
-        return len(self._members) >= self._ranks
+        return len(self._members) >= self.wanted
 
     def look(self, *, kills: bool) -> None:
         """Take note of new events, and kill where it is time."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from ci.chaos.ft.launch import Verdict
 from ci.chaos.respawn.killer import Event, Killer
+from ci.chaos.respawn.resizer import Resizer
 from ci.jobs import environment
 from ci.network.emulated import emulated
 from ci.network.switch import Link
@@ -43,7 +44,10 @@ _EPOCHS = 80
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One launch: ranks and spares at the start, its options, and who is killed how often."""
+    """One launch: ranks and spares at the start, its options, and who is killed how often.
+
+    While ranks are killed it is asked to go on with the numbers of ranks *sizes*, one by one.
+    """
 
     seed: int
     ranks: int
@@ -54,17 +58,30 @@ class Plan:
     only_whole: bool = False
     rest_ms: float = 5.0
     hosts: int = 1
+    sizes: Sequence[int] = ()
 
     @property
     def title(self) -> str:
         where = f" on {self.hosts} hosts" if self.hosts > 1 else ""
         what = f"{self.layers}, {self.kills} kills"
+        if self.sizes:
+            what += f", resized to {', '.join(map(str, self.sizes))}"
         return f"{self.ranks} ranks{where} {' '.join(self.options)} {what}"
 
 
-def draw(seed: int, *, hosts: int = 1) -> Plan:
+def draw(seed: int, *, hosts: int = 1, resizes: bool = False) -> Plan:
     """The plan of *seed*."""
     source = random.Random(seed)
+    if resizes:
+        ranks = source.randint(2, 4)
+        return Plan(
+            seed=seed,
+            ranks=ranks,
+            layers=source.choice(LAYERS),
+            kills=source.randint(1, 4),
+            options=source.choice([o for o in _OPTIONS if "--spares" not in o]),
+            sizes=[source.randint(2, ranks + 2) for _ in range(source.randint(1, 3))],
+        )
     if hosts > 1:
         kills = source.randint(2, 5)
         options = source.choice(_OPTIONS)
@@ -87,6 +104,8 @@ class Outcome:
     """The outcome of a launch."""
 
     status: int | None
+    wanted: int
+    refused: str
     seconds: float
     output: str
     killed: list[tuple[int, str]]
@@ -95,9 +114,9 @@ class Outcome:
     told: dict[str, Any] = field(default_factory=dict)
 
 
-def runs_of(seed: int, *, hosts: int = 1) -> list[Verdict]:
+def runs_of(seed: int, *, hosts: int = 1, resizes: bool = False) -> list[Verdict]:
     """Make the launch of *seed*, on so many emulated hosts; its verdict."""
-    plan = draw(seed, hosts=hosts)
+    plan = draw(seed, hosts=hosts, resizes=resizes)
     place = Path(tempfile.mkdtemp(prefix="mx-"))
     try:
         outcome = make(plan, place)
@@ -117,7 +136,7 @@ def runs_of(seed: int, *, hosts: int = 1) -> list[Verdict]:
             seconds=outcome.seconds,
             repairs_s=repairs,
             kinds=[moment for _, moment in outcome.killed],
-            ranks=(plan.ranks, plan.ranks),
+            ranks=(plan.ranks, outcome.wanted),
             joined=len(set(joined)),
             output=outcome.output,
         )
@@ -173,22 +192,35 @@ def _made(
     killer = Killer(
         report / "events.jsonl", plan.ranks, source, every=plan.every, only_whole=plan.only_whole
     )
+    requests = len(plan.sizes)
+    after = [plan.kills * number // max(requests, 1) for number in range(requests)]
+    resizer = Resizer(report, plan.ranks, plan.sizes, after=after, environment=environment(**more))
     try:
         while process.poll() is None and time.monotonic() - started < limit_s:
             enough = len(killer.killed) >= plan.kills
             killer.look(kills=not enough)
-            if enough and killer.is_whole:
+            if killer.step:  # ranks that train answer
+                resizer.look(len(killer.killed))
+            killer.wanted = resizer.wanted
+            if enough and resizer.is_done and killer.is_whole:
                 stop.touch()
             time.sleep(_LOOK_S)
         status = process.poll()
     finally:
+        resizer.end()
         while process.poll() is None:
             process.send_signal(signal.SIGTERM)
             time.sleep(1)
     killer.look(kills=False)
     output.seek(0)
     outcome = Outcome(
-        status, time.monotonic() - started, output.read(), killer.killed, killer.events
+        status,
+        resizer.wanted,
+        resizer.refused,
+        time.monotonic() - started,
+        output.read(),
+        killer.killed,
+        killer.events,
     )
     summary = report / "summary.json"
     if summary.exists():
@@ -208,7 +240,9 @@ def wrong(plan: Plan, outcome: Outcome) -> str:
     counted = {name: summary[f"samples_{name}"] for name in ("lost", "repeated")}
     if any(counted.values()):
         return f"samples {counted}"
-    if summary["world_size_end"] != plan.ranks:
+    if outcome.refused:
+        return f"refused: {outcome.refused}"
+    if summary["world_size_end"] != outcome.wanted:
         return f"{summary['world_size_end']} ranks at the end"
     if len(set(summary["weights_hash"].values())) != 1:
         return f"weights {summary['weights_hash']}"
