@@ -152,7 +152,8 @@ class TestStep:
             except NotShareable as found:
                 reason = str(found)
             finally:
-                generators.put_back(built=not built)
+                # A trace draws as that of Keras does, maybe while a thread draws for later batches.
+                generators.put_back(built=not built, host=self._model.run_eagerly)
         self.settle(Sharing.WHOLE)
         return reason
 

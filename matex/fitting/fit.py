@@ -124,19 +124,17 @@ class Fit:
         self._has_begun = True
         keras_hooks.verify(type(self._model))
         keras_hooks.refuse(self._model)
-        make_feed = once(make_feed)
         batches = rows_of(**given)
         check_same_data(self._run.communicator, given["x"], batches, "fit")
         check_same_validation(self._run.communicator, self._arguments["validation_data"])
-        generators = keras_hooks.Generators()
-        try:
-            self._shared = begin_shared(self._parts, make_feed, given, batches)
-        except NotShareable as reason:
-            self._whole.begin(reason, is_iterating=False)
-            self._listeners = [FitRecord(self._run, self._model, self._parts.plan, None)]
-            return make_feed(given["x"])
-        finally:
-            generators.put_back(built=True)
+        with keras_hooks.Generators.moved_by(make_feed) as drawing:
+            make_feed = once(drawing)
+            try:
+                self._shared = begin_shared(self._parts, make_feed, given, batches)
+            except NotShareable as reason:
+                self._whole.begin(reason, is_iterating=False)
+                self._listeners = [FitRecord(self._run, self._model, self._parts.plan, None)]
+                return make_feed(given["x"])
         self._listeners = self._shared.listeners
         return self._shared.iterator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -60,20 +60,23 @@ class Generators:
         self._keras = global_state.get_global_attribute(_OF_KERAS)
         self._of_keras = None if self._keras is None else self._keras.state.numpy()
 
-    def put_back(self, *, built: bool = False) -> None:
+    def put_back(self, *, built: bool = False, host: bool = True) -> None:
         """Let them be there again.
 
         Args:
             built: layers may have been made since, which draw their seeds from Python's: that one
                 stays where it is.
+            host: Python's and NumPy's may have been drawn from here. Elsewhere they stay: a thread
+                that prepares data may be drawing from them.
         """
-        np.random.set_state(self._numpy)  # noqa: NPY002 - the script's own
+        if host:
+            np.random.set_state(self._numpy)  # noqa: NPY002 - the script's own
         eager = _of_tensorflow()
         if eager is not None and self._tensorflow not in (None, eager.getstate()):
             eager.setstate(self._tensorflow)
             # Operations of the same seeds would go on, not start again.
             context.context().clear_kernel_cache()
-        if not built:
+        if host and not built:
             random.setstate(self._python)
         if self._keras is not None or not built:
             global_state.set_global_attribute(_OF_KERAS, self._keras)
@@ -89,20 +92,47 @@ class Generators:
         }
         return [name for name, (before, after) in pairs.items() if before != after]
 
+    @staticmethod
+    @contextlib.contextmanager
+    def moved_by(call: Callable[[Any], Any]) -> Iterator[Callable[[Any], Any]]:
+        """Run what may draw inside: afterwards only what *call* drew has moved generators. Local.
+
+        Gives the function to be called in its place. What it draws it draws as if nothing had been
+        drawn inside before. Where layers are made inside, Python's generator stays where it is.
+        """
+        before = Generators()
+
+        def drawing(given: Any) -> Any:
+            nonlocal before
+            before.put_back(built=True)
+            try:
+                return call(given)
+            finally:
+                before = Generators()
+
+        try:
+            yield drawing
+        finally:
+            before.put_back(built=True)
+
 
 @contextlib.contextmanager
-def generators_kept() -> Iterator[list[str]]:
+def generators_kept(*, host: bool = True) -> Iterator[list[str]]:
     """Run what may draw inside: afterwards all global generators are where they were. Local.
 
     Gives a list, which afterwards names the generators of Python and NumPy that were drawn from.
+
+    Args:
+        host: it may draw from Python's and NumPy's, too; see :meth:`Generators.put_back`.
     """
     before = Generators()
     names: list[str] = []
     try:
         yield names
     finally:
-        names += before.moved()
-        before.put_back()
+        if host:
+            names += before.moved()
+        before.put_back(host=host)
 
 
 class OrderSeeds:

@@ -54,7 +54,7 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> 
     try:
         # Run eagerly it is the script's own code: what that prints or warns of is not for the user.
         broken = "train_step fails on a part of a batch"
-        with keras_hooks.generators_kept(), unheard(), attempted(broken):
+        with keras_hooks.generators_kept(host=step.may_draw), unheard(), attempted(broken):
             return _differing(step, telling_rows(batch), alone=alone)
     except NotShareable as reason:
         return str(reason)

@@ -1,4 +1,4 @@
-"""A PyDataset that prepares batches in threads and mixes its rows after each epoch; generators too."""
+"""PyDatasets that prepare batches in threads, mix or disturb their rows; and generators."""
 
 import math
 
@@ -59,6 +59,21 @@ model = make()
 rows = Rows(x[:160], y[:160], 40, mix=True)
 history = model.fit(rows, epochs=3, shuffle=False, verbose=0)
 print("mixed", np.round(history.history["loss"], 4))
+
+
+class Noisy(Rows):
+    """Rows with noise from NumPy's own generator, as pictures that are turned at random have it."""
+
+    def __getitem__(self, index):
+        x, y, weights = super().__getitem__(index)
+        return x + np.random.normal(scale=2.0, size=x.shape), y, weights
+
+
+model = make()
+noisy, held_out_noisy = Noisy(x[:160], y[:160], 40), Noisy(x[160:], y[160:], 25)
+history = model.fit(noisy, epochs=3, validation_data=held_out_noisy, verbose=0)
+print("noisy", np.round(history.history["loss"], 4), np.round(history.history["val_loss"], 4))
+print("next", np.random.randint(1000))
 
 
 def forever(x, y, batch):
