@@ -10,6 +10,7 @@ from typing import Any
 
 import h5py
 
+from matex.files import databases
 from matex.files.asking import placed
 from matex.files.interface import Files
 from matex.files.ledger import Change
@@ -22,6 +23,7 @@ __all__ = ["install"]
 def install(files: Files) -> None:
     """Replace how they do, for the rest of the process; after Python's own functions. Local."""
     _in_h5py(files)
+    databases.install(files)
     openers = getattr(sys.modules.get("numpy.lib._datasource"), "_file_openers", None)
     if openers is not None:  # what savetxt and loadtxt open a plain file with
         openers._file_openers[None] = io.open

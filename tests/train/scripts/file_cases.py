@@ -3,6 +3,7 @@
 With sys.argv[2] the leader kills itself before the case of that name.
 """
 
+import contextlib
 import csv
 import glob
 import json
@@ -10,6 +11,7 @@ import os
 import pathlib
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import zipfile
@@ -155,6 +157,27 @@ def arrays():
         np.fromfile("mm.bin", "int32").tolist(),
         k,
     )
+
+
+@case
+def databases():
+    with sqlite3.connect("runs.db") as db:
+        db.execute("create table runs (id integer primary key, loss real)")
+        db.execute("insert into runs (loss) values (0.5)")
+    again = sqlite3.connect("file:runs.db?mode=ro", uri=True)
+    rows = again.execute("select * from runs").fetchall()
+    again.close()
+    db.execute("insert into runs (loss) values (0.25)")
+    db.commit()
+    db.close()
+    with contextlib.closing(sqlite3.connect(":memory:")) as memory:
+        rows += memory.execute("select 1, 2").fetchall()
+    with contextlib.closing(sqlite3.connect("runs.db")) as db:
+        rows += db.execute("select count(*), sum(loss) from runs").fetchall()
+    try:
+        sqlite3.connect("not_there/runs.db")
+    except sqlite3.OperationalError as error:
+        return rows, str(error), os.path.exists("runs.db")
 
 
 @case
