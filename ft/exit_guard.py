@@ -99,7 +99,8 @@ def shield(farewell: Callable[[], None]) -> None:
     """Let an error on this rank end this rank only, and at once, from now on. Local.
 
     Uncaught exceptions, also in threads, and ``sys.exit`` or ``os._exit`` with a
-    nonzero status print what they have to say and then :func:`fail_stop`. A normal end of the
+    nonzero status print what they have to say and then :func:`fail_stop`; an exception of the
+    main thread calls the program's ``atexit`` functions in between. A normal end of the
     program calls *farewell*, which must leave together with the peers.
 
     Libraries that exit through ``raise SystemExit(1)`` are not seen by
@@ -150,11 +151,13 @@ def shielded() -> Iterator[None]:
         if message:
             print(message, file=sys.stderr)
         if status != 0:
+            _call_exit_handlers()
             fail_stop(message or f"the program ended with status {status}", error=stop)
     except BaseException as error:
         if _is_child:
             raise
         traceback.print_exc()
+        _call_exit_handlers()
         fail_stop(_one_line(type(error), error), error=error)
 
 
@@ -173,6 +176,7 @@ def _status_of(code: object) -> tuple[int, str]:
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     sys.__excepthook__(kind, error, trace)
+    _call_exit_handlers()
     fail_stop(_one_line(kind, error), error=error.with_traceback(trace))
 
 
@@ -196,6 +200,15 @@ def _exit_now(status: int) -> NoReturn:
     if status != 0 and not mpi.is_finalized():
         fail_stop(f"os._exit with status {status}", error=SystemExit(status))
     _real_exit(status)
+
+
+def _call_exit_handlers() -> None:
+    """Call what the program gave to ``atexit``, as Python does at any end but a kill; once.
+
+    None of them may meet the peers: :func:`_at_exit` is not among them.
+    """
+    atexit.unregister(_at_exit)
+    atexit._run_exitfuncs()
 
 
 def _at_exit() -> None:

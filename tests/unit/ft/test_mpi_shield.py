@@ -103,6 +103,15 @@ def test_an_abnormal_end_is_a_kill_with_a_reason(how: str) -> None:
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    "how", ["sys.exit(1)", "an exception", "a shielded SystemExit(3)", "a shielded exception"]
+)
+def test_what_the_program_gave_to_atexit_is_called_first(how: str) -> None:
+    done = end("atexit.register(print, 'at exit')\n" + ABNORMAL[how][0], PMIX_RANK="0")
+    assert done.returncode == -signal.SIGKILL
+    assert done.stdout == f"at exit\ndied: {ABNORMAL[how][1]}\n"
+
+
 def test_without_peers_an_abnormal_end_is_an_ordinary_failure() -> None:
     done = end(ABNORMAL["an exception"][0])
     assert done.returncode == 1
