@@ -38,8 +38,12 @@ _SMALL_BYTES = 8 << 20
 _BY_ROWS = frozenset(
     (
         "AddV2",
+        "AsString",
+        "Bucketize",
         "Cast",
+        "Equal",
         "ExpandDims",
+        "FloorDiv",
         "FloorMod",
         "Greater",
         "GreaterEqual",
@@ -47,13 +51,17 @@ _BY_ROWS = frozenset(
         "Less",
         "LessEqual",
         "LogicalAnd",
+        "LookupTableFindV2",
         "Maximum",
         "Minimum",
         "Mul",
+        "NotEqual",
         "SelectV2",
         "Squeeze",
         "StopGradient",
         "StridedSlice",
+        "StringToHashBucketFast",
+        "StringToHashBucketStrong",
         "Sub",
     )
 )

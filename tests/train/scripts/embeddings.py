@@ -104,6 +104,9 @@ train(tokens, layers.Flatten()(hidden), x, "adam")
 pairs = tf.data.Dataset.from_tensor_slices((x, y)).map(lambda row, label: (row + 1, label))
 large = layers.GlobalAveragePooling1D()(layers.Embedding(5_000, 8)(tokens))
 train(tokens, large, pairs.batch(32).prefetch(2), keras.optimizers.Adam(0.02))
+for places in (layers.Discretization([10, 20, 30]), layers.IntegerLookup(vocabulary=[1, 2, 3])):
+    few = layers.Flatten()(layers.Embedding(5, 8)(places(tokens)))
+    train(tokens, few, x, "adam")
 free = keras.Input((None,), dtype="int32")  # as long as the longest row of each batch
 words = layers.GlobalAveragePooling1D()(layers.Embedding(50, 8, name="words")(free))
 model = keras.Model(free, layers.Dense(1, "sigmoid")(words))
