@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from matex.errors import NotShareable
 from matex.fitting.listeners import Cursor, FitListener
+from matex.keras_hooks.rows import is_free
 from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch, Source
 from matex.steps.engine import StepEngine
@@ -37,8 +38,12 @@ class RateSchedule(Protocol):
 class UncutBatch(NamedTuple):
     """A batch that every rank computes whole."""
 
-    data: Any
-    """What ``train_step`` gets."""
+    tensors: Any
+    as_data: Callable[[Any], Any]
+    """Makes of the tensors what ``train_step`` gets."""
+    signature: Any
+    """Signature of the tensors where batches may have other numbers of rows; None where all have
+    as many."""
     rows: int
     is_of_stream: bool
     """Whether the samples of an epoch are counted as they come."""
@@ -263,8 +268,14 @@ class EpochIterator:
 
     def _uncut_step(self, batch: GlobalBatch, original: TrainFunction) -> Logs:
         lo, hi = batch.span
-        data = self.source.as_data(batch.rows([batch.span]))
-        uncut = UncutBatch(data, hi - lo, is_of_stream=self.source.samples is None)
+        source = self.source
+        uncut = UncutBatch(
+            batch.rows([batch.span]),
+            source.as_data,
+            source.signature if is_free(source.built_on) else None,
+            hi - lo,
+            is_of_stream=source.samples is None,
+        )
         logs = self._uncut.step(original, uncut)
         self.source.after_step(self.engine.step_number)
         self._samples = hi

@@ -50,6 +50,8 @@ class WholeBatches:
         self._replicated = replicated
         self._number = number
         self._has_begun = False
+        self._trained_by: TrainFunction | None = None
+        self._train: TrainFunction
         self._line = ""  # for the terminal, until it is said
 
     @property
@@ -104,7 +106,8 @@ class WholeBatches:
             run.ledger.expect_samples(batch.rows)
         replicated.samples = batch.rows
         started = time.perf_counter()
-        logs = self.step_of(lambda: original(iter([batch.data])))
+        train = self._train_function(original, batch)
+        logs = self.step_of(lambda: train(batch.tensors))
         if replicated.samples:  # one rank averages nothing, which counts steps elsewhere
             replicated.samples = 0
             taken = time.perf_counter() - started
@@ -112,6 +115,20 @@ class WholeBatches:
                 StepReport(samples=batch.rows, planned=batch.rows, step_s=taken, exchange_s=0.0)
             )
         return logs
+
+    def _train_function(self, original: TrainFunction, batch: UncutBatch) -> TrainFunction:
+        """*original* as a function of the tensors of batches like *batch*. Local."""
+        if self._trained_by is not original:
+            as_data = batch.as_data
+
+            def train(tensors: Any) -> Logs:
+                return original(iter([as_data(tensors)]))
+
+            # Of a batch whose rows are counted when it is traced Keras counts losses otherwise.
+            free = batch.signature is not None and not self._model.run_eagerly
+            self._train = keras_hooks.graph_of(train, batch.signature) if free else train
+            self._trained_by = original
+        return self._train
 
     def all_stop(self, wanted: bool) -> bool:
         """Whether all ranks want to stop before this step; collective."""

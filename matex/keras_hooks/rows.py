@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from keras import tree
 
 __all__ = [
     "are_rows",
     "chosen_rows",
     "components_of",
     "cut_rows",
+    "is_free",
     "joined",
     "row_count",
     "rows_traced",
@@ -29,8 +31,12 @@ def are_rows(spec: Any) -> bool:
     return isinstance(spec, tf.TensorSpec | tf.SparseTensorSpec | tf.RaggedTensorSpec)
 
 
-def with_rows(spec: Any, rows: int | None) -> Any:
-    """The specification *spec* for tensors of so many *rows*; None stands for any number."""
+def with_rows(specs: Any, rows: int | None) -> Any:
+    """The structure *specs* for tensors of so many *rows*; None stands for any number."""
+    return tree.map_structure(lambda spec: _with_rows(spec, rows), specs)
+
+
+def _with_rows(spec: Any, rows: int | None) -> Any:
     if spec.shape.rank is None:
         return spec
     shape = [rows, *spec.shape[1:]]
@@ -39,6 +45,12 @@ def with_rows(spec: Any, rows: int | None) -> Any:
     if isinstance(spec, tf.RaggedTensorSpec):
         return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank, spec.row_splits_dtype)
     return tf.TensorSpec(shape, spec.dtype)
+
+
+def is_free(batch: Any) -> bool:
+    """Whether a tensor of *batch*, a structure of specifications, may have any number of rows."""
+    specs = [spec for spec in tree.flatten(batch) if are_rows(spec)]
+    return any(spec.shape.rank is None or spec.shape[:1] == [None] for spec in specs)
 
 
 def row_count(tensor: Any) -> int:

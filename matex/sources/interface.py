@@ -173,7 +173,9 @@ class RowSource:
         self._order: Order | None = None
         self._cursor = 0
         self.signature = batches.signature
-        self.built_on = self.as_data(self.signature)
+        rows = self._script_batch_size * self._multiplier()
+        same = None if batches.samples % rows else rows
+        self.built_on = self.as_data(keras_hooks.with_rows(self.signature, same))
         self.samples: int | None = batches.samples
         self.most_rows: int | None = self._batch_size
         self.digest = 0

@@ -406,6 +406,21 @@ def metric_that_is_no_sum():
     return fitted(model, X, Y, validation_data=(X[:30], Y[:30]), **FITTING)
 
 
+def losses_by_output_of_whole_batches():
+    """Keras counts the loss of an output in batches, whatever rows they have."""
+    inputs = keras.Input((6,))
+    outputs = {name: dense(1, name=name)(inputs) for name in "ab"}
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", {"a": "mse", "b": "mae"}, metrics={"a": [Largest()]})
+    targets = {"a": Y[:, None], "b": 9 * Y[:, None]}
+    fitting = {"batch_size": 50, "shuffle": False, "verbose": 0}
+    data = sliced(X, targets).batch(50)
+    return [
+        model.fit(X, targets, **fitting).history,
+        model.fit(data, verbose=0).history,
+    ], model.variables
+
+
 class Codebook(keras.layers.Layer):
     """Moves entries by how many rows fell to each, as vector quantization does."""
 
@@ -443,6 +458,7 @@ KINDS = {
         own_normalization, shape_of_the_batch, reshaped_by_the_batch_size, asserted_batch_size,
         noise_of_ones_own, added_up_with_dropout, ends_at_a_nan, few_steps,
         own_counter, value_that_is_no_mean, metric_that_is_no_sum, codebook,
+        losses_by_output_of_whole_batches,
         whole_of_shuffled_rows, state_of_rows, batches_of_two_sizes, batches_of_two_sizes_late,
         stopped_before_another_size, stopped_within_an_epoch,
     )
