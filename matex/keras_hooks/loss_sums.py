@@ -9,7 +9,7 @@ denominator of the whole batch, which it is told.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
@@ -123,19 +123,29 @@ def mean_losses_only(model: Any) -> Iterator[None]:
     """Trace a step of *model* inside: a masked loss divides by what is not masked, not by rows.
 
     Raises:
-        NotShareable: an output carries a mask.
+        NotShareable: an output carries a mask, or a loss makes one, as with ``ignore_class``.
     """
     compute_loss = model.compute_loss
+    original = keras_loss.reduce_weighted_values
 
     def checked(*args: Any, **kwargs: Any) -> Any:
         outputs = kwargs.get("y_pred", args[2] if len(args) > 2 else None)
-        for output in keras.tree.flatten(outputs):
-            if get_keras_mask(output) is not None:
-                raise NotShareable("the loss is masked, so it is no mean over the batch")
+        _refuse_masks(map(get_keras_mask, keras.tree.flatten(outputs)))
         return compute_loss(*args, **kwargs)
 
+    def reduced(values: Any, sample_weight: Any = None, mask: Any = None, **options: Any) -> Any:
+        _refuse_masks([mask])
+        return original(values, sample_weight=sample_weight, mask=mask, **options)
+
     object.__setattr__(model, "compute_loss", checked)
+    keras_loss.reduce_weighted_values = reduced
     try:
         yield
     finally:
+        keras_loss.reduce_weighted_values = original
         object.__delattr__(model, "compute_loss")
+
+
+def _refuse_masks(masks: Iterable[Any]) -> None:
+    if any(mask is not None for mask in masks):
+        raise NotShareable("the loss is masked, so it is no mean over the batch")
