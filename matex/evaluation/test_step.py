@@ -12,7 +12,7 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.steps.graph_inspection import ForeignVariables, drawing, summarizes
+from matex.steps.graph_inspection import ForeignVariables, depends_on, drawing, summarizes
 from matex.steps.user_code import attempted
 
 __all__ = ["Sharing", "TestStep"]
@@ -194,7 +194,12 @@ class TestStep:
         extra = {name: logs[name] for name in logs if name not in self._sources}
         if self.sharing == Sharing.ROWS and extra:
             raise NotShareable(f"test_step returns {', '.join(extra)}, which are not its metrics")
-        return {name: keras_hooks.tensor_of(value) for name, value in extra.items()}
+        tensors = {name: keras_hooks.tensor_of(value) for name, value in extra.items()}
+        states = [variable.value for variable in model.metrics_variables]
+        for name, tensor in tensors.items():
+            if depends_on(tensor, states):  # which are those of one rank
+                raise NotShareable(f"test_step returns {name}, made of a metric and not its result")
+        return tensors
 
     @contextlib.contextmanager
     def _checked(self) -> Iterator[None]:

@@ -31,6 +31,11 @@ class Results:
         for name, tensor in by_name.items():
             self._noted[id(tensor)] = (tensor, metric, name)  # held, so that its id stays its own
 
+    @property
+    def are_known(self) -> bool:
+        """Whether a metric has given a result."""
+        return bool(self._noted)
+
     def source_of(self, tensor: Any) -> tuple[Any, str | None] | None:
         """The metric, and under which name it gives this one; None for what is no result."""
         noted = self._noted.get(id(tensor))

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from matex import keras_hooks
+from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
 from matex.steps.control import denominators_in, header_in, indices_in, is_one_span, rows_in
 from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
@@ -102,7 +103,11 @@ class StepParts:
         self._advance_noise = self._advance_noise or advance_noise  # a trial draws less
         recorder.check_order(state.others)
         averaged, sums = state.changes(saved)
-        extra, _ = self._tail.note(logs, results)
+        try:
+            extra, _ = self._tail.note(logs, results)
+        except NotShareable:
+            state.restore(saved)  # run eagerly it has changed them
+            raise
         restored = state.restore(saved)
         placed = from_row(sample_offset, keras_hooks.rows_traced(batch), self.most_rows)
         values, places = self.embedding_rows.fill(

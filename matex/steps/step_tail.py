@@ -75,8 +75,7 @@ class StepTail:
         means, sums = [], []
         for name, value in extra.items():
             segment_name = VALUE + name
-            if placed is not None:
-                self._check(value)
+            self._check(value, results)
             if placed is not None and value.shape.rank and value.shape[0] is None:
                 whole = placed(value)
                 self._sums[name] = _noted(segment_name, whole, value.dtype)
@@ -108,9 +107,13 @@ class StepTail:
             logs[name] = _as_it_was(value, total)
         return {name: logs[name] for name in self._log_names}
 
-    def _check(self, value: Any) -> None:
-        """Refuse a *value* that is made of a metric's state, which starts anew in every step."""
-        if depends_on(value, self._state.sums):
+    def _check(self, value: Any, results: keras_hooks.Results) -> None:
+        """Refuse a *value* that is made of a metric's state, which starts anew in every step.
+
+        Of one that was computed eagerly it is not known.
+        """
+        eager = tf.executing_eagerly()
+        if results.are_known if eager else depends_on(value, self._state.sums):
             raise NotShareable("it returns a value that is made of a metric and not its result")
 
 

@@ -46,6 +46,10 @@ WHOLE = {
     "whole-of-shuffled-rows": "the gradient of sequential/dense/kernel is",
     "test-step-of-noise": "test_step changes variables other than those of its metrics",
     "test-step-run-eagerly": "test_step runs eagerly",
+    "values-made-of-metrics": "a value that is made of a metric and not its result",
+    "values-made-of-metrics-eagerly": "a value that is made of a metric and not its result",
+    "losses-by-output-of-whole-batches": "the increment of largest/value is",
+    "classes-that-are-ignored": "masks or weights of a loss depend on what a step changes",
 }
 SHARED = [
     "added-up-with-dropout", "noise-of-tensorflow", "noise-of-layers", "noise-of-keras",

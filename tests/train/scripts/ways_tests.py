@@ -114,10 +114,48 @@ def losses_by_output():
     ], model.variables
 
 
+class Derived(keras.Model):
+    """Reports what it makes of its metrics."""
+
+    def compute_metrics(self, *args, **kwargs):
+        results = super().compute_metrics(*args, **kwargs)
+        return {**results, "twice": 2 * results["loss"]}
+
+
+def values_made_of_metrics(**options):
+    inputs = keras.Input((6,))
+    model = Derived(inputs, keras.layers.Dense(1)(inputs))
+    model.compile("sgd", "mse", **options)
+    fitting = {"batch_size": BATCH, "shuffle": False, "validation_data": (X, Y), "verbose": 0}
+    return [
+        model.fit(X, Y, **fitting).history,
+        model.evaluate(X, Y, batch_size=BATCH, verbose=0, return_dict=True),
+        model.evaluate(sliced().batch(BATCH), verbose=0, return_dict=True),
+    ], model.variables
+
+
+def values_made_of_metrics_eagerly():
+    return values_made_of_metrics(run_eagerly=True)
+
+
+def classes_that_are_ignored():
+    inputs = keras.Input((6,))
+    model = keras.Model(inputs, keras.layers.Dense(3)(inputs))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=1)
+    model.compile("sgd", loss)
+    labels = (abs(Y) * 10).astype("int32") % 3
+    fitting = {"batch_size": BATCH, "shuffle": False, "validation_data": (X, labels), "verbose": 0}
+    return [
+        model.fit(X, labels, **fitting).history,
+        model.evaluate(X, labels, batch_size=BATCH, verbose=0, return_dict=True),
+    ], model.variables
+
+
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
         test_step_of_scalars, test_step_of_scalars_and_metrics, test_step_of_batches,
-        test_step_of_noise, test_step_run_eagerly, losses_by_output,
+        test_step_of_noise, test_step_run_eagerly, losses_by_output, values_made_of_metrics,
+        values_made_of_metrics_eagerly, classes_that_are_ignored,
     )
 }  # fmt: skip
