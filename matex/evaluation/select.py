@@ -9,6 +9,7 @@ from matex.evaluation.predict import SharedPrediction
 from matex.evaluation.rows import RowEvaluation
 from matex.evaluation.stream import StreamEvaluation
 from matex.evaluation.test_step import Sharing
+from matex.keras_hooks.models import refuse_scopes
 from matex.partition.order import as_stored
 from matex.run.context import RunContext
 from matex.sources.data_agreement import check_same_data
@@ -46,7 +47,7 @@ class SharedIterators:
             NotShareable: every rank must evaluate all of it.
         """
         run = self._run
-        self._refuse_shares()
+        self._refuse_shares(model)
         batches = rows_of(**{**given, "steps_per_epoch": None})
         if passed is None:
             check_same_data(run.communicator, given["x"], batches, "evaluate")
@@ -77,12 +78,14 @@ class SharedIterators:
             sharing=Sharing(passed[2]) if passed and passed[2] >= 0 else None,
         )
 
-    def _refuse_shares(self) -> None:
+    def _refuse_shares(self, model: Any) -> None:
         """Refuse to share where bits must not follow from the ranks, which add up in their order.
 
         Raises:
-            NotShareable: virtual workers share the batches of training.
+            NotShareable: virtual workers share the batches of training, or the model is of a
+                strategy of ``tf.distribute``.
         """
+        refuse_scopes(model)
         if self._run.virtual_workers:
             raise NotShareable("with --deterministic no bit may follow from the ranks")
 
@@ -93,7 +96,7 @@ class SharedIterators:
             NotShareable: every rank must predict all of it.
         """
         run = self._run
-        self._refuse_shares()
+        self._refuse_shares(model)
         batches = rows_of(**given)
         check_same_data(run.communicator, given["x"], batches, "predict")
         source: Source

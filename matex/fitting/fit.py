@@ -123,13 +123,13 @@ class Fit:
         """
         self._has_begun = True
         keras_hooks.verify(type(self._model))
-        keras_hooks.refuse(self._model)
         batches = rows_of(**given)
         check_same_data(self._run.communicator, given["x"], batches, "fit")
         check_same_validation(self._run.communicator, self._arguments["validation_data"])
         with keras_hooks.Generators.moved_by(make_feed) as drawing:
             make_feed = once(drawing)
             try:
+                keras_hooks.refuse(self._model)
                 self._shared = begin_shared(self._parts, make_feed, given, batches)
             except NotShareable as reason:
                 self._whole.begin(reason, is_iterating=False)

@@ -25,6 +25,7 @@ __all__ = [
     "layers_with_weights",
     "parameters",
     "refuse",
+    "refuse_scopes",
     "seed_variables",
     "start_at",
     "validation_of",
@@ -143,14 +144,27 @@ def refuse(model: Any) -> None:
     """Raise for what cannot be trained rightly in parallel.
 
     Raises:
-        Unsupported: naming it.
+        NotShareable: a strategy of ``tf.distribute`` with one replica, in whose scope alone
+            Keras's own functions train; naming it.
+        Unsupported: one with several.
     """
-    strategy = model.distribute_strategy
-    if type(strategy).__name__ != "_DefaultDistributionStrategy":
+    if model.distribute_strategy.num_replicas_in_sync > 1:
         raise Unsupported(
             "matex shares the batch among ranks itself: do not use tf.distribute. "
-            f"Received: {type(strategy).__name__}"
+            f"Received: {type(model.distribute_strategy).__name__}"
         )
+    refuse_scopes(model)
+
+
+def refuse_scopes(model: Any) -> None:
+    """Raise for a model that computes in the scope of a strategy of ``tf.distribute``.
+
+    Raises:
+        NotShareable: naming it.
+    """
+    name = type(model.distribute_strategy).__name__
+    if name != "_DefaultDistributionStrategy":
+        raise NotShareable(f"the model was made in the scope of a {name}")
 
 
 def first_epoch(model: Any, given: int) -> int:

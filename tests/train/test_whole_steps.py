@@ -49,6 +49,7 @@ WHOLE = {
     "values-made-of-metrics": "a value that is made of a metric and not its result",
     "values-made-of-metrics-eagerly": "a value that is made of a metric and not its result",
     "losses-by-output-of-whole-batches": "the increment of largest/value is",
+    "made-in-a-scope": "the model was made in the scope of a MirroredStrategy",
     "classes-that-are-ignored": "masks or weights of a loss depend on what a step changes",
 }
 SHARED = [

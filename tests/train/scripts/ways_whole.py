@@ -421,6 +421,18 @@ def losses_by_output_of_whole_batches():
     ], model.variables
 
 
+def made_in_a_scope():
+    """A script for several devices finds one."""
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((6,)), dense(8, "tanh"), dense(1)])
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    history, variables = fitted(model, X, Y, validation_data=(X, Y), **FITTING)
+    history["predicted"] = model.predict(X, verbose=0).sum()
+    history["on a batch"] = model.train_on_batch(X[:BATCH], Y[:BATCH])
+    return history, variables
+
+
 class Codebook(keras.layers.Layer):
     """Moves entries by how many rows fell to each, as vector quantization does."""
 
@@ -458,7 +470,7 @@ KINDS = {
         own_normalization, shape_of_the_batch, reshaped_by_the_batch_size, asserted_batch_size,
         noise_of_ones_own, added_up_with_dropout, ends_at_a_nan, few_steps,
         own_counter, value_that_is_no_mean, metric_that_is_no_sum, codebook,
-        losses_by_output_of_whole_batches,
+        losses_by_output_of_whole_batches, made_in_a_scope,
         whole_of_shuffled_rows, state_of_rows, batches_of_two_sizes, batches_of_two_sizes_late,
         stopped_before_another_size, stopped_within_an_epoch,
     )
