@@ -147,6 +147,7 @@ class ScriptSteps:
                 result = original(function, *args, **kwargs)
         except _Trains:
             generators.put_back()  # the trace that counts is to come
+            keras_hooks.as_uncalled(function)
             self._known[function] = self._step_of(function)
             return True, None
         finally:

@@ -22,6 +22,7 @@ from matex.keras_hooks.files import cache_folder, replace_file_functions
 from matex.keras_hooks.functions import (
     argument_leaves,
     as_function,
+    as_uncalled,
     called_inline,
     code_of,
     compiles,
@@ -163,6 +164,7 @@ __all__ = [
     "as_data",
     "as_function",
     "as_tensors",
+    "as_uncalled",
     "attach",
     "batch_spec",
     "build",

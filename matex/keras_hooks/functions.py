@@ -17,6 +17,7 @@ from matex.errors import InputError
 __all__ = [
     "argument_leaves",
     "as_function",
+    "as_uncalled",
     "called_inline",
     "code_of",
     "compiles",
@@ -68,6 +69,15 @@ def code_of(function: Any) -> Call:
         options = function._experimental_autograph_options
         code = autograph_util.py_func_from_autograph(code, options)
     return code
+
+
+def as_uncalled(function: Any) -> None:
+    """Let the next call of *function*, whose first was given up, be one that may make variables.
+
+    TensorFlow lets only the first make any, and that of an optimizer's first step does.
+    """
+    function._created_variables = None
+    function._variable_creation_config = function._no_variable_creation_config = None
 
 
 @contextlib.contextmanager

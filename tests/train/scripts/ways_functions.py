@@ -220,6 +220,38 @@ def contrast():
     return trained(step, model, optimizer)
 
 
+def bound_by_other_points():
+    """A loss at points of two numbers, by an optimizer that its first step builds."""
+    model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.Adam(0.01)
+    bounds = tf.constant(X[:5])
+
+    @tf.function
+    def step(x, bounds):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x) ** 2) + tf.reduce_mean((model(bounds) - 1) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    data = [(x, bounds) for x, _ in sliced().batch(BATCH)]
+    return trained(step, model, optimizer, data=data)
+
+
+def shape_when_traced():
+    """A function that a free number of rows breaks, before its optimizer is built."""
+    model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.Adam(0.01)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x) ** 2) / float(x.shape[0])
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return trained(step, model, optimizer, data=[(x,) for x, _ in sliced().batch(BATCH)])
+
+
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
@@ -231,6 +263,8 @@ KINDS = {
         decorated,
         follower,
         contrast,
+        bound_by_other_points,
+        shape_when_traced,
         batch_moments,
     )
 }
