@@ -18,12 +18,11 @@ from matex.errors import NotShareable, TrainingError
 from matex.exchange import sums
 from matex.partition.spans import Span, assigned
 from matex.sources.interface import GlobalBatch, Source
+from matex.steps.graph_inspection import drawing, writes
 from matex.steps.silence import unheard
 from matex.steps.user_code import attempted
 
 __all__ = ["Predicted", "SharedPrediction", "joined"]
-
-Predict = Callable[[list[Any]], Any]
 
 _SLOT = 8  # bytes of a rank's digest
 _CLOSE = 1e-2  # how much outputs of half a batch may differ from those of the whole
@@ -52,7 +51,7 @@ class SharedPrediction:
     only; where they do not, every rank computes all of every batch.
 
     Args:
-        predict: Keras's own predict function.
+        model: model that predicts.
         faults: may strike in phase ``validation``.
         progress: function called after each batch.
         say: one line for the user.
@@ -63,7 +62,7 @@ class SharedPrediction:
         communicator: ft.Communicator,
         source: Source,
         *,
-        predict: Predict,
+        model: Any,
         steps_per_execution: int,
         faults: ft.Injector,
         progress: Callable[[], None],
@@ -71,7 +70,8 @@ class SharedPrediction:
     ) -> None:
         self._communicator = communicator
         self._source = source
-        self._predict = predict
+        self._model = model
+        self._predict = model.predict_function.original
         self._steps_per_execution = steps_per_execution
         self._faults = faults
         self._progress = progress
@@ -128,14 +128,33 @@ class SharedPrediction:
     def _try_out(self, batch: GlobalBatch) -> Any:
         """The outputs of a first batch, computed on every rank; collective."""
         lo, hi = batch.span
+        generators = keras_hooks.Generators()
+        changing = keras_hooks.changing_variables(self._model)
+        before = [variable.numpy() for variable in changing]
         whole = self._compute(batch, [batch.span])
         if hi - lo > 1:
-            reason = self._on_a_part(batch, whole)
+            same = [np.array_equal(v.numpy(), b) for v, b in zip(changing, before, strict=True)]
+            has_effect = not all(same) or generators.moved(eager=self._model.run_eagerly)
+            if has_effect or self._draws_or_writes(batch):
+                reason = "predict_step draws random numbers, or changes variables"
+            else:
+                reason = self._on_a_part(batch, whole)
             self._by_rows = self._communicator.agree(not reason)
             if not self._by_rows:
                 reason = reason or "another rank cannot share it"
                 self._say(f"every rank predicts all: {reason}")
         return whole
+
+    def _draws_or_writes(self, batch: GlobalBatch) -> bool:
+        """Whether the graph that predicted *batch* gives other numbers when it runs again. Local.
+
+        Then parts of batches would, too, and those that come after them.
+        """
+        if self._model.run_eagerly:
+            return False
+        data = [self._source.as_data(batch.rows([batch.span]))]
+        traced = self._predict.get_concrete_function(data)
+        return bool(drawing(traced)) or writes(traced)
 
     def _on_a_part(self, batch: GlobalBatch, whole: Any) -> str:
         """Why the rows of a batch cannot be predicted apart; "" where they can. Local.

@@ -110,7 +110,7 @@ class SharedIterators:
         return SharedPrediction(
             run.communicator,
             source,
-            predict=model.predict_function.original,
+            model=model,
             steps_per_execution=model.steps_per_execution,
             faults=run.faults,
             progress=run.watchdog.progress,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -12,12 +12,19 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.steps.graph_inspection import ForeignVariables, depends_on, drawing, summarizes
+from matex.steps.graph_inspection import (
+    ForeignVariables,
+    depends_on,
+    drawing,
+    summarizes,
+    writes,
+)
 from matex.steps.user_code import attempted
 
 __all__ = ["Sharing", "TestStep"]
 
 _CLOSE = 1e-4
+_CHANGES = "test_step changes variables other than those of its metrics"
 
 Logs = dict[str, Any]
 
@@ -166,15 +173,20 @@ class TestStep:
     def _make(self) -> None:
         model = self._model
         if self.sharing == Sharing.WHOLE:
-            original = model.test_function.original
+            original, as_data = model.test_function.original, self._as_data
 
             def whole(batch: Any) -> Logs:
-                logs: Logs = original(iter([self._as_data(batch)]))
+                logs: Logs = original(iter([as_data(batch)]))
                 return logs
 
+            if model.run_eagerly:
+                self._function = whole
+                return
             # Of a batch whose rows are counted when it is traced Keras counts losses otherwise.
             free = keras_hooks.graph_of(whole, self._signature)
-            self._function = whole if model.run_eagerly else free
+            # As long as Keras's own: what it draws goes on where the last evaluation ended.
+            form = repr(as_data(self._signature))
+            self._function = model.test_function.whole.setdefault(form, free)
         elif model.run_eagerly:
             self._function = self._run
         else:
@@ -220,17 +232,22 @@ class TestStep:
             NotShareable: it does not, or something else is done.
         """
         model, function = self._model, self._concrete
-        if self.sharing == Sharing.ROWS:
-            if model.run_eagerly:  # which makes metrics in its first call, on every rank
-                self(batch)
-                model.reset_metrics()
+        metrics = model.metrics_variables
+        changing = keras_hooks.changing_variables(model)
+        if self.sharing == Sharing.ROWS and model.run_eagerly:
+            others = [variable.numpy() for variable in changing]
+            self(batch)  # which makes metrics in its first call, on every rank
+            model.reset_metrics()
+            _put_back(changing, others)
             return
         if drawn or drawing(function):
             raise NotShareable("test_step draws random numbers")
+        if self.sharing == Sharing.ROWS:
+            if writes(function, but=[variable.value for variable in metrics]):
+                raise NotShareable(_CHANGES)
+            return
         if summarizes(function):
             raise NotShareable("test_step writes summaries")
-        metrics = model.metrics_variables
-        changing = keras_hooks.changing_variables(model)
         known = [variable.value for variable in (*model.variables, *metrics)]
         foreign = ForeignVariables(function, known)
         before = [variable.numpy() for variable in metrics]
@@ -238,9 +255,10 @@ class TestStep:
         try:
             self(batch)
             once = [variable.numpy() for variable in metrics]
-            same = [np.array_equal(v.numpy(), o) for v, o in zip(changing, others, strict=True)]
-            if foreign.put_back() or not all(same):
-                raise NotShareable("test_step changes variables other than those of its metrics")
+            foreign_changed = foreign.put_back()
+            _put_back(changing, others)
+            if foreign_changed:
+                raise NotShareable(_CHANGES)
             self(batch)
             twice = [variable.numpy() for variable in metrics]
         finally:
@@ -250,6 +268,21 @@ class TestStep:
         for variable, *values in zip(metrics, before, once, twice, strict=True):
             if not _adds_up(*values):
                 raise NotShareable(f"{variable.path} does not add up what it counts in batches")
+
+
+def _put_back(variables: Iterable[Any], before: Iterable[np.ndarray]) -> None:
+    """Let *variables* have their values of *before*.
+
+    Raises:
+        NotShareable: one had another.
+    """
+    changed = False
+    for variable, value in zip(variables, before, strict=True):
+        if not np.array_equal(variable.numpy(), value):
+            variable.assign(value)
+            changed = True
+    if changed:
+        raise NotShareable(_CHANGES)
 
 
 def _adds_up(before: np.ndarray, once: np.ndarray, twice: np.ndarray) -> bool:

@@ -83,13 +83,19 @@ class Generators:
         if self._keras is not None:
             self._keras.state.assign(self._of_keras)
 
-    def moved(self) -> list[str]:
-        """Generators of Python's and NumPy's that are elsewhere now."""
+    def moved(self, *, eager: bool = False) -> list[str]:
+        """Generators of Python's and NumPy's that are elsewhere now.
+
+        Args:
+            eager: whether that of TensorFlow's eager operations counts, too. False by default.
+        """
         now = Generators()
-        pairs = {
+        pairs: dict[str, tuple[Any, Any]] = {
             "Python": (self._python, now._python),
             "NumPy": (repr(self._numpy), repr(now._numpy)),
         }
+        if eager:
+            pairs["TensorFlow"] = self._tensorflow, now._tensorflow
         return [name for name, (before, after) in pairs.items() if before != after]
 
     @staticmethod

@@ -240,6 +240,7 @@ class KerasAdapter:
             return original(iterator)
 
         test.original = original  # type: ignore[attr-defined]
+        test.whole = {}  # type: ignore[attr-defined]  # its graphs for whole batches, by their form
         return test
 
     def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:

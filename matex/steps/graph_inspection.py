@@ -22,6 +22,7 @@ __all__ = [
     "runs_python",
     "summarizes",
     "variables_in",
+    "writes",
 ]
 
 _DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessMultinomial", "StatelessShuffle",
@@ -86,6 +87,23 @@ def summarizes(function: Any) -> bool:
     """Whether *function* writes summaries of TensorFlow's. Local."""
     return any(
         node.op.startswith("Write") and node.op.endswith("Summary") for node in _nodes(function)
+    )
+
+
+def writes(function: Any, *, but: Iterable[Any] = ()) -> bool:
+    """Whether *function*, a concrete one, may change a variable that is not among *but*. Local.
+
+    Args:
+        function: function that is looked at.
+        but: variables of TensorFlow that do not count.
+    """
+    passed = {id(variable.handle) for variable in but}
+    variables = {id(handle) for handle, _ in variables_in(function)} - passed
+    inside = {id(inner) for outer, inner in function.graph.captures if id(outer) in variables}
+    return any(
+        id(handle) in inside
+        for operation in function.graph.get_operations()
+        for handle in auto_control_deps_utils.get_read_write_resource_inputs(operation)[1]
     )
 
 

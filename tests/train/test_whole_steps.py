@@ -45,6 +45,8 @@ WHOLE = {
     "codebook": "the change of sequential/codebook/variable is",
     "whole-of-shuffled-rows": "the gradient of sequential/dense/kernel is",
     "test-step-of-noise": "test_step changes variables other than those of its metrics",
+    "noise-where-keras-layers-predict": "predict_step draws random numbers, or changes variables",
+    "noise-where-own-layers-predict": "test_step draws random numbers",
     "test-step-run-eagerly": "test_step runs eagerly",
     "values-made-of-metrics": "a value that is made of a metric and not its result",
     "values-made-of-metrics-eagerly": "a value that is made of a metric and not its result",

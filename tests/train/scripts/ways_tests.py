@@ -94,6 +94,35 @@ def test_step_of_noise():
     return evaluated(OfNoise())
 
 
+class Dropping(keras.layers.Layer):
+    """Drops also where nothing is trained, by TensorFlow's own seeds."""
+
+    def call(self, inputs):
+        return tf.nn.dropout(inputs, 0.5)
+
+
+def asked_often(drop):
+    """Evaluates and predicts again and again, and trains after it, with a dropout that stays on."""
+    inputs = keras.Input((6,))
+    model = keras.Model(inputs, keras.layers.Dense(1)(drop(inputs)))
+    model.compile("sgd", "mse")
+    numbers = []
+    for _ in range(2):
+        numbers += [model.evaluate(X, Y, verbose=0), model.evaluate(sliced().batch(32), verbose=0)]
+        numbers += model.predict(X, verbose=0).sum(0).tolist()
+        options = {"batch_size": 50, "shuffle": False, "verbose": 0}
+        numbers.append(model.fit(X, Y, validation_data=(X, Y), **options).history)
+    return numbers, model.variables
+
+
+def noise_where_keras_layers_predict():
+    return asked_often(lambda inputs: keras.layers.Dropout(0.5, seed=5)(inputs, training=True))
+
+
+def noise_where_own_layers_predict():
+    return asked_often(Dropping())
+
+
 def test_step_run_eagerly():
     model = Printing()
     numbers, variables = evaluated(model, run_eagerly=True)
@@ -157,5 +186,6 @@ KINDS = {
         test_step_of_scalars, test_step_of_scalars_and_metrics, test_step_of_batches,
         test_step_of_noise, test_step_run_eagerly, losses_by_output, values_made_of_metrics,
         values_made_of_metrics_eagerly, classes_that_are_ignored,
+        noise_where_keras_layers_predict, noise_where_own_layers_predict,
     )
 }  # fmt: skip
