@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import record
 
 from matex.keras_hooks.optimizers import learning_rate_variable, set_learning_rate
 from matex.keras_hooks.tensors import is_data, is_variable, map_gradients
@@ -67,11 +68,15 @@ def mean_gradients(
 
 
 @contextlib.contextmanager
-def replaced_gradients(taken: Callable[[list[Any], list[Any]], list[Any]]) -> Iterator[None]:
+def replaced_gradients(
+    taken: Callable[[list[Any], list[Any]], list[Any]], *, nested: Callable[[], None]
+) -> Iterator[None]:
     """Context in which tapes give what *taken* makes of the gradients of variables.
 
     Args:
         taken: function of gradients, None where there is none, and the variables.
+        nested: function that is called before it where another tape may go through the gradients,
+            which cannot go through what *taken* makes.
     """
     original = tf.GradientTape.gradient
 
@@ -79,7 +84,11 @@ def replaced_gradients(taken: Callable[[list[Any], list[Any]], list[Any]]) -> It
         found = original(self, target, sources, *args, **kwargs)
         leaves = tf.nest.flatten(sources)
         are_weights = bool(leaves) and all(map(is_variable, leaves))
-        return map_gradients(taken, found, sources) if are_weights else found
+        if not are_weights:
+            return found
+        if record.could_possibly_record():
+            nested()
+        return map_gradients(taken, found, sources)
 
     tf.GradientTape.gradient = gradient
     try:

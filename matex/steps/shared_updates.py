@@ -70,7 +70,8 @@ class SharedUpdates:
             name: name of the step, for reasons.
 
         Raises:
-            NotShareable: an update is made where the exchange would not be part of the graph.
+            NotShareable: an update is made where the exchange would not be part of the graph, or
+                gradients are exchanged that another tape may go through, which cannot.
         """
         graph = tf.compat.v1.get_default_graph()
         self.embeddings, self.has_slots = {}, False
@@ -100,10 +101,13 @@ class SharedUpdates:
             check()
             return self._whole(gradients, variables, own_rows, header)[0]
 
+        def nested() -> None:
+            raise NotShareable(f"{name} takes gradients of weights within another tape")
+
         with contextlib.ExitStack() as stack:
             stack.enter_context(keras_hooks.replaced_apply(apply))
             if self.at_tapes:
-                stack.enter_context(keras_hooks.replaced_gradients(taken))
+                stack.enter_context(keras_hooks.replaced_gradients(taken, nested=nested))
             yield
 
     def _whole(

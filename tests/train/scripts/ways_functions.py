@@ -252,6 +252,29 @@ def shape_when_traced():
     return trained(step, model, optimizer, data=[(x,) for x, _ in sliced().batch(BATCH)])
 
 
+def learned_to_learn():
+    """The loss after a step of one's own, whose gradient goes through that of the step."""
+    model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.SGD(0.1)
+
+    def outputs_by(weights, x):
+        return tf.tanh(x @ weights[0] + weights[1]) @ weights[2] + weights[3]
+
+    @tf.function
+    def step(x, y):
+        weights = [variable.value for variable in model.trainable_variables]
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                before = tf.reduce_mean((outputs_by(weights, x) - y) ** 2)
+            gradients = inner.gradient(before, weights)
+            moved = [w - 0.3 * g for w, g in zip(weights, gradients, strict=True)]
+            after = tf.reduce_mean((outputs_by(moved, x) - y) ** 2)
+        gradients = outer.gradient(after, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return before, after
+
+    return trained(step, model, optimizer)
+
+
 KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
@@ -263,6 +286,7 @@ KINDS = {
         decorated,
         follower,
         contrast,
+        learned_to_learn,
         bound_by_other_points,
         shape_when_traced,
         batch_moments,
