@@ -20,7 +20,6 @@ __all__ = [
     "as_uncalled",
     "called_inline",
     "code_of",
-    "compiles",
     "input_dtypes",
     "name_of",
     "pack_arguments",
@@ -92,12 +91,22 @@ def told_of_variables(tell: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def called_inline(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def called_inline(
+    original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """The result of *function*, whose operations become part of the graph that is traced. Local.
 
     TensorFlow numbers the operations of a graph that draw, for their seeds: these have the numbers
-    that they would have in a graph of their own.
+    that they would have in a graph of their own. What XLA is to compile has one.
+
+    Args:
+        original: TensorFlow's own call.
+        function: function of ``tf.function``.
+        args: its arguments by place.
+        kwargs: its arguments by name.
     """
+    if function._jit_compile:
+        return original(function, *args, **kwargs)
     numbers, graph = random_seed._graph_to_seed_dict, tf.compat.v1.get_default_graph()
     before = numbers.get(graph, 0)
     numbers[graph] = 0
@@ -118,11 +127,6 @@ def input_dtypes(function: Any) -> list[Any] | None:
     if signature is None:
         return None
     return [spec.dtype for spec in tf.nest.flatten(signature)]
-
-
-def compiles(function: Any) -> bool:
-    """Whether XLA is to compile *function*."""
-    return bool(function._jit_compile)
 
 
 def argument_leaves(arguments: Any, dtypes: Sequence[Any] | None = None) -> list[Any]:

@@ -59,10 +59,10 @@ class OwnLoops:
         """The result of a call of a function of ``tf.function``; collective where it trains."""
         if self._calls.is_empty and keras_hooks.is_eager():
             return self._script_steps.call(original, function, args, kwargs)
-        if keras_hooks.in_place_of_apply() is None or keras_hooks.compiles(function):
+        if keras_hooks.in_place_of_apply() is None:
             return original(function, *args, **kwargs)
         # Its updates are part of the step that is traced.
-        return keras_hooks.called_inline(function, args, kwargs)
+        return keras_hooks.called_inline(original, function, args, kwargs)
 
     @contextlib.contextmanager
     def _around(self, name: str) -> Iterator[None]:
