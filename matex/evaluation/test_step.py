@@ -12,13 +12,7 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
-from matex.steps.graph_inspection import (
-    ForeignVariables,
-    depends_on,
-    drawing,
-    summarizes,
-    writes,
-)
+from matex.steps import graph_inspection
 from matex.steps.user_code import attempted
 
 __all__ = ["Sharing", "TestStep"]
@@ -209,7 +203,7 @@ class TestStep:
         tensors = {name: keras_hooks.tensor_of(value) for name, value in extra.items()}
         states = [variable.value for variable in model.metrics_variables]
         for name, tensor in tensors.items():
-            if depends_on(tensor, states):  # which are those of one rank
+            if graph_inspection.depends_on(tensor, states):  # which are those of one rank
                 raise NotShareable(f"test_step returns {name}, made of a metric and not its result")
         return tensors
 
@@ -240,16 +234,16 @@ class TestStep:
             model.reset_metrics()
             _put_back(changing, others)
             return
-        if drawn or drawing(function):
+        if drawn or graph_inspection.drawing(function):
             raise NotShareable("test_step draws random numbers")
         if self.sharing == Sharing.ROWS:
-            if writes(function, but=[variable.value for variable in metrics]):
+            if graph_inspection.writes(function, but=[variable.value for variable in metrics]):
                 raise NotShareable(_CHANGES)
             return
-        if summarizes(function):
+        if graph_inspection.summarizes(function):
             raise NotShareable("test_step writes summaries")
         known = [variable.value for variable in (*model.variables, *metrics)]
-        foreign = ForeignVariables(function, known)
+        foreign = graph_inspection.ForeignVariables(function, known)
         before = [variable.numpy() for variable in metrics]
         others = [variable.numpy() for variable in changing]
         try:
