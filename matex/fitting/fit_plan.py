@@ -101,15 +101,21 @@ class FitPlan:
             "synchronized": synchronized(self._run, self._model),
         }
 
-    def differences(self, source: Source, step: AnyStep) -> list[str]:
+    def differences(self, source: Source, step: AnyStep | None = None) -> list[str]:
         """Names of all for which the numbers of the fit are not those of plain Keras. Local.
 
         Args:
             source: source of the batches.
-            step: step of the fit.
+            step: step of the fit; None where every rank computes whole batches.
         """
         run, config = self._run, self._run.config
-        linear = keras_hooks.traits_of(self._model.optimizer).takes_sums
+        traits = keras_hooks.traits_of(self._model.optimizer)
+        copied = type(self._model.optimizer).__name__ if traits.copies_weights else ""
+        if step is None:
+            order = source.order
+            return differences(
+                Circumstances(parts=1, order=order, apoptosis=config.apoptosis, copied=copied)
+            )
         return differences(
             Circumstances(
                 parts=run.virtual_workers or run.active,
@@ -121,7 +127,8 @@ class FitPlan:
                 apoptosis=config.apoptosis,
                 normalized_alone=normalized_alone(self._model, synchronized(run, self._model)),
                 shifted=sorted(step.shifted),
-                summed=() if linear else sorted(step.summed_embeddings),
+                summed=() if traits.takes_sums else sorted(step.summed_embeddings),
+                copied=copied,
             )
         )
 

@@ -109,6 +109,7 @@ def begin_shared(
     model_state.broadcast(run.communicator, model)
     _count(fit, source, start)
     but_for = plan.differences(source, compiled.step)
+    fit.whole.would_differ(plan.differences(source), told=but_for)
     _note(fit, source, start, batch_size * plan.batches.multiplier(), but_for)
     spares = FitSpares(run, model, fit.checkpoint, plan.replicas, fit.trained, number=fit.number)
     listeners: list[FitListener] = [  # in the order in which they hear of a step

@@ -13,6 +13,7 @@ from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.epoch_iterator import Logs, TrainFunction, UncutBatch
 from matex.fitting.replicated_update import ReplicatedUpdate
+from matex.records.equality import in_words
 from matex.records.step_report import StepReport
 from matex.run.context import RunContext
 
@@ -52,12 +53,25 @@ class WholeBatches:
         self._has_begun = False
         self._trained_by: TrainFunction | None = None
         self._train: TrainFunction
-        self._line = ""  # for the terminal, until it is said
+        self._lines: list[str] = []  # for the terminal, until they are said
+        self._but_for: list[str] = []
+        self._from_step = 0
+        self._was_told_otherwise = False
 
     @property
     def has_begun(self) -> bool:
         """Whether batches turned out not to be cut."""
         return self._has_begun
+
+    def would_differ(self, but_for: list[str], *, told: list[str]) -> None:
+        """Note for what numbers would not be those of plain Keras, if no batch could be cut. Local.
+
+        Args:
+            but_for: names of it, as the event ``fit`` has them.
+            told: the names that it has for batches that are cut.
+        """
+        self._but_for, self._from_step = but_for, self._run.step
+        self._was_told_otherwise = told != but_for
 
     def cannot_cut(self, reason: NotShareable) -> None:
         """Begin, because batches that were to be shared cannot be cut; local."""
@@ -84,19 +98,23 @@ class WholeBatches:
         if run.config.shuffle == "ring" and not is_iterating:
             but += "; shuffle ring is not used"
         if run.communicator.initial_size > 1:
-            self._line = (
+            self._lines = [
                 f"every rank computes the whole batch, {slower(run)}; because {reason}{but}"
-            )
+            ]
+            if is_iterating and run.step == self._from_step and self._was_told_otherwise:
+                self._lines.append(f"numbers: {in_words(self._but_for)}")
         self._has_begun = True
         self._replicated.begin_fit()
-        run.events.write("fit", fit=self._number, step=run.step, whole=str(reason), but_for=[])
+        run.events.write(
+            "fit", fit=self._number, step=run.step, whole=str(reason), but_for=self._but_for
+        )
 
     def step_of(self, make: Callable[[], Logs]) -> Logs:
         """The step that *make* makes; collective. Its logs, equal on all ranks."""
         logs = make()
-        if self._line:
-            self._run.say(self._line)
-            self._line = ""
+        for line in self._lines:
+            self._run.say(line)
+        self._lines = []
         return self._of_the_leader(logs) if self._replicated.differs else logs
 
     def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:

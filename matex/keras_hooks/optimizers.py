@@ -215,17 +215,23 @@ class OptimizerTraits(NamedTuple):
     Args:
         scales_loss: whether it expects infinite gradients now and then, and deals with them.
         takes_sums: whether slices of one place and their sum are the same to it.
+        copies_weights: whether it copies weights when it is built. Keras builds it in the step
+            that it traces, so plain Keras copies them anew in each.
     """
 
     scales_loss: bool
     takes_sums: bool
+    copies_weights: bool = False
 
 
 def traits_of(optimizer: Any) -> OptimizerTraits:
     """The traits of an optimizer of Keras. Local."""
     scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     if type(optimizer) is not keras.optimizers.SGD:
-        return OptimizerTraits(scales_loss, takes_sums=False)
+        copies = getattr(keras.optimizers, "ScheduleFreeAdamW", None)  # of Keras 3.15
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        copies_weights = copies is not None and isinstance(inner, copies)
+        return OptimizerTraits(scales_loss, takes_sums=False, copies_weights=copies_weights)
     clips = (optimizer.clipnorm, optimizer.global_clipnorm, optimizer.clipvalue)
     return OptimizerTraits(scales_loss, takes_sums=not any(clips))
 

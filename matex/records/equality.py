@@ -28,6 +28,8 @@ class Circumstances:
         shifted: names of the random functions whose rows are drawn otherwise on each rank.
         summed: names of the embeddings whose gradients are added up before an optimizer sees them
             that would square each by itself.
+        copied: name of an optimizer that copies the weights once, when it is built; plain Keras
+            has it copy them in each step.
     """
 
     parts: int
@@ -40,6 +42,7 @@ class Circumstances:
     normalized_alone: int = 0
     shifted: Sequence[str] = ()
     summed: Sequence[str] = ()
+    copied: str = ""
 
 
 def differences(fit: Circumstances) -> list[str]:
@@ -51,6 +54,8 @@ def differences(fit: Circumstances) -> list[str]:
         found.append(f"apoptosis {fit.apoptosis}")
     if fit.summed:
         found.append(f"added up gradients of embeddings ({', '.join(sorted(fit.summed))})")
+    if fit.copied:
+        found.append(f"{fit.copied}, whose copies of weights plain Keras makes anew in each step")
     if fit.parts == 1:
         return found
     if fit.strategy != "sync":
@@ -76,6 +81,10 @@ def in_words(but_for: Sequence[str]) -> str:
 
 def numbers_of(events: Iterable[Mapping[str, Any]]) -> str | None:
     """The words for all fits in *events*; None where none of them tells."""
-    told = [e["but_for"] for e in events if e["event"] in ("fit", "loop") and "but_for" in e]
-    every = dict.fromkeys(name for but_for in told for name in but_for)
+    told: dict[Any, Sequence[str]] = {}
+    for number, event in enumerate(events):
+        if event["event"] in ("fit", "loop") and "but_for" in event:
+            # Where a fit turns out to be computed whole in its first step, it says so anew.
+            told[event.get("fit", f"event {number}"), event.get("step")] = event["but_for"]
+    every = dict.fromkeys(name for but_for in told.values() for name in but_for)
     return in_words(list(every)) if told else None

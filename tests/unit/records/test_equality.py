@@ -35,6 +35,10 @@ def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
         ({"shifted": ["shuffle", "categorical"]}, "random numbers of categorical, shuffle"),
         ({"summed": ["words", "tags"]}, "added up gradients of embeddings (tags, words)"),
         ({"summed": ["words"], "parts": 1}, "added up gradients of embeddings (words)"),
+        (
+            {"copied": "AnOptimizer"},
+            "AnOptimizer, whose copies of weights plain Keras makes anew in each step",
+        ),
     ],
 )
 def test_each_circumstance_is_named(facts: dict, words: str) -> None:
@@ -60,11 +64,19 @@ def test_what_follows_from_several_ranks_is_not_named_on_one() -> None:
 def test_a_run_names_what_any_of_its_fits_did_otherwise_once() -> None:
     events = [
         {"event": "start"},
-        {"event": "fit", "but_for": []},
-        {"event": "fit", "but_for": ["the order of samples"]},
+        {"event": "fit", "fit": 0, "step": 0, "but_for": []},
+        {"event": "fit", "fit": 1, "step": 9, "but_for": ["the order of samples"]},
         {"event": "loop", "but_for": ["random numbers of shuffle", "the order of samples"]},
     ]
     told = "of plain Keras but for: the order of samples, random numbers of shuffle"
     assert numbers_of(events) == told
     assert numbers_of(events[:2]) == "of plain Keras"
     assert numbers_of(events[:1]) is None
+
+
+def test_a_fit_that_is_computed_whole_from_its_first_step_on_is_named_as_such() -> None:
+    parts = "BatchNormalization by parts of the batch (1 layer; --sync-batchnorm)"
+    shared = {"event": "fit", "fit": 0, "step": 7, "but_for": [parts]}
+    whole = {"event": "fit", "fit": 0, "step": 7, "but_for": [], "whole": "it draws"}
+    assert numbers_of([shared, whole]) == "of plain Keras"
+    assert numbers_of([shared, {**whole, "step": 8}]) == f"of plain Keras but for: {parts}"
