@@ -1,11 +1,12 @@
 """The fork server of a host: it has imported TensorFlow, and newcomers are forked from it.
 
-    python -m matex.process.fork_server FILE LAUNCHER
+    python -m matex.process.fork_server ADDRESS LAUNCHER CLAIM
 
-The first newcomer of a host starts it, see :mod:`matex.run.fork_client`, with the number of an
-open socket to which newcomers write, and the process id of the launcher, with which it ends. It
-never uses TensorFlow, so it has no threads of it that a fork would lose, and knows nothing of MPI.
-What it has imported is in memory once, however many newcomers there are.
+The first newcomer of a host starts it, see :mod:`matex.run.fork_client`, with the address to which
+newcomers are to write, the process id of the launcher, with which it ends, and the number of an
+open socket that keeps others from starting one, too. It never uses TensorFlow, so it has no threads
+of it that a fork would lose, and knows nothing of MPI. What it has imported is in memory once,
+however many newcomers there are.
 """
 
 from __future__ import annotations
@@ -27,15 +28,17 @@ __all__ = ["main"]
 
 def main() -> None:
     """Import TensorFlow, and fork newcomers until the launcher is gone; in those, be a rank."""
-    letters = socket.socket(fileno=int(sys.argv[1]))
+    address, process, claim = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     try:
-        launcher = os.pidfd_open(int(sys.argv[2]))
+        launcher = os.pidfd_open(process)
     except ProcessLookupError:
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with library_import.quick():
         from matex.process import keras_adapter  # noqa: F401 - with all that newcomers need
-    request = _Server(letters, launcher).serve()
+    letters = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    letters.bind(f"\0{address}")
+    request = _Server(letters, launcher, claim).serve()
     if request is None:
         os._exit(0)  # at once: nothing is to be written, and TensorFlow's end takes its time
     _become(request)
@@ -47,11 +50,13 @@ class _Server:
     Args:
         letters: socket on which their connections come.
         launcher: file of the launcher's process, which can be read when that has ended.
+        claim: file that only the server keeps open.
     """
 
-    def __init__(self, letters: socket.socket, launcher: int) -> None:
+    def __init__(self, letters: socket.socket, launcher: int, claim: int) -> None:
         self._letters = letters
         self._launcher = launcher
+        self._claim = claim
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> dict[str, Any] | None:
@@ -105,7 +110,7 @@ class _Server:
         self._letters.close()
         for connection in connections:
             connection.close()
-        for file in (self._launcher, *others, *files):
+        for file in (self._launcher, self._claim, *others, *files):
             os.close(file)
 
     def _reap(self, file: int, process: int, connection: socket.socket) -> None:

@@ -1,13 +1,13 @@
 """A newcomer's start: ``python -S fork_client.py ARGUMENTS...`` for ``python ARGUMENTS...``.
 
 The import of TensorFlow is most of the time that a process takes to its first step. So the first
-newcomer of a host starts a fork server, :mod:`matex.process.fork_server`, which imports it once;
-each newcomer is forked from that one, and has the environment, the files and the cores of the
-process that asked. That process, the program of this module, is the one that MPI has started: it
-passes signals on, ends as the newcomer ends, and takes it with it when it is killed.
+newcomer of a host starts a fork server, :mod:`matex.process.fork_server`, which imports it beside.
+When it has, newcomers are forked from that one, and have the environment, the files and the cores
+of the process that asked. That process, the program of this module, is the one that MPI has
+started: it passes signals on, ends as the newcomer ends, and takes it with it when it is killed.
 
-It is quick because it imports nothing but what is Python's own. Where no fork server can be had,
-it becomes the newcomer itself, by ``exec``.
+It is quick because it imports nothing but what is Python's own. Where no fork server can be
+had yet, it becomes the newcomer itself, by ``exec``.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _exactly(source: socket.socket, size: int) -> bytes:
 
 
 def main() -> int:
-    """Have the newcomer forked, and end as it ends; become it where that fails."""
+    """Have the newcomer forked, and end as it ends; become it where there is no server yet."""
     arguments = sys.argv[1:]
     with contextlib.suppress(EOFError, OSError):
         connection = _connected(arguments)
@@ -149,18 +149,16 @@ def main() -> int:
 def _connected(arguments: Sequence[str]) -> socket.socket:
     """A connection to the fork server, which is started where there is none.
 
-    Whoever gets the address has the server started. What others send there waits until it reads,
-    and is closed if it never does.
+    Nobody waits while it imports: the one who spawned this process is to meet it soon.
 
     Raises:
-        OSError: there is no server, and none can be started.
+        OSError: there is no server yet.
     """
     address = address_of(arguments, os.environ, os.getppid())
-    letters = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with contextlib.suppress(OSError):  # another newcomer has that address
-        letters.bind(address)
-        _start_server(letters, arguments)
-    letters.close()
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with claim, contextlib.suppress(OSError):  # another newcomer has started the server
+        claim.bind(f"{address}-claim")
+        _start_server(claim, address, arguments)
     connection, other = socket.socketpair()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # before the server can answer
     with other, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as post:
@@ -196,20 +194,20 @@ def greeted(connection: socket.socket) -> None:
     connection.sendall(b"1")
 
 
-def _start_server(letters: socket.socket, arguments: Sequence[str]) -> None:
-    """Start the server, which has a session of its own: it outlives this process."""
+def _start_server(claim: socket.socket, address: str, arguments: Sequence[str]) -> None:
+    """Start the server, which keeps *claim*, and has a session of its own: it outlives this one."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(_OF_ONE_PROCESS)
     }
     options = arguments[: arguments.index(_MODULE)]
     module = [_MODULE, "matex.process.fork_server"]
     subprocess.Popen(
-        [sys.executable, *options, *module, str(letters.fileno()), str(os.getppid())],
+        [sys.executable, *options, *module, address[1:], str(os.getppid()), str(claim.fileno())],
         # The launcher waits until nobody has the files of a process that it has started.
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        pass_fds=[letters.fileno()],
+        pass_fds=[claim.fileno()],
         env=environment,
         start_new_session=True,
     )

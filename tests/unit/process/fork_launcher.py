@@ -1,10 +1,13 @@
 """The launcher of test_fork_server: it starts newcomers, and prints how they went as JSON."""
 
+import contextlib
 import json
 import os
 import select
 import signal
 import subprocess
+import time
+from pathlib import Path
 from typing import Any
 
 from matex.run import fork_client
@@ -21,6 +24,28 @@ def start(*arguments: str, **given: str) -> tuple[subprocess.Popen[str], dict[st
     return process, json.loads(process.stdout.readline())
 
 
+def first_forked(*arguments: str) -> dict[str, Any]:
+    """The words of the first newcomer that is forked; those before it come while it imports."""
+    while True:
+        process, said = start(*arguments)
+        said["status"] = process.wait()
+        if said["server"] != os.getpid():
+            return said
+        time.sleep(0.1)
+
+
+def servers() -> list[int]:
+    """The fork servers that were started for this process, by their process ids."""
+    mine = f"\0{os.getpid()}\0".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes()
+            if b"matex.process.fork_server" in words and mine in words:
+                found.append(int(process.name))
+    return found
+
+
 def has_ended(process: int) -> bool:
     """Whether the process ends, which is no child of this one."""
     try:
@@ -32,8 +57,9 @@ def has_ended(process: int) -> bool:
 
 def main() -> None:
     """Start newcomers one after the other, end some by signals, and one with its server."""
-    first, of_first = start("ends", "3")
-    found: dict[str, Any] = {"first": {**of_first, "status": first.wait()}}
+    alone, of_alone = start("ends", "3")
+    found: dict[str, Any] = {"alone": {**of_alone, "status": alone.wait(), "own": os.getpid()}}
+    found["first"] = first_forked("ends", "3")
     core = min(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})
     second, of_second = start("ends", "0", GIVEN="as it came")
@@ -50,6 +76,7 @@ def main() -> None:
     assert has_ended(said["server"])
     last, of_last = start("ends", "0")
     found["last"] = {**of_last, "status": last.wait()}
+    found["servers"] = servers()
     print(json.dumps(found))
 
 

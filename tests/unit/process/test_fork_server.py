@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -26,7 +27,9 @@ def test_newcomers_are_what_they_would_be_alone() -> None:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    first, second, last = found["first"], found["second"], found["last"]
+    alone, first, second, last = (found[name] for name in ("alone", "first", "second", "last"))
+    assert alone["status"] == 3
+    assert alone["server"] == alone["own"]  # it waits for nobody's import
     assert first["status"] == 3
     assert first["arguments"] == ["ends", "3"]
     assert first["imported"]
@@ -39,12 +42,11 @@ def test_newcomers_are_what_they_would_be_alone() -> None:
     assert found["killed"]["ended"]
     assert found["aborted"]["status"] == -signal.SIGABRT
     assert last["status"] == 0
-    assert last["server"] != first["server"]
-    try:  # it ends with its launcher
-        server = os.pidfd_open(last["server"])
-    except ProcessLookupError:
-        return
-    assert select.select([server], [], [], patience(10))[0]
+    assert last["server"] == alone["own"]
+    (server,) = found["servers"]  # another, which ends with its launcher
+    assert server != first["server"]
+    with contextlib.suppress(ProcessLookupError):
+        assert select.select([os.pidfd_open(server)], [], [], patience(10))[0]
 
 
 def test_what_a_server_imported_is_for_those_alone_that_would_import_the_same() -> None:
