@@ -176,4 +176,7 @@ def outside_graphs() -> AbstractContextManager[None]:
 
 def graph_of(call: Callable[..., Any], *signature: Any) -> Any:
     """*call* as a graph for arguments of *signature*; its code stays as it is written."""
-    return tf.function(call, input_signature=signature, autograph=False)
+    function = tf.function(call, input_signature=signature, autograph=False)
+    # It is traced once, but TensorFlow warns of those that are made of the same code as of one.
+    function._omit_frequent_tracing_warning = True
+    return function
