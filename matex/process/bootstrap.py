@@ -28,7 +28,7 @@ from matex.run.joining import Joining, end_unnoticed
 if TYPE_CHECKING:
     from matex.process.keras_adapter import KerasAdapter
 
-__all__ = ["run_script", "seed_libraries", "start_rank"]
+__all__ = ["import_libraries", "run_script", "seed_libraries", "start_rank"]
 
 _INSTALL = (
     "TensorFlow with Keras 3 was not found: install it with pip install 'matex[cpu]' "
@@ -173,7 +173,7 @@ def _invitation(cold: ft.ColdSpares | None) -> ft.Invitation | None:
     """
     if cold is None or not cold.is_one:
         return ft.Invitation.received()
-    ahead = threading.Thread(target=_import_libraries, daemon=True)
+    ahead = threading.Thread(target=import_libraries, daemon=True)
     bridge = cold.wait(expected=ahead.start)
     if bridge is None:
         mpi.finalize()
@@ -183,8 +183,11 @@ def _invitation(cold: ft.ColdSpares | None) -> ft.Invitation | None:
     return ft.Invitation(bridge)
 
 
-def _import_libraries() -> None:
-    """Import TensorFlow, with what a rank needs beside it; where there is none, later says so."""
+def import_libraries() -> None:
+    """Import TensorFlow ahead, and what a rank needs beside it. Local.
+
+    Where there is none, the start of the rank says so.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with contextlib.suppress(ModuleNotFoundError), library_import.quick():
         from matex.process import keras_adapter  # noqa: F401

@@ -11,16 +11,18 @@ however many newcomers there are.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import runpy
+import select
 import selectors
 import signal
 import socket
 import sys
 from typing import Any
 
-from matex.process import library_import
+from matex.process.bootstrap import import_libraries
 from matex.run import fork_client
 
 __all__ = ["main"]
@@ -33,9 +35,7 @@ def main() -> None:
         launcher = os.pidfd_open(process)
     except ProcessLookupError:
         return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with library_import.quick():
-        from matex.process import keras_adapter  # noqa: F401 - with all that newcomers need
+    import_libraries()
     letters = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     letters.bind(f"\0{address}")
     request = _Server(letters, launcher, claim).serve()
@@ -96,7 +96,8 @@ class _Server:
             return dict(request)
         for file in files:
             os.close(file)
-        fork_client.send(connection, process)
+        with contextlib.suppress(OSError):  # who asked has ended: so does the newcomer
+            fork_client.send(connection, process)
         self._selector.register(
             os.pidfd_open(process), selectors.EVENT_READ, data=(process, connection)
         )
@@ -118,11 +119,8 @@ class _Server:
         _, status = os.waitpid(process, 0)
         self._selector.unregister(file)
         os.close(file)
-        with connection:
-            try:
-                fork_client.send(connection, status)
-            except OSError:
-                return  # who asked has ended first
+        with connection, contextlib.suppress(OSError):  # who asked has ended first
+            fork_client.send(connection, status)
 
 
 def _end_with(file: int) -> None:
@@ -130,6 +128,8 @@ def _end_with(file: int) -> None:
     fcntl.fcntl(file, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([file], [], [], 0)[0]:  # it was gone before
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _become(request: dict[str, Any]) -> None:

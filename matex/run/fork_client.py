@@ -129,6 +129,7 @@ def _exactly(source: socket.socket, size: int) -> bytes:
 def main() -> int:
     """Have the newcomer forked, and end as it ends; become it where there is no server yet."""
     arguments = sys.argv[1:]
+    process = 0
     with contextlib.suppress(EOFError, OSError):
         connection = _connected(arguments)
         _meet_server(connection)
@@ -142,6 +143,7 @@ def main() -> int:
         send(connection, request, (*_STANDARD, lives))
         os.close(lives)
         process, _ = receive(connection)
+    if process:
         return _ended_like(process, connection)
     os.execv(sys.executable, [sys.executable, *arguments])
 
@@ -218,11 +220,16 @@ def _ended_like(process: int, connection: socket.socket) -> int:
 
     A signal that ended it ends this process, too.
     """
+
+    def pass_on(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended, which is heard next
+            os.kill(process, number)
+
     for number in _PASSED_ON:
-        signal.signal(number, lambda sent, _: os.kill(process, sent))
+        signal.signal(number, pass_on)
     try:
         status, _ = receive(connection)
-    except EOFError:  # the server is gone, which the newcomer outlives
+    except (EOFError, OSError):  # the server is gone, which the newcomer outlives
         with contextlib.suppress(ProcessLookupError):
             select.select([os.pidfd_open(process)], [], [])
         return 1
