@@ -43,6 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kills", type=int, default=20, help="how many random kills tests/fault tries (default 20)"
     )
+    parser.addoption(
+        "--fork-ranks", action="store_true", help="tests/train imports TensorFlow not once a rank"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

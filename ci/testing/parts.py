@@ -35,7 +35,8 @@ def _pytest_part(name: str, slow: bool, *folders: str, timeout_s: float, at_once
     places = [f"tests/{folder}" for folder in folders or (name,)]
     junit = f"{name}.xml"
     options = [f"--junitxml={REPORTS / junit}", f"--numprocesses={at_once}", "--dist=loadfile"]
-    options += ["--durations=20", "--durations-min=5", *([] if slow else ["-m", "not slow"])]
+    options += ["--durations=20", "--durations-min=5"]
+    options += [] if slow else ["-m", "not slow", "--fork-ranks"]
     return Part([[sys.executable, "-m", "pytest", *places, *options]], timeout_s, junit)
 
 

@@ -137,6 +137,8 @@ def _become(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["directory"])
+    if not sys.flags.safe_path:
+        sys.path[0] = request["directory"]  # as the server has its own there
     os.sched_setaffinity(0, request["cores"])
     arguments = request["arguments"]
     module = arguments.index("-m") + 1

@@ -30,6 +30,7 @@ from typing import Any, Final
 __all__ = [
     "address_of",
     "command",
+    "forked",
     "greeted",
     "main",
     "receive",
@@ -76,8 +77,8 @@ def address_of(arguments: Sequence[str], environment: Mapping[str, str], parent:
     """
     read = {n: v for n, v in sorted(environment.items()) if n.startswith(_READ_AT_IMPORT)}
     options = arguments[: arguments.index(_MODULE)]
-    wanted = json.dumps([sys.executable, os.getuid(), parent, options, str(Path.cwd()), read])
-    return f"\0matex-fork-{hashlib.sha256(wanted.encode()).hexdigest()[:32]}"
+    wanted = json.dumps([sys.executable, os.getuid(), parent, options, read])
+    return f"matex-fork-{hashlib.sha256(wanted.encode()).hexdigest()[:32]}"
 
 
 def send(to: socket.socket, content: Any, files: Sequence[int] = ()) -> None:
@@ -129,43 +130,75 @@ def _exactly(source: socket.socket, size: int) -> bytes:
 def main() -> int:
     """Have the newcomer forked, and end as it ends; become it where there is no server yet."""
     arguments = sys.argv[1:]
-    process = 0
-    with contextlib.suppress(EOFError, OSError):
-        connection = _connected(arguments)
+    address = address_of(arguments, os.environ, os.getppid())
+    try:
+        _have_server(arguments, address)
+        return forked(arguments, address)
+    except (EOFError, OSError):
+        os.execv(sys.executable, [sys.executable, *arguments])
+
+
+def forked(arguments: Sequence[str], address: str) -> int:
+    """Have a process forked, with the environment, files and cores of this one; wait for its end.
+
+    Args:
+        arguments: its command line after ``python``.
+        address: the fork server's, as :func:`address_of` gives it.
+
+    Returns:
+        Its exit status.
+
+    Raises:
+        OSError: there is no server yet, or no longer.
+        EOFError: the server ended instead of answering.
+    """
+    with _connected(address) as connection:
         _meet_server(connection)
-        lives, _ = os.pipe()  # whose other end tells that this process has ended
+        lives, other = os.pipe()  # of which this one tells that this process has ended
         request = {
             "arguments": arguments,
             "environment": dict(os.environ),
             "directory": str(Path.cwd()),
             "cores": sorted(os.sched_getaffinity(0)),
         }
-        send(connection, request, (*_STANDARD, lives))
-        os.close(lives)
-        process, _ = receive(connection)
-    if process:
+        try:
+            send(connection, request, (*_STANDARD, lives))
+            process, _ = receive(connection)
+        except (EOFError, OSError):
+            os.close(other)
+            raise
+        finally:
+            os.close(lives)
         return _ended_like(process, connection)
-    os.execv(sys.executable, [sys.executable, *arguments])
 
 
-def _connected(arguments: Sequence[str]) -> socket.socket:
-    """A connection to the fork server, which is started where there is none.
+def _have_server(arguments: Sequence[str], address: str) -> None:
+    """Start the fork server where nobody has.
 
-    Nobody waits while it imports: the one who spawned this process is to meet it soon.
+    No newcomer waits while it imports: the one who spawned it is to meet it soon.
+    """
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with claim, contextlib.suppress(OSError):  # another newcomer has started the server
+        claim.bind(f"\0{address}-claim")
+        _start_server(claim, address, arguments)
+
+
+def _connected(address: str) -> socket.socket:
+    """A connection to the fork server.
 
     Raises:
         OSError: there is no server yet.
     """
-    address = address_of(arguments, os.environ, os.getppid())
-    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with claim, contextlib.suppress(OSError):  # another newcomer has started the server
-        claim.bind(f"{address}-claim")
-        _start_server(claim, address, arguments)
     connection, other = socket.socketpair()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # before the server can answer
     with other, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as post:
         rights = array.array("i", [other.fileno()])
-        post.sendmsg([b"1"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], 0, address)
+        try:
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
+            post.sendmsg([b"1"], ancillary, 0, f"\0{address}")
+        except OSError:
+            connection.close()
+            raise
     return connection
 
 
@@ -204,7 +237,7 @@ def _start_server(claim: socket.socket, address: str, arguments: Sequence[str]) 
     options = arguments[: arguments.index(_MODULE)]
     module = [_MODULE, "matex.process.fork_server"]
     subprocess.Popen(
-        [sys.executable, *options, *module, address[1:], str(os.getppid()), str(claim.fileno())],
+        [sys.executable, *options, *module, address, str(os.getppid()), str(claim.fileno())],
         # The launcher waits until nobody has the files of a process that it has started.
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

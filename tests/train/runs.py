@@ -15,11 +15,12 @@ from typing import Any
 
 from ci.patience import patience
 from matex.launcher.ending import this_job
+from tests.train.forks import ALONE, start_alone
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 # Where ranks find modules first.
-PATHS = f"{Path(__file__).resolve().parent / 'without'}{os.pathsep}{ROOT}"
+PATHS = f"{Path(__file__).resolve().parent / 'startup'}{os.pathsep}{ROOT}"
 EXCHANGES = ["native", "host"]
 
 
@@ -62,7 +63,7 @@ def execute(
     Raises:
         AssertionError: it had not ended after *timeout_s* of a quiet machine.
     """
-    variables = {**os.environ, "PYTHONPATH": PATHS, **environment}
+    variables = {**os.environ, "PYTHONPATH": PATHS, **start_alone(environment), **environment}
     process = subprocess.Popen(
         [str(part) for part in command],
         cwd=directory,
@@ -109,6 +110,7 @@ def matex_run(
         [*within, *command, *options, SCRIPTS / script, *arguments],
         directory=directory,
         timeout_s=timeout_s,
+        **(ALONE if within else {}),
         **environment,
     )
     return Outcome(status=done.returncode, stdout=done.stdout, stderr=done.stderr, report=report)

@@ -15,11 +15,15 @@ from matex.run import fork_client
 NEWCOMER = ["-m", "tests.unit.process.newcomer"]
 
 
-def start(*arguments: str, **given: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+def start(
+    *arguments: str, directory: str | None = None, **given: str
+) -> tuple[subprocess.Popen[str], dict[str, Any]]:
     """A newcomer, and what it says of itself."""
     command = fork_client.command([*NEWCOMER, *arguments])
     environment = {**os.environ, **given}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment, cwd=directory
+    )
     assert process.stdout is not None
     return process, json.loads(process.stdout.readline())
 
@@ -62,7 +66,7 @@ def main() -> None:
     found["first"] = first_forked("ends", "3")
     core = min(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})
-    second, of_second = start("ends", "0", GIVEN="as it came")
+    second, of_second = start("ends", "0", directory="/", GIVEN="as it came")
     found["second"] = {**of_second, "status": second.wait(), "core": core}
     for name, number in (("told", signal.SIGTERM), ("killed", signal.SIGKILL)):
         process, said = start("waits")

@@ -13,6 +13,7 @@ found = {
     "arguments": sys.argv[1:],
     "given": os.environ.get("GIVEN", ""),
     "directory": str(Path.cwd()),
+    "finds_first": sys.path[0],
     "cores": sorted(os.sched_getaffinity(0)),
 }
 print(json.dumps(found), flush=True)

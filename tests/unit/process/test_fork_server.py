@@ -36,7 +36,8 @@ def test_newcomers_are_what_they_would_be_alone() -> None:
     assert second["server"] == first["server"] != second["process"]
     assert second["given"] == "as it came"
     assert second["cores"] == [second["core"]]
-    assert second["directory"] == first["directory"] == str(ROOT)
+    assert first["directory"] == first["finds_first"] == str(ROOT)
+    assert second["directory"] == second["finds_first"] == "/"
     assert found["told"]["status"] == -signal.SIGTERM
     assert found["killed"]["status"] == -signal.SIGKILL
     assert found["killed"]["ended"]
