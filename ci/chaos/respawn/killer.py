@@ -61,7 +61,9 @@ class Killer:
         for event in self._new_events():
             self._note(event)
             if kills and self._is_time(event):
-                self._strike(event)
+                self.strike()
+                self._next_step = self.step + self._every
+                self._moment = "steps" if self._only_whole else self._draw.choice(MOMENTS)
 
     def _new_events(self) -> list[Event]:
         if not self._path.exists():
@@ -99,7 +101,7 @@ class Killer:
         name: str = event["event"]
         return name == self._moment and not self._only_whole
 
-    def _strike(self, event: Event) -> None:
+    def strike(self) -> None:
         """Kill one, two at once, or all of a host, of those that live; one member stays."""
         draw = self._draw
         members = sorted(self._members)
@@ -116,5 +118,3 @@ class Killer:
                 self.killed.append((rank, self._moment))
             self._members.discard(rank)
             self._newcomers.discard(rank)
-        self._next_step = self.step + self._every
-        self._moment = "steps" if self._only_whole else draw.choice(MOMENTS)
