@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=30, help="steps between two kills at least")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hosts", type=int, default=1, help="emulated hosts, each with a share")
+    parser.add_argument("--keep", type=int, nargs="*", default=[], help="ranks never killed")
     parser.add_argument("--with", dest="options", default="", help="options of matex run")
     given = parser.parse_args()
     plan = Plan(
@@ -48,6 +49,7 @@ def main() -> int:
         options=given.options.split(),
         only_whole=True,
         hosts=given.hosts,
+        keep=given.keep,
     )
     with tempfile.TemporaryDirectory(prefix="mx-") as place:
         outcome = make(plan, Path(place), limit_s=_S_A_KILL * (given.kills + 2))

@@ -33,11 +33,14 @@ EVENTS = "events.jsonl"
 _ROOM = ".room-for-the-summary"
 _ROOM_BYTES = 256 << 10
 
+# They come again and again, and nobody but who follows the file wants them.
+_OF_PROGRESS = ("progress", "timing")
+
 Event = dict[str, Any]
 
 
 class EventLog:
-    """Local to a rank. With ``path=None`` events are kept in memory only.
+    """Local to a rank. With ``path=None`` events are kept in memory, but for notes of progress.
 
     What cannot be written is kept, and written with a later event: a full disk or a directory that
     was removed stops no training. A directory that is gone is made again, with all events of this
@@ -59,8 +62,10 @@ class EventLog:
 
     def write(self, event: str, **fields: Any) -> None:
         record = {"time_s": time.time(), "rank": self._rank, "event": event, **fields}
-        self._own.append(record)
-        if self._path is not None:
+        if self._path is None:
+            if event not in _OF_PROGRESS:
+                self._own.append(record)
+        else:
             self._unwritten.append(record)
             try:
                 self._write_out()
@@ -76,8 +81,8 @@ class EventLog:
     def _write_out(self) -> None:
         assert self._file is not None
         if self._file.is_removed:
-            self._file.make_again()
-            self._unwritten = list(self._own)
+            before = [e for e in self._file.make_again() if e["rank"] == self._rank]
+            self._unwritten = before + self._unwritten
         self._file.append(self._unwritten)
         self._unwritten = []
 

@@ -33,16 +33,21 @@ class LineFile:
         """Whether somebody has removed the file."""
         return not os.fstat(self._file).st_nlink
 
-    def make_again(self) -> None:
+    def make_again(self) -> list[dict[str, Any]]:
         """Make the file again, and its directory where that is gone, too.
 
+        Returns:
+            What the removed file held, everybody's, which can be read as long as it is open.
+
         Raises:
-            OSError: it cannot be made.
+            OSError: it cannot be made; or a file server has thrown away what was removed.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        removed, self._file = self._file, _opened(self._path)
-        os.close(removed)
-        self._torn = False
+        new = _opened(self._path)
+        removed, self._file, self._torn = self._file, new, False
+        with os.fdopen(removed) as file:
+            file.seek(0)
+            return _whole_lines(file)
 
     def append(self, records: Iterable[Any]) -> None:
         """Append a line for each of *records*.
@@ -60,7 +65,7 @@ class LineFile:
 
 
 def _opened(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -68,10 +73,14 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
     Left out are an unfinished last line, and parts of lines for which a disk had no room.
     """
-    found: list[dict[str, Any]] = []
     with path.open() as file:
-        for line in file:
-            if line.endswith("\n"):
-                with contextlib.suppress(json.JSONDecodeError):
-                    found.append(json.loads(line))
+        return _whole_lines(file)
+
+
+def _whole_lines(lines: Iterable[str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for line in lines:
+        if line.endswith("\n"):
+            with contextlib.suppress(json.JSONDecodeError):
+                found.append(json.loads(line))
     return found

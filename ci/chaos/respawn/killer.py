@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,25 @@ class Killer:
         draw: source of what is random: who, and when.
         every: steps between two kills at least.
         only_whole: whether it waits until no rank is missing before it kills again.
+        keep: ranks that are never killed.
     """
 
     def __init__(
-        self, events: Path, ranks: int, draw: random.Random, *, every: int, only_whole: bool
+        self,
+        events: Path,
+        ranks: int,
+        draw: random.Random,
+        *,
+        every: int,
+        only_whole: bool,
+        keep: Collection[int] = (),
     ) -> None:
         self._path = events
         self._ranks = ranks
         self._draw = draw
         self._every = every
         self._only_whole = only_whole
+        self._keep = set(keep)
         self._offset = 0
         self._pids: dict[int, int] = {}
         self._host_of: dict[int, str] = {}
@@ -104,8 +114,9 @@ class Killer:
     def strike(self) -> None:
         """Kill one, two at once, or all of a host, of those that live; one member stays."""
         draw = self._draw
-        members = sorted(self._members)
-        victims = draw.sample(members, min(len(members) - 1, 1 + (draw.random() < 0.2)))
+        members = sorted(self._members - self._keep)
+        most = min(len(members), len(self._members) - 1)
+        victims = draw.sample(members, min(most, 1 + (draw.random() < 0.2)))
         hosts = sorted({self._host_of[rank] for rank in members})
         if len(hosts) > 1 and draw.random() < 0.2:
             host = draw.choice(hosts)

@@ -46,7 +46,8 @@ _EPOCHS = 80
 class Plan:
     """One launch: ranks and spares at the start, its options, and who is killed how often.
 
-    While ranks are killed it is asked to go on with the numbers of ranks *sizes*, one by one.
+    While ranks are killed it is asked to go on with the numbers of ranks *sizes*, one by one. The
+    ranks *keep* are never killed.
     """
 
     seed: int
@@ -59,6 +60,7 @@ class Plan:
     rest_ms: float = 5.0
     hosts: int = 1
     sizes: Sequence[int] = ()
+    keep: Sequence[int] = ()
 
     @property
     def title(self) -> str:
@@ -190,7 +192,12 @@ def _made(
     )
     source = random.Random(plan.seed)
     killer = Killer(
-        report / "events.jsonl", plan.ranks, source, every=plan.every, only_whole=plan.only_whole
+        report / "events.jsonl",
+        plan.ranks,
+        source,
+        every=plan.every,
+        only_whole=plan.only_whole,
+        keep=plan.keep,
     )
     requests = len(plan.sizes)
     after = [plan.kills * number // max(requests, 1) for number in range(requests)]

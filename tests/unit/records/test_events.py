@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +223,32 @@ def test_a_log_without_a_file_remembers_its_own() -> None:
     log.write("start", pid=1)
     (event,) = log.all()
     assert (event["rank"], event["event"], event["pid"]) == (3, "start", 1)
+
+
+def test_a_log_keeps_nothing_of_what_it_has_written(tmp_path: Path) -> None:
+    logs = {"progress": EventLog(None, 0), "epoch": EventLog(tmp_path / "events.jsonl", 0)}
+    for event, log in logs.items():
+        log.write(event, step=0)
+        tracemalloc.start()
+        try:
+            for step in range(2000):
+                log.write(event, step=step, loss=step / 7)
+            assert tracemalloc.get_traced_memory()[0] < 50e3, event
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_file_that_is_gone_is_made_again_with_all_that_a_rank_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "report" / "events.jsonl"
+    path.parent.mkdir()
+    logs = [EventLog(path, rank) for rank in range(2)]
+    for number in range(3):
+        for log in logs:
+            log.write("many", number=number)
+    shutil.rmtree(path.parent)
+    logs[1].write("last", number=3)
+    found = [(event["rank"], event["number"]) for event in read_events(path)]
+    assert found == [(1, 0), (1, 1), (1, 2), (1, 3)]
 
 
 def test_events_of_all_ranks_are_read_in_order_of_time(tmp_path: Path) -> None:
