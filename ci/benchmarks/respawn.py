@@ -7,7 +7,8 @@ passed, a random one is killed by SIGKILL, ``--kills`` times; on ``--hosts`` emu
 one at times, and cold spares take the places. ``respawn_s`` is from a death to the
 moment at which another process has the place, ``pause_s`` how long the others paused for that,
 ``to_next_step_s`` how long for the death itself: medians and the longest. ``kb_a_kill`` is how
-much memory a rank gained for each death that it outlived, the median over ranks that outlived ten.
+much memory a rank gained for each death that it outlived after ten, the median over ranks that
+outlived ten more; ``--keep 0`` spares rank 0, so that there is one.
 ``wrong`` is what the judge of ``ci.chaos --layer respawn`` has to say, "" when nothing.
 """
 
@@ -26,7 +27,7 @@ from typing import Any
 from ci.chaos.respawn.killer import Event
 from ci.chaos.respawn.launch import Plan, make, wrong
 
-_KILLS = 10  # that a rank must outlive, so that its memory tells something
+_KILLS = 10  # that a rank must outlive to be warm, and once more, so that its memory tells something
 _S_A_KILL = 60.0
 
 
@@ -82,7 +83,7 @@ def _kb_a_kill(events: list[Event]) -> float | None:
             memory[event["rank"]].append((dead, event["memory"]))
     gained = []
     for known in memory.values():
-        after = [(deaths, size) for deaths, size in known if deaths > known[0][0]]  # warmed up
+        after = [(deaths, size) for deaths, size in known if deaths >= known[0][0] + _KILLS]
         if after and after[-1][0] - after[0][0] >= _KILLS:
             gained.append((after[-1][1] - after[0][1]) / (after[-1][0] - after[0][0]) / 1e3)
     return round(statistics.median(gained), 1) if gained else None
