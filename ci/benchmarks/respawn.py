@@ -27,7 +27,7 @@ from typing import Any
 from ci.chaos.respawn.killer import Event
 from ci.chaos.respawn.launch import Plan, make, wrong
 
-_KILLS = 10  # that a rank must outlive to be warm, and once more, so that its memory tells something
+_KILLS = 10  # that a rank must outlive to be warm, and ten more, so that its memory tells something
 _S_A_KILL = 60.0
 
 
