@@ -63,6 +63,7 @@ def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) ->
         "--with-ft",
         "--data",
         "--epochs",
+        "--fork-ranks",
         "--help",
         "--seeds",
         "--layer",
@@ -70,7 +71,7 @@ def test_each_option_that_is_named_exists(capsys: pytest.CaptureFixture[str]) ->
         "--map-by",
         "--param",
         "--level",
-    }  # mpiexec, examples, ci, tensorboard, ompi_info
+    }  # mpiexec, examples, pytest, ci, tensorboard, ompi_info
     slurm = {
         "--batch",
         "--distribution",
