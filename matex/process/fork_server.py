@@ -20,6 +20,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 from typing import Any
 
 from matex.process.bootstrap import import_libraries
@@ -136,6 +137,7 @@ def _become(request: dict[str, Any]) -> None:
     """Take over what the process that asked has, and run what it was to run."""
     os.environ.clear()
     os.environ.update(request["environment"])
+    tempfile.tempdir = None  # which is asked for once, of the environment
     os.chdir(request["directory"])
     if not sys.flags.safe_path:
         sys.path[0] = request["directory"]  # as the server has its own there

@@ -1,9 +1,8 @@
-"""Fork servers for the ranks of tests: TensorFlow is imported twice, and not once a rank.
+"""A fork server for the ranks of tests: TensorFlow is imported once, and not once a rank.
 
-With ``--fork-ranks`` the ranks of :func:`tests.train.runs.execute` are forked from one of two
-processes that have imported it, as newcomers of ``matex run --respawn`` are; the import is a third
-of what most tests compute. Ranks of even and odd numbers have different ones, because ranks
-that start alone do not order sets alike.
+With ``--fork-ranks`` the ranks of :func:`tests.train.runs.execute` are forked from a process that
+has imported it, as newcomers of ``matex run --respawn`` are; the import is most of what a small
+test computes.
 """
 
 from __future__ import annotations
@@ -17,37 +16,35 @@ from collections.abc import Iterator, Mapping
 
 __all__ = ["ALONE", "forked_ranks", "start_alone"]
 
-_SERVERS = "TEST_FORK_SERVERS"  # their addresses, which sitecustomize of the ranks reads
-ALONE = {_SERVERS: ""}
+_SERVER = "TEST_FORK_SERVER"  # its address, which sitecustomize of the ranks reads
+ALONE = {_SERVER: ""}
 _AT_IMPORT = ("PYTHON", "TF_", "KERAS_", "XLA_", "CUDA_", "OMP_", "OPENBLAS_", "LD_", "HOME")
 
 
 @contextlib.contextmanager
 def forked_ranks(paths: str) -> Iterator[None]:
-    """Have servers for the ranks of this process's tests, which end with it at the latest.
+    """Have a server for the ranks of this process's tests, which ends with it at the latest.
 
     Args:
         paths: where ranks find modules.
     """
-    names = [f"matex-tests-{os.getpid()}-{parity}" for parity in ("even", "odd")]
+    address = f"matex-tests-{os.getpid()}"
     environment = {**os.environ, "PYTHONPATH": paths}
-    module = [sys.executable, "-m", "matex.process.fork_server"]
-    servers = []
-    for name in names:
-        with socket.socket() as claim:
-            words = [*module, name, str(os.getpid()), str(claim.fileno())]
-            server = subprocess.Popen(
-                words, env=environment, stdin=subprocess.DEVNULL, pass_fds=[claim.fileno()]
-            )
-        servers.append(server)
-    os.environ[_SERVERS] = " ".join(names)
+    with socket.socket() as claim:
+        words = [sys.executable, "-m", "matex.process.fork_server", address]
+        server = subprocess.Popen(
+            [*words, str(os.getpid()), str(claim.fileno())],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[claim.fileno()],
+        )
+    os.environ[_SERVER] = address
     try:
         yield
     finally:
-        del os.environ[_SERVERS]
-        for server in servers:
-            server.kill()
-            server.wait()
+        del os.environ[_SERVER]
+        server.kill()
+        server.wait()
 
 
 def start_alone(given: Mapping[str, str]) -> dict[str, str]:

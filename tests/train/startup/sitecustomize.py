@@ -8,8 +8,8 @@ instead of importing TensorFlow once more; where there is none yet, it starts as
 import os
 import sys
 
-_servers = os.environ.pop("TEST_FORK_SERVERS", "") if "PMIX_RANK" in os.environ else ""
-if _servers and sys.orig_argv[1:3] == ["-m", "matex"]:
+_address = os.environ.pop("TEST_FORK_SERVER", "") if "PMIX_RANK" in os.environ else ""
+if _address and sys.orig_argv[1:3] == ["-m", "matex"]:
     from contextlib import suppress
     from importlib.util import module_from_spec, spec_from_file_location
     from pathlib import Path
@@ -21,7 +21,5 @@ if _servers and sys.orig_argv[1:3] == ["-m", "matex"]:
     assert _spec.loader is not None
     _client = module_from_spec(_spec)
     _spec.loader.exec_module(_client)
-    _number = int(os.environ["PMIX_RANK"])
-    _addresses = _servers.split()
     with suppress(EOFError, OSError):
-        os._exit(_client.forked(sys.orig_argv[1:], _addresses[_number % len(_addresses)]))
+        os._exit(_client.forked(sys.orig_argv[1:], _address))

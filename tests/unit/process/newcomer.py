@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 found = {
@@ -11,6 +12,7 @@ found = {
     "server": os.getppid(),
     "imported": "tensorflow" in sys.modules,
     "arguments": sys.argv[1:],
+    "temporary": tempfile.gettempdir(),
     "given": os.environ.get("GIVEN", ""),
     "directory": str(Path.cwd()),
     "finds_first": sys.path[0],

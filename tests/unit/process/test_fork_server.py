@@ -35,6 +35,7 @@ def test_newcomers_are_what_they_would_be_alone() -> None:
     assert first["imported"]
     assert second["server"] == first["server"] != second["process"]
     assert second["given"] == "as it came"
+    assert second["temporary"] == "/dev/shm"
     assert second["cores"] == [second["core"]]
     assert first["directory"] == first["finds_first"] == str(ROOT)
     assert second["directory"] == second["finds_first"] == "/"
