@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -37,6 +39,7 @@ class ForwardState:
         known = {id(v) for v in (*self._sums, *self._seeds)}
         self._means = [v.value for v in changing if id(v.value) not in known]
         self.others = [v for v in model.variables if id(v.value) not in self._names]
+        self._goes_on = False
         for variable in self._means:
             if not (variable.dtype.is_floating or variable.dtype.is_integer):
                 raise NotShareable(
@@ -58,21 +61,31 @@ class ForwardState:
         """The states of metrics, which start from zero in every contribution."""
         return self._sums
 
+    @contextlib.contextmanager
+    def going_on(self, goes_on: bool = True) -> Iterator[None]:
+        """Metrics go on from what they hold in a step run or traced inside, if it *goes_on*."""
+        self._goes_on = goes_on
+        try:
+            yield
+        finally:
+            self._goes_on = False
+
     def save(self) -> list[Any]:
         """The values before the forward pass."""
         return [tf.identity(v) for v in (*self._averaged, *self._sums)]
 
     def prepare(self) -> None:
         """Ready the variables for the forward pass."""
-        for variable in self._sums:
+        for variable in [] if self._goes_on else self._sums:
             variable.assign(tf.zeros_like(variable))
 
     def changes(self, saved: list[Any]) -> tuple[list[Any], list[Any]]:
         """Changes to be averaged and increments to be added up; call after the forward pass."""
-        averaged = [
-            tf.identity(v) - before for v, before in zip(self._averaged, saved, strict=False)
-        ]
-        return averaged, [tf.identity(v) for v in self._sums]
+        now = [tf.identity(v) for v in (*self._averaged, *self._sums)]
+        count = len(self._averaged)
+        changed = saved if self._goes_on else saved[:count]
+        changes = [value - before for value, before in zip(now, changed, strict=False)]
+        return changes[:count], changes[count:] or now[count:]
 
     def restore(self, saved: list[Any]) -> list[Any]:
         """Put the values back; the operations that do it."""

@@ -8,7 +8,7 @@ statistics, which differ in parts by nature.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,15 @@ from matex.steps.silence import unheard
 from matex.steps.step import Step
 from matex.steps.user_code import attempted
 
-__all__ = ["CUT", "Value", "agree_separable", "find_inseparable", "telling_rows", "values_of"]
+__all__ = [
+    "CUT",
+    "Value",
+    "agree_separable",
+    "find_forgetting",
+    "find_inseparable",
+    "telling_rows",
+    "values_of",
+]
 
 CUT = 3
 """Rows of the first of two parts."""
@@ -79,12 +87,12 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
 
     denominators = step.denominators(rows)
 
-    def made(lo: int, hi: int) -> list[np.ndarray]:
+    def made(lo: int, hi: int, by: Callable[..., Any] = contribution) -> list[np.ndarray]:
         part = tf.nest.map_structure(lambda tensor: keras_hooks.cut_rows(tensor, lo, hi), rows)
         control = Control(
             (hi - lo) / count, float(lo), float(count), Header(), [(lo, hi)], denominators
         )
-        parts = contribution(part, tf.constant(control.array()))
+        parts = by(part, tf.constant(control.array()))
         return [np.asarray(part).astype(np.float64) for part in parts]
 
     try:
@@ -93,11 +101,17 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
             return "train_step changes a variable that neither the model nor its optimizer knows"
         again = made(0, count) if step.may_draw and not alone else whole
         parts = [made(0, cut), made(cut, count)]
+        layout = step.layout
+        assert layout is not None
+        forgetting = ""
+        if step.may_count:
+            going_on = step.quiet_going_on()
+            forgetting = find_forgetting(
+                step.counted, layout, whole, lambda: made(0, count, going_on), step.tolerance
+            )
     finally:
         if foreign is not None:
             foreign.put_back()
-    layout = step.layout
-    assert layout is not None
     for value in values_of(layout, whole, [again]):
         if value.differs(step.tolerance):
             return (
@@ -109,6 +123,52 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
             return (
                 f"train_step does not add up over rows: the {value.name} is {value.figures} for "
                 f"{count} rows at once and for {cut} and {count - cut} of them added up"
+            )
+    return forgetting
+
+
+def find_forgetting(
+    counted: list[Any],
+    layout: Layout,
+    from_zero: list[np.ndarray],
+    go_on: Callable[[], list[np.ndarray]],
+    tolerance: float,
+) -> str:
+    """Name the metric whose increment is another where it has counted before; "" for none. Local.
+
+    Increments are counted from zero on each rank, and added up over steps as over ranks. A least
+    value or an average that decays is not made of them.
+
+    Args:
+        counted: states of metrics, in the order of the layout's sums.
+        layout: layout of the contributions.
+        from_zero: contribution of some rows, counted from zero.
+        go_on: function that makes it again, in which metrics go on from what they hold.
+        tolerance: largest difference by rounding, relative to an increment.
+    """
+    held = [variable.numpy() for variable in counted]
+    values = [value for value in values_of(layout, from_zero, [from_zero]) if value.counts]
+    starts = [
+        before + value.whole.reshape(before.shape).astype(before.dtype)
+        for before, value in zip(held, values, strict=False)
+    ]
+    try:
+        for variable, start in zip(counted, starts, strict=True):
+            variable.assign(start)
+        again = go_on()
+    finally:
+        for variable, before in zip(counted, held, strict=True):
+            variable.assign(before)
+    values = [value for value in values_of(layout, from_zero, [again]) if value.counts]
+    for variable, start, value in zip(counted, starts, values, strict=False):
+        allowed = tolerance * value.scale + _ROUNDING * float(np.linalg.norm(start)) + 1e-12
+        gap = float(np.linalg.norm(value.whole - value.added))
+        if not np.isfinite(value.whole).all() or np.isnan(start).any():
+            continue  # the step itself is going to tell
+        if gap > allowed or not np.isfinite(value.added).all():  # it went on from infinity
+            return (
+                f"the metric of {variable.path} does not add up what it counts: for the same rows "
+                "the increment is another after others"
             )
     return ""
 

@@ -75,7 +75,7 @@ class SeveralUpdates:
 
     def check_separable(self, batch: GlobalBatch) -> None:
         alone = self._communicator.initial_size == 1
-        found = "" if alone else find_inseparable_update(self._step, batch)
+        found = find_inseparable_update(self._step, batch, alone=alone)
         agree_separable(self._communicator, found)
 
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:

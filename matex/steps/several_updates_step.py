@@ -155,6 +155,12 @@ class SeveralUpdatesStep:
         return getattr(self._model, "step_name", "train_step")
 
     @property
+    def counted(self) -> list[Any]:
+        """The states of metrics, where some are not Keras's; in the order of the layout's sums."""
+        model = self._model
+        return [] if keras_hooks.counts_add_up(model) else list(model.metrics_variables)
+
+    @property
     def may_be_sums(self) -> bool:
         """Whether gradients and values may be sums over rows: only the trial can tell."""
         return self._rows is not None
@@ -207,17 +213,17 @@ class SeveralUpdatesStep:
         logs: dict[str, Any] = self._commit(parts)
         return logs
 
-    def quiet(self) -> Callable[[Batch, np.ndarray], np.ndarray]:
-        """:meth:`run` without what random layers and batch statistics do, for a trial. Local."""
-        if not keras_hooks.is_noisy(self._model):
+    def quiet(self, *, goes_on: bool = False) -> Callable[[Batch, np.ndarray], np.ndarray]:
+        """:meth:`run` without chance, and if it *goes_on* with what metrics hold. Local."""
+        if not goes_on and not keras_hooks.is_noisy(self._model):
             return self.run
 
         def quiet(batch: Batch, control: Any) -> Any:
-            with keras_hooks.without_noise(self._model, self._synchronized):
+            without_noise = keras_hooks.without_noise(self._model, self._synchronized)
+            with self._state.going_on(goes_on), without_noise:
                 return self._made(batch, control)
 
-        function = tf.function(quiet, input_signature=self._signature, autograph=False)
-        traced = function.get_concrete_function()
+        traced = keras_hooks.graph_of(quiet, *self._signature)
         return lambda batch, control: np.asarray(traced(batch, tf.constant(control)))
 
     # In the graph.

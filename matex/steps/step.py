@@ -211,6 +211,23 @@ class Step:
         quiet = keras_hooks.graph_of(self._quiet_contribution, *self._signature)
         return quiet.get_concrete_function(), variables
 
+    @property
+    def counted(self) -> list[Any]:
+        """The states of metrics, in the order of the layout's sums."""
+        return list(self._model.metrics_variables)
+
+    def quiet_going_on(self) -> Callable[[Batch, Any], Parts]:
+        """:meth:`quiet`'s, in which metrics go on from what they hold, traced anew. Local."""
+
+        def going_on(batch: Batch, control: Any) -> Parts:
+            with self._parts.metrics_going_on():
+                return self._quiet_contribution(batch, control)
+
+        if self.runs_eagerly:
+            return going_on
+        traced: Callable[[Batch, Any], Parts] = keras_hooks.graph_of(going_on, *self._signature)
+        return traced
+
     def _quiet_contribution(self, batch: Batch, control: Any) -> Parts:
         with keras_hooks.without_noise(self._model):
             return self._parts.contribution(batch, control)

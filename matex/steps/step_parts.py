@@ -6,6 +6,7 @@ Both run eagerly or are traced; the graphs are made in :mod:`matex.steps.step_fu
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -73,6 +74,10 @@ class StepParts:
         if self.layout is None or self.sums_gradients:
             return self.layout
         return replace(self.layout, gradients=())
+
+    def metrics_going_on(self) -> AbstractContextManager[None]:
+        """Context of a trial's contribution, in which metrics go on from what they hold."""
+        return self._state.going_on()
 
     def contribution(self, batch: Batch, control: Any) -> Parts:
         """Compute what the samples of *batch* add to the step; every variable stays as it was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,9 +10,10 @@ import numpy as np
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, Layout
+from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
-from matex.steps.separability import CUT, Value, telling_rows, values_of
+from matex.steps.separability import CUT, Value, find_forgetting, telling_rows, values_of
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
 from matex.steps.step_tail import VALUE
@@ -20,23 +22,32 @@ from matex.steps.user_code import attempted
 __all__ = ["find_inseparable_update"]
 
 Parts = dict[int, list[np.ndarray]]
+Quiet = Callable[[Any, np.ndarray], np.ndarray]
 
 
-def find_inseparable_update(step: SeveralUpdatesStep, batch: GlobalBatch) -> str:
+def find_inseparable_update(
+    step: SeveralUpdatesStep, batch: GlobalBatch, *, alone: bool = False
+) -> str:
     """The reason why *step* does not add up on some rows of *batch*; "" where it does. Local.
 
     Each part of the rows is computed with the sums of the whole, so that every update
     starts from the weights that it would start from. Nothing is changed afterwards.
+
+    Args:
+        alone: whether there is one rank, which computes batches whole, so that its metrics alone
+            must add up, over steps; off by default.
     """
+    if alone and not step.counted:
+        return ""
     rows = telling_rows(batch)
     try:
         broken = f"{step.name} fails on a part of a batch"
         with keras_hooks.generators_kept(), unheard(), attempted(broken):
-            reason = _mended(step, rows)
+            reason = "" if alone else _mended(step, rows)
             if reason and step.may_be_sums and not step.updates.at_tapes:
                 step.exchange_at_tapes()
                 reason = _mended(step, rows) and reason
-            return reason
+            return reason or _forgetting(step, rows)
     except NotShareable as reason:
         return str(reason)
 
@@ -63,31 +74,61 @@ class _TrialFinding(NamedTuple):
         return bool(self.updates or self.values)
 
 
+def _forgetting(step: SeveralUpdatesStep, rows: Any) -> str:
+    """The metric of *step* that does not add up what it counts over steps; "" for none."""
+    if not step.counted:
+        return ""
+    count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
+    last = _last_of(step)
+    step.rollback.begin()
+
+    def counted(*, goes_on: bool) -> list[np.ndarray]:
+        parts, _ = _made(step, step.quiet(goes_on=goes_on), rows, (0, count))
+        return parts[last]
+
+    try:
+        from_zero = counted(goes_on=False)
+        assert step.layout is not None
+        return find_forgetting(
+            step.counted, step.layout, from_zero, lambda: counted(goes_on=True), step.tolerance
+        )
+    finally:
+        step.rollback.end()
+
+
+def _made(
+    step: SeveralUpdatesStep, quiet: Quiet, rows: Any, span: Span, given: Parts | None = None
+) -> tuple[Parts, list[np.ndarray]]:
+    """The contributions of the rows *span* of *rows*, by exchange, and all variables after them.
+
+    Args:
+        quiet: the step, as :meth:`SeveralUpdatesStep.quiet` gives it.
+        given: sums that the step gets; its own contributions by default.
+    """
+    lo, hi = span
+    count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
+    part = keras_hooks.map_structure(lambda tensor: keras_hooks.cut_rows(tensor, lo, hi), rows)
+    header = Header(learning_rate=1.0, rate_factor=1.0)
+    control = Control(
+        (hi - lo) / count, float(lo), float(count), header, [span], step.denominators(rows)
+    ).array()
+    try:
+        auxiliary, parts = step.exchanges.trial(lambda: quiet(part, control), given)
+        return {**parts, _last_of(step): [auxiliary]}, step.rollback.values()
+    finally:
+        step.rollback.put_back()
+
+
 def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
     count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
     cut = min(CUT, count - 1)
     quiet = step.quiet()
-    rollback = step.rollback
-    denominators = step.denominators(rows)
-    rollback.begin()
-
-    def made(lo: int, hi: int, given: Parts | None = None) -> tuple[Parts, list[np.ndarray]]:
-        part = keras_hooks.map_structure(lambda tensor: keras_hooks.cut_rows(tensor, lo, hi), rows)
-        header = Header(learning_rate=1.0, rate_factor=1.0)
-        control = Control(
-            (hi - lo) / count, float(lo), float(count), header, [(lo, hi)], denominators
-        ).array()
-        try:
-            auxiliary, parts = step.exchanges.trial(lambda: quiet(part, control), given)
-            return {**parts, _last_of(step): [auxiliary]}, rollback.values()
-        finally:
-            rollback.put_back()
-
+    step.rollback.begin()
     try:
-        whole, after = made(0, count)
-        pieces = [made(0, cut, whole), made(cut, count, whole)]
+        whole, after = _made(step, quiet, rows, (0, count))
+        pieces = [_made(step, quiet, rows, span, whole) for span in ((0, cut), (cut, count))]
     finally:
-        rollback.end()
+        step.rollback.end()
     how = f"for {count} rows at once and for {cut} and {count - cut} of them added up"
     weights = [cut / count, (count - cut) / count]
     assert step.layout is not None

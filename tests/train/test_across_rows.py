@@ -1,4 +1,4 @@
-"""The trial finds losses that look across the rows of a batch, and lets the others be shared."""
+"""The trial finds what looks across the rows of a batch, and lets the rest be shared."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def network() -> keras.Model:
     return keras.Sequential([keras.Input((WIDTH,)), layers.Dense(8, "tanh"), layers.Dense(SIZE)])
 
 
-def reason_in_a_fit(loss: Loss) -> str:
+def reason_in_a_fit(loss: Loss, metric: keras.metrics.Metric | None = None) -> str:
     class Trained(keras.Model):
         def train_step(self, data: Any) -> dict[str, Any]:
             x, y = data
@@ -199,16 +199,19 @@ def reason_in_a_fit(loss: Loss) -> str:
                 value = loss(y, inner(x, training=True))
             weights = inner.trainable_variables
             self.optimizer.apply(tape.gradient(value, weights), weights)
+            if metric is not None:
+                metric.update_state(y)
             return {"loss": value}
 
     inner = network()
     model = Trained(inner.inputs, inner.outputs)
+    model.counted = metric
     model.compile(keras.optimizers.SGD(0.1))
     keras_hooks.build(model, keras_hooks.as_data(SIGNATURE))
     return find_inseparable(Step(model, SIGNATURE), batch())
 
 
-def reason_in_a_loop(loss: Loss) -> str:
+def reason_in_a_loop(loss: Loss, metric: keras.metrics.Metric | None = None) -> str:
     inner, optimizer = network(), keras.optimizers.SGD(0.1)
 
     def step(x: Any, y: Any) -> Any:
@@ -216,6 +219,8 @@ def reason_in_a_loop(loss: Loss) -> str:
             value = loss(y, inner(x, training=True))
         weights = inner.trainable_variables
         optimizer.apply(tape.gradient(value, weights), weights)
+        if metric is not None:
+            metric.update_state(y)
         return value
 
     def as_data(tensors: Any) -> Any:
@@ -224,6 +229,31 @@ def reason_in_a_loop(loss: Loss) -> str:
     model = script_model("step", step, SIGNATURE, as_data)
     shared = SeveralUpdatesStep(model, SIGNATURE, as_data=as_data, rows=ROWS)
     return find_inseparable_update(shared, batch())
+
+
+class Counted(keras.metrics.Metric):
+    """A metric whose state is a function of what it was and of the rows."""
+
+    def __init__(self, start: float, rule: Callable[[Any, Any], Any]) -> None:
+        super().__init__(name="counted")
+        initializer = keras.initializers.Constant(start)
+        self.state = self.add_variable(shape=(), initializer=initializer, name="state")
+        self.rule = rule
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+        self.state.assign(self.rule(self.state, tf.abs(values)))
+
+    def result(self) -> Any:
+        return self.state + 0.0
+
+
+FORGETTING: dict[str, tuple[float, Callable[[Any, Any], Any]]] = {
+    "least": (1e3, lambda s, v: tf.minimum(s, tf.reduce_min(v))),
+    "least-from-infinity": (np.inf, lambda s, v: tf.minimum(s, tf.reduce_min(v))),
+    "largest-below-zero": (-1.0, lambda s, v: tf.maximum(s, tf.reduce_max(-v / 3))),
+    "decaying-sum": (0.0, lambda s, v: 0.9 * s + tf.reduce_sum(v)),
+    "last-batch": (0.0, lambda s, v: tf.reduce_sum(v) + 0.0 * s),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -254,3 +284,14 @@ def test_what_looks_across_rows_is_found(name: str, place: str) -> None:
 @pytest.mark.parametrize("name", slow.all_but(["squares", "by-count"], BY_ROW))
 def test_what_does_not_is_shared(name: str, place: str) -> None:
     assert REASONS[place](BY_ROW[name]) == ""
+
+
+@pytest.mark.parametrize("place", REASONS)
+@pytest.mark.parametrize("name", slow.all_but(["least", "last-batch"], FORGETTING))
+def test_a_metric_that_forgets_is_found(name: str, place: str) -> None:
+    assert "metric" in REASONS[place](BY_ROW["squares"], Counted(*FORGETTING[name]))
+
+
+@pytest.mark.parametrize("place", REASONS)
+def test_a_metric_that_adds_to_what_it_began_with_is_shared(place: str) -> None:
+    assert REASONS[place](BY_ROW["squares"], Counted(1.0, lambda s, v: s + tf.reduce_sum(v))) == ""
