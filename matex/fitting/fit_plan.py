@@ -12,6 +12,7 @@ from matex.fitting.batch_scaling import BatchScaling
 from matex.fitting.flat_optimizer import FlatOptimizer
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.replica_vector import ReplicaVector
+from matex.keras_hooks.optimizers import setting_when_built
 from matex.records.equality import Circumstances, differences
 from matex.run.context import RunContext
 from matex.sources.interface import Source
@@ -110,7 +111,7 @@ class FitPlan:
         """
         run, config = self._run, self._run.config
         traits = keras_hooks.traits_of(self._model.optimizer)
-        copied = type(self._model.optimizer).__name__ if traits.copies_weights else ""
+        copied = setting_when_built(self._model)
         if step is None:
             order = source.order
             return differences(

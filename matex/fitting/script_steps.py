@@ -20,6 +20,7 @@ from matex.fitting.listeners import Cursor
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
 from matex.fitting.script_arguments import ScriptArguments
+from matex.keras_hooks.optimizers import setting_when_built
 from matex.records.equality import Circumstances, differences, in_words
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
@@ -121,6 +122,7 @@ class ScriptSteps:
                 order="stream",
                 shifted=sorted(step.shifted),
                 summed=sorted(step.summed),
+                copied=sorted(step.copied),
             )
         )
         if run.active > 1:
@@ -129,8 +131,7 @@ class ScriptSteps:
 
     def _note(self, step: ScriptStep, **facts: Any) -> None:
         """Write the event of a function that is shared, or is not."""
-        run = self._run
-        run.events.write("loop", function=step.name, step=run.step, **facts)
+        self._run.events.write("loop", function=step.name, step=self._run.step, **facts)
 
     def _looked_at(
         self, original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -198,6 +199,11 @@ class ScriptStep:
     def summed(self) -> set[str]:
         """Embeddings whose gradients are added up before an optimizer that takes each apart."""
         return set().union(*(trainer.summed for trainer in self._forms.values()))
+
+    @property
+    def copied(self) -> set[str]:
+        """The kinds of its optimizers that set variables when they were built."""
+        return {name for each in self._forms.values() for name in setting_when_built(each.model)}
 
     @property
     def shifted(self) -> set[str]:

@@ -12,7 +12,7 @@ from keras.src.backend.common import global_state
 from keras.src.models.functional import Functional
 
 from matex.errors import NotShareable, Unsupported
-from matex.keras_hooks.optimizers import optimizers_of
+from matex.keras_hooks.optimizers import build_for, noted_setting, optimizers_of
 
 __all__ = [
     "build",
@@ -60,7 +60,8 @@ def build(model: Any, data: Any) -> None:
         )
     try:
         if not _is_complete(model):
-            model._symbolic_build(data_batch=data)
+            with noted_setting(model.optimizer):
+                model._symbolic_build(data_batch=data)
     # Keras's words for whatever went wrong in call(): since 3.15 a ValueError stays one. Where it
     # is the script's mistake, its train step meets it again, as in plain Keras.
     except (RuntimeError, ValueError) as error:
@@ -77,7 +78,7 @@ def build_optimizer(model: Any) -> None:
     it uses get theirs when the step is traced.
     """
     if not model.optimizer.built and len(optimizers_of(model)) == 1:
-        model.optimizer.build(model.trainable_variables)
+        build_for(model.optimizer, model.trainable_variables)
 
 
 def _is_complete(model: Any) -> bool:

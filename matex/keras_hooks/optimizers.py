@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 __all__ = [
     "OptimizerTraits",
+    "build_for",
     "in_place_of_apply",
     "is_recording",
     "is_updating",
     "learning_rate_variable",
     "nesterov_momentum",
+    "noted_setting",
     "optimizer_kinds",
     "optimizers_of",
     "recording",
     "replaced_apply",
     "scaled_learning_rate",
     "set_learning_rate",
+    "setting_when_built",
     "state_of",
     "traits_of",
     "updates_made",
@@ -31,6 +36,7 @@ __all__ = [
 
 Apply = Callable[[Any, list[Any], Any], None]
 
+_setting: weakref.WeakSet[Any] = weakref.WeakSet()
 _updating = 0
 _recording = 0
 _in_its_place: Apply | None = None
@@ -215,25 +221,55 @@ class OptimizerTraits(NamedTuple):
     Args:
         scales_loss: whether it expects infinite gradients now and then, and deals with them.
         takes_sums: whether slices of one place and their sum are the same to it.
-        copies_weights: whether it copies weights when it is built. Keras builds it in the step
-            that it traces, so plain Keras copies them anew in each.
+        sets_when_built: whether it set variables when it was built here, such as copies of
+            weights. Keras builds it in the step that it traces, so plain Keras sets them anew in
+            each.
     """
 
     scales_loss: bool
     takes_sums: bool
-    copies_weights: bool = False
+    sets_when_built: bool = False
 
 
 def traits_of(optimizer: Any) -> OptimizerTraits:
     """The traits of an optimizer of Keras. Local."""
     scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     if type(optimizer) is not keras.optimizers.SGD:
-        copies = getattr(keras.optimizers, "ScheduleFreeAdamW", None)  # of Keras 3.15
-        inner = getattr(optimizer, "inner_optimizer", optimizer)
-        copies_weights = copies is not None and isinstance(inner, copies)
-        return OptimizerTraits(scales_loss, takes_sums=False, copies_weights=copies_weights)
+        sets = optimizer in _setting
+        return OptimizerTraits(scales_loss, takes_sums=False, sets_when_built=sets)
     clips = (optimizer.clipnorm, optimizer.global_clipnorm, optimizer.clipvalue)
     return OptimizerTraits(scales_loss, takes_sums=not any(clips))
+
+
+def setting_when_built(model: Any) -> list[str]:
+    """The kinds of the optimizers of *model* that set variables when they were built here."""
+    some = [one for one in optimizers_of(model) if traits_of(one).sets_when_built]
+    return sorted({type(one).__name__ for one in some})
+
+
+def build_for(optimizer: Any, variables: list[Any]) -> None:
+    """Make the variables of *optimizer* for *variables*, and note whether it sets any. Local."""
+    with noted_setting(optimizer):
+        optimizer.build(variables)
+
+
+@contextlib.contextmanager
+def noted_setting(optimizer: Any) -> Iterator[None]:
+    """Build *optimizer* inside, and note whether it sets variables."""
+
+    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def assign(variable: Any, *args: Any, **kwargs: Any) -> Any:
+            _setting.add(optimizer)
+            return original(variable, *args, **kwargs)
+
+        return assign
+
+    with contextlib.ExitStack() as stack:
+        for name in ("assign", "assign_add", "assign_sub"):
+            original = getattr(ResourceVariable, name)
+            stack.callback(setattr, ResourceVariable, name, original)
+            setattr(ResourceVariable, name, noting(original))
+        yield
 
 
 def updates_made(optimizer: Any) -> int | None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from matex.errors import NotShareable
 from matex.keras_hooks.metrics import replaced
-from matex.keras_hooks.optimizers import replaced_apply
+from matex.keras_hooks.optimizers import build_for, replaced_apply
 
 __all__ = ["ScriptModel", "script_model"]
 
@@ -100,7 +100,7 @@ def script_model(
     def note(optimizer: Any, gradients: list[Any], variables: Any) -> None:
         if not optimizer.built:
             with tf.init_scope():
-                optimizer.build(list(variables))
+                build_for(optimizer, list(variables))
         if all(optimizer is not one for one in optimizers):
             optimizers.append(optimizer)
 

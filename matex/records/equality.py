@@ -28,8 +28,8 @@ class Circumstances:
         shifted: names of the random functions whose rows are drawn otherwise on each rank.
         summed: names of the embeddings whose gradients are added up before an optimizer sees them
             that would square each by itself.
-        copied: name of an optimizer that copies the weights once, when it is built; plain Keras
-            has it copy them in each step.
+        copied: names of optimizers that set variables once, when they are built, such as copies of
+            weights; plain Keras has them do so in each step.
     """
 
     parts: int
@@ -42,7 +42,7 @@ class Circumstances:
     normalized_alone: int = 0
     shifted: Sequence[str] = ()
     summed: Sequence[str] = ()
-    copied: str = ""
+    copied: Sequence[str] = ()
 
 
 def differences(fit: Circumstances) -> list[str]:
@@ -55,7 +55,8 @@ def differences(fit: Circumstances) -> list[str]:
     if fit.summed:
         found.append(f"added up gradients of embeddings ({', '.join(sorted(fit.summed))})")
     if fit.copied:
-        found.append(f"{fit.copied}, whose copies of weights plain Keras makes anew in each step")
+        names = ", ".join(fit.copied)
+        found.append(f"{names}, whose copies of weights plain Keras makes anew in each step")
     if fit.parts == 1:
         return found
     if fit.strategy != "sync":

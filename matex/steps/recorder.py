@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import SeveralUpdatesFound
+from matex.keras_hooks.optimizers import build_for
 from matex.steps.graph_inspection import first_used
 
 __all__ = ["Recorder"]
@@ -49,7 +50,7 @@ class Recorder:
             self._applied = _count()
             if not optimizer.built:
                 with tf.init_scope():
-                    optimizer.build(trainable_variables)
+                    build_for(optimizer, trainable_variables)
             self._variables = None if trainable_variables is None else list(trainable_variables)
             self._gradients = list(grads)
             assert len(self._gradients) == len(self._changed)

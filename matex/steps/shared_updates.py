@@ -11,6 +11,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
+from matex.keras_hooks.optimizers import build_for
 from matex.steps.embedding_rows import EmbeddingRows, Placed, places_of
 from matex.steps.graph_inspection import in_own_function
 from matex.steps.step_parts import with_learning_rate
@@ -86,7 +87,7 @@ class SharedUpdates:
             changed = list(optimizer.trainable_variables if variables is None else variables)
             if not optimizer.built:
                 with tf.init_scope():
-                    optimizer.build(changed)
+                    build_for(optimizer, changed)
             factor = None
             if not self.at_tapes:
                 own = with_learning_rate(header, optimizer)

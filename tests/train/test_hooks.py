@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
@@ -11,9 +13,11 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.keras_hooks.optimizers import setting_when_built
 from matex.keras_hooks.versions import TESTED
 from tests.train.runs import execute
 
+BATCH = (tf.TensorSpec((None, 4)), tf.TensorSpec((None, 1)))
 FAKED = "import keras, matex\nkeras.__version__ = '3.99.1'\n"
 GONE = (
     "from keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
@@ -56,3 +60,30 @@ def test_a_model_that_cannot_be_called_is_ready_when_all_its_parts_are() -> None
     assert keras_hooks.parameters(model) == 4 * 2 + 2
     with pytest.raises(NotShareable, match="cannot be built from its data"):
         keras_hooks.build(of_parts(built, unbuilt), rows)
+
+
+def small_model(**options: Any) -> keras.Model:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(**{"optimizer": "sgd", "loss": "mse", **options})
+    return model
+
+
+class Copying(keras.optimizers.SGD):
+    """An optimizer that keeps slow copies of the weights."""
+
+    def build(self, variables: Any) -> None:
+        super().build(variables)
+        for variable in variables:
+            self.add_variable_from_reference(variable, name="slow").assign(variable)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "names"),
+    [(Copying, ["Copying"]), (lambda: keras.optimizers.Adam(use_ema=True), [])],
+)
+def test_an_optimizer_is_named_that_sets_variables_when_it_is_built(
+    optimizer: Callable[[], Any], names: list[str]
+) -> None:
+    model = small_model(optimizer=optimizer())
+    keras_hooks.build(model, BATCH)
+    assert setting_when_built(model) == names

@@ -36,7 +36,7 @@ def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
         ({"summed": ["words", "tags"]}, "added up gradients of embeddings (tags, words)"),
         ({"summed": ["words"], "parts": 1}, "added up gradients of embeddings (words)"),
         (
-            {"copied": "AnOptimizer"},
+            {"copied": ["AnOptimizer"]},
             "AnOptimizer, whose copies of weights plain Keras makes anew in each step",
         ),
     ],
