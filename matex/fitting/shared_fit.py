@@ -84,7 +84,7 @@ def begin_shared(
     keras_hooks.check_reductions(model)
     source = _source(fit, make_feed, given, batches)
     with attempted("the model cannot be built from its data before training"):
-        keras_hooks.build(model, source.built_on)
+        keras_hooks.build(model, source.built_on, for_fit=True)
     saved = fit.checkpoint.saved
     if saved is not None:
         cut_as_in(saved, model)

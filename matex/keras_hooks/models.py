@@ -46,10 +46,14 @@ def described(description: Any, known: dict[str, Any], *, allows_code: bool) -> 
     )
 
 
-def build(model: Any, data: Any) -> None:
+def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
     """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
 
-    *data* is what ``train_step`` gets, or ``tf.TensorSpec`` in its place.
+    Args:
+        data: batch that ``train_step`` gets, or ``tf.TensorSpec`` in its place.
+        for_fit: whether Keras is about to reset the metrics of a fit; off by default. Where they
+            have no variables yet that does nothing, so those that are made here keep what they
+            begin with, which need not be what they are reset to.
 
     Raises:
         NotShareable: only a train step of its own knows how to call the model.
@@ -58,6 +62,8 @@ def build(model: Any, data: Any) -> None:
         raise Unsupported(
             "fit on several ranks wants a model compiled with an optimizer. Received: none"
         )
+    metrics = model._compile_metrics
+    is_new = metrics is not None and not metrics.built
     try:
         if not _is_complete(model):
             with noted_setting(model.optimizer):
@@ -68,7 +74,18 @@ def build(model: Any, data: Any) -> None:
         raise NotShareable(
             f"{type(model).__name__} cannot be built from its data before training"
         ) from error
+    if for_fit and is_new:
+        _pass_over_reset(metrics)
     build_optimizer(model)
+
+
+def _pass_over_reset(metrics: Any) -> None:
+    """Let the next reset of *metrics* do nothing."""
+
+    def reset_state() -> None:
+        object.__delattr__(metrics, "reset_state")
+
+    object.__setattr__(metrics, "reset_state", reset_state)
 
 
 def build_optimizer(model: Any) -> None:

@@ -68,6 +68,30 @@ def small_model(**options: Any) -> keras.Model:
     return model
 
 
+class FromOne(keras.metrics.Metric):
+    """A metric that begins with one, and is reset to zero as Keras does by default."""
+
+    def __init__(self) -> None:
+        super().__init__(name="from_one")
+        self.least = self.add_variable(shape=(), initializer="ones", name="least")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.least.assign(tf.minimum(self.least, tf.reduce_min(y_pred)))
+
+    def result(self) -> Any:
+        return self.least + 0.0
+
+
+def test_metrics_made_for_a_fit_begin_as_those_that_its_first_step_makes() -> None:
+    metric = FromOne()
+    model = small_model(metrics=[metric])
+    keras_hooks.build(model, BATCH, for_fit=True)
+    model.reset_metrics()
+    assert float(metric.least) == 1
+    model.reset_metrics()
+    assert float(metric.least) == 0
+
+
 class Copying(keras.optimizers.SGD):
     """An optimizer that keeps slow copies of the weights."""
 
