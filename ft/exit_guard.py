@@ -86,9 +86,10 @@ def fail_stop(reason: str, *, error: BaseException | None = None) -> NoReturn:
     for callback in _fail_stop_callbacks:
         with contextlib.suppress(OSError, ValueError):
             callback(reason)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
     if started_by(os.environ) is None:
         _real_exit(1)
     os.kill(os.getpid(), signal.SIGKILL)

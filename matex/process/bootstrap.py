@@ -19,7 +19,7 @@ from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased, Stop
 from matex.config import Config, visible_gpus
 from matex.config.instruction_set import LIMIT, instruction_set
 from matex.errors import DataError, InputError, MatexError, ToldToLeave
-from matex.process import devices, library_import
+from matex.process import child_output, devices, library_import
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
@@ -80,6 +80,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     if config.report is not None:
         config.report.mkdir(parents=True, exist_ok=True)
     console.redirect(config.report, world.rank, lambda: communicator.world.is_leader)
+    child_output.install()
     path = None if config.report is None else config.report / EVENTS
     events = EventLog(path, world.rank)
     ft.on_fail_stop(
@@ -282,4 +283,5 @@ def _step() -> int | None:
 
 
 def _print_line(message: str) -> None:
-    print(f"matex: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    line = f"matex: {' '.join(message.split())}"
+    print(line, file=console.own("stderr"), flush=True)

@@ -21,6 +21,7 @@ import keras
 
 from matex import keras_hooks
 from matex.process.progress_bar import BesideBar, Nowhere, StreamBeside
+from matex.records import console
 
 __all__ = ["AgreementCallback", "LeaderProgressBar", "OnLeader", "share_out"]
 
@@ -222,6 +223,8 @@ class LeaderProgressBar(keras.callbacks.ProgbarLogger):
 
     def shown(self) -> contextlib.AbstractContextManager[Any]:
         """Inside, what is printed appears as it should on this rank."""
+        if not console.is_own("stdout"):  # what the script catches is there on every rank
+            return contextlib.nullcontext()
         if not self._leads():
             return contextlib.redirect_stdout(Nowhere())
         if self._beside is None:

@@ -8,9 +8,9 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any, TextIO
 
-__all__ = ["log_name", "redirect"]
+__all__ = ["inherited", "is_own", "log_name", "own", "redirect"]
 
 
 def log_name(rank: int) -> str:
@@ -18,44 +18,77 @@ def log_name(rank: int) -> str:
     return f"rank-{rank:04d}.log"
 
 
-class _Split(io.TextIOBase):
-    """A text stream that writes to a log and, while *leads()*, to the terminal.
+class _Split(io.BufferedIOBase):
+    """A stream of bytes that writes to a log and, while *leads()*, to the terminal.
 
-    What a full disk does not take is missing from the log, and stops nothing.
+    What a full disk does not take is missing from the log, and stops nothing. Where the script
+    puts a file in the place of *descriptor*, as for what C prints, that file gets all.
+
+    Args:
+        descriptor: that of standard output or error, at which the log is; None without a log.
+        log: the log, not buffered; None for none.
     """
 
-    def __init__(self, log: TextIO | None, terminal: TextIO, leads: Callable[[], bool]) -> None:
-        self._log = log
+    def __init__(
+        self,
+        name: str,
+        terminal: IO[bytes],
+        leads: Callable[[], bool],
+        *,
+        descriptor: int | None = None,
+        log: IO[bytes] | None = None,
+    ) -> None:
+        self.name = f"<{name}>"
         self._terminal = terminal
         self._leads = leads
+        self._descriptor = descriptor
+        self._log = log
 
-    def write(self, text: str) -> int:
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        size = memoryview(data).nbytes
+        if self._is_replaced():
+            assert self._descriptor is not None
+            with open(self._descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            return size
         if self._log is not None:
             with contextlib.suppress(OSError):
-                self._log.write(text)
+                self._log.write(data)
         if self._leads():
-            self._terminal.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        if self._log is not None:
-            with contextlib.suppress(OSError):
-                self._log.flush()
-        if self._leads():
+            self._terminal.write(data)
             self._terminal.flush()
+        return size
 
     def isatty(self) -> bool:
         return self._leads() and self._terminal.isatty()
 
     def fileno(self) -> int:
-        return (self._terminal if self._log is None else self._log).fileno()
+        """The descriptor for those who write by it: programs that the script starts, or C."""
+        if self._is_replaced():
+            assert self._descriptor is not None
+            return self._descriptor
+        if self._leads() or self._log is None:
+            return self._terminal.fileno()
+        return self._log.fileno()
 
-    def writable(self) -> bool:
-        return True
+    def close(self) -> None:
+        """Nothing is closed: what others say at the end of the process comes later."""
 
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return "utf-8"
+    def _is_replaced(self) -> bool:
+        if self._descriptor is None or self._log is None:
+            return False
+        try:
+            now = os.fstat(self._descriptor)
+        except OSError:  # closed, as a daemon does
+            return False
+        log = os.fstat(self._log.fileno())
+        return (now.st_dev, now.st_ino) != (log.st_dev, log.st_ino)
+
+
+_own: dict[str, TextIO] = {}  # that of a script may be another one, or be replaced
 
 
 def redirect(report: Path | None, rank: int, leads: Callable[[], bool]) -> None:
@@ -65,12 +98,54 @@ def redirect(report: Path | None, rank: int, leads: Callable[[], bool]) -> None:
     leader's output is kept, and native output stays where it was.
     """
     if report is None:
-        sys.stdout = _Split(None, sys.__stdout__ or sys.stdout, leads)
+        stream = sys.__stdout__ or sys.stdout
+        _install("stdout", _Split("stdout", stream.buffer, leads), stream.errors)
         return
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        terminal = os.fdopen(os.dup(descriptor), "w", buffering=1, encoding="utf-8")
-        log = os.open(report / log_name(rank), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        os.dup2(log, descriptor)
-        os.close(log)
-        stream = os.fdopen(os.dup(descriptor), "w", buffering=1, encoding="utf-8")
-        setattr(sys, name, _Split(stream, terminal, leads))
+        terminal = os.fdopen(os.dup(descriptor), "wb")
+        opened = os.open(report / log_name(rank), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.dup2(opened, descriptor)
+        log = os.fdopen(opened, "wb", buffering=0)
+        split = _Split(name, terminal, leads, descriptor=descriptor, log=log)
+        _install(name, split, getattr(sys, name).errors)
+
+
+def _install(name: str, split: _Split, errors: str | None) -> None:
+    """Make *split* what Python calls *name*, also where a script goes back to what it was first."""
+
+    def text() -> TextIO:
+        return io.TextIOWrapper(split, encoding="utf-8", errors=errors, line_buffering=True)
+
+    _own[name] = text()
+    stream = text()
+    setattr(sys, name, stream)
+    setattr(sys, f"__{name}__", stream)
+
+
+def own(name: str) -> TextIO:
+    """The stream for lines of matex itself, whatever the script has made of its own.
+
+    Args:
+        name: ``stdout`` or ``stderr``.
+    """
+    stream: TextIO = getattr(sys, name)
+    if name not in _own:
+        return stream
+    if is_own(name):
+        stream.flush()  # so that lines come in order
+    return _own[name]
+
+
+def is_own(name: str) -> bool:
+    """Whether what the script prints goes where it went at first, and to nothing of its own."""
+    return name not in _own or getattr(sys, name) is getattr(sys, f"__{name}__")
+
+
+def inherited(name: str) -> int | None:
+    """The descriptor that a program which this process starts is to have as its stream *name*.
+
+    None where it is this process's own, which programs have anyway.
+    """
+    if name not in _own:
+        return None
+    return _own[name].fileno()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 import ft
+from matex.records import console
 
 __all__ = ["Terminal"]
 
@@ -19,7 +18,7 @@ class Terminal:
     def say(self, line: str) -> None:
         """Print a line from the run as a whole; the leader prints it."""
         if self._communicator.world.is_leader:
-            print(f"matex: {line}", flush=True)
+            print(f"matex: {line}", file=console.own("stdout"), flush=True)
 
     def say_once(self, line: str) -> None:
         """Print *line* from the run once, however often it is given; the leader prints it."""
@@ -30,4 +29,4 @@ class Terminal:
     def warn(self, line: str) -> None:
         """Print a line from this rank."""
         rank = self._communicator.world.rank
-        print(f"matex: rank {rank}: {line}", file=sys.stderr, flush=True)
+        print(f"matex: rank {rank}: {line}", file=console.own("stderr"), flush=True)

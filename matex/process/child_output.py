@@ -1,0 +1,90 @@
+"""The outputs of programs that the script starts: on the terminal once, like the script's own.
+
+A program inherits descriptors, and those of a rank lead to its log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from multiprocessing import util
+from typing import Any
+
+from matex.records import console
+
+__all__ = ["install"]
+
+_STREAMS = ("stdout", "stderr")
+_SIGNAL_BITS = 8  # of a status of wait, below the status of the exit
+
+
+def install() -> None:
+    """Replace how Python starts programs, for the rest of the process. Local."""
+    setattr(subprocess.Popen, "__init__", _popen(subprocess.Popen.__init__))  # noqa: B010
+    os.system = _system
+    setattr(util, "spawnv_passfds", _inheriting(getattr(util, "spawnv_passfds")))  # noqa: B009, B010
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def _popen(original: Callable[..., None]) -> Callable[..., None]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def init(*args: Any, **kwargs: Any) -> None:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            original(*args, **kwargs)  # which says what is wrong
+            return
+        for name in _STREAMS:
+            if bound.arguments.get(name) is None:
+                bound.arguments[name] = console.inherited(name)
+        original(*bound.args, **bound.kwargs)
+
+    return init
+
+
+def _system(command: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> int:
+    """The function of ``os``, by a child whose outputs can be chosen."""
+    sys.audit("os.system", command)
+    status = subprocess.call(os.fsdecode(command), shell=True)
+    return -status if status < 0 else status << _SIGNAL_BITS
+
+
+def _inheriting(original: Callable[..., int]) -> Callable[..., int]:
+    """Start a program of multiprocessing, which gives it the descriptors of this process."""
+
+    @functools.wraps(original)
+    def spawnv_passfds(*args: Any, **kwargs: Any) -> int:
+        with _inherited():
+            return original(*args, **kwargs)
+
+    return spawnv_passfds
+
+
+_lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have had it
+    _lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _inherited() -> Iterator[None]:
+    """Inside, the descriptors of this process are those that programs are to have."""
+    with _lock, contextlib.ExitStack() as after:
+        for number, name in enumerate(_STREAMS, 1):
+            wanted = console.inherited(name)
+            if wanted not in (None, number):
+                kept = os.dup(number)
+                after.callback(os.close, kept)
+                after.callback(os.dup2, kept, number)
+                os.dup2(wanted, number)
+        yield
