@@ -4,9 +4,11 @@ from matex.config.config import Config, read_plan
 from matex.config.durations import duration_s, duration_text
 from matex.config.environment import (
     ARBITER,
+    HASH_SEED,
     SEGMENTS,
     arbiter_setting,
     batch_job,
+    one_order_of_sets,
     segments_directory,
     visible_gpus,
 )
@@ -14,6 +16,7 @@ from matex.config.options import LaunchOptions
 
 __all__ = [
     "ARBITER",
+    "HASH_SEED",
     "SEGMENTS",
     "Config",
     "LaunchOptions",
@@ -21,6 +24,7 @@ __all__ = [
     "batch_job",
     "duration_s",
     "duration_text",
+    "one_order_of_sets",
     "read_plan",
     "segments_directory",
     "visible_gpus",

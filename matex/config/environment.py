@@ -9,9 +9,11 @@ from matex.config.batch_systems import Allocation, allocation
 
 __all__ = [
     "ARBITER",
+    "HASH_SEED",
     "SEGMENTS",
     "arbiter_setting",
     "batch_job",
+    "one_order_of_sets",
     "segments_directory",
     "user_cache",
     "variable",
@@ -24,6 +26,25 @@ SEGMENTS = "OMPI_MCA_btl_sm_backing_directory"
 
 #: The variable that says where ranks ask the launcher, see :mod:`matex.run.launcher_client`.
 ARBITER = "MATEX_ARBITER"
+
+
+#: The variable by which Python orders sets of text.
+HASH_SEED = "PYTHONHASHSEED"
+_RANDOM = "random"  # as where it is not set
+_HASH_SEEDS = 2**32
+
+
+def one_order_of_sets(seed: int) -> dict[str, str]:
+    """The variable by which all processes of a run go through a set of text in one order.
+
+    Empty where the user has set it.
+
+    Args:
+        seed: seed of the run.
+    """
+    if os.environ.get(HASH_SEED, _RANDOM) != _RANDOM:
+        return {}
+    return {HASH_SEED: str(seed % _HASH_SEEDS)}
 
 
 def variable(name: str) -> str | None:

@@ -38,13 +38,16 @@ class PrivateFiles:
     """The private files of this rank. One to a process, where there is more than one rank.
 
     Args:
+        key: text that is equal on all ranks of the run, also on those that come later.
         passed: directories whose files are the same for all: matex's own.
     """
 
-    def __init__(self, communicator: ft.Communicator, passed: Sequence[Path | None]) -> None:
+    def __init__(
+        self, communicator: ft.Communicator, key: str, passed: Sequence[Path | None]
+    ) -> None:
         self._communicator = communicator
         self._lock = threading.RLock()
-        self._shared = self._changes_directory(passed[0])
+        self._shared = self._changes_directory(passed[0], key)
         self._recording: set[str] = set()
         self.at_end: list[str] = []  # removed when all ranks have come to the end
         remove_left()
@@ -52,12 +55,10 @@ class PrivateFiles:
         self._view = FileView(Scratch(), ledger, leads=communicator.world.is_leader)
         self._paths = OwnPaths(self._view, (*passed, self._shared))
 
-    def _changes_directory(self, report: Path | None) -> str:
+    def _changes_directory(self, report: Path | None, key: str) -> str:
         """Made by the leader; collective. Where ranks do not share it they do without."""
-        first = self._communicator.world.members[0]
         folder = tempfile.gettempdir() if report is None else str(Path(report).absolute())
-        host = re.sub(r"\W", "_", first.host)
-        path = f"{folder}/.matex-changes-{os.getuid()}-{first.pid}-{host}"
+        path = f"{folder}/.matex-changes-{os.getuid()}-{key[:16]}"
         if self._communicator.world.is_leader:
             with contextlib.suppress(OSError):
                 os.mkdir(path, 0o700)

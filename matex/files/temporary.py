@@ -12,12 +12,12 @@ import functools
 import hashlib
 import os
 import tempfile
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from matex.files import real
+from matex.files.called_from import called_from
 from matex.files.interface import Files
 from matex.files.scratch import ALIAS
 
@@ -56,7 +56,7 @@ def _common(files: Files, original: Callable[..., str]) -> Callable[..., str]:
     def mkdtemp(suffix: Any = None, prefix: Any = None, dir: Any = None) -> Any:
         if any(isinstance(part, bytes) for part in (suffix, prefix, dir)):
             return original(suffix, prefix, dir)
-        place = _place()
+        place = called_from()
         folder = os.path.abspath(tempfile.gettempdir() if dir is None else dir)
         while True:
             asked[place] += 1
@@ -72,10 +72,3 @@ def _common(files: Files, original: Callable[..., str]) -> Callable[..., str]:
             return path
 
     return mkdtemp
-
-
-def _place() -> str:
-    """The lines by which the script came to ask for a temporary directory."""
-    return "".join(
-        f"{frame.f_code.co_filename}:{line} " for frame, line in traceback.walk_stack(None)
-    )

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from matex.config import one_order_of_sets
 from matex.launcher.launch import Launch
 from matex.report.reading import read_run
 
@@ -34,7 +35,7 @@ def compare_with_plain(wanted: Launch, report: Path, *, kept: bool) -> None:
     command = [sys.executable, "-m", "matex.process.plain", str(logs), str(wanted.config.seed)]
     _say("comparing with plain Keras in one process")
     try:
-        status = _run([*command, str(wanted.script), *wanted.arguments], output)
+        status = _run([*command, str(wanted.script), *wanted.arguments], output, wanted.config.seed)
     except KeyboardInterrupt:
         _say("told to leave: nothing is compared")
         return
@@ -49,7 +50,7 @@ def compare_with_plain(wanted: Launch, report: Path, *, kept: bool) -> None:
         _say(line)
 
 
-def _run(command: Sequence[str], output: Path) -> int:
+def _run(command: Sequence[str], output: Path, seed: int) -> int:
     """Run *command*, whose temporary files are gone afterwards; its exit status.
 
     Raises:
@@ -60,7 +61,7 @@ def _run(command: Sequence[str], output: Path) -> int:
         with tempfile.TemporaryDirectory(prefix="matex-") as scratch, output.open("w") as file:
             process = subprocess.Popen(
                 command,
-                env={**os.environ, "TMPDIR": scratch},
+                env={**os.environ, "TMPDIR": scratch, **one_order_of_sets(seed)},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from matex.config import ARBITER, Config
+from matex.config import ARBITER, HASH_SEED, Config
 from matex.config.given import given_in_environment
 from matex.config.kinds import SWITCH, WORDS
 from matex.config.option import options_of
@@ -89,7 +89,7 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[s
         spread=launch.spread,
         survive=survive,
         crowded=crowded,
-        passed=[ARBITER] if launch.several and survive else [],
+        passed=[HASH_SEED, *([ARBITER] if survive else [])] if launch.several else [],
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from matex.checkpointing.host_memory import Places, reserved
-from matex.config import ARBITER
+from matex.config import ARBITER, one_order_of_sets
 from matex.config.batch_systems import launcher_settings
 from matex.errors import InputError
 from matex.launcher.arbiter import Arbiter, HostNames
@@ -61,6 +61,7 @@ def supervise(wanted: Launch) -> int:
             # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
             environment = {**os.environ, "TMPDIR": str(scratch), **launcher_settings(os.environ)}
             config = wanted.config
+            environment |= one_order_of_sets(config.seed)
             if wanted.grow:
                 config = replace(config, grow_to=wanted.ranks)
             if sys.stdout.isatty():  # a rank's own is a pipe to mpiexec

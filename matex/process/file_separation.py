@@ -1,21 +1,29 @@
-"""The files of a script are those of one rank, where there are several."""
+"""The files and the unseeded numbers of a script are those of one rank, where there are several."""
 
 from __future__ import annotations
 
+import secrets
 import sys
 from pathlib import Path
 
+import numpy as np
+
+import ft
 from matex.files import intercept, keras_files, library_files
 from matex.files.private import PrivateFiles, asks_for_rank
-from matex.process import tensorflow_files
+from matex.process import entropy, tensorflow_files
 from matex.run.context import RunContext
 from matex.run.life_cycle import RunLifeCycle
 
 __all__ = ["separate_files"]
 
+_KEY_BYTES = 32
+
 
 def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | None:
-    """Let what the script does to files, from here on, be that of one rank; collective.
+    """Let what the script does to files and draws from the system be that of one rank; collective.
+
+    From here on, and as long as the process lasts.
 
     Args:
         run: ranks and directories of the run.
@@ -26,9 +34,11 @@ def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | 
     """
     if run.communicator.initial_size == 1:
         return None
+    run.key = run.key or _agreed_key(run.communicator)
+    entropy.install(run.key)
     own = run.config
     files = PrivateFiles(
-        run.communicator, (own.report, own.checkpoint, own.memory, own.cache_directory)
+        run.communicator, run.key, (own.report, own.checkpoint, own.memory, own.cache_directory)
     )
     if asks_for_rank(_text_of(Path(sys.argv[0]))):
         files.script_knows_ranks()
@@ -38,6 +48,13 @@ def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | 
     tensorflow_files.install(files)
     keras_files.install(files)
     return files
+
+
+def _agreed_key(communicator: ft.Communicator) -> str:
+    """A text that nobody can guess, the leader's; collective."""
+    key = np.frombuffer(secrets.token_bytes(_KEY_BYTES), np.uint8).copy()
+    communicator.broadcast(key)
+    return key.tobytes().hex()
 
 
 def _text_of(script: Path) -> str:

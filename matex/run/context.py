@@ -72,6 +72,8 @@ class RunContext:
         self.threads = threads
         self.joining = joining
         at_start = communicator.initial_size - config.spares
+        self.key = joining.welcome.key if joining else ""
+        """Text that nobody can guess, equal on all ranks, from the begin of the run."""
         self.active = joining.welcome.active if joining else at_start
         """The largest number of ranks that train; the others are spares."""
         self.terminal = Terminal(communicator)
@@ -168,7 +170,7 @@ class RunContext:
 
     def _agreed(self) -> dict[str, Any]:
         plan, virtual = self.exchange_choice.plan, self.virtual_workers
-        return {"active": self.active, "virtual": virtual, "plan": plan}
+        return {"active": self.active, "key": self.key, "virtual": virtual, "plan": plan}
 
     @property
     def is_short(self) -> bool:

@@ -40,6 +40,8 @@ class Welcome(NamedTuple):
     """Number of hosts."""
     virtual: int
     """Number of virtual workers, 0 where ranks share the work."""
+    key: str
+    """Text that nobody can guess."""
     plan: str
     """Plan of the sums that all ranks have agreed on."""
     elapsed_s: float
@@ -62,7 +64,7 @@ class Replacements:
         stop_request: knows how long the run has lasted.
         launcher: arbiter of cut networks, which hears who is admitted; None without one.
         agreed: function that gives what all ranks have agreed on, the fields ``active``,
-            ``virtual`` and ``plan`` of :class:`Welcome`.
+            ``key``, ``virtual`` and ``plan`` of :class:`Welcome`.
         threads: threads of each rank.
     """
 

@@ -10,11 +10,14 @@ import io
 import json
 import os
 import pathlib
+import random
+import secrets
 import shutil
 import signal
 import sqlite3
 import sys
 import tempfile
+import uuid
 import zipfile
 
 import h5py
@@ -382,6 +385,20 @@ def captured():
     sys.stdout = sys.__stdout__
     lines = text.getvalue().splitlines()
     return [line.split(" - ")[-1] for line in lines]
+
+
+@case
+def unseeded():
+    """Ranks that differed in one of these could not train on it."""
+    words = list({f"word{n}" for n in range(20)})
+    seeds = [secrets.randbits(32), uuid.uuid4().int % 2**32, random.Random().getrandbits(32)]
+    data = [np.random.default_rng().normal(size=(8, 4)), np.random.RandomState().rand(8, 4)]
+    data += [np.random.default_rng(seed).normal(size=(8, 4)) for seed in seeds]
+    data.append(np.array([[int(word[4:])] * 4 for word in words]))
+    rows = np.concatenate(data).astype("float32")
+    m = model()
+    m.fit(rows, rows[:, :2], verbose=0, batch_size=4)
+    return len({*seeds, uuid.uuid4().int % 2**32}), len(rows)
 
 
 @case

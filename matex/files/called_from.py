@@ -1,0 +1,19 @@
+"""The place in the script from which a function was called, as all ranks of a run name it."""
+
+from __future__ import annotations
+
+import traceback
+
+__all__ = ["called_from"]
+
+_RUNNER = "runpy"  # what is outside of it differs where a rank came later than others
+
+
+def called_from() -> str:
+    """The lines by which the script came here, innermost first. Local."""
+    lines = []
+    for frame, line in traceback.walk_stack(None):
+        if frame.f_globals.get("__name__") == _RUNNER:
+            break
+        lines.append(f"{frame.f_code.co_filename}:{line} ")
+    return "".join(lines)

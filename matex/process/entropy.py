@@ -1,0 +1,62 @@
+"""The system's randomness as the script draws it: the same on all ranks, other in each run.
+
+Generators without a seed, names by ``uuid4`` and tokens are part of the script's own doing, and the
+ranks do the same only where they have the same. A number follows from a key of the run, from
+where the script asks for it and from how often it did so there, so ranks need not talk about it,
+and what only the leader's callbacks ask for changes no other number.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import os
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from matex.files import real
+from matex.files.called_from import called_from
+
+__all__ = ["install"]
+
+_SEED_BYTES = 32
+
+
+def install(key: str) -> None:
+    """Replace where Python and NumPy take it from, for the rest of the process. Local.
+
+    A process that the script forks has the system's own, for it is to differ from others.
+
+    Args:
+        key: text that nobody can guess, equal on all ranks.
+    """
+    original, process = os.urandom, os.getpid()
+    asked: dict[str, Iterator[int]] = {}
+
+    @functools.wraps(original)
+    def urandom(size: int, /) -> bytes:
+        if real.is_passing() or os.getpid() != process:
+            return original(size)
+        place = called_from()
+        number = next(asked.setdefault(place, itertools.count()))
+        return hashlib.shake_256(f"{key} {place}{number}".encode()).digest(size)
+
+    os.urandom = urandom
+    setattr(random, "_urandom", urandom)  # noqa: B010 - of secrets and NumPy, too
+    _seed_alike()
+
+
+def _seed_alike() -> None:
+    """Let Python's generators without a seed begin by ``os.urandom`` as it is now."""
+    original: Any = random.Random.seed
+
+    @functools.wraps(original)
+    def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+        if a is None:
+            a = int.from_bytes(os.urandom(_SEED_BYTES), "little")
+        original(self, a, version)
+
+    random.Random.seed = seed  # type: ignore[method-assign]
+    random.seed = vars(random)["_inst"].seed
