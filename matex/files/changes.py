@@ -24,6 +24,7 @@ __all__ = [
     "change_folder",
     "link",
     "make_folder",
+    "make_pipe",
     "of_attributes",
     "remove",
     "remove_folder",
@@ -61,6 +62,20 @@ def make_folder(view: FileView, path: str, call: Call) -> None:
         real.mkdir(view.own_place(path))
     view.count(path)
     view.made.add(path)
+    view.gone.pop(path, None)
+
+
+def make_pipe(view: FileView, path: str, call: Call) -> None:
+    """A named pipe, through which processes of one rank speak."""
+    if view.exists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+    if view.leads:
+        view.claim(path, "replace")
+        call(path)
+        return
+    check_folder(view, path)
+    call(view.own_place(path))
+    view.count(path)
     view.gone.pop(path, None)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 
 from matex.files import real
+from matex.files.scratch import ALIAS
 from matex.files.view import FileView, missing
 
-__all__ = ["bring", "copied", "hold", "release"]
+__all__ = ["bring", "copied", "hold", "release", "see_real"]
 
 _SMALL = 1 << 20  # bytes; larger files are kept open under a new name rather than copied
 
@@ -52,6 +54,19 @@ def hold(view: FileView, path: str, there: str) -> bool:
     release(view, path)
     view.held[path] = descriptor
     return True
+
+
+def see_real(view: FileView, path: str) -> None:
+    """Give up this rank's own file *path* for the real one, which has been changed for all."""
+    if view.is_mirrored(path):
+        with real.passing():
+            if not real.isdir(ALIAS + path) or real.islink(ALIAS + path):
+                os.unlink(ALIAS + path)
+            elif not real.isdir(path):
+                shutil.rmtree(ALIAS + path)
+    release(view, path)
+    view.gone.pop(path, None)
+    view.count(path)
 
 
 def release(view: FileView, path: str) -> None:

@@ -37,7 +37,8 @@ def install(files: Files) -> None:
         replaced[getattr(os, name)] = path_calls.attributes(files, name)
     replaced |= {
         os.open: opening.os_open(files),
-        os.mkdir: path_calls.making(files),
+        os.mkdir: path_calls.making(files, "mkdir", changes.make_folder),
+        os.mkfifo: path_calls.making(files, "mkfifo", changes.make_pipe),
         os.remove: path_calls.one_path(files, "remove", changes.remove),
         os.unlink: path_calls.one_path(files, "unlink", changes.remove),
         os.rmdir: path_calls.one_path(files, "rmdir", changes.remove_folder),
@@ -58,11 +59,31 @@ def install(files: Files) -> None:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in _KEEPERS:
             _replace_in(vars(module), module, replaced)
+    _imported_by(sys.modules["_frozen_importlib_external"])
     shutil._use_fd_functions = False  # type: ignore[attr-defined] # rmtree by names, which are ours
     for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
         known.update(replaced[f] for f in list(known) if f in replaced)
     temporary.install(files)
     trees.install(files)
+
+
+class _CodeFiles:
+    """The module that imports open files with, by the function that is replaced."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def open_code(self, path: str) -> Any:
+        return open(path, "rb")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def _imported_by(importer: Any) -> None:
+    """Let modules that the script writes be found, and read, as this rank has them."""
+    importer._os = os
+    importer._io = _CodeFiles(importer._io)
 
 
 def _replace_in(names: Any, owner: Any, replaced: dict[Any, Any]) -> None:

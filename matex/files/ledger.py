@@ -34,6 +34,7 @@ class Before:
         size: number of bytes there, from the first, that are its content; None for all.
         tree: whether nothing below the path was there either.
         aside: whether the file at the path is not yet whole, and is to replace another.
+        by: rank that changed it first.
     """
 
     kind: str
@@ -41,13 +42,20 @@ class Before:
     size: int | None = None
     tree: bool = False
     aside: bool = False
+    by: int = -1
 
 
 class Ledger:
-    """One directory that all ranks of a run can read, or those of a host. Local."""
+    """One directory that all ranks of a run can read, or those of a host. Local.
 
-    def __init__(self, directory: str) -> None:
+    Args:
+        directory: the directory.
+        rank: this rank; processes that it forks write as it does.
+    """
+
+    def __init__(self, directory: str, rank: int) -> None:
         self._directory = directory
+        self.rank = rank
         self._file = os.open(
             f"{directory}/{_NAME}", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
@@ -102,7 +110,7 @@ class Ledger:
             self._write(path, replace(self._state(path, change, False), size=entry.size))
 
     def _write(self, path: str, entry: Before) -> None:
-        line = json.dumps({"path": path, **asdict(entry)}) + "\n"
+        line = json.dumps({"path": path, **asdict(entry), "by": self.rank}) + "\n"
         os.write(self._file, line.encode())
         self._look()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from typing import Any
 
@@ -78,19 +79,19 @@ def one_path(files: Files, name: str, change: Any) -> Any:
     return call
 
 
-def making(files: Files) -> Any:
-    original = os.mkdir
+def making(files: Files, name: str, change: Any) -> Any:
+    original = getattr(os, name)
+    usual = inspect.signature(original).parameters["mode"].default
 
     @functools.wraps(original)
-    def mkdir(path: Any, mode: int = 0o777, *, dir_fd: Any = None) -> None:
+    def make(path: Any, mode: int = usual, *, dir_fd: Any = None) -> None:
         found = None if dir_fd is not None else asked(files, path)
         if found is None:
             return original(path, mode, dir_fd=dir_fd)
-        return placed(
-            lambda: changes.make_folder(*found, lambda place: original(place, mode)), path
-        )
+        placed(lambda: change(*found, lambda place: original(place, mode)), path)
+        return None
 
-    return mkdir
+    return make
 
 
 def two_paths(files: Files, name: str, change: Any) -> Any:

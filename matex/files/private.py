@@ -34,6 +34,19 @@ def asks_for_rank(text: str) -> bool:
     return _RANK.search(text) is not None
 
 
+def _beginnings(a: str, b: str) -> tuple[str, str]:
+    """*a* and *b* up to where they go on alike to their ends. Pure."""
+    start = _alike(a, b)
+    end = _alike(a[start:][::-1], b[start:][::-1])
+    return a[: len(a) - end], b[: len(b) - end]
+
+
+def _alike(a: str, b: str) -> int:
+    """The number of characters with which both begin. Pure."""
+    pairs = zip(a, b, strict=False)
+    return next((n for n, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
+
+
 class PrivateFiles:
     """The private files of this rank. One to a process, where there is more than one rank.
 
@@ -49,11 +62,22 @@ class PrivateFiles:
         self._lock = threading.RLock()
         self._shared = self._changes_directory(passed[0], key)
         self._recording: set[str] = set()
+        #: What callbacks that only the leader runs call their files on this rank.
+        self.names: dict[str, str] = {}
         self.at_end: list[str] = []  # removed when all ranks have come to the end
         remove_left()
-        ledger = Ledger(self._shared) if os.path.isdir(self._shared) else None
+        ledger = (
+            Ledger(self._shared, communicator.world.rank) if os.path.isdir(self._shared) else None
+        )
         self._view = FileView(Scratch(), ledger, leads=communicator.world.is_leader)
         self._paths = OwnPaths(self._view, (*passed, self._shared))
+        self._has_ended = False
+        os.register_at_fork(before=self._before_fork)
+
+    def _before_fork(self) -> None:
+        """Make this rank's own tree, which a child that made it would have alone."""
+        if not self._view.leads and not self._has_ended:
+            self._view.scratch.ensure()
 
     def _changes_directory(self, report: Path | None, key: str) -> str:
         """Made by the leader; collective. Where ranks do not share it they do without."""
@@ -71,6 +95,19 @@ class PrivateFiles:
         world = self._communicator.world
         leader = next(m for m in world.members if m.rank == world.leader)
         return not world.is_leader and leader.host == world.me.host
+
+    @property
+    def shared_folder(self) -> Path | None:
+        """A directory of matex's own that all ranks share; None where they do not."""
+        return None if self._view.ledger is None else Path(self._shared)
+
+    def leader_lives(self) -> bool | None:
+        """Whether the leader lives, though no message has told of it; None if elsewhere. Local."""
+        world = self._communicator.world
+        leader = next(m for m in world.members if m.rank == world.leader)
+        if leader.host != world.me.host or leader.space != world.me.space:
+            return None
+        return Path(f"/proc/{leader.pid}").exists()
 
     @property
     def run(self) -> str:
@@ -129,23 +166,28 @@ class PrivateFiles:
         with real.passing():
             mine = sorted(path for path in self._recording if os.path.isfile(path))
         self._recording.clear()
-        text = json.dumps(mine if self._view.leads else []).encode()
+        text = json.dumps([mine, self.names]).encode() if mine and self._view.leads else b""
         size = np.array([len(text)], np.int64)
         self._communicator.broadcast(size)
-        if int(size[0]) <= len("[]"):
+        if not int(size[0]):
             return
         buffer = np.zeros(int(size[0]), np.uint8)
         if len(text) == buffer.size:
             buffer[:] = np.frombuffer(text, np.uint8)
         self._communicator.broadcast(buffer)
         with contextlib.suppress(ValueError):  # a leader that died between the two
-            self.adopt(json.loads(bytes(buffer).rstrip(b"\0")))
+            paths, names = json.loads(bytes(buffer).rstrip(b"\0"))
+            self.adopt(paths, [(names[n], own) for n, own in self.names.items() if n in names])
         self._communicator.barrier()  # the leader may delete them from here on
 
-    def adopt(self, paths: Iterable[str]) -> None:
+    def adopt(self, paths: Iterable[str], names: Sequence[tuple[str, str]] = ()) -> None:
         """Keep the leader's files *paths* as they are now, though it may delete them; local.
 
         Until the next call, or the end.
+
+        Args:
+            names: names that the leader gave its files or folders, each with this rank's own,
+                which differ where they have a time or a process's number in them.
         """
         view = self._view
         if view.leads or view.knows_ranks:
@@ -155,14 +197,26 @@ class PrivateFiles:
                 if view.is_mirrored(path):
                     os.unlink(view.own_place(path))
                 held_files.release(view, path)
-            for path in list(paths)[-_MOST_HELD:]:
-                if held_files.hold(view, path, path):
+            renamed = self._renamings(names)
+            for there in list(paths)[-_MOST_HELD:]:
+                path = next((b + there[len(a) :] for a, b in renamed if there.startswith(a)), there)
+                if held_files.hold(view, path, there):
                     view.own.discard(path)
                     view.gone.pop(path, None)
+
+    def _renamings(self, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The beginnings of paths on the leader, and here, for *names* that differ."""
+        found = []
+        for name in names:
+            theirs, own = map(self.path, name)
+            if theirs is not None and own is not None and theirs != own:
+                found.append(_beginnings(theirs, own))
+        return found
 
     def finish(self) -> None:
         """The script has ended on all ranks; local, before they leave each other."""
         self.settle()
+        self._has_ended = True
         with real.passing():
             self._view.scratch.remove()
             for path in self.at_end:

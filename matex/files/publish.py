@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def publish(view: FileView) -> None:
         for path in [] if view.ledger is None else view.ledger.asides():
             with contextlib.suppress(OSError):  # of a leader that died before it was whole
                 os.unlink(path)
+        _count_all(view)
         done = _bring(view, {})
         view.scratch.lead()
         _bring(view, done)  # what other threads of this rank did meanwhile
@@ -46,6 +48,15 @@ def publish(view: FileView) -> None:
         changed = set(view.ledger.paths()).difference(view.ledger.asides())
         view.ahead = changed - view.own
     view.leads = True
+
+
+def _count_all(view: FileView) -> None:
+    """Count as this rank's own what processes that it forked have changed."""
+    for path, place in _tree(view):
+        past = None if view.ledger is None else view.ledger.before(path)
+        is_new = past is not None and past[1].kind == "nothing"
+        if path not in view.held and (is_new or not os.path.isdir(place)):
+            view.count(path)
 
 
 def _bring(view: FileView, done: dict[str, object]) -> dict[str, object]:
@@ -145,6 +156,9 @@ def _put(view: FileView, path: str, place: str) -> None:
         if not os.path.isdir(path) or (path in view.own and os.path.islink(path)):
             _clear(path)
         os.makedirs(path, exist_ok=True)
+    elif stat.S_ISFIFO(os.stat(place).st_mode):
+        _clear(path)
+        os.mkfifo(path, stat.S_IMODE(os.stat(place).st_mode))
     elif not real.same(place, path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if os.path.isdir(path):

@@ -200,7 +200,9 @@ class FileView:
         if self.ledger is None or self.knows_ranks or path in self.own:
             return None
         found = self.ledger.before(path)
-        return None if found is None or found[0] in self.own else found[1]
+        if found is None or found[0] in self.own or found[1].by == self.ledger.rank:
+            return None
+        return found[1]
 
     def _as_before(self, path: str, past: Before) -> str | None:
         if past.kind == "nothing":
@@ -258,15 +260,14 @@ class FileView:
         if self.recorder is not None:
             self.recorder.add(path)
             return
-        if self.ledger is not None and not self.knows_ranks and path in self.own:
-            if change != "append":
-                self.ledger.note_end(path, change)
-        elif self.ledger is not None and not self.knows_ranks:
+        if self.ledger is not None and not self.knows_ranks:
             past = self._hidden(path)
             if past is not None:
                 self._restore(path, past)
-            elif self.ledger.before(path) is None:
+            elif path not in self.own and self.ledger.before(path) is None:
                 self.ledger.note(path, change, tree=tree)
+            elif change != "append":
+                self.ledger.note_end(path, change)
         self.count(path)
 
     def aside(self, path: str) -> str:

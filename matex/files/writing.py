@@ -51,7 +51,9 @@ def to_write(
     mirrored = view.is_mirrored(path)
     if view.knows_ranks and not mirrored and real.isdir(os.path.dirname(path)):
         return path
-    there, exists = view.found(path), view.exists(path)
+    there = view.place(path)
+    exists = there is not None
+    there = there if exists else view.found(path)
     if exclusive and exists:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     if not mirrored:
@@ -63,7 +65,13 @@ def to_write(
             return there  # a folder, which is the script's error, or a device
     place = view.own_place(path)
     if exists and change != "replace" and (not mirrored or path in view.held):
-        real.replace(copied(view, path), place)
+        aside = copied(view, path)
+        if mirrored:
+            real.replace(aside, place)
+        else:
+            with contextlib.suppress(FileExistsError):  # a process that the script forked was first
+                real.link(aside, place)
+            real.unlink(aside)
     elif path in view.held and mirrored:
         real.unlink(place)
     for name in names or (path,):

@@ -13,6 +13,7 @@ all ranks.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import keras
 
 from matex import keras_hooks
+from matex.files.private import PrivateFiles
 from matex.process.progress_bar import BesideBar, Nowhere, StreamBeside
 from matex.records import console
 
@@ -72,6 +74,11 @@ class OnLeader(keras.callbacks.Callback):
         self._alone = alone
         self._begun: dict[str, tuple[Any, ...]] = {}
         self._ready = False
+
+    def names(self) -> dict[str, str]:
+        """The texts that the callback was given, names of files among them, by its attributes."""
+        named = (str, os.PathLike)
+        return {k: os.fspath(v) for k, v in vars(self._inner).items() if isinstance(v, named)}
 
     def set_params(self, params: Any) -> None:
         super().set_params(params)
@@ -246,11 +253,13 @@ def share_out(
     restored: Callable[[], None] = lambda: None,
     beside_bar: BesideBar | None = None,
     last: Iterable[keras.callbacks.Callback] = (),
+    files: PrivateFiles | None = None,
 ) -> list[keras.callbacks.Callback]:
     """The list to give to fit, evaluate or predict for the user's *callbacks*.
 
     Args:
         beside_bar: words beside Keras's progress bar; None for none.
+        files: files of this rank, which hear what the leader's callbacks call theirs here.
     """
 
     def placed(callback: keras.callbacks.Callback) -> keras.callbacks.Callback:
@@ -269,6 +278,9 @@ def share_out(
 
     given = keras_hooks.listed(callbacks)
     result = [placed(callback) for callback in given]
+    if files is not None:
+        called = [c.names() for c in result if isinstance(c, OnLeader)]
+        files.names = {f"{n} {key}": v for n, one in enumerate(called) for key, v in one.items()}
     if verbose != 0 and not any(isinstance(c, keras.callbacks.ProgbarLogger) for c in given):
         result.append(LeaderProgressBar(leads, beside=beside_bar))
     return [*result, *last]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import ft
-from matex.files import intercept, keras_files, library_files
+from matex.files import intercept, keras_files, library_files, programs
 from matex.files.private import PrivateFiles, asks_for_rank
 from matex.process import entropy, tensorflow_files
 from matex.run.context import RunContext
@@ -47,6 +47,7 @@ def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | 
     library_files.install(files)
     tensorflow_files.install(files)
     keras_files.install(files)
+    programs.install(files)
     return files
 
 

@@ -285,6 +285,7 @@ class KerasAdapter:
             restored=self._restored,
             beside_bar=living_ranks(self.run),
             last=last,
+            files=self._files,
         )
         return {**given, "callbacks": callbacks}
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 import ft
+from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.errors import InputError, MatexError
 
 __all__ = ["CallOrder", "difference"]
@@ -73,9 +74,9 @@ class CallOrder:
         self.begin(name)
         try:
             yield
-        except (ft.FtError, ft.InjectedFault):
+        except (ft.FtError, ft.InjectedFault, PreemptedExit, SpareReleased):
             raise
-        except Exception as error:
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
             if self._communicator.initial_size > 1 and self._communicator.ulfm:
                 if not self._communicator.regroup(f"a rank left {name} by an exception"):
                     _end_by(error)
@@ -83,7 +84,7 @@ class CallOrder:
             raise
 
 
-def _end_by(error: Exception) -> NoReturn:
+def _end_by(error: BaseException) -> NoReturn:
     """End this rank as it would end if the script caught nothing; local."""
     if isinstance(error, MatexError):
         print(error, file=sys.stderr)

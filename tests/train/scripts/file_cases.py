@@ -6,8 +6,10 @@ With sys.argv[2] the leader kills itself before the case of that name.
 import contextlib
 import csv
 import glob
+import importlib
 import io
 import json
+import multiprocessing
 import os
 import pathlib
 import random
@@ -15,6 +17,7 @@ import secrets
 import shutil
 import signal
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import uuid
@@ -49,6 +52,22 @@ def model():
 
 
 x = rng.normal(size=(4, 4)).astype("float32")
+
+
+def append(number):
+    with open("pool.log", "a") as file:
+        file.write(f"{number}\n")
+    pathlib.Path(f"pooled/{number}").write_text("x")
+
+
+@case
+def pool():
+    os.mkdir("pooled")
+    with multiprocessing.get_context("fork").Pool(2) as workers:
+        workers.map(append, range(5), chunksize=1)
+    with open("pool.log", "a") as file:
+        file.write("end\n")
+    return sorted(open("pool.log").read().split()), sorted(os.listdir("pooled"))
 
 
 @case
@@ -377,6 +396,75 @@ def callbacks():
 
 
 @case
+def own_folder():
+    """A run's folder that each rank calls otherwise."""
+    folder = f"run-{os.getpid()}"
+    os.mkdir(folder)
+    m = model()
+    cb = [
+        keras.callbacks.ModelCheckpoint(folder + "/m-{epoch}.weights.h5", save_weights_only=True),
+        keras.callbacks.CSVLogger(f"log-{os.getpid()}.csv"),
+    ]
+    m.fit(x, x[:, :2], epochs=2, verbose=0, batch_size=2, shuffle=False, callbacks=cb)
+    os.rename(folder, "run-of-pid")
+    os.rename(f"log-{os.getpid()}.csv", "hist.csv-of-pid")
+    read = model()
+    read.load_weights("run-of-pid/m-2.weights.h5")
+    r = round(float(np.sum(read.predict(x, verbose=0))), 3)
+    return r, sorted(os.listdir("run-of-pid")), len(open("hist.csv-of-pid").readlines())
+
+
+@case
+def modules():
+    """A module that the script writes, and writes anew; the number of a process is no rank's."""
+    os.mkdir("package")
+    sys.path.insert(0, os.getcwd())
+    sys.dont_write_bytecode = True
+    found = []
+    for units in (3, 12):
+        with open("package/__init__.py", "w") as file:
+            file.write(f"UNITS, WRITER = {units}, {os.getpid()}\n")
+        importlib.invalidate_caches()
+        package = importlib.import_module("package")
+        package = importlib.reload(package) if found else package
+        found.append((package.UNITS, os.getpid() == package.WRITER))
+    pathlib.Path("package/__init__.py").write_text("")
+    return found
+
+
+@case
+def pipes():
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with open("pipe", "w") as pipe:
+        pipe.write("through")
+    read = os.read(reader, 100).decode()
+    os.close(reader)
+    os.unlink("pipe")
+    return read, os.path.exists("pipe")
+
+
+@case
+def programs():
+    os.makedirs("out")
+    open("out/a.txt", "w").write("a")
+    status = os.system("rm -rf out && mkdir out && echo begun >> out/log.txt")
+    open("out/mine.txt", "w").write("mine")
+    for number in range(3):
+        words = f"echo {number} >> out/log.txt; echo , more >> out/mine.txt"
+        subprocess.run(words, shell=True, check=True)
+    listed = subprocess.check_output(["ls", "out"], text=True).split()
+    try:
+        subprocess.run(["sh", "-c", "echo why; exit 4"], check=True, capture_output=True)
+    except subprocess.CalledProcessError as error:
+        status = status, error.returncode, error.stdout.decode()
+    texts = [open(f"out/{name}").read() for name in listed]
+    with open("out/listed.txt", "w") as file:
+        subprocess.run(["ls"], check=True, stdout=file)
+    return status, listed, texts, sorted(os.listdir("out")), "old.txt" in open(file.name).read()
+
+
+@case
 def captured():
     """Bars in a stream of the script's own are there on every rank."""
     m = model()
@@ -385,6 +473,23 @@ def captured():
     sys.stdout = sys.__stdout__
     lines = text.getvalue().splitlines()
     return [line.split(" - ")[-1] for line in lines]
+
+
+@case
+def interrupted():
+    m = model()
+    stop = keras.callbacks.LambdaCallback(on_epoch_end=interrupt)
+    saving = keras.callbacks.ModelCheckpoint("stopped.weights.h5", save_weights_only=True)
+    try:
+        m.fit(x, x[:, :2], verbose=0, batch_size=2, shuffle=False, callbacks=[saving, stop])
+    except KeyboardInterrupt:
+        read = model()
+        read.load_weights("stopped.weights.h5")
+        return round(float(np.sum(read.predict(x, verbose=0))), 3)
+
+
+def interrupt(epoch, logs):
+    raise KeyboardInterrupt
 
 
 @case

@@ -121,7 +121,7 @@ def two_ranks(folder: Path, scratches: list[Scratch]) -> tuple[FileView, FileVie
     views = []
     for leads in (True, False):
         scratches.append(Scratch())
-        views.append(FileView(scratches[-1], Ledger(str(changed)), leads=leads))
+        views.append(FileView(scratches[-1], Ledger(str(changed), len(views)), leads=leads))
     return views[0], views[1]
 
 
@@ -278,7 +278,7 @@ def test_what_another_thread_does_meanwhile_is_published(
         changes.remove(other, str(root / "old"), os.remove)
 
     scratches.append(_Meanwhile(meanwhile))
-    other = FileView(scratches[-1], Ledger(str(tmp_path / "changes")), leads=False)
+    other = FileView(scratches[-1], Ledger(str(tmp_path / "changes"), 2), leads=False)
     write(other, str(root / "again"))
     for name in ("again", "model"):
         where[name] = to_write(other, str(root / name), "replace")
