@@ -25,10 +25,7 @@ class RealFolders:
             follow: whether the last name may be one of them.
         """
         folder, name = os.path.split(path)
-        known = self._known.get(folder)
-        if known is None:
-            with real.passing():
-                known = self._known[folder] = os.path.realpath(folder)
+        known = self._folder(folder, links)
         path = os.path.join(known, name) if name else known
         for link, target in links.items():
             if path.startswith(f"{link}/"):
@@ -36,6 +33,20 @@ class RealFolders:
             if follow and path == link:
                 return self.canonical(target, links, follow=True)
         return path
+
+    def _folder(self, folder: str, links: Mapping[str, str]) -> str:
+        """The absolute *folder* without links; one of this rank's own hides a real one."""
+        known = self._known.get(folder)
+        if known is None:
+            parent, name = os.path.split(folder)
+            known = os.path.join(self._folder(parent, links), name) if name else folder
+            if known in links:
+                known = self._folder(links[known], links)
+            else:
+                with real.passing():
+                    known = os.path.realpath(known)
+            self._known[folder] = known
+        return known
 
     def forget(self) -> None:
         """Ask anew for all, because a symbolic link was made or removed."""

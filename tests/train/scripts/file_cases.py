@@ -405,13 +405,18 @@ def own_folder():
         keras.callbacks.ModelCheckpoint(folder + "/m-{epoch}.weights.h5", save_weights_only=True),
         keras.callbacks.CSVLogger(f"log-{os.getpid()}.csv"),
     ]
+    os.symlink(folder, "latest")
     m.fit(x, x[:, :2], epochs=2, verbose=0, batch_size=2, shuffle=False, callbacks=cb)
+    pathlib.Path(folder, "rank.txt").write_text(folder)
+    own = pathlib.Path("latest/rank.txt").read_text() == folder
+    os.unlink(f"{folder}/rank.txt")
+    os.unlink("latest")
     os.rename(folder, "run-of-pid")
     os.rename(f"log-{os.getpid()}.csv", "hist.csv-of-pid")
     read = model()
     read.load_weights("run-of-pid/m-2.weights.h5")
     r = round(float(np.sum(read.predict(x, verbose=0))), 3)
-    return r, sorted(os.listdir("run-of-pid")), len(open("hist.csv-of-pid").readlines())
+    return r, own, sorted(os.listdir("run-of-pid")), len(open("hist.csv-of-pid").readlines())
 
 
 @case
