@@ -25,7 +25,7 @@ class _Split(io.BufferedIOBase):
     puts a file in the place of *descriptor*, as for what C prints, that file gets all.
 
     Args:
-        descriptor: that of standard output or error, at which the log is; None without a log.
+        descriptor: number of the descriptor at which the log is, too; None without a log.
         log: the log, not buffered; None for none.
     """
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ft
-from matex.config import Config, duration_s, duration_text
+from matex.config import HASH_SEED, Config, duration_s, duration_text, one_order_of_sets
 from matex.errors import InputError
 
 PLAN = Path(__file__).with_name("plan.csv")
@@ -100,6 +100,16 @@ def test_a_field_comes_from_the_environment(name: str, monkeypatch: pytest.Monke
     monkeypatch.setenv(f"MATEX_{name.upper()}", text)
     beside = BESIDE.get(name, {})
     assert Config.from_environment(**beside) == Config(**{name: value}, **beside)
+
+
+@pytest.mark.parametrize(("set_to", "added"), [(None, "7"), ("random", "7"), ("3", None)])
+def test_sets_have_one_order_unless_the_user_says_which(
+    set_to: str | None, added: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(HASH_SEED, raising=False)
+    if set_to is not None:
+        monkeypatch.setenv(HASH_SEED, set_to)
+    assert one_order_of_sets(2**32 + 7) == ({} if added is None else {HASH_SEED: added})
 
 
 def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

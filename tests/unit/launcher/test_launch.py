@@ -51,6 +51,11 @@ def test_without_ulfm_nothing_is_asked_for_that_needs_it() -> None:
     assert settings(words) == {"async_mpi_finalize": "1", "coll": "^han"}
 
 
+def test_ranks_on_other_hosts_order_sets_alike() -> None:
+    words = launcher_s(command(hosts="a:2,b:2"))
+    assert words[words.index("-x") + 1] == "PYTHONHASHSEED"
+
+
 def test_more_ranks_than_cores_leave_the_core_while_they_wait() -> None:
     assert settings(command(ranks=CORES + 1)) == {
         "async_mpi_finalize": "1", "coll": "^han", "mpi_yield_when_idle": "1",
