@@ -26,7 +26,7 @@ def forked_ranks(paths: str) -> Iterator[None]:
     """Have a server for the ranks of this process's tests, which ends with it at the latest.
 
     Args:
-        paths: where ranks find modules.
+        paths: folders in which ranks find modules.
     """
     address = f"matex-tests-{os.getpid()}"
     environment = {**os.environ, "PYTHONPATH": paths}
@@ -51,6 +51,6 @@ def start_alone(given: Mapping[str, str]) -> dict[str, str]:
     """The variable with which ranks start alone, where *given* ones count at an import. Pure.
 
     Args:
-        given: what a test adds to the environment of its ranks.
+        given: variables that a test adds to the environment of its ranks.
     """
     return ALONE if any(name.startswith(_AT_IMPORT) for name in given) else {}
