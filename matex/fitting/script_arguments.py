@@ -8,6 +8,7 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.steps.graph_inspection import one_for_all
 
 __all__ = ["ScriptArguments"]
 
@@ -86,4 +87,4 @@ def _rebuilt(form: Any, fixed: list[Any], batch: Any) -> Any:
 
 def _part(kind: str, tensor: Any) -> Any:
     is_one = kind == _SCALAR and keras_hooks.is_tensor(tensor)  # and no specification
-    return tensor[0] if is_one else tensor
+    return one_for_all(tensor) if is_one else tensor

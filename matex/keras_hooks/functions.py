@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.autograph.impl import api
 from tensorflow.python.eager.polymorphic_function import autograph_util
 from tensorflow.python.framework import random_seed
 
@@ -62,11 +63,15 @@ def as_function(code: Any) -> Any:
 
 
 def code_of(function: Any) -> Call:
-    """The Python code of *function*, as TensorFlow traces it: with AutoGraph where it is wanted."""
+    """The Python code of *function*, as TensorFlow traces it: with AutoGraph where it is wanted.
+
+    Whether the caller's own code is converted makes no difference, as in a graph of its own.
+    """
     code: Call = function.python_function
     if function._autograph:
         options = function._experimental_autograph_options
-        code = autograph_util.py_func_from_autograph(code, options)
+        converted = autograph_util.py_func_from_autograph(code, options)
+        code = api.call_with_unspecified_conversion_status(converted)
     return code
 
 

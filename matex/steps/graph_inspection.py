@@ -13,11 +13,13 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 
 __all__ = [
+    "ONE_FOR_ALL",
     "ForeignVariables",
     "depends_on",
     "drawing",
     "first_used",
     "in_own_function",
+    "one_for_all",
     "refuse_drawing",
     "runs_python",
     "summarizes",
@@ -29,6 +31,14 @@ _DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessMultinomial", "Stat
           "StatelessParameterized", "StatelessSampleDistorted")  # fmt: skip
 _SEEDS = ("StatelessRandomGetKeyCounter", "StatelessRandomGetAlg")
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+
+#: Part of the name of an operation that gives what all rows of a batch have in common.
+ONE_FOR_ALL = "one_for_all_rows"
+
+
+def one_for_all(rows: Any) -> Any:
+    """The value that all of *rows* have, which may decide on branches."""
+    return tf.identity(rows[0], name=ONE_FOR_ALL)
 
 
 def drawing(function: Any) -> str:

@@ -19,6 +19,7 @@ from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, Layout
 from matex.sources.interface import GlobalBatch
+from matex.steps.branches import takes_branch_by_rows
 from matex.steps.control import Control
 from matex.steps.graph_inspection import ForeignVariables
 from matex.steps.silence import unheard
@@ -83,6 +84,8 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
     count = keras_hooks.row_count(tf.nest.flatten(rows)[0])
     cut = min(CUT, count - 1)
     traced = hasattr(contribution, "captured_inputs")
+    if traced and not alone and takes_branch_by_rows(contribution):
+        return "train_step takes a branch by the values of rows"
     foreign = ForeignVariables(contribution, known) if traced else None
 
     denominators = step.denominators(rows)

@@ -22,6 +22,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
+from matex.steps.branches import takes_branch_by_rows
 from matex.steps.control import (
     control_spec,
     denominators_in,
@@ -111,6 +112,8 @@ class SeveralUpdatesStep:
         self._advance_noise = None
         traced, drawn = keras_hooks.with_global_generator(self._first_trace)
         refuse_drawing(traced, drawn, name=self.name)
+        if takes_branch_by_rows(traced):
+            raise NotShareable(f"{self.name} takes a branch by the values of rows")
         if not self.exchanges.layouts:
             raise NotShareable(f"{self.name} changes weights without an optimizer")
         assert self.layout is not None

@@ -22,6 +22,7 @@ SHARED = [
 ]  # fmt: skip
 ACROSS = {
     "contrast": "does not add up over rows",
+    "branch-by-rows": "takes a branch by the values of rows",
     "learned-to-learn": "takes gradients of weights within another tape",
     "bound-by-other-points": "its arguments have 16 rows. Received: a tensor of shape (5, 6)",
     "shape-when-traced": "it cannot be traced",

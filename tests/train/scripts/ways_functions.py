@@ -136,7 +136,7 @@ def sums_over_rows():
 
 
 def decorated():
-    """A step by matex.step alone; a rate, a flag and a dictionary beside the rows."""
+    """A step by matex.step alone; a rate that AutoGraph tests, a flag, and a dictionary."""
     model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.SGD(0.05)
     steps = keras.Variable(0, trainable=False, dtype="int64")
 
@@ -145,7 +145,9 @@ def decorated():
         with tf.GradientTape() as tape:
             gap = tf.abs(model(batch["x"]) - batch["y"])
             loss = tf.reduce_mean(gap**2 if squared else gap)
-            loss += penalty * sum(tf.reduce_sum(weight**2) for weight in model.trainable_weights)
+            if penalty > 0:
+                weights = model.trainable_weights
+                loss += penalty * tf.add_n([tf.reduce_sum(weight**2) for weight in weights])
         gradients = tape.gradient(loss, model.trainable_weights)
         gradients, _ = tf.clip_by_global_norm(gradients, 1.0)
         optimizer.apply(gradients, model.trainable_weights)
@@ -220,6 +222,23 @@ def contrast():
     return trained(step, model, optimizer)
 
 
+def branch_by_rows():
+    """A loss that has a part more where the mean of the rows is not too large."""
+    model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.SGD(0.1)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x) - y) ** 2)
+            if tf.reduce_mean(x) < 1e9:
+                loss += 0.01 * tf.reduce_mean(model(x) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return trained(step, model, optimizer)
+
+
 def bound_by_other_points():
     """A loss at points of two numbers, by an optimizer that its first step builds."""
     model, optimizer = dense(WIDTH, 8, 1), keras.optimizers.Adam(0.01)
@@ -286,6 +305,7 @@ KINDS = {
         decorated,
         follower,
         contrast,
+        branch_by_rows,
         learned_to_learn,
         bound_by_other_points,
         shape_when_traced,
