@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from types import FunctionType
@@ -46,6 +47,13 @@ _TABLE = (
     ("train", "load_checkpoint", "ckpt_dir_or_file", "read names"),
 )
 
+# Methods of tf.data.Dataset; "keep": what an earlier run has written is read, and not written anew.
+_METHODS = (
+    ("cache", "filename", "keep names"),
+    ("save", "path", "write tree"),
+    ("snapshot", "path", "keep tree"),
+)
+
 
 def install(files: Files) -> None:
     """Replace them, for the rest of the process. Local."""
@@ -61,9 +69,8 @@ def install(files: Files) -> None:
         else:
             functions[original] = _translating(files, original, parameter, how)
     _replace(functions)
-    for name, how in (("cache", "write names"), ("save", "write tree")):
+    for name, parameter, how in _METHODS:
         method = getattr(tf.data.Dataset, name)
-        parameter = "filename" if name == "cache" else "path"
         setattr(tf.data.Dataset, name, _translating(files, method, parameter, how))
     load = _translating(files, tf.data.Dataset.load, "path", "read")
     setattr(tf.data.Dataset, "load", staticmethod(load))  # noqa: B010 - as mypy wants it
@@ -167,6 +174,12 @@ def _place(view: FileView, path: str, how: str) -> str:
             if real.lexists(name):
                 return path
         return path
+    if how.startswith("keep"):
+        if how == "keep names" and (kept := _kept(view, path)) is not None:
+            return kept
+        how = how.replace("keep", "write")
+        if how == "write tree" and not view.leads and not view.is_mirrored(path):
+            return _copied_tree(view, path)
     change: Change = "overwrite" if view.leads else "replace"
     if how != "write":  # TensorFlow makes the folders on its way
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -176,6 +189,25 @@ def _place(view: FileView, path: str, how: str) -> str:
             view.claim(f"{path}_temp", change, tree=True)
         return to_write(view, path, change, names=names)
     return to_write(view, path, change, tree=how == "write tree")
+
+
+def _kept(view: FileView, path: str) -> str | None:
+    """The place of a whole cache at *path*; None where it is still to be written."""
+    index = view.place(f"{path}.index")
+    if index is None or not index.endswith(f"{path}.index"):
+        return None
+    return index.removesuffix(".index")
+
+
+def _copied_tree(view: FileView, path: str) -> str:
+    """A place of this rank's own for the folder *path*, with what is in it now."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    there = view.place(path)
+    place = to_write(view, path, "replace", tree=True)
+    if there is not None and there != place and real.isdir(there):
+        with real.passing():
+            shutil.copytree(there, place, dirs_exist_ok=True)
+    return place
 
 
 def _matching(files: Files, library: FileLibrary) -> Any:
