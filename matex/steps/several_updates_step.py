@@ -6,9 +6,8 @@ exchange of its own in the middle of the graph: a rank's gradients go in, those 
 out, and the optimizer makes its update by them, on all ranks the same. Metrics, statistics and the
 step's logs follow in a last exchange, after the graph.
 
-BatchNormalization that normalises by the rows of all ranks makes such a step of any, also of one
-with a single update: its moments are exchanged on the way forward, and their gradients on the way
-back.
+BatchNormalization over the rows of all ranks makes such a step of any, also of one with a single
+update: its moments are exchanged on the way forward, and their gradients on the way back.
 """
 
 from __future__ import annotations
@@ -59,15 +58,13 @@ class SeveralUpdatesStep:
         signature: structure of ``tf.TensorSpec`` with a free batch dimension.
         as_data: makes of a batch of that signature what ``train_step`` gets.
         scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
-        rows: number of rows of the batches where they all have as many, for a step that may
-            return rows; None, the default, for one that does not.
-        most_rows: number of rows of the largest batch, so that gradients of embeddings may be
-            slices; None, the default, where they are not.
+        rows: number of rows of each batch, for a step that may return rows; None by default.
+        most_rows: number of rows of the largest batch, where gradients of embeddings may be
+            slices; None by default.
         synchronized: layers of BatchNormalization that normalise by the rows of all ranks.
 
     Raises:
-        NotShareable: the step makes no update, cannot be traced, or draws numbers that ranks would
-            not draw alike.
+        NotShareable: the step makes no update, cannot be traced, or goes by what ranks have alone.
     """
 
     def __init__(
