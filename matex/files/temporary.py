@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing import util
 from typing import Any
 
 from matex.files import real
@@ -29,6 +30,7 @@ def install(files: Files) -> None:
     for name in ("mkstemp", "NamedTemporaryFile", "TemporaryFile"):
         setattr(tempfile, name, _own(files, getattr(tempfile, name)))
     setattr(tempfile, "mkdtemp", _common(files, tempfile.mkdtemp))  # noqa: B010
+    setattr(util, "get_temp_dir", _of_processes(files, util.get_temp_dir))  # noqa: B010
 
 
 def _own(files: Files, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,6 +49,19 @@ def _own(files: Files, original: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return call
+
+
+def _of_processes(files: Files, original: Callable[[], str]) -> Callable[[], str]:
+    """The directory for sockets of Python's processes, which the system makes and no view knows."""
+
+    @functools.wraps(original)
+    def get_temp_dir() -> str:
+        with real.passing():
+            folder = original()
+        files.temporary(folder)
+        return folder
+
+    return get_temp_dir
 
 
 def _common(files: Files, original: Callable[..., str]) -> Callable[..., str]:

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import uuid
 import zipfile
+from multiprocessing.connection import Client, Listener
 
 import h5py
 import keras
@@ -447,6 +448,16 @@ def pipes():
     os.close(reader)
     os.unlink("pipe")
     return read, os.path.exists("pipe")
+
+
+@case
+def sockets():
+    listener = Listener(family="AF_UNIX")
+    address = listener.address
+    with listener, Client(address) as sends, listener.accept() as receives:
+        sends.send([1, 2])
+        received = receives.recv()
+    return received, os.path.exists(address)
 
 
 @case
