@@ -46,6 +46,9 @@ def described(description: Any, known: dict[str, Any], *, allows_code: bool) -> 
     )
 
 
+_RESET = "reset_state"
+
+
 def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
     """Create all variables of *model*, its metrics and its optimizer from a batch's shapes.
 
@@ -80,12 +83,13 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
 
 
 def _pass_over_reset(metrics: Any) -> None:
-    """Let the next reset of *metrics* do nothing."""
+    """Let the next reset of *metrics* do nothing, if it is that of the fit's first epoch."""
+    object.__setattr__(metrics, _RESET, lambda: _reset_as_ever(metrics))
 
-    def reset_state() -> None:
-        object.__delattr__(metrics, "reset_state")
 
-    object.__setattr__(metrics, "reset_state", reset_state)
+def _reset_as_ever(metrics: Any) -> None:
+    if _RESET in vars(metrics):
+        object.__delattr__(metrics, _RESET)
 
 
 def build_optimizer(model: Any) -> None:
@@ -191,8 +195,13 @@ def first_epoch(model: Any, given: int) -> int:
 
 
 def start_at(model: Any, epoch: int | None) -> None:
-    """Make the next fit begin with *epoch* (None: with its ``initial_epoch``)."""
+    """Make the next fit begin with *epoch* (None: with its ``initial_epoch``).
+
+    It then is no first epoch of a fit, and metrics are reset whenever Keras does so.
+    """
     model._initial_epoch = epoch
+    if model._compile_metrics is not None:
+        _reset_as_ever(model._compile_metrics)
 
 
 def validation_of(model: Any) -> Any:

@@ -92,6 +92,15 @@ def test_metrics_made_for_a_fit_begin_as_those_that_its_first_step_makes() -> No
     assert float(metric.least) == 0
 
 
+def test_metrics_of_a_fit_that_began_elsewhere_are_reset() -> None:
+    metric = FromOne()
+    model = small_model(metrics=[metric])
+    keras_hooks.build(model, BATCH, for_fit=True)
+    keras_hooks.start_at(model, 1)
+    model.reset_metrics()
+    assert float(metric.least) == 0
+
+
 class Copying(keras.optimizers.SGD):
     """An optimizer that keeps slow copies of the weights."""
 
