@@ -166,7 +166,7 @@ def test_a_slow_rank_is_let_go_and_one_that_hangs_ends_itself(
     # Not in the first steps, which trace: twenty times as long would pass for a hang.
     plan = faults("slow:rank=2,step=3,factor=20,steps=90", "hang:rank=1,step=20")
     options = [*plan, "--straggler", "evict", "--check-every", "7"]
-    options += ["--hang-timeout", str(patience(10))]
+    options += ["--hang-timeout", str(patience(20))]
     outcome = matex_run(tmp_path, "classify.py", *ARGUMENTS, ranks=4, options=options)
     assert_whole(outcome, world_size_end=2, losses=losses)
     deaths = {e["rank"]: e["reason"] for e in outcome.events if e["event"] == "death"}
