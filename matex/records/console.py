@@ -89,6 +89,7 @@ class _Split(io.BufferedIOBase):
 
 
 _own: dict[str, TextIO] = {}  # that of a script may be another one, or be replaced
+_first: list[TextIO | None] = []  # Python's own, which would close the terminal when they go
 
 
 def redirect(report: Path | None, rank: int, leads: Callable[[], bool]) -> None:
@@ -118,6 +119,7 @@ def _install(name: str, split: _Split, errors: str | None) -> None:
 
     _own[name] = text()
     stream = text()
+    _first.extend((getattr(sys, name), getattr(sys, f"__{name}__")))
     setattr(sys, name, stream)
     setattr(sys, f"__{name}__", stream)
 

@@ -18,9 +18,9 @@ BODIES = {
         "exec(open({classify!r}).read())\n"
     ),
     "unequal-data": (
-        "import keras, matex, numpy as np\n"
+        "import os, keras, matex, numpy as np\n"
         "def batches():\n"
-        "    generator = np.random.default_rng()\n"
+        "    generator = np.random.default_rng(os.getpid())\n"
         "    while True:\n"
         "        yield generator.normal(size=(16, 2)), np.zeros((16, 1))\n"
         "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
@@ -40,9 +40,9 @@ BODIES = {
         "step(tf.ones((4, 2)) * (1 + matex.rank()))\n"
     ),
     "unequal-whole": (
-        "import keras, matex, numpy as np\n"
+        "import os, keras, matex, numpy as np\n"
         "def batches():\n"
-        "    generator = np.random.default_rng()\n"
+        "    generator = np.random.default_rng(os.getpid())\n"
         "    while True:\n"
         "        yield generator.normal(size=(16, 2)), np.zeros((16, 1))\n"
         "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"

@@ -64,3 +64,22 @@ def test_each_line_comes_once_whoever_prints_it(leads: bool, tmp_path: Path) -> 
     else:
         assert (done.stdout, done.stderr) == ("", "")
         assert log == [*LINES[:-1], "error", "shell", "last"]
+
+
+WITHOUT_A_LOG = """
+import gc, sys
+from matex.records import console
+
+console.redirect(None, 0, lambda: True)
+gc.collect()
+print("said")
+print("of matex", file=console.own("stdout"), flush=True)
+print("error", file=sys.stderr)
+"""
+
+
+def test_the_terminal_stays_open_where_there_is_no_log() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_LOG], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("said\nof matex\n", "error\n")
