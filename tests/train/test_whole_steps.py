@@ -74,7 +74,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 
 def assert_same(mine: Outcomes, alone: Outcomes) -> None:
     for kind, outcome in mine.items():
-        if kind != "noise-of-ones-own":  # which is seeded by the clock
+        if kind != "noise-of-ones-own":  # which ranks draw otherwise
             wanted = pytest.approx(list(flat(alone[kind]["numbers"])), 1e-5, 1e-7, nan_ok=True)
             assert list(flat(outcome["numbers"])) == wanted, kind
 
