@@ -57,14 +57,14 @@ def main() -> int:
     faults = outcome.summary.get("faults", [])
     found: dict[str, Any] = {"kills": len(outcome.killed), "seconds": round(outcome.seconds)}
     for name in ("respawn_s", "pause_s", "to_next_step_s"):
-        found[name] = _median_and_most(fault[name] for fault in faults)
+        found[name] = median_and_most(fault[name] for fault in faults)
     found["kb_a_kill"] = _kb_a_kill(outcome.events)
     found["wrong"] = wrong(plan, outcome)
     print(json.dumps(found))
     return int(bool(found["wrong"]))
 
 
-def _median_and_most(values: Iterable[float | None]) -> list[float]:
+def median_and_most(values: Iterable[float | None]) -> list[float]:
     """The median and the largest of those that were measured."""
     known = [value for value in values if value is not None]
     return [round(statistics.median(known), 3), round(max(known), 3)] if known else []
