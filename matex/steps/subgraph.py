@@ -1,9 +1,15 @@
-"""Single tensors of a traced function as a function of its own, without what they do not need."""
+"""Single tensors of a traced function as a function of its own, without what they do not need.
+
+A mask is at times brought to the shape of what the model gave. Its values need the labels alone,
+but in the graph it hangs on the whole forward pass. TensorFlow infers shapes when it imports a
+graph. So the part of it that leads to a shape is imported twice, for arguments of two sizes, and an
+axis that comes out as long as an axis of an argument both times is as long as that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -11,10 +17,21 @@ import tensorflow as tf
 from matex.errors import NotShareable
 from matex.steps.specialization import concrete
 
-__all__ = ["function_of"]
+__all__ = ["Axis", "function_of", "sizes_by_arguments"]
 
 # What costs as much as the step itself, were every rank to compute it for all rows.
 _HEAVY = ("MatMul", "Einsum", "Conv", "While", "RNN", "If", "Case", "PartitionedCall")
+
+# Rows of two batches, and other lengths in them, one an axis.
+_ROWS = (7, 5)
+_OTHERS = ((11, 13, 17, 19, 23, 29, 31, 37), (29, 23, 37, 31, 41, 11, 13, 17))
+
+
+class Axis(NamedTuple):
+    """An axis of an argument, both counted from 0."""
+
+    argument: int
+    axis: int
 
 
 def function_of(
@@ -37,8 +54,10 @@ def function_of(
     graph = traced.graph
     if any(tensor.graph is not graph for tensor in wanted):
         raise NotShareable(f"{purpose} are computed in a loop or a function of their own")
-    needed = _needed(tensor.op for tensor in wanted)
-    arguments = graph.inputs[: len(tf.nest.flatten(signature, expand_composites=True))]
+    parts = tf.nest.flatten(signature, expand_composites=True)
+    arguments = graph.inputs[: len(parts)]
+    is_dense = len(parts) == len(tf.nest.flatten(signature))  # rows are the first axis of each
+    needed, shapes = _needed((tensor.op for tensor in wanted), arguments if is_dense else ())
     captured = {id(inner): outer for outer, inner in graph.captures}
     mapped = {}
     for place in graph.inputs:
@@ -51,7 +70,7 @@ def function_of(
         mapped[place.name] = index if outer is None else outer
     for operation in needed.values():
         _check_cheap(operation, purpose)
-    definition = _definition(graph, needed)
+    definition = definition_of(graph, needed)
     names = [tensor.name for tensor in wanted]
 
     def compute(batch: Any) -> Any:
@@ -60,6 +79,8 @@ def function_of(
             name: flat[source] if isinstance(source, int) else tf.identity(source)
             for name, source in mapped.items()
         }
+        for name, sizes in shapes.items():
+            inputs[name] = tf.stack([_length(size, flat) for size in sizes])
         return tf.stack(
             tf.graph_util.import_graph_def(
                 definition, input_map=inputs, return_elements=names, name="needed"
@@ -70,17 +91,35 @@ def function_of(
     return lambda batch: np.asarray(function(batch))
 
 
-def _needed(operations: Iterable[Any]) -> dict[str, Any]:
-    """The operations that *operations* depend on, and they themselves, by name."""
+def _length(size: int | Axis, arguments: list[Any]) -> Any:
+    return tf.shape(arguments[size.argument])[size.axis] if isinstance(size, Axis) else size
+
+
+def _needed(
+    operations: Iterable[Any], arguments: Sequence[Any]
+) -> tuple[dict[str, Any], dict[str, list[int | Axis]]]:
+    """The operations that *operations* depend on, and they themselves, by name.
+
+    Shapes that are those of *arguments* depend on nothing else: they come besides, by the name of
+    the tensor that says them.
+    """
     needed: dict[str, Any] = {}
+    shapes: dict[str, list[int | Axis]] = {}
     pending = list(operations)
     while pending:
         operation = pending.pop()
-        if operation.name not in needed:
+        if operation.name in needed or any(one.name in shapes for one in operation.outputs):
+            continue
+        sizes = None
+        if operation.type == "Shape" and operation.outputs[0].dtype == tf.int32:
+            sizes = sizes_by_arguments(operation.inputs[0], arguments)
+        if sizes is not None:
+            shapes[operation.outputs[0].name] = sizes
+        else:
             needed[operation.name] = operation
             pending += [tensor.op for tensor in operation.inputs]
             pending += operation.control_inputs
-    return needed
+    return needed, shapes
 
 
 def _check_cheap(operation: Any, purpose: str) -> None:
@@ -90,8 +129,98 @@ def _check_cheap(operation: Any, purpose: str) -> None:
         raise NotShareable(f"{purpose} depend on {operation.type}, too much for each rank")
 
 
-def _definition(graph: Any, needed: dict[str, Any]) -> Any:
+def sizes_by_arguments(tensor: Any, arguments: Sequence[Any]) -> list[int | Axis] | None:
+    """The length of each axis of *tensor*: a number, or the axis that is as long. Local.
+
+    Args:
+        tensor: tensor of a graph.
+        arguments: placeholders of the same graph, as long as each other in the first axis.
+
+    Returns:
+        None where TensorFlow does not infer them.
+    """
+    if tensor.shape.rank is None or any(one.shape.rank is None for one in arguments):
+        return None
+    unknown = [
+        Axis(number, axis)
+        for number, one in enumerate(arguments)
+        for axis, length in enumerate(one.shape)
+        if length is None
+    ]
+    others = [place for place in unknown if place.axis]
+    if len(others) > len(_OTHERS[0]):
+        return None
+    lengths = [
+        {place: dict(zip(others, numbers, strict=False)).get(place, rows) for place in unknown}
+        for rows, numbers in zip(_ROWS, _OTHERS, strict=True)
+    ]
+    first, second = (_inferred(tensor, arguments, by) for by in lengths)
+    if first is None or second is None:
+        return None
+    by_lengths: dict[tuple[int | None, int | None], Axis] = {
+        (lengths[0][place], lengths[1][place]): place for place in reversed(unknown)
+    }
+    sizes: list[int | Axis] = []
+    for known, one, other in zip(tensor.shape, first, second, strict=True):
+        size = by_lengths.get((one, other)) if known is None else known
+        if size is None:
+            return None
+        sizes.append(size)
+    return sizes
+
+
+def _inferred(
+    tensor: Any, arguments: Sequence[Any], lengths: dict[Axis, int]
+) -> tuple[int | None, ...] | None:
+    """The shape of *tensor* for arguments of such *lengths*; None where it is not known."""
+    operations, given = _leading_to(tensor, arguments)
+    with tf.Graph().as_default():
+        inputs = {}
+        for one in given:
+            number = next((n for n, argument in enumerate(arguments) if argument is one), None)
+            inputs[one.name] = tf.compat.v1.placeholder(one.dtype, _shape(one, number, lengths))
+        definition = definition_of(tensor.graph, operations)
+        for node in definition.node:
+            data = [name for name in node.input if not name.startswith("^")]
+            del node.input[:]
+            node.input.extend(data)
+        try:
+            [found] = tf.graph_util.import_graph_def(definition, inputs, [tensor.name])
+        except ValueError:  # lengths that do not go together
+            return None
+        return None if found.shape.rank is None else tuple(found.shape)
+
+
+def _shape(tensor: Any, argument: int | None, lengths: dict[Axis, int]) -> Any:
+    """The shape of *tensor*, with lengths where it is that *argument*."""
+    if argument is None:
+        return tensor.shape
+    return [lengths.get(Axis(argument, axis), size) for axis, size in enumerate(tensor.shape)]
+
+
+def _leading_to(tensor: Any, arguments: Sequence[Any]) -> tuple[set[str], list[Any]]:
+    """The operations that the shape of *tensor* follows from, and what they are given.
+
+    A weight is given, as other numbers that are no integers and whose shape is known are.
+    """
+    operations: set[str] = set()
+    given: dict[str, Any] = {}
+    pending = [tensor]
+    while pending:
+        one = pending.pop()
+        fixed = one.shape.is_fully_defined() and not one.dtype.is_integer
+        if fixed or one.op.type == "Placeholder":
+            given[one.name] = one
+        elif one.op.name not in operations:
+            operations.add(one.op.name)
+            pending += one.op.inputs
+    return operations, list(given.values())
+
+
+def definition_of(graph: Any, names: Iterable[str]) -> Any:
+    """The operations of *graph* that are called *names*, as what can be imported elsewhere."""
+    chosen = set(names)
     whole = graph.as_graph_def()
-    definition = type(whole)(versions=whole.versions)
-    definition.node.extend(node for node in whole.node if node.name in needed)
+    definition = type(whole)(versions=whole.versions, library=whole.library)
+    definition.node.extend(node for node in whole.node if node.name in chosen)
     return definition

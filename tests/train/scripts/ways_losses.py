@@ -76,6 +76,26 @@ def tags_summed():
     return trained(tagger(), TEXT, LABELS, loss=loss, rate=0.002)
 
 
+def words_ignored():
+    """Labels are brought to the shape of what a network of matrices gives, for any length."""
+    inputs = keras.Input((None,), dtype="int32")
+    words = layers.Embedding(WORDS, 6)(inputs)
+    words = layers.Add()([words, layers.MultiHeadAttention(2, 3)(words, words)])
+    model = keras.Model(inputs, layers.Dense(TAGS)(layers.LayerNormalization()(words)))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+    return trained(model, TEXT, LABELS, loss=loss, metrics=["accuracy"])
+
+
+def pixels_ignored():
+    pictures = np.repeat(X[:, :4].reshape(-1, 2, 2, 1), 4, axis=1).repeat(4, axis=2)
+    classes = (abs(pictures[..., 0]) * 10).astype("int32") % 3
+    inputs = keras.Input((8, 8, 1))
+    hidden = layers.MaxPooling2D()(layers.Conv2D(4, 3, padding="same", activation="relu")(inputs))
+    model = keras.Model(inputs, layers.Conv2DTranspose(3, 3, strides=2, padding="same")(hidden))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2)
+    return trained(model, pictures, classes, loss=loss)
+
+
 def tags_compiled():
     loss = "sparse_categorical_crossentropy"
     inputs = keras.Input((STEPS,), dtype="int32")
@@ -218,8 +238,8 @@ KINDS = {
     for way in (
         tags, tags_of_padded_batches, tags_with_weights, tags_with_weights_of_words, tags_summed,
         tags_compiled, tags_by_own_loss, translation, several_outputs, sums, sums_by_class,
-        weighted_means, weighted_means_by_class, computed_by_itself, nested, batch_by_batch,
-        tags_eagerly, normalized_by_itself, double(tags), double(several_outputs),
-        double(translation), double(sums), double(weighted_means),
+        weighted_means, weighted_means_by_class, words_ignored, pixels_ignored, computed_by_itself,
+        nested, batch_by_batch, tags_eagerly, normalized_by_itself, double(tags),
+        double(several_outputs), double(translation), double(sums), double(weighted_means),
     )
 }  # fmt: skip
