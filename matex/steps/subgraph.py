@@ -57,7 +57,8 @@ def function_of(
     parts = tf.nest.flatten(signature, expand_composites=True)
     arguments = graph.inputs[: len(parts)]
     is_dense = len(parts) == len(tf.nest.flatten(signature))  # rows are the first axis of each
-    needed, shapes = _needed((tensor.op for tensor in wanted), arguments if is_dense else ())
+    operations = (tensor.op for tensor in wanted)
+    needed, shapes = _needed(operations, arguments if is_dense else (), purpose)
     captured = {id(inner): outer for outer, inner in graph.captures}
     mapped = {}
     for place in graph.inputs:
@@ -69,8 +70,9 @@ def function_of(
             raise NotShareable(f"{purpose} depend on what a step changes")
         mapped[place.name] = index if outer is None else outer
     for operation in needed.values():
-        _check_cheap(operation, purpose)
-    definition = definition_of(graph, needed)
+        if operation.op_def.is_stateful:
+            raise NotShareable(f"{purpose} depend on {operation.type}, which has a state")
+    definition = _definition(graph, needed)
     names = [tensor.name for tensor in wanted]
 
     def compute(batch: Any) -> Any:
@@ -80,7 +82,7 @@ def function_of(
             for name, source in mapped.items()
         }
         for name, sizes in shapes.items():
-            inputs[name] = tf.stack([_length(size, flat) for size in sizes])
+            inputs[name] = tf.convert_to_tensor([_length(size, flat) for size in sizes], tf.int32)
         return tf.stack(
             tf.graph_util.import_graph_def(
                 definition, input_map=inputs, return_elements=names, name="needed"
@@ -96,12 +98,15 @@ def _length(size: int | Axis, arguments: list[Any]) -> Any:
 
 
 def _needed(
-    operations: Iterable[Any], arguments: Sequence[Any]
+    operations: Iterable[Any], arguments: Sequence[Any], purpose: str
 ) -> tuple[dict[str, Any], dict[str, list[int | Axis]]]:
     """The operations that *operations* depend on, and they themselves, by name.
 
     Shapes that are those of *arguments* depend on nothing else: they come besides, by the name of
     the tensor that says them.
+
+    Raises:
+        NotShareable: one of the operations is not cheap.
     """
     needed: dict[str, Any] = {}
     shapes: dict[str, list[int | Axis]] = {}
@@ -116,17 +121,12 @@ def _needed(
         if sizes is not None:
             shapes[operation.outputs[0].name] = sizes
         else:
+            if any(heavy in operation.type for heavy in _HEAVY):  # before its own shapes are tried
+                raise NotShareable(f"{purpose} depend on {operation.type}, too much for each rank")
             needed[operation.name] = operation
             pending += [tensor.op for tensor in operation.inputs]
             pending += operation.control_inputs
     return needed, shapes
-
-
-def _check_cheap(operation: Any, purpose: str) -> None:
-    if operation.op_def.is_stateful:
-        raise NotShareable(f"{purpose} depend on {operation.type}, which has a state")
-    if any(heavy in operation.type for heavy in _HEAVY):
-        raise NotShareable(f"{purpose} depend on {operation.type}, too much for each rank")
 
 
 def sizes_by_arguments(tensor: Any, arguments: Sequence[Any]) -> list[int | Axis] | None:
@@ -179,7 +179,7 @@ def _inferred(
         for one in given:
             number = next((n for n, argument in enumerate(arguments) if argument is one), None)
             inputs[one.name] = tf.compat.v1.placeholder(one.dtype, _shape(one, number, lengths))
-        definition = definition_of(tensor.graph, operations)
+        definition = _definition(tensor.graph, operations)
         for node in definition.node:
             data = [name for name in node.input if not name.startswith("^")]
             del node.input[:]
@@ -217,7 +217,7 @@ def _leading_to(tensor: Any, arguments: Sequence[Any]) -> tuple[set[str], list[A
     return operations, list(given.values())
 
 
-def definition_of(graph: Any, names: Iterable[str]) -> Any:
+def _definition(graph: Any, names: Iterable[str]) -> Any:
     """The operations of *graph* that are called *names*, as what can be imported elsewhere."""
     chosen = set(names)
     whole = graph.as_graph_def()

@@ -52,13 +52,12 @@ WHOLE = {
     "values-made-of-metrics-eagerly": "a value that is made of a metric and not its result",
     "losses-by-output-of-whole-batches": "the increment of largest/value is",
     "made-in-a-scope": "the model was made in the scope of a MirroredStrategy",
-    "classes-that-are-ignored": "masks or weights of a loss depend on what a step changes",
 }
 SHARED = [
     "added-up-with-dropout", "noise-of-tensorflow", "noise-of-layers", "noise-of-keras",
     "test-step-of-scalars", "test-step-of-scalars-and-metrics",
     "test-step-of-batches", "ends-at-a-nan", "few-steps", "losses-by-output",
-    "stopped-before-another-size",
+    "stopped-before-another-size", "classes-that-are-ignored",
 ]  # fmt: skip
 KINDS = [*WHOLE, *SHARED]
 KILLED = [

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from matex.steps.subgraph import Axis, sizes_by_arguments
+from matex.errors import NotShareable
+from matex.steps.subgraph import Axis, function_of, sizes_by_arguments
 
 WEIGHT = tf.Variable(tf.ones((3, 5)))
 KERNEL = tf.Variable(tf.ones((3, 3, 1, 2)))
@@ -49,3 +50,30 @@ def test_axes_are_as_long_as_those_of_arguments(
     function: Callable[..., Any], shapes: list[list[int | None]], wanted: Any
 ) -> None:
     assert sizes(lambda *given: tf.identity(function(*given)), *shapes) == wanted
+
+
+def sum_of_labels(made: Callable[[Any], Any]) -> Any:
+    """Sum of labels that are brought to the shape of what is *made* of the other argument."""
+    signature = (tf.TensorSpec([None, 3]), tf.TensorSpec([None]))
+    wanted = []
+
+    @tf.function(input_signature=(signature,))
+    def step(batch: Any) -> Any:
+        x, labels = batch
+        shaped = tf.reshape(labels, tf.shape(made(x)))
+        factor = tf.reshape(2.0, tf.shape(tf.reduce_sum(made(x))))  # a scalar's shape is empty
+        wanted.append(tf.cast(factor * tf.reduce_sum(shaped), tf.float64))
+        return tf.reduce_sum(made(x))
+
+    traced = step.get_concrete_function()
+    return function_of(traced, wanted, signature, purpose="sums")
+
+
+def test_a_sum_needs_the_shape_of_an_output_alone() -> None:
+    batch = (tf.ones((4, 3)), tf.range(4, dtype=tf.float32))
+    assert sum_of_labels(lambda x: x @ WEIGHT[:, :1])(batch) == pytest.approx(12)
+
+
+def test_a_shape_that_arguments_do_not_tell_is_too_much() -> None:
+    with pytest.raises(NotShareable, match="MatMul"):
+        sum_of_labels(lambda x: tf.boolean_mask(x @ WEIGHT, x[:, 0] > 0)[:, :1])
