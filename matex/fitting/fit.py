@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -75,7 +76,7 @@ class Fit:
             saved=saved if is_of_fit(saved, number) else None,
         )
         self._whole = WholeBatches(run, model, replicated, number=number)
-        self._updates = UpdateCheck(run, model)
+        self._updates = UpdateCheck(model)
         self._parts = FitParts(
             run=run,
             model=model,
@@ -208,6 +209,10 @@ class Fit:
         else:
             self._logs = self._whole.step_of(lambda: original(iterator))
         return self._logs
+
+    def beside_steps(self) -> contextlib.AbstractContextManager[None]:
+        """A context for a step that a callback makes of this model, or of another; local."""
+        return self._updates.left_out()
 
     def after_batch(self) -> None:
         """Agree on an end of training that a callback asked for, after the callbacks of a batch.

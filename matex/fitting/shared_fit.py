@@ -113,6 +113,7 @@ def begin_shared(
     _note(fit, source, start, batch_size * plan.batches.multiplier(), but_for)
     spares = FitSpares(run, model, fit.checkpoint, plan.replicas, fit.trained, number=fit.number)
     listeners: list[FitListener] = [  # in the order in which they hear of a step
+        fit.updates,
         FitRecord(run, model, plan, source),
         plan.replicas,
         Balancer(run, engine),

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from matex import keras_hooks
 from matex.errors import HooksError
+from matex.fitting.listeners import Cursor, FitListener
 from matex.keras_hooks.versions import TESTED
-from matex.run.context import RunContext
+from matex.records.step_report import StepReport
 
 __all__ = ["UpdateCheck"]
 
 
-class UpdateCheck:
-    """Compares the optimizer's own count with the number of the step. Local."""
+class UpdateCheck(FitListener):
+    """Compares the optimizer's own count with that of the steps of this fit. Local.
 
-    def __init__(self, run: RunContext, model: Any) -> None:
-        self._run = run
+    Steps of another model, which a callback trains meanwhile, are not among them.
+    """
+
+    def __init__(self, model: Any) -> None:
         self._model = model
-        self._updates_at_step_0 = 0
+        self._wanted = 0
 
     def begin(self) -> None:
         """Start from the count that the optimizer has now."""
-        made = keras_hooks.updates_made(self._model.optimizer) or 0
-        self._updates_at_step_0 = made - self._run.step
+        self._wanted = keras_hooks.updates_made(self._model.optimizer) or 0
+
+    def step_done(self, report: StepReport, cursor: Cursor) -> None:
+        self._wanted += 1
+
+    @contextlib.contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Leave out the updates of the context, which a callback makes between two steps."""
+        before = keras_hooks.updates_made(self._model.optimizer) or 0
+        yield
+        self._wanted += (keras_hooks.updates_made(self._model.optimizer) or 0) - before
 
     def check(self) -> None:
         """See that there were as many updates as steps since :meth:`begin`.
@@ -32,9 +46,8 @@ class UpdateCheck:
             HooksError: there were not; on every rank.
         """
         made = keras_hooks.updates_made(self._model.optimizer)
-        wanted = self._run.step + self._updates_at_step_0
-        if made is not None and made != wanted:
+        if made is not None and made != self._wanted:
             raise HooksError(
-                f"{wanted} steps must make {wanted} updates. Received: {made} updates; "
+                f"{self._wanted} steps must make {self._wanted} updates. Received: {made} updates; "
                 f"is this another Keras than {TESTED}?"
             )

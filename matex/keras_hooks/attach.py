@@ -37,6 +37,9 @@ class TrainerHooks(Protocol):
     def predict(
         self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
     ) -> Any: ...
+    def train_on_batch(
+        self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
+    ) -> Any: ...
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
     def predict_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]: ...
@@ -64,6 +67,7 @@ def attach(hooks: TrainerHooks) -> None:
     _replace(trainer, "fit", hooks.fit)
     _replace(trainer, "evaluate", hooks.evaluate)
     _replace(trainer, "predict", hooks.predict)
+    _replace(trainer, "train_on_batch", hooks.train_on_batch)
     _replace_maker(
         trainer, "make_train_function", "train_function", hooks.train_function, _noted(hooks)
     )

@@ -162,6 +162,13 @@ class KerasAdapter:
             with self.run.trace.call("predict"):
                 return self._within(CallKind.PREDICT, lambda: original(model, **given))
 
+    def train_on_batch(
+        self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        if not self._calls.is_empty:
+            return self._plainly(lambda: original(model, *args, **kwargs))
+        return original(model, *args, **kwargs)  # by the train function, below
+
     def _plainly(self, call: Callable[[], Any]) -> Any:
         """Make a *call* that a callback makes of a model as one process would; local.
 
@@ -211,25 +218,11 @@ class KerasAdapter:
             if self._calls.only is CallKind.FIT and self._fit is not None:
                 return self._fit.step(original, iterator)
             if not self._calls.is_empty:
-                return original(iterator)
-            return self._train_on_batch(original, model, trainers, next(iterator))
+                with contextlib.nullcontext() if self._fit is None else self._fit.beside_steps():
+                    return original(iterator)
+            return self._own_loops.train_on_batch(original, model, trainers, next(iterator))
 
         return train
-
-    def _train_on_batch(
-        self, original: Callable[..., Any], model: Any, trainers: BatchTrainers, given: Any
-    ) -> Any:
-        batch = keras_hooks.as_tensors(given)
-        with self.run.watchdog.working(), self.run.calls.made("train_on_batch"):
-            number = len(self._own_loops.trained)
-            self._own_loops.remember(model)
-            self._own_loops.say_unsaved("train_on_batch")
-            logs = self._within(
-                CallKind.TRAIN_ON_BATCH, lambda: trainers.step(batch, number=number)
-            )
-            if logs is not None:
-                return logs
-            return self._within(CallKind.TRAIN_ON_BATCH, lambda: original(iter([batch])))
 
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         def test(iterator: Any) -> Any:

@@ -12,6 +12,7 @@ from matex.checkpointing.stop_requests import stopped_in_own_loop
 from matex.errors import InputError, Unsupported
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.script_steps import ScriptSteps
+from matex.fitting.train_on_batch import BatchTrainers
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.whole_batches import slower
 from matex.process.call_stack import CallKind, CallStack
@@ -65,10 +66,10 @@ class OwnLoops:
         return keras_hooks.called_inline(original, function, args, kwargs)
 
     @contextlib.contextmanager
-    def _around(self, name: str) -> Iterator[None]:
-        """Surround a shared step of the script's function *name*; collective."""
+    def _around(self, name: str, kind: CallKind = CallKind.STEP) -> Iterator[None]:
+        """Surround a step, by default one of the script's function *name*; collective."""
         run = self._run
-        with run.watchdog.working(), run.calls.made(name), self._calls.within(CallKind.STEP):
+        with run.watchdog.working(), run.calls.made(name), self._calls.within(kind):
             yield
 
     def applying(self, optimizer: Any, gradients: list[Any]) -> list[Any]:
@@ -90,6 +91,23 @@ class OwnLoops:
                 self._say_whole()
             self._remember_optimizer(optimizer)
         return self._replicated.average(optimizer, gradients)
+
+    def train_on_batch(
+        self, original: Callable[..., Any], model: Any, trainers: BatchTrainers, given: Any
+    ) -> Any:
+        """The logs of one step of *model* with the batch *given*; collective.
+
+        Args:
+            original: Keras's train function, for a batch that cannot be cut.
+            trainers: make the steps that are shared.
+        """
+        batch = keras_hooks.as_tensors(given)
+        with self._around("train_on_batch", CallKind.TRAIN_ON_BATCH):
+            number = len(self.trained)
+            self.remember(model)
+            self.say_unsaved("train_on_batch")
+            logs = trainers.step(batch, number=number)
+            return original(iter([batch])) if logs is None else logs
 
     def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
         """Average *gradients* of *sources* for a distributed tape; collective in own loops.

@@ -163,6 +163,28 @@ tell("batches", [batch for batch, _ in log.seen])
 tell("values", [round(float(np.sum(value)), 4) for _, value in log.seen])
 
 
+class Training(keras.callbacks.Callback):
+    """Trains another model by batches and by fit, and the running one on rows that it has seen."""
+
+    def on_train_begin(self, logs=None):
+        self.other, self.seen = made(), []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.append(float(self.other.train_on_batch(x[:9], y[:9])[0]))
+
+    def on_epoch_end(self, epoch, logs=None):
+        history = self.other.fit(x, y, batch_size=50, shuffle=False, verbose=0)
+        self.seen.append(history.history["loss"][0])
+        self.seen.append(float(self.model.train_on_batch(x[-9:], y[-9:])[0]))
+
+
+model, training = made(), Training()
+fit(model, training, epochs=2)
+tell("trained between steps", rounded(training.seen))
+tell("after such steps", rounded(model.get_weights()[0].ravel()))
+tell("made them", int(model.optimizer.iterations.numpy()))
+
+
 class Slow(keras.callbacks.Callback):
     """Runs on one rank, as it says."""
 
