@@ -30,7 +30,7 @@ def cut(model: Any, net: Network, dead: Collection[int], others: Iterable[Bindin
     """Remove the units whose roots are *dead* from *model*; local, between steps.
 
     *net* is of this model as it is; trace it again afterwards. Functions traced of the
-    model are dropped, and a train function is made anew.
+    model, and of others that share weights with it, are dropped, and a train function is made anew.
 
     Args:
         others: variables that units index and that are not the model's.
@@ -38,35 +38,27 @@ def cut(model: Any, net: Network, dead: Collection[int], others: Iterable[Bindin
     Returns:
         What puts back all values, shapes and options (a default may be written out then).
     """
-    optimizer = model.optimizer if getattr(model, "optimizer", None) is not None else None
     bindings = [*net.bindings.values(), *others]
     kept = _kept(net, bindings, dead)
-    built = optimizer is not None and optimizer.built
-    slots = keras_hooks.slots(optimizer) if built else []
-    keys = keras_hooks.optimizer_keys(optimizer) if built else []
-    resized = [(s.variable, _sliced(s.variable, _slot_cuts(s, kept))) for s in slots]
     variables = {id(b.variable): b.variable for b in bindings}
+    users = keras_hooks.WeightUsers(model, variables.values())
+    resized = [(s.variable, _sliced(s.variable, _slot_cuts(s, kept))) for s in users.slots()]
     resized += [(v, _sliced(v, kept.get(id(v), {}))) for v in variables.values()]
     resized = [(v, value) for v, value in resized if tuple(v.shape) != value.shape]
     before = [(v, np.asarray(v.numpy())) for v, _ in resized]
     remembered = [(v, getattr(v, "matex_kept", {})) for v in variables.values()]
     for variable in variables.values():
         _remember(variable, kept.get(id(variable), {}))
-    _resize(resized)
-    _resize_rest(net, dead)
-    if built:
-        keras_hooks.rekey(optimizer, keys)
-    keras_hooks.drop_functions(model)
+    with users.renewed():
+        _resize(resized)
+        _resize_rest(net, dead)
 
     def undo() -> None:
-        now = keras_hooks.optimizer_keys(optimizer) if built else []
         for variable, indices in remembered:
             variable.matex_kept = indices
-        _resize(before)
-        _resize_rest(net, dead, all_live=True)
-        if built:
-            keras_hooks.rekey(optimizer, now)
-        keras_hooks.drop_functions(model)
+        with users.renewed():
+            _resize(before)
+            _resize_rest(net, dead, all_live=True)
 
     return undo
 

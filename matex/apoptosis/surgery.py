@@ -17,7 +17,7 @@ from matex.apoptosis.network import Binding, Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
 
-__all__ = ["evidence", "take_over"]
+__all__ = ["carry_along", "evidence", "take_over"]
 
 
 def evidence(
@@ -72,6 +72,30 @@ def take_over(
             rows[heirs[lives]] += gift[lives]
             rows[dead[has]] = 0.0
         kernel.assign(value.astype(old.dtype, copy=False))
+    return before
+
+
+def carry_along(
+    changed: Sequence[tuple[Any, np.ndarray]], copies: Sequence[tuple[Any, Any]]
+) -> list[tuple[Any, np.ndarray]]:
+    """Change copies of weights, such as their moving averages, by as much as the weights; local.
+
+    Args:
+        changed: the variables that were assigned to, in that order, and what each held before.
+        copies: each copy and its weight.
+
+    Returns:
+        The copies that were assigned to, and what each held before.
+    """
+    first: dict[int, np.ndarray] = {}
+    for variable, value in changed:
+        first.setdefault(id(variable), value)
+    before = []
+    for copy, weight in copies:
+        if id(weight) in first:
+            old = np.asarray(copy.numpy())
+            before.append((copy, old))
+            copy.assign(old + (np.asarray(weight.numpy()) - first[id(weight)]))
     return before
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from matex import keras_hooks
 from matex.apoptosis import measure, surgery, targets
 from matex.apoptosis.allotment import allotted
 from matex.apoptosis.criteria import choose, transfers
@@ -54,6 +55,7 @@ class ModelTrial(Trial):
         self._dead: dict[int, set[int]] = {}  # by group, as applied
         self._dead_before = self._dead
         self._groups = groups_of(self.net)
+        self._copies = keras_hooks.copies_of_weights(model)
         self._sums: measure.Sums | None = None
         self._values: list[tuple[Any, np.ndarray]] = []
         self._first: dict[int, tuple[Any, np.ndarray]] = {}  # what variables held at the start
@@ -121,6 +123,7 @@ class ModelTrial(Trial):
         self._dead_before = self._dead
         self._leave_out(self._dead | {one.number: dead_of([one]) for one in some})
         self._values += self.masks.refit(self._model, self._few)
+        self._values += surgery.carry_along(self._values, self._copies)
         for variable, value in self._values:
             self._first.setdefault(id(variable), (variable, value))
 

@@ -6,7 +6,9 @@ it see the new value; only the TensorFlow variable inside is another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import gc
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -14,12 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from matex.keras_hooks.graphs import GraphCall
+from matex.keras_hooks.optimizers import optimizers_of
 
 __all__ = [
     "Slot",
-    "drop_functions",
-    "optimizer_keys",
-    "rekey",
+    "WeightUsers",
+    "copies_of_weights",
     "renew_validation",
     "resize",
     "set_input_shapes",
@@ -28,6 +30,11 @@ __all__ = [
 
 # Lists of an optimizer that are not one entry for each weight.
 _NOT_SLOTS = {"_variables", "_trainable_variables", "_inner_optimizers", "_tracked"}
+
+# Their momenta are the weights of which the model has averages. Keras 3.12 has none.
+_AVERAGED: tuple[type, ...] = (
+    (keras.optimizers.ScheduleFreeAdamW,) if hasattr(keras.optimizers, "ScheduleFreeAdamW") else ()
+)
 
 
 def resize(variable: Any, value: np.ndarray) -> None:
@@ -81,6 +88,22 @@ def slots(optimizer: Any) -> list[Slot]:
     return result
 
 
+def copies_of_weights(model: Any) -> list[tuple[Any, Any]]:
+    """Each slot of the optimizers of *model* that is a weight itself, as averages are, and that.
+
+    It must follow what is done to the weight by anything but the optimizer.
+    """
+    found: list[tuple[Any, Any]] = []
+    for one in (each for optimizer in optimizers_of(model) for each in _all(optimizer)):
+        lists = [getattr(one, "_model_variables_moving_average", None)]
+        if isinstance(one, _AVERAGED) and one.built:
+            lists.append(one._momentums)
+        for values in filter(None, lists):
+            pairs = zip(values, one._trainable_variables, strict=True)
+            found += [(copy, weight) for copy, weight in pairs if copy is not None]
+    return found
+
+
 def _axes(name: str, slot: Any, weight: Any) -> tuple[int, ...]:
     if not isinstance(slot, keras.Variable) or not len(slot.shape):
         return ()
@@ -91,17 +114,52 @@ def _axes(name: str, slot: Any, weight: Any) -> tuple[int, ...]:
     return {"_r": every[:-1], "_c": (*every[:-2], every[-1])}.get(name, ())
 
 
-def optimizer_keys(optimizer: Any) -> list[tuple[Any, Any]]:
+class WeightUsers:
+    """The models of this process that have some of *variables*, and their optimizers. Local.
+
+    An encoder that is a model of its own goes on with the layers that it shares with the
+    autoencoder that is trained.
+
+    Args:
+        model: model that has them all.
+        variables: weights that are resized.
+    """
+
+    def __init__(self, model: Any, variables: Iterable[Any]) -> None:
+        known = set(map(id, variables))
+        others = [
+            one
+            for one in gc.get_objects()
+            if issubclass(type(one), keras.Model)
+            and getattr(one, "built", False)
+            and not known.isdisjoint(map(id, one.variables))
+        ]
+        self._models = list({id(one): one for one in [model, *others]}.values())
+        found = [one for each in self._models for one in optimizers_of(each) if one.built]
+        self._optimizers = list({id(one): one for one in found}.values())
+
+    def slots(self) -> list[Slot]:
+        """The slots of all optimizers."""
+        return [slot for optimizer in self._optimizers for slot in slots(optimizer)]
+
+    @contextlib.contextmanager
+    def renewed(self) -> Iterator[None]:
+        """Resize variables inside: then optimizers know them, and models are traced, anew."""
+        keys = [(optimizer, _keys(optimizer)) for optimizer in self._optimizers]
+        yield
+        for optimizer, before in keys:
+            _rekey(optimizer, before)
+        for model in self._models:
+            _drop_functions(model)
+
+
+def _keys(optimizer: Any) -> list[tuple[Any, Any]]:
     """Each weight of *optimizer* and what it is known by there; before :func:`resize`."""
-    if optimizer is None:
-        return []
     return [(w, optimizer._var_key(w)) for one in _all(optimizer) for w in one._trainable_variables]
 
 
-def rekey(optimizer: Any, before: list[tuple[Any, Any]]) -> None:
-    """Let *optimizer* know its weights again; *before* is of :func:`optimizer_keys`."""
-    if optimizer is None:
-        return
+def _rekey(optimizer: Any, before: list[tuple[Any, Any]]) -> None:
+    """Let *optimizer* know its weights again; *before* is of :func:`_keys`."""
     renamed = {old: optimizer._var_key(weight) for weight, old in before}
     for one in _all(optimizer):
         for name in ("_trainable_variables_indices", "_var_to_optimizer_idx"):
@@ -160,7 +218,7 @@ def renew_validation(model: Any) -> None:
         iterator.retrace()
 
 
-def drop_functions(model: Any) -> None:
+def _drop_functions(model: Any) -> None:
     """Let *model* be traced anew: for training, where it was training, at once."""
     trains = model.train_function is not None
     model.test_function = None

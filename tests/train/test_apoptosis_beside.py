@@ -1,0 +1,81 @@
+"""What stands beside a model that shrinks in a fit: other models, copies of weights, callbacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from tests.train.test_apoptosis_callback import fit, make, once
+from tests.train.test_apoptosis_rebuild import cut_every_third
+
+
+def test_a_model_that_shares_layers_is_traced_and_trained_anew() -> None:
+    model, x, y = make()
+    half = keras.Model(model.inputs, model.get_layer("b").output)
+    half.compile(keras.optimizers.Adam(), "mse")
+    half.fit(x, np.zeros((len(x), 40)), verbose=0)
+    half.predict(x, verbose=0)
+    cut_every_third(model)
+    np.testing.assert_allclose(half.predict(x, verbose=0), half(x), atol=1e-6)
+    assert half.output_shape == (None, model.get_layer("b").units)
+    half.fit(x, np.zeros((len(x), model.get_layer("b").units)), verbose=0)
+    fit(model, x, y, [])
+
+
+class Halves(keras.Model):
+    """A train step in which another optimizer changes the last layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = layers.Dense(32, "relu", name="a"), layers.Dense(1)
+        self.others = {"head": keras.optimizers.SGD(0.01, momentum=0.9)}
+
+    def call(self, x: Any) -> Any:
+        return self.head(self.body(x))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x))
+        variables = self.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        self.optimizer.apply(gradients[:2], variables[:2])
+        self.others["head"].apply(gradients[2:], variables[2:])
+        return {"loss": loss}
+
+
+def test_the_slots_of_every_optimizer_of_a_model_are_cut() -> None:
+    _, x, y = make()
+    model = Halves()
+    model.build((None, 6))
+    model.compile("adam", "mse")
+    apoptosis = once(exclude=[], delta=None, pruning_ratio=0.5)
+    fit(model, x, y, apoptosis, epochs=3)
+    assert model.get_layer("a").units < 32
+    slots = model.others["head"].variables[2:]
+    assert [v.shape for v in slots] == [v.shape for v in model.head.trainable_variables]
+
+
+@pytest.mark.parametrize("name", ["Adam", "ScheduleFreeAdamW"])
+def test_copies_of_weights_get_what_the_weights_get(name: str) -> None:
+    """Else averages bring back the weights from before the removed units gave their work away."""
+    kind = getattr(keras.optimizers, name, None)
+    if kind is None:
+        pytest.skip(f"Keras {keras.__version__} has no {name}")
+
+    def outputs(optimizer: Any) -> np.ndarray:
+        model, x, y = make()
+        model.compile(optimizer, "binary_crossentropy")
+        optimizer.build(model.trainable_variables)
+        fit(model, x, y, once("natural", delta=None), epochs=2)
+        assert model.get_layer("a").units < 64
+        return np.asarray(model(x))
+
+    averaging = {} if name == "ScheduleFreeAdamW" else {"use_ema": True}
+    wanted = outputs(keras.optimizers.SGD(0.0))
+    np.testing.assert_allclose(outputs(kind(0.0, **averaging)), wanted, atol=1e-4)
