@@ -129,7 +129,7 @@ class Apoptosis(keras.callbacks.Callback):
         if last is None:
             last = self.params["epochs"] - 2
         self._calendar = Calendar(first, last, every)
-        self._fresh = True
+        self._fresh, self._cut_after = True, -1
         self._peers = peers_of_process()
         self._judges = Judges(Traced(self.model), *self._given, most=self._count)
         self._size_at_start = size_of(self._net(), self._goal[1])
@@ -179,6 +179,8 @@ class Apoptosis(keras.callbacks.Callback):
             self._fresh = False
             self._calendar = self._calendar.from_epoch(epoch)
             self._progress = self._progress.from_epoch(epoch)
+        if self._cut_after == epoch:  # by now all callbacks have seen the larger model's value
+            keras_hooks.forget_best_weights()
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Begin a validation; called by Keras, see :class:`keras.callbacks.Callback`."""
@@ -254,6 +256,8 @@ class Apoptosis(keras.callbacks.Callback):
                 "it would go on"
             )
         if outcome.changed:
+            self._cut_after = epoch
+            keras_hooks.forget_best_weights()
             self._peers.renew(self.model)
 
     def _training_loss(self, logs: Any) -> float | None:

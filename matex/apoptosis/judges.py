@@ -39,7 +39,7 @@ class Judges:
         *,
         most: int,
     ) -> None:
-        training = training or keras_hooks.feeds()[0]
+        training = training or keras_hooks.feeds(forward.model)[0]
         assert training is not None, "fit makes its iterator before it calls callbacks"
         self.scoring = sample_of(training, most)
         self._forward = forward
@@ -79,5 +79,5 @@ class Judges:
         self._held_out = None
 
     def _rows(self, count: int) -> Sample:
-        validation = self._validation or keras_hooks.feeds()[1]
+        validation = self._validation or keras_hooks.feeds(self._forward.model)[1]
         return held_out_of(self._training, validation, count)

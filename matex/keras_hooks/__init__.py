@@ -17,7 +17,7 @@ from matex.keras_hooks.callbacks import (
     set_history,
 )
 from matex.keras_hooks.data import as_data, dataset_of, is_dataset, is_stream, shuffled_rows
-from matex.keras_hooks.feeds import feeds, forget_feeds, watch_feeds
+from matex.keras_hooks.feeds import feeds, forget_best_weights, forget_feeds, watch_feeds
 from matex.keras_hooks.files import cache_folder, replace_file_functions
 from matex.keras_hooks.functions import (
     argument_leaves,
@@ -191,6 +191,7 @@ __all__ = [
     "flat_layers",
     "flat_logs",
     "flatten",
+    "forget_best_weights",
     "forget_feeds",
     "functional_of",
     "generators_kept",

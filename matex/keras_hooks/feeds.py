@@ -2,36 +2,70 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from typing import Any
 
+import keras
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-__all__ = ["feeds", "forget_feeds", "watch_feeds"]
+from matex.keras_hooks.models import validation_of
 
-_seen: dict[str, dict[str, Any]] = {}
+__all__ = ["feeds", "forget_best_weights", "forget_feeds", "watch_feeds"]
+
+_newest: dict[str, Any] = {}
+_evaluated: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
 def watch_feeds() -> None:
-    """Remember the data of the newest fit and of its validation from now on. Local."""
+    """Remember the data and callbacks of the newest fit from now on. Local."""
     original = trainer_module.TFEpochIterator
     if hasattr(original, "_matex_watched"):
         return
 
     def watched(*args: Any, **kwargs: Any) -> Any:
-        _seen["training" if "class_weight" in kwargs else "validation"] = kwargs
-        return original(*args, **kwargs)
+        iterator = original(*args, **kwargs)
+        if "class_weight" in kwargs:
+            _newest["training"] = kwargs
+        else:
+            _evaluated[iterator] = kwargs
+        return iterator
 
     watched._matex_watched = original  # type: ignore[attr-defined]
     if hasattr(original, "_matex"):
         watched._matex = True  # type: ignore[attr-defined]
     trainer_module.TFEpochIterator = watched
+    _watch_callbacks(keras.callbacks.CallbackList)
 
 
-def feeds() -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """The arguments (x, y, sample_weight, ...) of the running fit's data and validation."""
-    return _seen.get("training"), _seen.get("validation")
+def _watch_callbacks(container: type) -> None:
+    begin = container.on_train_begin  # type: ignore[attr-defined]
+
+    @functools.wraps(begin)
+    def begun(self: Any, logs: Any = None) -> None:
+        _newest["callbacks"] = self.callbacks
+        begin(self, logs)
+
+    container.on_train_begin = begun  # type: ignore[attr-defined]
+
+
+def feeds(model: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The arguments (x, y, sample_weight, ...) of the fit of *model*, and of its validation.
+
+    Callbacks may evaluate and predict other data meanwhile.
+    """
+    iterator = validation_of(model)
+    validation = None if iterator is None else _evaluated.get(iterator)
+    return _newest.get("training"), validation
+
+
+def forget_best_weights() -> None:
+    """Let EarlyStopping look for the best weights anew: the model has other shapes. Local."""
+    for callback in _newest.get("callbacks", ()):
+        if isinstance(callback, keras.callbacks.EarlyStopping) and callback.restore_best_weights:
+            callback.best = callback.best_weights = None
 
 
 def forget_feeds() -> None:
     """Let go of the data."""
-    _seen.clear()
+    _newest.clear()

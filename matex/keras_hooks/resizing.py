@@ -32,7 +32,7 @@ __all__ = [
 _NOT_SLOTS = {"_variables", "_trainable_variables", "_inner_optimizers", "_tracked"}
 
 # Their momenta are the weights of which the model has averages. Keras 3.12 has none.
-_AVERAGED: tuple[type, ...] = (
+_AVERAGED: Any = (
     (keras.optimizers.ScheduleFreeAdamW,) if hasattr(keras.optimizers, "ScheduleFreeAdamW") else ()
 )
 

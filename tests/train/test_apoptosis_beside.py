@@ -1,4 +1,4 @@
-"""What stands beside a model that shrinks in a fit: other models, copies of weights, callbacks."""
+"""Other models, copies of weights and callbacks beside a model that shrinks in a fit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,20 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+import matex
 from tests.train.test_apoptosis_callback import fit, make, once
 from tests.train.test_apoptosis_rebuild import cut_every_third
+
+
+class Calls(keras.callbacks.Callback):
+    """Makes a call at the end of each epoch."""
+
+    def __init__(self, call: Any) -> None:
+        super().__init__()
+        self._call = call
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._call()
 
 
 def test_a_model_that_shares_layers_is_traced_and_trained_anew() -> None:
@@ -79,3 +91,38 @@ def test_copies_of_weights_get_what_the_weights_get(name: str) -> None:
     averaging = {} if name == "ScheduleFreeAdamW" else {"use_ema": True}
     wanted = outputs(keras.optimizers.SGD(0.0))
     np.testing.assert_allclose(outputs(kind(0.0, **averaging)), wanted, atol=1e-4)
+
+
+def test_early_stopping_restores_weights_of_the_present_shapes() -> None:
+    """The best since the last event, also where an epoch before it was better."""
+    model, x, y = make()
+    values = iter([0.1, 0.5, 0.3, 0.4, 0.6, 0.7])
+    seen: list[np.ndarray] = []
+
+    class Value(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            logs["value"] = next(values)
+
+    look = Calls(lambda: seen.append(model.get_layer("out").get_weights()[0]))
+    stop = keras.callbacks.EarlyStopping("value", patience=2, mode="min", restore_best_weights=True)
+    fit(model, x, y, [Value(), once(), stop, look], epochs=6)
+    assert len(seen) == 5 and model.get_layer("a").units < 64
+    assert (stop.best, stop.best_epoch) == (0.3, 2)
+    np.testing.assert_array_equal(model.get_layer("out").get_weights()[0], seen[2])
+
+
+def test_what_callbacks_evaluate_does_not_judge_an_event() -> None:
+    model, x, y = make()
+    other = keras.Sequential([keras.Input((3,)), layers.Dense(1)])
+
+    def calls() -> None:
+        model.evaluate(-x[:50], 1 - y[:50], verbose=0)
+        other.predict(x[:50, :3], verbose=0)
+
+    apoptosis = matex.Apoptosis("natural", first_epoch=1, every=1, last_epoch=2, verbose=0)
+    fit(model, x, y, [Calls(calls), apoptosis], epochs=3, validation_data=(x[:90], y[:90]))
+    losses = [event["loss_before"] for event in apoptosis.events]
+    model, x, y = make()
+    apoptosis = matex.Apoptosis("natural", first_epoch=1, every=1, last_epoch=2, verbose=0)
+    fit(model, x, y, apoptosis, epochs=3, validation_data=(x[:90], y[:90]))
+    assert losses == pytest.approx([event["loss_before"] for event in apoptosis.events], rel=1e-5)
