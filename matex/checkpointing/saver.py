@@ -17,6 +17,7 @@ import numpy as np
 
 import checkpoints
 import ft
+from matex.checkpointing.aside import Aside
 from matex.checkpointing.resume import newest_of_all
 from matex.checkpointing.save_interval import SaveInterval
 from matex.checkpointing.starts import Starts
@@ -85,6 +86,7 @@ class Saver:
         self._interval = SaveInterval(communicator, config.checkpoint_interval)
         self.memory: Tier | None = None
         self.files: Tier | None = None
+        self.aside: Aside | None = None
         if config.memory is not None:
             store = checkpoints.Store(config.memory, keep_last=_KEPT_IN_MEMORY)
             self.memory = Tier("memory", store, events, warn, on_written=lambda saved: None)
@@ -97,6 +99,7 @@ class Saver:
                 keep_every=config.keep_every,
                 keep_best=config.keep_best,
             )
+            self.aside = Aside(communicator, config.checkpoint, self._starts.fence, warn)
             self.files = Tier("files", store, events, warn, on_written=self._on_file)
 
     def start(self) -> checkpoints.Snapshot | None:

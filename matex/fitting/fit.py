@@ -291,6 +291,7 @@ class Fit:
     def end(self) -> None:
         """End the fit after its last step, or after the error that ended it; local."""
         self._replicated.in_fit = False
+        keras_hooks.add_epochs(self._model)
         if self._shared is None:
             return
         self._shared.spares.end()

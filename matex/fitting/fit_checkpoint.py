@@ -14,6 +14,7 @@ from matex.checkpointing import model_state
 from matex.checkpointing.buffer_pool import BufferPool
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.config.virtual import VIRTUAL
+from matex.fitting import fit_histories
 from matex.fitting.listeners import Cursor
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
@@ -73,7 +74,7 @@ class FitCheckpoint:
             model_state.restore(self._model, self.saved)
 
     def restore_callbacks(self) -> None:
-        """Give the callbacks the saved state that they had; call after they have begun."""
+        """Give the callbacks and the history what they had; call after callbacks have begun."""
         if self.saved is not None:
             extra = self.saved.extra.items()
             memory = {
@@ -82,6 +83,8 @@ class FitCheckpoint:
                 if name.startswith(_CALLBACKS)
             }
             keras_hooks.restore_callback_state(self._callbacks, memory)
+            if told := fit_histories.running_in(self.saved):
+                keras_hooks.set_history(self._model, told)
 
     def restore_metrics(self) -> None:
         """Give the metrics their saved values; call after Keras has reset them.
@@ -137,6 +140,10 @@ class FitCheckpoint:
             **self._run.ledger.job.extra(),
             **(more or {}),
         }
+        ended = None if logs is None else (cursor.epoch - 1, logs)
+        extra[fit_histories.HISTORIES] = fit_histories.packed(
+            self._run.replacements.histories, keras_hooks.history_of(self._model, ended=ended)
+        )
         mode, _, name = self._run.config.monitor.rpartition(":")
         if logs and name in logs:
             extra["score"] = np.array(float(logs[name]) * (-1 if mode == "max" else 1))

@@ -72,7 +72,6 @@ class FitSpares(FitListener):
         self._iterator: EpochIterator | None = None  # of a fit in which spares wait
         self._newcomers: set[int] = set()  # admitted, and not yet in a place
         self._paused_s = 0.0
-        self._joined = False
         self.came_too_late = False
         """Whether this rank, a newcomer, came to the fit when the others had ended it."""
 
@@ -169,13 +168,8 @@ class FitSpares(FitListener):
         run.replacements.joined(member, newcomer, step=run.step)
 
     def end(self) -> None:
-        """Let nobody join any more, also after an error; local.
-
-        A rank that joined has as many epochs in its history then as the others.
-        """
+        """Let nobody join any more, also after an error; local."""
         self._run.replacements.close()
-        if self._joined or self.came_too_late:
-            keras_hooks.add_epochs(self._model)
 
     def fill(self, recovery: ft.Recovery | None) -> None:
         """Let spares begin in the running step; collective over the ranks that work.
@@ -279,7 +273,6 @@ class FitSpares(FitListener):
         except checkpoints.CheckpointError as error:
             ft.fail_stop(f"a spare wants the state of the others. Received: {error}")
         handover = Handover(saved, self._trained, over=over)
-        self._joined = True
         self._run.go_on_from(handover.progress["run"])
         self._run.replacements.inherit(
             handover.progress["histories"], wanted=handover.progress["wanted"]

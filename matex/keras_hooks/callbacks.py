@@ -36,7 +36,7 @@ _OWN = "own"
 # What every callback has, and no memory of its own.
 _NO_MEMORY = {"_model", "model", "params", "validation_data"}
 
-# On the history of a rank that joined: the numbers of the epochs before.
+# On the history of a fit that was begun elsewhere or earlier: the numbers of the epochs before.
 _BEFORE = "matex_before"
 
 # Keras 3.12 has none.
@@ -218,9 +218,11 @@ def set_history(model: Any, told: Mapping[str, Any]) -> None:
 
 
 def add_epochs(model: Any) -> None:
-    """Put those numbers before those of the fit, after it; local."""
-    model.history.epoch = _epochs(model.history)
-    delattr(model.history, _BEFORE)
+    """Put those numbers, if there are any, before those of the fit, after it; local."""
+    history: Any = getattr(model, "history", None)
+    if hasattr(history, _BEFORE):
+        history.epoch = _epochs(history)
+        delattr(history, _BEFORE)
 
 
 def _epochs(history: Any) -> list[int]:

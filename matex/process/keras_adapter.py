@@ -15,8 +15,8 @@ from matex.evaluation.select import SharedIterators
 from matex.evaluation.stream import StreamEvaluation
 from matex.files.private import PrivateFiles
 from matex.fitting.agreement import check_equal
+from matex.fitting.earlier_fits import EarlierFits
 from matex.fitting.fit import Fit
-from matex.fitting.passed_over import passed_over
 from matex.fitting.replicated_update import ReplicatedUpdate
 from matex.fitting.train_on_batch import BatchTrainers
 from matex.process.apoptosis_option import ApoptosisOption
@@ -45,6 +45,7 @@ class KerasAdapter:
         self._life_cycle = RunLifeCycle(run)
         self._calls = CallStack()
         self._own_loops = OwnLoops(run, self._calls, self.replicated)
+        self._earlier = EarlierFits(run, self._own_loops.trained)
         self._shared = SharedIterators(run)
         self._files: PrivateFiles | None = None  # where there is more than one rank
         self._fit: Fit | None = None
@@ -107,14 +108,13 @@ class KerasAdapter:
         self._fits += 1
         self.run.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
-            self.run.say(f"fit number {self._fits} was complete before the checkpoint: passed over")
-            return passed_over(self.run, model, self._own_loops.trained, number=self._fits - 1)
+            return self._earlier.passed_over(model, given, number=self._fits - 1)
         given["callbacks"] = self._apoptosis.added(model, given["callbacks"])
         last = AgreementCallback(
             after_begin=fit.after_begin, after_batch=fit.after_batch, after_epoch=fit.after_epoch
         )
         self._model = model
-        self._own_loops.remember(model)
+        self._earlier.begin(model)
         try:
             shared = {**self._shared_out(given, last), "epochs": asked}
             history = self._within(CallKind.FIT, lambda: original(model, **shared))

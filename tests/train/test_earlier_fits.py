@@ -1,0 +1,89 @@
+"""What a run that continues in a later fit knows of those before: their models and histories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import numpy as np
+from keras import layers
+
+import checkpoints
+from matex.apoptosis import rebuild
+from matex.apoptosis.trace import groups_of, trace
+from matex.checkpointing.aside import Aside
+from matex.fitting import fit_histories
+from matex.fitting.earlier_fits import EarlierFits
+from matex.fitting.trained_models import TrainedModels
+
+HISTORY = {"epoch": [0, 1], "logs": {"loss": [0.5, float("inf")]}}
+X, Y = np.ones((8, 4), np.float32), np.ones((8, 1), np.float32)
+GIVEN = {"x": X, "y": Y, "sample_weight": None, "class_weight": None, "batch_size": 4}
+
+
+def fits(folder: Path, said: list[str], saved: Any = None) -> EarlierFits:
+    """Those of a run of one rank, which continues from *saved*."""
+    alone = SimpleNamespace(
+        world=SimpleNamespace(is_leader=True, apart=False),
+        broadcast=lambda array: None,
+        agree=lambda flag: flag,
+    )
+    fence = SimpleNamespace(check=lambda: None)
+    aside = Aside(alone, folder, fence, said.append)  # type: ignore[arg-type]
+    run = SimpleNamespace(
+        communicator=alone,
+        saver=SimpleNamespace(aside=aside),
+        joining=None,
+        saved=saved,
+        replacements=SimpleNamespace(note_history=lambda fit, history: None),
+        say=said.append,
+    )
+    return EarlierFits(run, TrainedModels())  # type: ignore[arg-type]
+
+
+def make(*, wide: bool) -> Any:
+    """A model without an input shape, as its script makes it."""
+    model = keras.Sequential([layers.Dense(24 if wide else 3, "relu"), layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+
+
+def checkpoint(past: list[tuple[int, dict[str, Any]]]) -> checkpoints.Snapshot:
+    extra = {fit_histories.HISTORIES: fit_histories.packed(past, HISTORY)}
+    return checkpoints.Snapshot(weights={}, cursor={"step": 9, "fit": 2}, extra=extra)
+
+
+def test_models_of_earlier_fits_come_back(tmp_path: Path) -> None:
+    """Also one that apoptosis has made smaller; the model of the running fit does not."""
+    said: list[str] = []
+    before = fits(tmp_path, said)
+    teacher, student = make(wide=True), make(wide=False)
+    before.begin(teacher)
+    teacher.fit(X, Y, verbose=0)
+    net = trace(teacher)
+    rebuild.cut(teacher, net, {int(root) for g in groups_of(net) for root in g.members[:4]})
+    before.begin(student)
+    student.fit(X, Y, verbose=0)
+    before.begin(student)
+
+    saved = checkpoint([(0, HISTORY), (1, HISTORY)])
+    after = fits(tmp_path, said, saved)
+    again, other = make(wide=True), make(wide=False)
+    told = after.passed_over(again, GIVEN, number=0)
+    assert (told.history, told.epoch) == (HISTORY["logs"], HISTORY["epoch"])
+    np.testing.assert_array_equal(again(X), teacher(X))
+    for one, wanted in zip(again.optimizer.variables, teacher.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(one, wanted)
+    after.passed_over(other, GIVEN, number=1)
+    assert [line.endswith("passed over") for line in said] == [True, False]
+    assert "fit number 2 was complete" in said[1] and "as the script makes it" in said[1]
+
+
+def test_checkpoints_of_before_have_no_histories(tmp_path: Path) -> None:
+    saved = checkpoints.Snapshot(weights={}, cursor={"step": 9, "fit": 1})
+    assert fit_histories.running_in(saved) is None
+    told = fits(tmp_path, [], saved).passed_over(make(wide=True), GIVEN, number=0)
+    assert told.history == {}
+    assert fit_histories.running_in(checkpoint([])) == HISTORY
