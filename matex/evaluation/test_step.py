@@ -176,11 +176,16 @@ class TestStep:
             if model.run_eagerly:
                 self._function = whole
                 return
+            # As long as Keras's own: what it draws goes on where the last evaluation ended. The
+            # same data may come in another structure, in validation and by itself.
+            form, structure = repr(as_data(self._signature)), self._signature
             # Of a batch whose rows are counted when it is traced Keras counts losses otherwise.
-            free = keras_hooks.graph_of(whole, self._signature)
-            # As long as Keras's own: what it draws goes on where the last evaluation ended.
-            form = repr(as_data(self._signature))
-            self._function = model.test_function.whole.setdefault(form, free)
+            free = keras_hooks.graph_of(
+                lambda leaves: whole(keras_hooks.pack_as(structure, leaves)),
+                keras_hooks.flatten(structure),
+            )
+            kept = model.test_function.whole.setdefault(form, free)
+            self._function = lambda batch: kept(keras_hooks.flatten(batch))
         elif model.run_eagerly:
             self._function = self._run
         else:
@@ -193,7 +198,8 @@ class TestStep:
     def _run(self, batch: Any) -> Logs:
         model = self._model
         with keras_hooks.recorded_results(model) as results, self._checked():
-            logs = keras_hooks.flat_logs(model.test_step(self._as_data(batch)))
+            made = keras_hooks.with_functions_inline(model.test_step, self._as_data(batch))
+            logs = keras_hooks.flat_logs(made)
         sources = {name: results.source_of(value) for name, value in logs.items()}
         self._names = list(logs)
         self._sources = {name: source for name, source in sources.items() if source is not None}

@@ -23,7 +23,6 @@ from matex.keras_hooks.functions import (
     argument_leaves,
     as_function,
     as_uncalled,
-    called_inline,
     code_of,
     input_dtypes,
     name_of,
@@ -31,6 +30,7 @@ from matex.keras_hooks.functions import (
     repeated,
     told_of_variables,
     watch_functions,
+    with_functions_inline,
 )
 from matex.keras_hooks.generators import (
     Generators,
@@ -79,7 +79,6 @@ from matex.keras_hooks.models import (
 )
 from matex.keras_hooks.noise_state import count_noise, noise_state
 from matex.keras_hooks.optimizers import (
-    in_place_of_apply,
     is_recording,
     learning_rate_variable,
     nesterov_momentum,
@@ -141,7 +140,7 @@ from matex.keras_hooks.tensors import (
     referred_value,
     tensor_of,
 )
-from matex.keras_hooks.xla import exchange_in_graph, leave_xla
+from matex.keras_hooks.xla import exchange_in_graph, exchange_outside_xla, leave_xla
 
 __all__ = [
     "NOISE_SCOPE",
@@ -170,7 +169,6 @@ __all__ = [
     "build_optimizer",
     "cache_folder",
     "callback_state",
-    "called_inline",
     "calls_in",
     "changing_variables",
     "check_reductions",
@@ -186,6 +184,7 @@ __all__ = [
     "described",
     "evaluates_rows",
     "exchange_in_graph",
+    "exchange_outside_xla",
     "feeds",
     "first_epoch",
     "flat_layers",
@@ -199,7 +198,6 @@ __all__ = [
     "graph_of",
     "history_of",
     "history_passed_over",
-    "in_place_of_apply",
     "input_dtypes",
     "input_name",
     "inputs_of",
@@ -290,6 +288,7 @@ __all__ = [
     "watch_feeds",
     "watch_functions",
     "weighted_batch_metrics",
+    "with_functions_inline",
     "with_global_generator",
     "with_rows",
     "without_memory",

@@ -19,7 +19,6 @@ __all__ = [
     "argument_leaves",
     "as_function",
     "as_uncalled",
-    "called_inline",
     "code_of",
     "input_dtypes",
     "name_of",
@@ -27,15 +26,20 @@ __all__ = [
     "repeated",
     "told_of_variables",
     "watch_functions",
+    "with_functions_inline",
 ]
 
 Call = Callable[..., Any]
 
 _FUNCTION: Any = type(tf.function(lambda: None))
 
+_inline = 0
+
 
 def watch_functions(call: Callable[[Call, Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:
     """Have *call* make the calls of all functions of ``tf.function``. Local, once.
+
+    But for those that :func:`with_functions_inline` reaches.
 
     Args:
         call: function of TensorFlow's own ``__call__``, the function, and its arguments.
@@ -44,9 +48,26 @@ def watch_functions(call: Callable[[Call, Any, tuple[Any, ...], dict[str, Any]],
 
     @functools.wraps(original)
     def replacement(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _inline:
+            return _called_inline(original, self, args, kwargs)
         return call(original, self, args, kwargs)
 
     _FUNCTION.__call__ = replacement
+
+
+def with_functions_inline(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The result of the script's *step*; functions of ``tf.function`` in it become part of it.
+
+    As calls they would keep their traces, in which updates are left out and numbers belong to one
+    graph of ours, and would give them to whoever calls them next. :func:`watch_functions` must have
+    been called. Local.
+    """
+    global _inline  # noqa: PLW0603 - a property of the process, as the functions' class is
+    _inline += 1
+    try:
+        return step(*args, **kwargs)
+    finally:
+        _inline -= 1
 
 
 def as_function(code: Any) -> Any:
@@ -96,22 +117,22 @@ def told_of_variables(tell: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def called_inline(
+def _called_inline(
     original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """The result of *function*, whose operations become part of the graph that is traced. Local.
+    """The result of *function*, whose operations become part of the graph that is traced.
 
     TensorFlow numbers the operations of a graph that draw, for their seeds: these have the numbers
-    that they would have in a graph of their own. What XLA is to compile has one.
-
-    Args:
-        original: TensorFlow's own call.
-        function: function of ``tf.function``.
-        args: its arguments by place.
-        kwargs: its arguments by name.
+    that they would have in a graph of their own. What XLA is to compile has one, which *function*
+    does not keep. A step that runs eagerly runs it so, too.
     """
     if function._jit_compile:
-        return original(function, *args, **kwargs)
+        unkept = function._clone(None)
+        result = original(unkept, *args, **kwargs)
+        function._jit_compile = unkept._jit_compile  # which ranks that exchange inside do without
+        return result
+    if tf.executing_eagerly():
+        return code_of(function)(*args, **kwargs)
     numbers, graph = random_seed._graph_to_seed_dict, tf.compat.v1.get_default_graph()
     before = numbers.get(graph, 0)
     numbers[graph] = 0

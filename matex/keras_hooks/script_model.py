@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from matex.errors import NotShareable
+from matex.keras_hooks.functions import with_functions_inline
 from matex.keras_hooks.metrics import replaced
 from matex.keras_hooks.optimizers import build_for, replaced_apply
 
@@ -106,7 +107,7 @@ def script_model(
 
     def call(batch: Any) -> Any:
         args, kwargs = as_data(batch)
-        code(*args, **kwargs)
+        with_functions_inline(code, *args, **kwargs)
         return tf.constant(0)
 
     with replaced_apply(note):

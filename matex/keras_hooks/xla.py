@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["exchange_in_graph", "leave_xla"]
+__all__ = ["exchange_in_graph", "exchange_outside_xla", "leave_xla"]
 
 _stack = threading.local()
 
@@ -58,10 +58,18 @@ def leave_xla(tell: Callable[[str], None]) -> None:
     owner.Function.__call__ = call
 
 
-def exchange_in_graph(call: Callable[..., Any], tensors: list[Any], dtypes: Any) -> Any:
-    """``tf.numpy_function(call, tensors, dtypes)``, of which no part is compiled by XLA."""
+def exchange_outside_xla() -> None:
+    """Give up the call of a function that XLA compiles, which goes on without: ranks exchange here.
+
+    Nothing happens elsewhere, or before :func:`leave_xla`.
+    """
     if _depth():
         raise _ExchangesInside
+
+
+def exchange_in_graph(call: Callable[..., Any], tensors: list[Any], dtypes: Any) -> Any:
+    """``tf.numpy_function(call, tensors, dtypes)``, of which no part is compiled by XLA."""
+    exchange_outside_xla()
     return tf.numpy_function(call, tensors, dtypes)
 
 

@@ -66,7 +66,7 @@ class KerasAdapter:
         keras_hooks.watch_environment()
         if self.run.communicator.initial_size > 1:
             keras_hooks.leave_xla(self.run.say)
-            self._own_loops.share()
+        self._own_loops.share()
         if strange := keras_hooks.untested():
             self.run.say(strange)
         self._life_cycle.begin()
@@ -194,9 +194,7 @@ class KerasAdapter:
             passed = fit.passed_validation() if call is CallKind.FIT and fit else None
             evaluation = functools.partial(self._shared.evaluation, passed=passed)
             if self._sees_test_batches:
-                self.run.say_once(
-                    "every rank evaluates all of the data: a callback sees each batch"
-                )
+                self._say_whole("evaluates", "a callback sees each batch")
                 return feed(kwargs["x"])
             return self._unless_whole("evaluates", evaluation, feed, given)
         if call is CallKind.PREDICT:
@@ -208,8 +206,13 @@ class KerasAdapter:
         try:
             return make(self._model, feed, given)
         except NotShareable as reason:
-            self.run.say_once(f"every rank {verb} all of the data: {reason}")
+            self._say_whole(verb, str(reason))
             return feed(given["x"])
+
+    def _say_whole(self, verb: str, reason: str) -> None:
+        """Say why all ranks do the same, where there are several."""
+        if self.run.communicator.initial_size > 1:
+            self.run.say_once(f"every rank {verb} all of the data: {reason}")
 
     def train_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         trainers = BatchTrainers(self.run, model)

@@ -38,17 +38,18 @@ class OwnLoops:
         self._replicated = replicated
         self._has_checkpoint = False
         self._is_told_whole = False
+        self._is_shared = False
         self.trained = TrainedModels()
         self._script_steps = ScriptSteps(
             run, around=self._around, shared=self._note_shared, refused=self._say_refused
         )
 
     def share(self) -> None:
-        """Share functions that train from now on, where the run's options let it; local."""
-        config = self._run.config
-        is_shared = config.share_loops == "proved" and not config.deterministic
-        if is_shared and config.strategy == "sync":
-            keras_hooks.watch_functions(self._calling)
+        """Share functions that train from now on, where ranks and options let it; local."""
+        config, ranks = self._run.config, self._run.communicator.initial_size
+        is_wanted = config.share_loops == "proved" and not config.deterministic
+        self._is_shared = ranks > 1 and is_wanted and config.strategy == "sync"
+        keras_hooks.watch_functions(self._calling)
 
     def _calling(
         self,
@@ -58,12 +59,9 @@ class OwnLoops:
         kwargs: dict[str, Any],
     ) -> Any:
         """The result of a call of a function of ``tf.function``; collective where it trains."""
-        if self._calls.is_empty and keras_hooks.is_eager():
+        if self._is_shared and self._calls.is_empty and keras_hooks.is_eager():
             return self._script_steps.call(original, function, args, kwargs)
-        if keras_hooks.in_place_of_apply() is None:
-            return original(function, *args, **kwargs)
-        # Its updates are part of the step that is traced.
-        return keras_hooks.called_inline(original, function, args, kwargs)
+        return original(function, *args, **kwargs)
 
     @contextlib.contextmanager
     def _around(self, name: str, kind: CallKind = CallKind.STEP) -> Iterator[None]:

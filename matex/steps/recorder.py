@@ -46,6 +46,7 @@ class Recorder:
         self._begun = _count()
 
         def apply(grads: Sequence[Any], trainable_variables: Any = None) -> None:
+            keras_hooks.exchange_outside_xla()
             self._calls += 1
             self._applied = _count()
             if not optimizer.built:

@@ -262,7 +262,7 @@ class SeveralUpdatesStep:
             ) as advance_noise,
             keras_hooks.recorded_results(self._model) as results,
         ):
-            logs = self._model.train_step(self._as_data(batch))
+            logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
         self._divisors = divisors
         self._advance_noise = self._advance_noise or advance_noise  # a trial draws less
         averaged, sums = state.changes(saved)

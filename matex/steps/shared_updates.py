@@ -79,6 +79,7 @@ class SharedUpdates:
         own_rows = _Computed(weight, batch, placed)
 
         def check() -> None:
+            keras_hooks.exchange_outside_xla()
             if in_own_function(graph):  # which is traced once, for all graphs that call it
                 raise NotShareable(f"{name} updates weights in a tf.function of its own")
 

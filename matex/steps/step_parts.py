@@ -104,7 +104,7 @@ class StepParts:
             keras_hooks.rows_of_noise(rows, state.seeds, self._noise_by_row) as advance_noise,
             keras_hooks.recorded_results(self._model) as results,
         ):
-            logs = self._model.train_step(self._as_data(batch))
+            logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
         self._advance_noise = self._advance_noise or advance_noise  # a trial draws less
         recorder.check_order(state.others)
         averaged, sums = state.changes(saved)

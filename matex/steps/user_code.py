@@ -24,6 +24,8 @@ def attempted(what: str) -> Iterator[None]:
     """
     try:
         yield
+    except NotShareable as error:
+        raise type(error)(_told(error)) from error
     except (MatexError, ft.FtError):
         raise
     except Exception as error:
@@ -32,11 +34,20 @@ def attempted(what: str) -> Iterator[None]:
 
 def in_short(error: BaseException) -> str:
     """Kind and first words of *error*, in one line; pure."""
+    return f"{type(error).__name__}: {_told(error)}"[:_LONGEST].rstrip(": ")
+
+
+def _told(error: BaseException) -> str:
+    """The first line of *error* that says what is wrong.
+
+    Keras puts the place before the cause, TensorFlow its own frame, AutoGraph lines of code.
+    """
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # Keras puts the place before the cause, TensorFlow its own frame.
-    told = [line for line in lines if not line.startswith(_FRAMES)] or lines
-    return f"{type(error).__name__}: {told[0] if told else ''}"[:_LONGEST].rstrip(": ")
+    kind = f"{type(error).__name__}: "
+    told = [line.removeprefix(kind) for line in lines if line.startswith(kind)]
+    told = told or [line for line in lines if not line.startswith(_FRAMES)] or lines
+    return told[0] if told else ""
 
 
 _FRAMES = (

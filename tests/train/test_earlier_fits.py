@@ -1,4 +1,4 @@
-"""What a run that continues in a later fit knows of those before: their models and histories."""
+"""Models and histories of earlier fits, in a run that continues in a later one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIVEN = {"x": X, "y": Y, "sample_weight": None, "class_weight": None, "batch_siz
 
 
 def fits(folder: Path, said: list[str], saved: Any = None) -> EarlierFits:
-    """Those of a run of one rank, which continues from *saved*."""
+    """Earlier fits of a run of one rank, which continues from *saved*."""
     alone = SimpleNamespace(
         world=SimpleNamespace(is_leader=True, apart=False),
         broadcast=lambda array: None,

@@ -51,19 +51,21 @@ WHOLE = {
     "values-made-of-metrics": "a value that is made of a metric and not its result",
     "values-made-of-metrics-eagerly": "a value that is made of a metric and not its result",
     "losses-by-output-of-whole-batches": "the increment of largest/value is",
+    "functions-of-a-whole-step": "the gradient of inner/dense/kernel is",
     "made-in-a-scope": "the model was made in the scope of a MirroredStrategy",
 }
 SHARED = [
     "added-up-with-dropout", "noise-of-tensorflow", "noise-of-layers", "noise-of-keras",
     "test-step-of-scalars", "test-step-of-scalars-and-metrics",
     "test-step-of-batches", "ends-at-a-nan", "few-steps", "losses-by-output",
-    "stopped-before-another-size", "classes-that-are-ignored",
+    "stopped-before-another-size", "classes-that-are-ignored", "functions-of-a-shared-step",
 ]  # fmt: skip
 KINDS = [*WHOLE, *SHARED]
 KILLED = [
     "contrastive", "test-step-of-scalars-and-metrics", "loss-with-a-mask", "noise-of-tensorflow",
-    "noise-of-layers", "noise-of-keras",
+    "noise-of-layers", "noise-of-keras", "functions-of-a-shared-step", "functions-of-a-whole-step",
 ]  # fmt: skip
+ONE_RANK = ["losses-by-output", "test-step-of-batches", "functions-of-a-shared-step"]
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +119,14 @@ def test_so_they_do_when_a_rank_dies(tmp_path: Path) -> None:
     mine = outcomes(written)
     assert mine.keys() == set(KILLED)
     assert_same(mine, alone)
+
+
+def test_one_rank_evaluates_as_it_validates(tmp_path: Path) -> None:
+    """It makes Keras's own test steps, for the same data in other structures, too."""
+    (tmp_path / "alone").mkdir()
+    alone = in_plain_keras(tmp_path / "alone", ONE_RANK)
+    written = tmp_path / "outcomes"
+    written.mkdir()
+    outcome = matex_run(tmp_path, "ways.py", written, *ONE_RANK, ranks=1)
+    assert outcome.status == 0, outcome.stderr
+    assert_same(outcomes(written), alone)

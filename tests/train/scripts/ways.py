@@ -15,6 +15,7 @@ import keras
 import ways_data
 import ways_few
 import ways_functions
+import ways_inner
 import ways_loops
 import ways_losses
 import ways_models
@@ -37,6 +38,7 @@ KINDS = {
     **ways_tests.KINDS,
     **ways_updates.KINDS,
     **ways_functions.KINDS,
+    **ways_inner.KINDS,
     **ways_rows.KINDS,
 }
 
