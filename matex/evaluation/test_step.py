@@ -12,6 +12,7 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.errors import NotShareable
+from matex.evaluation.whole_test_step import whole_test_step
 from matex.steps import graph_inspection
 from matex.steps.user_code import attempted
 
@@ -167,25 +168,7 @@ class TestStep:
     def _make(self) -> None:
         model = self._model
         if self.sharing == Sharing.WHOLE:
-            original, as_data = model.test_function.original, self._as_data
-
-            def whole(batch: Any) -> Logs:
-                logs: Logs = original(iter([as_data(batch)]))
-                return logs
-
-            if model.run_eagerly:
-                self._function = whole
-                return
-            # As long as Keras's own: what it draws goes on where the last evaluation ended. The
-            # same data may come in another structure, in validation and by itself.
-            form, structure = repr(as_data(self._signature)), self._signature
-            # Of a batch whose rows are counted when it is traced Keras counts losses otherwise.
-            free = keras_hooks.graph_of(
-                lambda leaves: whole(keras_hooks.pack_as(structure, leaves)),
-                keras_hooks.flatten(structure),
-            )
-            kept = model.test_function.whole.setdefault(form, free)
-            self._function = lambda batch: kept(keras_hooks.flatten(batch))
+            self._function = whole_test_step(model, self._signature, self._as_data)
         elif model.run_eagerly:
             self._function = self._run
         else:
