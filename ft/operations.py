@@ -13,7 +13,7 @@ A caller that needs the dead rank's *work* in the replayed operation asks
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from ft import mpi
 from ft.errors import ClosedError, FtError, PeerFailure, Unrecoverable, UsageError
 from ft.exit_guard import fail_stop
+from ft.interruption import Interruption
 from ft.membership import Membership
 from ft.operation_log import OperationLog
 from ft.views import Purpose
@@ -69,6 +70,7 @@ class Operations:
         self._mpi = mpi.load()
         self._membership = membership
         self._log = log
+        self._interruption = Interruption()
         self._closed = False
 
     def attempt(self, operation: Operation, *, computes: bool = False) -> None:
@@ -102,7 +104,10 @@ class Operations:
             )
         log.begin(result, untouched=operation.untouched)
         try:
-            with nullcontext() if computes else membership.hooks.waiting():
+            with (
+                self._watched(membership.handle),
+                nullcontext() if computes else membership.hooks.waiting(),
+            ):
                 operation.call(membership.handle)
         except self._mpi.Exception as error:
             if error.Get_error_class() in self._callers_faults():
@@ -178,6 +183,13 @@ class Operations:
         self._closed = True
         with membership.hooks.waiting():  # for one that is stopped right now, for example
             mpi.finalize()
+
+    def _watched(self, handle: Any) -> AbstractContextManager[None]:
+        """Context of an operation on *handle*; on one host MPI tells all of a death at once."""
+        membership = self._membership
+        if not membership.ulfm or membership.world.host_count == 1:
+            return nullcontext()
+        return self._interruption.watching(handle)
 
     def _callers_faults(self) -> set[int]:
         names = ("BUFFER", "COUNT", "TYPE", "OP", "ARG")

@@ -35,6 +35,7 @@ class Recorder:
         self._variables: list[Any] | None = None
         self._calls = 0
         self._begun = self._applied = 0
+        self._later: Any = None  # the tape of what an eager step does after the update
         self.scaled = False
 
     @contextlib.contextmanager
@@ -42,7 +43,7 @@ class Recorder:
         """Run ``train_step`` inside; *weight* is the scalar that the loss is multiplied by."""
         optimizer = self._optimizer
         scale_loss = optimizer.scale_loss
-        self._calls, self.scaled = 0, False
+        self._calls, self.scaled, self._later = 0, False, None
         self._begun = _count()
 
         def apply(grads: Sequence[Any], trainable_variables: Any = None) -> None:
@@ -55,6 +56,8 @@ class Recorder:
             self._variables = None if trainable_variables is None else list(trainable_variables)
             self._gradients = list(grads)
             assert len(self._gradients) == len(self._changed)
+            if tf.executing_eagerly() and self._later is None:
+                self._later = later.enter_context(tf.GradientTape())
 
         def scaled_loss(loss: Any) -> Any:
             self.scaled = True
@@ -64,7 +67,7 @@ class Recorder:
         object.__setattr__(optimizer, "apply", apply)
         object.__setattr__(optimizer, "scale_loss", scaled_loss)
         try:
-            with keras_hooks.recording():
+            with contextlib.ExitStack() as later, keras_hooks.recording():
                 yield
         finally:
             object.__delattr__(optimizer, "apply")
@@ -77,12 +80,16 @@ class Recorder:
     def check_order(self, weights: Sequence[Any]) -> None:
         """See that what was traced last neither changes *weights* nor looks at the new ones.
 
-        It would get those from before the update, which comes after it. Eager steps tell nothing.
+        It would get those from before the update, which comes after it. Of an eager step it is
+        seen what trainable weights it looks at.
 
         Raises:
             SeveralUpdatesFound: it does; the update must be made where the step makes it.
         """
         if tf.executing_eagerly():
+            read = [] if self._later is None else self._later.watched_variables()
+            if read:
+                raise SeveralUpdatesFound(f"train_step uses {read[0].name} after the update")
             return
         graph = tf.compat.v1.get_default_graph()
         traced = graph.get_operations()

@@ -44,12 +44,16 @@ class StepTail:
         self._means: dict[str, _Returned] = {}
         self._sums: dict[str, _Returned] = {}
         self._sources: dict[str, tuple[Any, str | None]] = {}
+        self._variables: dict[str, Any] = {}
         self.summed: set[str] = set()
 
     def note(
         self, logs: Mapping[str, Any], results: keras_hooks.Results, placed: Placed | None = None
     ) -> tuple[list[Any], list[Any]]:
         """Note where the *logs* of a traced step come from.
+
+        Variables among them are read when the step ends, as TensorFlow reads what a function
+        returns: after the update.
 
         Args:
             logs: values that the step returned.
@@ -69,7 +73,8 @@ class StepTail:
         sources = {name: results.source_of(value) for name, value in logs.items()}
         self._log_names = list(logs)
         self._sources = {name: source for name, source in sources.items() if source is not None}
-        others = logs.keys() - self._sources.keys()
+        self._variables = {n: value for n, value in logs.items() if keras_hooks.is_variable(value)}
+        others = logs.keys() - self._sources.keys() - self._variables.keys()
         extra = {n: tf.convert_to_tensor(value) for n, value in logs.items() if n in others}
         self._means, self._sums = {}, {}
         means, sums = [], []
@@ -102,6 +107,7 @@ class StepTail:
         sums, extra_sums = _parted(sums, len(self._sums))
         self._state.add(means, sums)
         logs = {name: keras_hooks.Results.now(source) for name, source in self._sources.items()}
+        logs |= {n: keras_hooks.tensor_of(variable) for n, variable in self._variables.items()}
         values = [*self._means.items(), *self._sums.items()]
         for (name, value), total in zip(values, (*extra_means, *extra_sums), strict=True):
             logs[name] = _as_it_was(value, total)
