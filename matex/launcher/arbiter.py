@@ -13,6 +13,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,13 +159,22 @@ class Arbiter:
             return Ruling(self._rulings.rule(question, ended), tuple(ended))
 
     def _ended(self, question: Question) -> list[int]:
-        """The unknown ranks whose hosts say that they have ended."""
-        found: list[int] = []
-        for (host, space), ranks in self._by_host(question).items():
+        """The unknown ranks whose hosts say that they have ended.
+
+        All hosts are asked at the same time: one that does not answer takes some 20 s, in which the
+        ranks wait.
+        """
+        groups = list(self._by_host(question).items())
+
+        def have_ended(group: tuple[tuple[str, int], list[int]]) -> bool:
+            (host, space), ranks = group
             pids = [pid for rank, _, pid, _ in question.unknown if rank in ranks]
-            if self._hosts.run([host], probe(space, pids)):
-                found += ranks
-        return found
+            return bool(self._hosts.run([host], probe(space, pids)))
+
+        with ThreadPoolExecutor(max(1, len(groups))) as pool:
+            answers = list(pool.map(have_ended, groups))
+        pairs = zip(groups, answers, strict=True)
+        return [rank for (_, ranks), ended in pairs if ended for rank in ranks]
 
     def _by_host(self, question: Question) -> dict[tuple[str, int], list[int]]:
         found: dict[tuple[str, int], list[int]] = {}

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -128,6 +129,29 @@ def test_a_rank_asks_and_the_launcher_asks_the_hosts() -> None:
         arbiter.close()
     assert launcher.decide(parting([0], {1: 1})).refusal == "the launcher does not answer"
     assert launcher.decide(parting([0], {})) == ft.Ruling()  # the others are dead
+
+
+class Together(Here):
+    """Hosts none of which answers before all are asked."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._all_asked = threading.Barrier(count, timeout=patience(30))
+
+    def run(self, hosts: Iterable[str], words: Sequence[str]) -> list[str]:
+        self._all_asked.wait()
+        return super().run(hosts, words)
+
+
+def test_all_hosts_are_asked_at_the_same_time() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    arbiter = Arbiter(Together(3), HostNames({}), lambda: False)
+    try:
+        lost = dict.fromkeys([1, 2, 3], ended.pid)
+        assert LauncherClient(arbiter.setting).decide(parting([0], lost)) == ("", (1, 2, 3))
+    finally:
+        arbiter.close()
 
 
 @pytest.mark.parametrize(
