@@ -20,7 +20,7 @@ _FOLDER = "earlier"
 class Aside:
     """A file for each model that the script has trained before the running fit, by its number.
 
-    Each method is collective.
+    Each method but :meth:`read` is collective.
 
     Args:
         communicator: ranks, which share the directory.
@@ -60,7 +60,11 @@ class Aside:
 
     def saved(self, number: int) -> checkpoints.Snapshot | None:
         """Model *number* as it was saved, where all ranks can read it; else None."""
-        found = None
-        with contextlib.suppress(checkpoints.CheckpointError):
-            found = self._store.load(self._store.directory / f"step-{number:09d}.h5")
+        found = self.read(number)
         return found if self._communicator.agree(found is not None) else None
+
+    def read(self, number: int) -> checkpoints.Snapshot | None:
+        """Model *number* as it was saved; None where it cannot be read. Local."""
+        with contextlib.suppress(checkpoints.CheckpointError):
+            return self._store.load(self._store.directory / f"step-{number:09d}.h5")
+        return None

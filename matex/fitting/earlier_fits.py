@@ -51,7 +51,8 @@ class EarlierFits:
         """Pass over a fit that was made before; collective, but on a process that joins others.
 
         That one knows the history that they had, and gets the model's weights with all else when it
-        is admitted. A run that continues has the history from its checkpoint.
+        is admitted; those that were saved it has at once. A run that continues has the history from
+        its checkpoint.
 
         Args:
             model: model that was trained.
@@ -67,6 +68,7 @@ class EarlierFits:
         run = self._run
         self._remember(model)
         if run.joining is not None:
+            self._restore(model, arguments)
             return keras_hooks.history_passed_over(model, run.joining.histories[number])
         assert run.saved is not None, "else no fit is over"
         told = fit_histories.history_in(run.saved, number)
@@ -79,10 +81,13 @@ class EarlierFits:
         return keras_hooks.history_passed_over(model, told)
 
     def _restore(self, model: Any, arguments: dict[str, Any]) -> bool:
-        """Whether *model* is what it was when another was trained; collective."""
-        aside = self._run.saver.aside
-        saved = None if aside is None else aside.saved(self._number(model))
-        if saved is None or not _is_built(model, arguments):
+        """Whether *model* is what it was when another was trained; collective, as above."""
+        aside, number = self._run.saver.aside, self._number(model)
+        saved = None
+        if aside is not None:
+            saved = aside.read(number) if self._run.joining is not None else aside.saved(number)
+        # It is built in any case: one that joins others takes its values from them, in its place.
+        if not _is_built(model, arguments) or saved is None:
             return False
         rebuild.replay(model, model_state.weights_of(model), saved.extra)
         model_state.restore(model, saved)

@@ -14,6 +14,7 @@ from matex.checkpointing import model_state
 from matex.checkpointing.buffer_pool import BufferPool
 from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.config.virtual import VIRTUAL
+from matex.data.sketch import are_same_data
 from matex.fitting import fit_histories
 from matex.fitting.listeners import Cursor
 from matex.partition.order import OrderSeed
@@ -25,6 +26,7 @@ __all__ = ["LOOP", "FitCheckpoint", "is_of_fit"]
 LOOP = "loop"
 
 _CALLBACKS = "callbacks/"
+_DATA = "data"
 
 
 def is_of_fit(saved: checkpoints.Snapshot | None, number: int) -> bool:
@@ -61,6 +63,7 @@ class FitCheckpoint:
         self._buffers = BufferPool()
         self.saved = saved
         self.seed = OrderSeed(0)
+        self.data: list[float] = []
 
     # Putting back.
 
@@ -72,6 +75,18 @@ class FitCheckpoint:
         """
         if self.saved is not None:
             model_state.restore(self._model, self.saved)
+
+    def know_data(self, sketch: list[float]) -> None:
+        """Say where the data of the fit, whose *sketch* it is, are not those of the checkpoint."""
+        self.data = sketch
+        known = None if self.saved is None else self.saved.extra.get(_DATA)
+        if known is None or are_same_data(known.tolist(), sketch):
+            return
+        self._run.say(
+            "the data of this fit are not those that the checkpoint was made with "
+            f"({known[0]:.0f} rows then, {sketch[0]:.0f} now): if the script makes them of a model "
+            "that an earlier fit trained, they are wrong, because that fit is passed over"
+        )
 
     def restore_callbacks(self) -> None:
         """Give the callbacks and the history what they had; call after callbacks have begun."""
@@ -138,6 +153,7 @@ class FitCheckpoint:
             **rebuild.history_of(self._model, model_state.weights_of(self._model)),
             **{f"{_CALLBACKS}{name}": value for name, value in memory.items()},
             **self._run.ledger.job.extra(),
+            _DATA: np.array(self.data, np.float64),
             **(more or {}),
         }
         ended = None if logs is None else (cursor.epoch - 1, logs)

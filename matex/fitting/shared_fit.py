@@ -28,6 +28,7 @@ from matex.fitting.whole_batches import WholeBatches
 from matex.partition.order import OrderSeed
 from matex.records.equality import in_words
 from matex.run.context import RunContext
+from matex.sources.data_agreement import sketch_of
 from matex.sources.interface import Source
 from matex.sources.select import BATCH_SIZE, MakeFeed
 from matex.steps.engine import StepEngine
@@ -85,6 +86,7 @@ def begin_shared(
     source = _source(fit, make_feed, given, batches)
     with attempted("the model cannot be built from its data before training"):
         keras_hooks.build(model, source.built_on, for_fit=True)
+    fit.checkpoint.know_data(sketch_of(batches))
     saved = fit.checkpoint.saved
     if saved is not None:
         cut_as_in(saved, model)
@@ -111,7 +113,15 @@ def begin_shared(
     but_for = plan.differences(source, compiled.step)
     fit.whole.would_differ(plan.differences(source), told=but_for)
     _note(fit, source, start, batch_size * plan.batches.multiplier(), but_for)
-    spares = FitSpares(run, model, fit.checkpoint, plan.replicas, fit.trained, number=fit.number)
+    spares = FitSpares(
+        run,
+        model,
+        fit.checkpoint,
+        plan.replicas,
+        fit.trained,
+        number=fit.number,
+        data=fit.checkpoint.data,
+    )
     listeners: list[FitListener] = [  # in the order in which they hear of a step
         fit.updates,
         FitRecord(run, model, plan, source),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ class FitSpares(FitListener):
         trained: TrainedModels,
         *,
         number: int,
+        data: Sequence[float],
     ) -> None:
         self._run = run
         self._model = model
@@ -69,6 +70,7 @@ class FitSpares(FitListener):
         self._replicas = replicas
         self._trained = trained
         self._number = number
+        self._data = list(data)
         self._iterator: EpochIterator | None = None  # of a fit in which spares wait
         self._newcomers: set[int] = set()  # admitted, and not yet in a place
         self._paused_s = 0.0
@@ -95,7 +97,7 @@ class FitSpares(FitListener):
         self._iterator = iterator
         iterator.engine.admit(self)
         if run.config.respawn:
-            run.replacements.open(self._number, self._variables())
+            run.replacements.open(self._number, self._variables(), self._data)
         if not run.config.spares or communicator.set_aside(run.active):
             run.record_reserve()
             return None
@@ -124,7 +126,7 @@ class FitSpares(FitListener):
         assert joining is not None
         self._rehearse(iterator)
         with run.watchdog.working(False):
-            admission = joining.arrive(self._number, self._variables())
+            admission = joining.arrive(self._number, self._variables(), self._data)
         if admission is None:
             keras_hooks.set_history(self._model, joining.histories[self._number])
             self.came_too_late = True
@@ -135,7 +137,7 @@ class FitSpares(FitListener):
         run.events.write("waits", step=None)
         self._iterator = iterator
         iterator.engine.admit(self)
-        run.replacements.open(self._number, self._variables())
+        run.replacements.open(self._number, self._variables(), self._data)
         return self._wait()
 
     def _wait(self) -> Handover:

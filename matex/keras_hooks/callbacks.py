@@ -226,7 +226,8 @@ def add_epochs(model: Any) -> None:
 
 
 def _epochs(history: Any) -> list[int]:
-    return [*getattr(history, _BEFORE, ()), *history.epoch]
+    # Keras's own have none before training begins.
+    return [*getattr(history, _BEFORE, ()), *getattr(history, "epoch", ())]
 
 
 def _number(value: Any) -> Any:

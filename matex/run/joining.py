@@ -9,7 +9,7 @@ import sys
 from typing import Any, NoReturn
 
 import ft
-from matex.run.replacements import FIT, GONE, OVER, TRAINED, Welcome
+from matex.run.replacements import DATA, FIT, GONE, OVER, TRAINED, Welcome
 
 __all__ = ["Joining", "end_unnoticed"]
 
@@ -33,18 +33,19 @@ class Joining:
         """Whether the others have made *fit*, a number from 0."""
         return fit in self.histories
 
-    def arrive(self, fit: int, trained: list[int]) -> ft.Admission | None:
+    def arrive(self, fit: int, trained: list[int], data: list[float]) -> ft.Admission | None:
         """Wait at the first step of *fit* until all others let this process in.
 
         Args:
             fit: number of the fit in the script.
             trained: number of variables of each model and optimizer that the script trained.
+            data: sketch of the data of the fit.
 
         Returns:
             The membership; None where the fit is over, whose history is known then.
         """
         try:
-            self._invitation.tell({FIT: fit, TRAINED: trained})
+            self._invitation.tell({FIT: fit, TRAINED: trained, DATA: data})
             answer = self._invitation.wait()
         except ft.Unrecoverable:
             end_unnoticed()

@@ -9,22 +9,27 @@ from typing import Any, NamedTuple
 import ft
 from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config
+from matex.data.sketch import are_same_data
 from matex.records.events import EventLog
 from matex.run.candidates import Candidates
 from matex.run.launcher_client import LauncherClient
 from matex.run.terminal import Terminal
 
-__all__ = ["FIT", "GONE", "OVER", "TRAINED", "Replacements", "Welcome"]
+__all__ = ["DATA", "FIT", "GONE", "OVER", "TRAINED", "Replacements", "Welcome"]
 
 #: The fields of messages between a newcomer and the leader: the fit whose first step it has come
-#: to, with the numbers of variables of what was trained before it; why it ends; the history of a
-#: fit that is over.
-FIT, TRAINED, GONE, OVER = "fit", "trained", "gone", "over"
+#: to, with the numbers of variables of what was trained before it and the sketch of its data; why
+#: it ends; the history of a fit that is over.
+FIT, TRAINED, DATA, GONE, OVER = "fit", "trained", "data", "gone", "over"
 
 
 # Processes in a row that ended before they could join: the next would, too.
 _MOST_FAILURES = 3
 _CONNECT_S = 180.0
+_OTHER_DATA = (
+    "its data for this fit are not those of the others, as where they are made of a model that was "
+    "trained before; --checkpoint DIR lets it have such a model, if another is trained by then"
+)
 
 
 class Welcome(NamedTuple):
@@ -97,6 +102,7 @@ class Replacements:
         self._host_of: dict[int, str] = {}  # of newcomers, by rank
         self._fit: int | None = None
         self._trained: list[int] = []
+        self._data: list[float] = []
         self._histories: dict[int, dict[str, Any]] = {}
         self._newcomers: list[ft.Newcomer] = []
         self._waiting: dict[int, ft.Newcomer] = {}  # by rank: those that have come to the fit
@@ -124,14 +130,15 @@ class Replacements:
         if without:
             self._candidates.close_host(without)
 
-    def open(self, fit: int, trained: list[int]) -> None:
+    def open(self, fit: int, trained: list[int], data: list[float]) -> None:
         """Let processes join from the first step of *fit* on; on all ranks alike.
 
         Args:
             fit: number of the fit in the script, from 0.
             trained: number of variables of each model and optimizer that was trained so far.
+            data: sketch of its data, which a newcomer's must have, too.
         """
-        self._fit, self._trained, self._failures = fit, trained, 0
+        self._fit, self._trained, self._data, self._failures = fit, trained, data, 0
 
     @property
     def is_open(self) -> bool:
@@ -263,6 +270,9 @@ class Replacements:
             self._left = 0
         elif message[TRAINED] != self._trained and fit == self._fit:
             newcomer.give_up("it cannot have the models that were trained before this fit")
+            self._left = 0
+        elif fit == self._fit and not are_same_data(message[DATA], self._data):
+            newcomer.give_up(_OTHER_DATA)
             self._left = 0
         else:
             self._waiting[newcomer.rank] = newcomer

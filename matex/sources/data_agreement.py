@@ -14,11 +14,12 @@ import numpy as np
 import ft
 from matex import keras_hooks
 from matex.data import Batches
+from matex.data.sketch import sketch
 from matex.errors import InputError
 from matex.sources.select import rows_of
 from matex.sources.stream import digest
 
-__all__ = ["check_same_data", "check_same_validation"]
+__all__ = ["check_same_data", "check_same_validation", "sketch_of"]
 
 _LOOKED_AT = 16  # rows, evenly spread
 
@@ -65,14 +66,28 @@ def _shard_of(x: Any) -> tuple[int, int]:
     return 0, 0
 
 
+def sketch_of(batches: Batches | None) -> list[float]:
+    """Number of rows, and some numbers about a few of them; empty for a stream. Local.
+
+    See :func:`matex.data.sketch.sketch`.
+    """
+    if batches is None or not batches.samples:
+        return []
+    leaves = keras_hooks.flatten(batches.rows(_spread(batches)))
+    return sketch(batches.samples, [np.asarray(leaf) for leaf in leaves])
+
+
+def _spread(batches: Batches) -> np.ndarray:
+    """The numbers of a few rows, evenly spread."""
+    return np.unique(np.linspace(0, batches.samples - 1, _LOOKED_AT).astype(np.int64))
+
+
 def _evidence(batches: Batches | None) -> tuple[int, int]:
     """Number of rows, and 63 bits of some of them."""
     if batches is None or not batches.samples:
         return -1, 0
-    spread = np.linspace(0, batches.samples - 1, _LOOKED_AT).astype(np.int64)
-    return batches.samples, digest(
-        0, keras_hooks.flatten(batches.rows(np.unique(spread))), last=False
-    )
+    rows = keras_hooks.flatten(batches.rows(_spread(batches)))
+    return batches.samples, digest(0, rows, last=False)
 
 
 def _difference(mine: list[int], other: list[int], rank: int, other_rank: int) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from keras import layers
 
 import checkpoints
@@ -17,6 +20,8 @@ from matex.checkpointing.aside import Aside
 from matex.fitting import fit_histories
 from matex.fitting.earlier_fits import EarlierFits
 from matex.fitting.trained_models import TrainedModels
+from tests import slow
+from tests.train.runs import SCRIPTS, execute, faults, matex_run
 
 HISTORY = {"epoch": [0, 1], "logs": {"loss": [0.5, float("inf")]}}
 X, Y = np.ones((8, 4), np.float32), np.ones((8, 1), np.float32)
@@ -87,3 +92,41 @@ def test_checkpoints_of_before_have_no_histories(tmp_path: Path) -> None:
     told = fits(tmp_path, [], saved).passed_over(make(wide=True), GIVEN, number=0)
     assert told.history == {}
     assert fit_histories.running_in(checkpoint([])) == HISTORY
+
+
+def in_plain_keras(folder: Path, *arguments: str) -> str:
+    command = [sys.executable, SCRIPTS / "distilled.py", *arguments]
+    return execute(command, directory=folder).stdout
+
+
+def losses_in(stdout: str) -> list[float]:
+    found: list[float] = json.loads(next(s for s in stdout.splitlines() if s.startswith("[")))
+    return found
+
+
+@pytest.mark.parametrize("ranks", slow.all_but([2], [1, 2]))
+def test_a_run_continues_in_a_later_fit(ranks: int, tmp_path: Path) -> None:
+    alone = in_plain_keras(tmp_path, "4")
+    options = ["--checkpoint", tmp_path / "saved", "--checkpoint-every", "5"]
+    died = matex_run(tmp_path / "died", "distilled.py", "4", "die", ranks=ranks, options=options)
+    assert died.status == 1
+    again = matex_run(tmp_path / "again", "distilled.py", "4", ranks=ranks, options=options)
+    assert again.status == 0, again.stderr
+    assert "passed over\n" in again.stdout
+    assert losses_in(again.stdout) == pytest.approx(losses_in(alone), 1e-5)
+
+
+@pytest.mark.slow
+def test_a_newcomer_has_the_models_of_earlier_fits(tmp_path: Path) -> None:
+    """It makes the same targets with them; one without them would train on others."""
+    alone = in_plain_keras(tmp_path, "1500")
+    options = [
+        *faults("kill:rank=1,step=25"), "--respawn", "--checkpoint", tmp_path / "saved",
+    ]  # fmt: skip
+    outcome = matex_run(tmp_path / "run", "distilled.py", "1500", ranks=2, options=options)
+    assert outcome.status == 0, outcome.stderr
+    summary = outcome.summary
+    assert (summary["respawned"], summary["world_size_end"]) == (1, 2)
+    assert summary["samples_lost"] == summary["samples_repeated"] == 0
+    assert len(set(summary["weights_hash"].values())) == 1
+    assert losses_in(outcome.stdout) == pytest.approx(losses_in(alone), 1e-3, 1e-4)
