@@ -8,19 +8,28 @@ import tensorflow as tf
 
 __all__ = ["most_rows"]
 
-_BATCHES = ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset")
+# The names of TensorFlow's classes, some of which are private, without "_" and "Dataset".
+_BATCHES = ("Batch", "ParallelBatch", "PaddedBatch")
 
 # What passes batches on, in whatever order, with the rows that they have.
 _PASSING_ON = (
-    "_CacheDataset",
-    "_MapDataset",
-    "_OptionsDataset",
-    "_ParallelMapDataset",
-    "_PrefetchDataset",
-    "_RepeatDataset",
-    "_ShuffleDataset",
-    "_SkipDataset",
-    "_TakeDataset",
+    "AssertCardinality",
+    "Cache",
+    "Concatenate",
+    "DirectedInterleave",
+    "Filter",
+    "IgnoreErrors",
+    "Map",
+    "Options",
+    "ParallelMap",
+    "Prefetch",
+    "Repeat",
+    "Shard",
+    "Shuffle",
+    "Skip",
+    "Take",
+    "TakeWhile",
+    "Zip",
 )
 
 
@@ -33,12 +42,21 @@ def most_rows(dataset: tf.data.Dataset) -> int | None:
     sizes = {_rows_of(leaf) for leaf in tf.nest.flatten(dataset.element_spec)} - {None}
     if len(sizes) == 1:
         return sizes.pop()
-    while type(dataset).__name__ in _PASSING_ON:
-        (dataset,) = dataset._inputs()
-    if type(dataset).__name__ not in _BATCHES:
+    kind = type(dataset).__name__.strip("_").removesuffix("Dataset")
+    if kind in _PASSING_ON:
+        each = [most_rows(passed_on) for passed_on in _passed_on(dataset)]
+        known = [rows for rows in each if rows is not None]
+        return max(known) if known and len(known) == len(each) else None
+    if kind not in _BATCHES:
         return None
     size = tf.get_static_value(dataset._batch_size)
     return None if size is None else int(size)
+
+
+def _passed_on(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
+    """The datasets whose batches *dataset* passes on."""
+    # A choice among datasets has one more input, which is the numbers of those that are chosen.
+    return list(getattr(dataset, "_data_inputs", None) or dataset._inputs())
 
 
 def _rows_of(leaf: Any) -> int | None:

@@ -33,7 +33,7 @@ def test_losses_are_those_of_plain_keras(
     outcome = matex_run(tmp_path, "embeddings.py", ranks=ranks, options=faults(*plan))
     assert outcome.status == 0, outcome.stderr
     assert losses(outcome.stdout) == plain
-    assert len(plain) == 11
+    assert len(plain) == 12
     assert outcome.summary["samples_lost"] == outcome.summary["samples_repeated"] == 0
     *sliced, free = [e["but_for"] for e in outcome.events if e["event"] == "fit"]
     assert not any(sliced)
