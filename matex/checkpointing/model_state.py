@@ -43,7 +43,7 @@ _NOISE, _GLOBAL_NOISE = "noise", "global_noise"
 
 def weights_of(model: Any) -> list[Any]:
     """Everything that is neither metric nor optimizer: weights, statistics, random seeds."""
-    metrics = {id(v) for v in model.metrics_variables}
+    metrics = {id(v) for v in keras_hooks.metric_variables(model)}
     return [v for v in model.variables if id(v) not in metrics]
 
 
@@ -135,7 +135,7 @@ def hold(
     parts = {
         "weights": weights_of(model),
         "optimizer": slots_of(model),
-        "metrics": model.metrics_variables,
+        "metrics": keras_hooks.metric_variables(model),
     }
     noise, generator = keras_hooks.noise_state(model).numpy(), keras_hooks.global_generator()
     if noise[0]:
@@ -182,7 +182,7 @@ def restore(model: Any, saved: checkpoints.Snapshot) -> None:
 def restore_metrics(model: Any, saved: checkpoints.Snapshot) -> None:
     """Put the metrics of the interrupted epoch back; local."""
     values = {n: v for n, v in saved.extra.items() if n.startswith("metrics/")}
-    for variable, value in matched("metrics", model.metrics_variables, values):
+    for variable, value in matched("metrics", keras_hooks.metric_variables(model), values):
         variable.assign(value)
 
 

@@ -13,6 +13,11 @@ from matex.sources.interface import Source
 
 __all__ = ["FitRecord"]
 
+# Of the event of an epoch, which a metric may be called as well.
+_FIELDS = frozenset(
+    {"time_s", "rank", "event", "epoch", "step", "weights_hash", "rows", "strategy"}
+)
+
 
 class FitRecord(FitListener):
     """Counts steps and epochs in the ledger, and writes the event of an epoch. Local.
@@ -46,4 +51,5 @@ class FitRecord(FitListener):
             more |= self._source.report()
         if run.virtual_workers:
             more["weights_hash"] = model_state.state_hash(self._model)
-        run.events.write("epoch", epoch=report.epoch, step=run.step, **report.metrics, **more)
+        metrics = {f"metric_{n}" if n in _FIELDS else n: v for n, v in report.metrics.items()}
+        run.events.write("epoch", epoch=report.epoch, step=run.step, **metrics, **more)

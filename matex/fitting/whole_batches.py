@@ -160,7 +160,7 @@ class WholeBatches:
         """Metrics, statistics and logs of a step that the ranks made differently; collective."""
         communicator, model = self._run.communicator, self._model
         changing = keras_hooks.changing_variables(model)
-        model_state.broadcast_all(communicator, [*changing, *model.metrics_variables])
+        model_state.broadcast_all(communicator, [*changing, *keras_hooks.metric_variables(model)])
         flat = keras_hooks.flat_logs(logs)
         values = np.array([float(value) for value in flat.values()], np.float64)
         communicator.broadcast(values)

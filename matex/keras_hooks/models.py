@@ -23,6 +23,7 @@ __all__ = [
     "is_graph",
     "is_precise",
     "layers_with_weights",
+    "metric_variables",
     "parameters",
     "refuse",
     "refuse_scopes",
@@ -176,6 +177,23 @@ def refuse(model: Any) -> None:
             f"Received: {type(model.distribute_strategy).__name__}"
         )
     refuse_scopes(model)
+
+
+def metric_variables(model: Any) -> list[Any]:
+    """The states of all metrics of *model*.
+
+    Keras counts its loss and the compiled metrics, too, where the model's own ``metrics`` leave
+    them out.
+    """
+    found = list(model.metrics_variables)
+    known = {id(variable) for variable in found}
+    loss, compiled = (getattr(model, name, None) for name in ("_loss_tracker", "_compile_metrics"))
+    by_output = getattr(getattr(model, "_compile_loss", None), "metrics", [])
+    for metric in (loss, compiled, *by_output):
+        if metric is not None:
+            found += [variable for variable in metric.variables if id(variable) not in known]
+            known.update(map(id, found))
+    return found
 
 
 def refuse_scopes(model: Any) -> None:

@@ -31,7 +31,7 @@ class ForwardState:
     """
 
     def __init__(self, model: Any) -> None:
-        sums, seeds = model.metrics_variables, keras_hooks.seed_variables(model)
+        sums, seeds = keras_hooks.metric_variables(model), keras_hooks.seed_variables(model)
         changing = keras_hooks.changing_variables(model)
         self._names = {id(v.value): v.path for v in (*sums, *seeds, *changing)}
         self._sums = [v.value for v in sums]

@@ -158,7 +158,7 @@ class SeveralUpdatesStep:
     def counted(self) -> list[Any]:
         """The states of metrics, where some are not Keras's; in the order of the layout's sums."""
         model = self._model
-        return [] if keras_hooks.counts_add_up(model) else list(model.metrics_variables)
+        return [] if keras_hooks.counts_add_up(model) else list(keras_hooks.metric_variables(model))
 
     @property
     def may_be_sums(self) -> bool:

@@ -202,7 +202,7 @@ class Step:
         step is traced once more.
         """
         model = self._model
-        known = [*model.variables, *model.metrics_variables, *model.optimizer.variables]
+        known = [*model.variables, *keras_hooks.metric_variables(model), *model.optimizer.variables]
         variables = [variable.value for variable in known]
         if model.run_eagerly:
             return self._quiet_contribution, variables
@@ -214,7 +214,7 @@ class Step:
     @property
     def counted(self) -> list[Any]:
         """The states of metrics, in the order of the layout's sums."""
-        return list(self._model.metrics_variables)
+        return list(keras_hooks.metric_variables(self._model))
 
     def quiet_going_on(self) -> Callable[[Batch, Any], Parts]:
         """:meth:`quiet`'s, in which metrics go on from what they hold, traced anew. Local."""

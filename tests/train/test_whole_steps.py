@@ -51,6 +51,7 @@ WHOLE = {
     "values-made-of-metrics": "a value that is made of a metric and not its result",
     "values-made-of-metrics-eagerly": "a value that is made of a metric and not its result",
     "losses-by-output-of-whole-batches": "the increment of largest/value is",
+    "looks-at-weights-afterwards": "after the update",
     "functions-of-a-whole-step": "the gradient of inner/dense/kernel is",
     "made-in-a-scope": "the model was made in the scope of a MirroredStrategy",
 }
@@ -59,11 +60,13 @@ SHARED = [
     "test-step-of-scalars", "test-step-of-scalars-and-metrics",
     "test-step-of-batches", "ends-at-a-nan", "few-steps", "losses-by-output",
     "stopped-before-another-size", "classes-that-are-ignored", "functions-of-a-shared-step",
+    "variables-in-logs", "other-metrics",
 ]  # fmt: skip
 KINDS = [*WHOLE, *SHARED]
 KILLED = [
     "contrastive", "test-step-of-scalars-and-metrics", "loss-with-a-mask", "noise-of-tensorflow",
     "noise-of-layers", "noise-of-keras", "functions-of-a-shared-step", "functions-of-a-whole-step",
+    "variables-in-logs", "looks-at-weights-afterwards", "other-metrics",
 ]  # fmt: skip
 ONE_RANK = ["losses-by-output", "test-step-of-batches", "functions-of-a-shared-step"]
 

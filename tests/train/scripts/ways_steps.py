@@ -128,7 +128,59 @@ def step_with_its_loss():
     return fitted(model, X, Y, batch_size=BATCH, shuffle=False)
 
 
+class WithVariables(Stepping):
+    """Returns variables, which are read after the update."""
+
+    def train_step(self, data):
+        x, y = data
+        loss, _ = self.descend(x, lambda predicted: self.compute_loss(y=y, y_pred=predicted))
+        steps, rate = self.optimizer.iterations, self.optimizer.learning_rate
+        return {"loss": loss, "step": steps, "rate": rate}
+
+
+class LooksAtWeights(WithVariables):
+    def train_step(self, data):
+        return super().train_step(data) | {"weight": self.out.kernel[0, 0]}
+
+
+class WithOtherMetrics(Own):
+    """Leaves the loss of Keras's own step out of its metrics."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = keras.metrics.Sum(name="rows")
+
+    @property
+    def metrics(self):
+        return [self.rows]
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        self.rows.update_state(tf.ones_like(y))
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+
+def variables_in_logs():
+    model = WithVariables()
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    return fitted(model, X, Y, batch_size=BATCH, shuffle=False)
+
+
+def looks_at_weights_afterwards():
+    model = LooksAtWeights()
+    model.compile(keras.optimizers.Adam(0.1), "mse", run_eagerly=True)
+    return fitted(model, X, Y, batch_size=BATCH, shuffle=False)
+
+
+def other_metrics():
+    model = WithOtherMetrics()
+    model.compile(keras.optimizers.Adam(0.1), "mse", metrics=["mae"])
+    return fitted(model, X, Y.reshape(-1, 1), batch_size=BATCH, shuffle=False)
+
+
 KINDS = {
     way.__name__.replace("_", "-"): way
-    for way in (step_with_metrics, step_with_trackers, step_with_its_loss, step_of_parts)
-}
+    for way in (
+        step_with_metrics, step_with_trackers, step_with_its_loss, step_of_parts,
+        variables_in_logs, looks_at_weights_afterwards, other_metrics,
+    )
+}  # fmt: skip
