@@ -158,6 +158,9 @@ class RankOptions:
     shown_columns: int = option(
         0, "COLUMNS", "the width of that terminal; given by matex run", FAILURES, least=0,
         hidden=True, default_text="not known")
+    redirected: bool = option(
+        False, "", "standard output is shown on no terminal, whatever mpiexec gives the ranks; "
+        "given by matex run where its own is none", FAILURES, hidden=True)
 
     strategy: str = option(
         "sync", "", "how ranks share the work of fit: sync averages gradients in every step; "

@@ -64,9 +64,11 @@ def supervise(wanted: Launch) -> int:
             environment |= one_order_of_sets(config.seed)
             if wanted.grow:
                 config = replace(config, grow_to=wanted.ranks)
-            if sys.stdout.isatty():  # a rank's own is a pipe to mpiexec
+            if sys.stdout.isatty():  # a rank's own says nothing of it: it leads to mpiexec
                 columns = os.get_terminal_size(sys.stdout.fileno()).columns
                 config = replace(config, shown_ranks=wanted.ranks, shown_columns=columns)
+            else:
+                config = replace(config, redirected=True)
             if places is not None:
                 environment |= places.settings
             if places is not None and wanted.max_restarts:

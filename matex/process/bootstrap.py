@@ -79,7 +79,12 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
         )
     if config.report is not None:
         config.report.mkdir(parents=True, exist_ok=True)
-    console.redirect(config.report, world.rank, lambda: communicator.world.is_leader)
+    console.redirect(
+        config.report,
+        world.rank,
+        lambda: communicator.world.is_leader,
+        redirected=config.redirected,
+    )
     child_output.install()
     path = None if config.report is None else config.report / EVENTS
     events = EventLog(path, world.rank)

@@ -27,6 +27,8 @@ class _Split(io.BufferedIOBase):
     Args:
         descriptor: number of the descriptor at which the log is, too; None without a log.
         log: the log, not buffered; None for none.
+        redirected: whether *terminal* is shown on none, although it may look like one: mpiexec
+            gives each rank a pseudo-terminal, also where its own output is a file.
     """
 
     def __init__(
@@ -37,12 +39,14 @@ class _Split(io.BufferedIOBase):
         *,
         descriptor: int | None = None,
         log: IO[bytes] | None = None,
+        redirected: bool = False,
     ) -> None:
         self.name = f"<{name}>"
         self._terminal = terminal
         self._leads = leads
         self._descriptor = descriptor
         self._log = log
+        self._redirected = redirected
 
     def writable(self) -> bool:
         return True
@@ -63,7 +67,7 @@ class _Split(io.BufferedIOBase):
         return size
 
     def isatty(self) -> bool:
-        return self._leads() and self._terminal.isatty()
+        return not self._redirected and self._leads() and self._terminal.isatty()
 
     def fileno(self) -> int:
         """The descriptor for those who write by it: programs that the script starts, or C."""
@@ -92,22 +96,32 @@ _own: dict[str, TextIO] = {}  # that of a script may be another one, or be repla
 _first: list[TextIO | None] = []  # Python's own, which would close the terminal when they go
 
 
-def redirect(report: Path | None, rank: int, leads: Callable[[], bool]) -> None:
+def redirect(
+    report: Path | None, rank: int, leads: Callable[[], bool], *, redirected: bool = False
+) -> None:
     """Let this process write to its log in *report* from now on; the leader also to the terminal.
 
     What native libraries write goes to the log only. Without *report* only the
     leader's output is kept, and native output stays where it was.
+
+    Args:
+        report: directory of the logs.
+        rank: original rank of this process.
+        leads: function that says whether this process is the leader.
+        redirected: whether what looks like a terminal is shown on none.
     """
     if report is None:
         stream = sys.__stdout__ or sys.stdout
-        _install("stdout", _Split("stdout", stream.buffer, leads), stream.errors)
+        _install(
+            "stdout", _Split("stdout", stream.buffer, leads, redirected=redirected), stream.errors
+        )
         return
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         terminal = os.fdopen(os.dup(descriptor), "wb")
         opened = os.open(report / log_name(rank), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         os.dup2(opened, descriptor)
         log = os.fdopen(opened, "wb", buffering=0)
-        split = _Split(name, terminal, leads, descriptor=descriptor, log=log)
+        split = _Split(name, terminal, leads, descriptor=descriptor, log=log, redirected=redirected)
         _install(name, split, getattr(sys, name).errors)
 
 

@@ -43,6 +43,7 @@ GIVEN = {
     "cold": (6, "6"),
     "shown_ranks": (4, "4"),
     "shown_columns": (80, "80"),
+    "redirected": (True, "1"),
     "wall_time": (5400.0, "01:30:00"),
     "strategy": ("gossip", "gossip"),
     "shuffle": ("ring", "ring"),

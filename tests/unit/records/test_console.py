@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +85,24 @@ def test_the_terminal_stays_open_where_there_is_no_log() -> None:
         [sys.executable, "-c", WITHOUT_A_LOG], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("said\nof matex\n", "error\n")
+
+
+ON_A_TERMINAL = """
+import sys
+from matex.records import console
+
+console.redirect(None, 0, lambda: True, redirected=sys.argv[1] == "redirected")
+print(sys.stdout.isatty(), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(("how", "said"), [("redirected", "False\n"), ("shown", "True\n")])
+def test_what_mpiexec_makes_of_a_file_is_no_terminal(how: str, said: str) -> None:
+    mine, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", ON_A_TERMINAL, how],
+        stdout=theirs, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(mine)
+    os.close(theirs)
+    assert done.stderr == said

@@ -1,0 +1,12 @@
+"""A Keras script that says what it finds around itself, and trains a little."""
+
+import sys
+
+import keras
+import numpy as np
+
+print("terminal:", sys.stdout.isatty())
+x = np.arange(64, dtype="float32").reshape(16, 4) / 64
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, kernel_initializer="ones")])
+model.compile("sgd", "mse")
+model.fit(x, x[:, :1], batch_size=8, shuffle=False, verbose=2)
