@@ -161,6 +161,9 @@ class RankOptions:
     redirected: bool = option(
         False, "", "standard output is shown on no terminal, whatever mpiexec gives the ranks; "
         "given by matex run where its own is none", FAILURES, hidden=True)
+    standard_input: str | None = option(
+        None, "KIND:ADDRESS", "where ranks read the standard input of matex run, which gives this",
+        FAILURES, hidden=True)
 
     strategy: str = option(
         "sync", "", "how ranks share the work of fit: sync averages gradients in every step; "

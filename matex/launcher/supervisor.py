@@ -30,6 +30,7 @@ from matex.launcher.preparing import all_owned, prepare, scratch_directory
 from matex.launcher.relaunch import Relaunch, Survey, take_fence
 from matex.launcher.restarts import Attempt, GiveUp, decide, read_hosts
 from matex.launcher.signals import Signals
+from matex.launcher.standard_input import served_input
 from matex.records import summary as summaries
 from matex.records.events import EVENTS, EventLog
 from matex.records.heartbeat_file import FILE, read_sign
@@ -56,11 +57,15 @@ def supervise(wanted: Launch) -> int:
     with scratch_directory() as scratch:
         kept = wanted.config.report
         report = scratch / "report" if kept is None else kept
-        with all_owned(wanted.config), reserved() as places:
+        with (
+            all_owned(wanted.config),
+            reserved() as places,
+            served_input(scratch) as standard_input,
+        ):
             prepare(report, wanted.config.checkpoint)
             # Open MPI keeps its sockets and files in TMPDIR; with ours nothing is left behind.
             environment = {**os.environ, "TMPDIR": str(scratch), **launcher_settings(os.environ)}
-            config = wanted.config
+            config = replace(wanted.config, standard_input=standard_input)
             environment |= one_order_of_sets(config.seed)
             if wanted.grow:
                 config = replace(config, grow_to=wanted.ranks)

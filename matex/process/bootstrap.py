@@ -19,7 +19,7 @@ from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased, Stop
 from matex.config import Config, visible_gpus
 from matex.config.instruction_set import LIMIT, instruction_set
 from matex.errors import DataError, InputError, MatexError, ToldToLeave
-from matex.process import child_output, devices, library_import
+from matex.process import child_output, devices, library_import, standard_input
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
@@ -86,6 +86,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
         redirected=config.redirected,
     )
     child_output.install()
+    standard_input.install(config.standard_input)
     path = None if config.report is None else config.report / EVENTS
     events = EventLog(path, world.rank)
     ft.on_fail_stop(

@@ -56,7 +56,12 @@ class Outcome:
 
 
 def execute(
-    command: Sequence[str | Path], *, directory: Path, timeout_s: float = 150, **environment: str
+    command: Sequence[str | Path],
+    *,
+    directory: Path,
+    timeout_s: float = 150,
+    stdin: str = "",
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run *command* in *directory*; its whole process group is gone afterwards.
 
@@ -68,7 +73,7 @@ def execute(
         [str(part) for part in command],
         cwd=directory,
         env=variables,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -76,7 +81,7 @@ def execute(
     )
     limit_s = patience(timeout_s)
     try:
-        stdout, stderr = process.communicate(timeout=limit_s)
+        stdout, stderr = process.communicate(stdin or None, timeout=limit_s)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)
         stdout, stderr = process.communicate(timeout=patience(30))
@@ -95,6 +100,7 @@ def matex_run(
     ranks: int,
     options: Sequence[str | Path] = (),
     timeout_s: float = 150,
+    stdin: str = "",
     environment: Mapping[str, str] = MappingProxyType({}),
     within: Sequence[str | Path] = (),
 ) -> Outcome:
@@ -110,6 +116,7 @@ def matex_run(
         [*within, *command, *options, SCRIPTS / script, *arguments],
         directory=directory,
         timeout_s=timeout_s,
+        stdin=stdin,
         **(ALONE if within else {}),
         **environment,
     )

@@ -5,7 +5,8 @@ import sys
 import keras
 import numpy as np
 
-print("terminal:", sys.stdout.isatty())
+print("terminal:", sys.stdout.isatty(), sys.stdin.isatty())
+print(input("number? "), "and", [line.strip() for line in sys.stdin])
 x = np.arange(64, dtype="float32").reshape(16, 4) / 64
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, kernel_initializer="ones")])
 model.compile("sgd", "mse")
