@@ -81,11 +81,7 @@ def fail_stop(reason: str, *, error: BaseException | None = None) -> NoReturn:
         >>> ended.returncode != 0, ended.stdout
         (True, b'')
     """
-    global _program_error  # noqa: PLW0603 - one process, one end
-    _program_error = error
-    for callback in _fail_stop_callbacks:
-        with contextlib.suppress(OSError, ValueError):
-            callback(reason)
+    _tell(reason, error)
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         if stream is not None:
             with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -96,13 +92,23 @@ def fail_stop(reason: str, *, error: BaseException | None = None) -> NoReturn:
     raise SystemExit(1)  # not reached: SIGKILL cannot be caught
 
 
+def _tell(reason: str, error: BaseException | None) -> None:
+    """Call the functions of :func:`on_fail_stop`."""
+    global _program_error  # noqa: PLW0603 - one process, one end
+    _program_error = error
+    for callback in _fail_stop_callbacks:
+        with contextlib.suppress(OSError, ValueError):
+            callback(reason)
+
+
 def shield(farewell: Callable[[], None]) -> None:
     """Let an error on this rank end this rank only, and at once, from now on. Local.
 
     Uncaught exceptions, also in threads, and ``sys.exit`` or ``os._exit`` with a
     nonzero status print what they have to say and then :func:`fail_stop`; an exception of the
     main thread calls the program's ``atexit`` functions in between. A normal end of the
-    program calls *farewell*, which must leave together with the peers.
+    program calls *farewell*, which must leave together with the peers. ``os._exit(0)`` before
+    that is a death, too, of which the functions of :func:`on_fail_stop` are told.
 
     Libraries that exit through ``raise SystemExit(1)`` are not seen by
     ``sys.exit``; run such code under :func:`shielded`.
@@ -198,8 +204,11 @@ def _exit(code: object = None) -> NoReturn:
 def _exit_now(status: int) -> NoReturn:
     # PRRTE 3.0 (Open MPI 5.0.11) tells nobody of a rank that ends with a status
     # other than 0, so its peers would wait for ever.
-    if status != 0 and not mpi.is_finalized():
-        fail_stop(f"os._exit with status {status}", error=SystemExit(status))
+    if not mpi.is_finalized():
+        reason, error = f"os._exit with status {status}", SystemExit(status)
+        if status != 0:
+            fail_stop(reason, error=error)
+        _tell(reason, error)
     _real_exit(status)
 
 

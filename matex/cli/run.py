@@ -81,7 +81,7 @@ def run_rank(argv: list[str]) -> int:
     _add_arguments(parser, Config)
     arguments = parser.parse_args(completed(argv, Config))
     config = _config(parser, arguments)
-    from matex.process.bootstrap import run_script
+    from matex.process.script_run import run_script
 
     return run_script(arguments.script, arguments.arguments, config)
 

@@ -1,24 +1,23 @@
-"""One rank from its start to its end: ``python -m matex [options] script.py ...``."""
+"""The start of a rank, before the script runs on it."""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
 import os
-import runpy
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import ft
 from ft import mpi
 from matex import session
 from matex.checkpointing.host_memory import ready_segments
-from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased, StopRequest
+from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config, visible_gpus
 from matex.config.instruction_set import LIMIT, instruction_set
-from matex.errors import DataError, InputError, MatexError, ToldToLeave
+from matex.errors import InputError
 from matex.process import child_output, devices, library_import, standard_input
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
@@ -28,7 +27,7 @@ from matex.run.joining import Joining, end_unnoticed
 if TYPE_CHECKING:
     from matex.process.keras_adapter import KerasAdapter
 
-__all__ = ["import_libraries", "run_script", "seed_libraries", "start_rank"]
+__all__ = ["error_of_graphs", "import_libraries", "seed_libraries", "start_rank"]
 
 _INSTALL = (
     "TensorFlow with Keras 3 was not found: install it with pip install 'matex[cpu]' "
@@ -132,6 +131,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
         )
     adapter = session.current = KerasAdapter(run)
     ft.shield(lambda: _end_program(adapter))
+    _leave_together(adapter)
     if gpu.note:
         run.say(gpu.note)
     return adapter
@@ -218,55 +218,30 @@ def seed_libraries(seed: int) -> None:
         tensorflow.random.set_seed(_SEED_OF_TENSORFLOW)
 
 
-def run_script(script: Path, arguments: list[str], config: Config) -> int:
-    """Run *script* as ``python script`` would, attached; the exit status of this rank."""
-    try:
-        adapter = start_rank(config, interrupts=True)
-    except (MatexError, ft.FtError) as error:
-        _print_line(str(error))
-        ft.fail_stop(str(error))
+def error_of_graphs() -> type[Exception]:
+    """The class of errors out of operations of a graph."""
     import tensorflow
 
-    process = os.getpid()
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
-    with ft.shielded():
-        try:
-            adapter.start()
-            runpy.run_path(str(script), run_name="__main__")
-        except PreemptedExit as leaving:
+    error: type[Exception] = tensorflow.errors.OpError
+    return error
+
+
+def _leave_together(adapter: KerasAdapter) -> None:
+    """Let ``os._exit(0)`` of the script be its end, from which the ranks leave together.
+
+    That is so where the script itself is running. Inside a call, or on another thread, this rank
+    cannot meet the others, and its exit is its death. A child that is forked ends by Python's own.
+    """
+    exit_now = os._exit
+
+    def leave(status: int) -> NoReturn:
+        main = threading.current_thread() is threading.main_thread()
+        if status == 0 and main and not adapter.is_in_call:
             adapter.finish()
-            return int(leaving.code or 0)
-        except SpareReleased:
-            adapter.finish()
-            return 0
-        except DataError as error:
-            _print_line(str(error))  # of this rank alone, which the others go on without
-            ft.fail_stop(str(error), error=error)
-        except tensorflow.errors.OpError:
-            # An average in a graph of the script's own failed: on every rank alike.
-            if adapter.replicated.error is None:
-                raise
-            return _failed(adapter, adapter.replicated.error)
-        except MatexError as error:
-            return _failed(adapter, error)
-    if os.getpid() != process:  # a child that the script forked, come to its end
-        return 0
-    adapter.finish()
-    return 1 if adapter.run.outcome.lost_strictly else 0
+            status = 1 if adapter.run.outcome.lost_strictly else 0
+        exit_now(status)
 
-
-def _failed(adapter: KerasAdapter, error: MatexError) -> int:
-    """*error* was raised by all ranks alike: leave together, and say why once."""
-    if isinstance(error, ToldToLeave):
-        from matex.run.preemption import record_stop
-
-        record_stop(adapter.run, str(error))
-        adapter.finish()
-        return 1
-    _print_line(str(error))
-    adapter.finish(reason=str(error))
-    return 1
+    os._exit = leave
 
 
 def _end_program(adapter: KerasAdapter) -> None:
@@ -286,8 +261,3 @@ def _step() -> int | None:
     """Number of this rank's training step; None before the first."""
     adapter = session.current
     return None if adapter is None or not adapter.run.step else adapter.run.step
-
-
-def _print_line(message: str) -> None:
-    line = f"matex: {' '.join(message.split())}"
-    print(line, file=console.own("stderr"), flush=True)

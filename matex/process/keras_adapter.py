@@ -60,6 +60,10 @@ class KerasAdapter:
         """Whether this rank makes calls that the others do not, in a callback on the leader."""
         return self._calls.is_alone
 
+    @property
+    def is_in_call(self) -> bool:
+        return not self._calls.is_empty
+
     def start(self) -> None:
         """Attach to Keras; collective."""
         keras_hooks.attach(self)

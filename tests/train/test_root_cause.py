@@ -13,7 +13,13 @@ BODIES = {
     "syntax": ("def broken(:\n", "SyntaxError: invalid syntax"),
     "segfault": ("import ctypes\nctypes.string_at(0)\n", "Segmentation fault"),
     "exit": ("import os\nos._exit(3)\n", "os._exit with status 3"),
+    "thread": (
+        "import os, threading\nthread = threading.Thread(target=os._exit, args=(0,))\n"
+        "thread.start()\nthread.join()\n",
+        "os._exit with status 0",
+    ),
 }
+
 
 ONE_AFTER_ANOTHER = """
 import keras, matex, numpy as np
@@ -49,6 +55,15 @@ def test_all_ranks_end(how: str, tmp_path: Path) -> None:
     assert outcome.summary["reason"] in last
     if how == "segfault":  # what only the log had is shown above it
         assert any("script.py" in line and "line 2" in line for line in before)
+
+
+def test_a_script_may_end_without_the_end_of_python(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import os\nprint('ends', flush=True)\nos._exit(0)\n")
+    outcome = matex_run(tmp_path, script, ranks=2)
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert outcome.summary["status"] == "finished"
+    assert "ends" in outcome.stdout.splitlines()
 
 
 def test_the_last_error_is_the_cause_where_the_others_survived_the_first(tmp_path: Path) -> None:

@@ -103,6 +103,11 @@ def test_an_abnormal_end_is_a_kill_with_a_reason(how: str) -> None:
     assert said in done.stderr
 
 
+def test_a_quick_end_says_what_it_was() -> None:
+    done = end("os._exit(0)", PMIX_RANK="0")
+    assert (done.returncode, done.stdout) == (0, "died: os._exit with status 0\n")
+
+
 @pytest.mark.parametrize(
     "how", ["sys.exit(1)", "an exception", "a shielded SystemExit(3)", "a shielded exception"]
 )

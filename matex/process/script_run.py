@@ -1,0 +1,75 @@
+"""One rank from its start to its end: ``python -m matex [options] script.py ...``."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ft
+from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
+from matex.config import Config
+from matex.errors import DataError, MatexError, ToldToLeave
+from matex.process.bootstrap import error_of_graphs, start_rank
+from matex.records import console
+
+if TYPE_CHECKING:
+    from matex.process.keras_adapter import KerasAdapter
+
+__all__ = ["run_script"]
+
+
+def run_script(script: Path, arguments: list[str], config: Config) -> int:
+    """Run *script* as ``python script`` would, attached; the exit status of this rank."""
+    try:
+        adapter = start_rank(config, interrupts=True)
+    except (MatexError, ft.FtError) as error:
+        _print_line(str(error))
+        ft.fail_stop(str(error))
+    process = os.getpid()
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    with ft.shielded():
+        try:
+            adapter.start()
+            runpy.run_path(str(script), run_name="__main__")
+        except PreemptedExit as leaving:
+            adapter.finish()
+            return int(leaving.code or 0)
+        except SpareReleased:
+            adapter.finish()
+            return 0
+        except DataError as error:
+            _print_line(str(error))  # of this rank alone, which the others go on without
+            ft.fail_stop(str(error), error=error)
+        except error_of_graphs():
+            # An average in a graph of the script's own failed: on every rank alike.
+            if adapter.replicated.error is None:
+                raise
+            return _failed(adapter, adapter.replicated.error)
+        except MatexError as error:
+            return _failed(adapter, error)
+    if os.getpid() != process:  # a child that the script forked, come to its end
+        return 0
+    adapter.finish()
+    return 1 if adapter.run.outcome.lost_strictly else 0
+
+
+def _failed(adapter: KerasAdapter, error: MatexError) -> int:
+    """*error* was raised by all ranks alike: leave together, and say why once."""
+    if isinstance(error, ToldToLeave):
+        from matex.run.preemption import record_stop
+
+        record_stop(adapter.run, str(error))
+        adapter.finish()
+        return 1
+    _print_line(str(error))
+    adapter.finish(reason=str(error))
+    return 1
+
+
+def _print_line(message: str) -> None:
+    line = f"matex: {' '.join(message.split())}"
+    print(line, file=console.own("stderr"), flush=True)
