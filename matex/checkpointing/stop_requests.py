@@ -99,12 +99,17 @@ class StopRequest:
         """Seconds for which the others had been running when this process was started."""
         self._signal = 0
         self._raises = False
+        self._interrupts_itself = False
         self._save_s = 0.0
         self._asks_for_missing = False
 
     def raise_in_handler(self, on: bool) -> None:
         """Let a signal raise where it comes, or no longer, because steps ask for it."""
         self._raises = on
+
+    def expect_own_interrupt(self) -> None:
+        """Take the next SIGINT for the script's own: ``KeyboardInterrupt``, as in plain Python."""
+        self._interrupts_itself = signal.getsignal(signal.SIGINT) == self._received
 
     @property
     def elapsed_s(self) -> float:
@@ -176,6 +181,9 @@ class StopRequest:
         )
 
     def _received(self, number: int, frame: Any) -> None:
+        if self._interrupts_itself and number == signal.SIGINT:
+            self._interrupts_itself = False
+            raise KeyboardInterrupt
         if self._signal and number == signal.SIGINT:
             ft.fail_stop("interrupted twice")
         self._signal = self._signal or number

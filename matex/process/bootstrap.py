@@ -18,7 +18,7 @@ from matex.checkpointing.stop_requests import StopRequest
 from matex.config import Config, visible_gpus
 from matex.config.instruction_set import LIMIT, instruction_set
 from matex.errors import InputError
-from matex.process import child_output, devices, library_import, standard_input
+from matex.process import child_output, devices, library_import, own_interrupts, standard_input
 from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
@@ -51,6 +51,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     """
     stop_request = StopRequest(config.wall_time)
     stop_request.listen(interrupts=interrupts)
+    own_interrupts.install(stop_request)
     ready_segments()
     communicator, joining, cold_spares = _met(config)
     world = communicator.world

@@ -13,6 +13,10 @@ BODIES = {
     "syntax": ("def broken(:\n", "SyntaxError: invalid syntax"),
     "segfault": ("import ctypes\nctypes.string_at(0)\n", "Segmentation fault"),
     "exit": ("import os\nos._exit(3)\n", "os._exit with status 3"),
+    "interrupt": (
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n",
+        "KeyboardInterrupt (script.py, line 2)",
+    ),
     "thread": (
         "import os, threading\nthread = threading.Thread(target=os._exit, args=(0,))\n"
         "thread.start()\nthread.join()\n",

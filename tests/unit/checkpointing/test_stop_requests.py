@@ -56,6 +56,43 @@ def test_a_signal_is_noted_and_ends_nothing(number: signal.Signals) -> None:
     assert described(number) == number.name
 
 
+OWN = """
+import _thread, os, signal
+from matex.checkpointing.stop_requests import StopRequest
+from matex.process import own_interrupts
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
+elsewhere = os.kill
+stop_request = StopRequest()
+stop_request.listen()
+own_interrupts.install(stop_request)
+for interrupt in (
+    lambda: os.kill(os.getpid(), signal.SIGINT),
+    lambda: signal.raise_signal(signal.SIGINT),
+    _thread.interrupt_main,
+):
+    try:
+        interrupt()
+        [n for n in range(9)]
+    except KeyboardInterrupt:
+        print("as in plain Python")
+assert stop_request.code == 0
+elsewhere(os.getpid(), signal.SIGINT)
+assert stop_request.code == signal.SIGINT
+signal.signal(signal.SIGINT, lambda *_: print("handled by the script"))
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_a_script_may_interrupt_itself() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OWN],
+        cwd=ROOT, capture_output=True, text=True, timeout=patience(60), check=False,
+    )  # fmt: skip
+    said = [*["as in plain Python"] * 3, "handled by the script"]
+    assert (done.stderr, done.stdout.splitlines()) == ("", said)
+
+
 def test_a_second_interrupt_ends_the_process_at_once() -> None:
     done = listener(signal.SIGINT, signal.SIGINT)
     assert (done.returncode, done.stdout) == (1, "")

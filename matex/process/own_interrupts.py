@@ -1,0 +1,55 @@
+"""Interrupts that the script sends to its own process: exceptions, as in plain Python.
+
+SIGINT from elsewhere tells a rank to save and to leave, see
+:class:`matex.checkpointing.stop_requests.StopRequest`. A signal does not say who sent it, so what
+Python sends it by does.
+"""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import os
+import signal
+from collections.abc import Callable
+
+from matex.checkpointing.stop_requests import StopRequest
+
+__all__ = ["install"]
+
+
+def install(stop_request: StopRequest) -> None:
+    """Replace the functions by which a process interrupts itself, for the rest of it. Local.
+
+    Args:
+        stop_request: the listener to signals, which raises ``KeyboardInterrupt`` at those.
+    """
+    kill, raise_signal, interrupt_main = os.kill, signal.raise_signal, _thread.interrupt_main
+
+    @functools.wraps(kill)
+    def kill_(pid: int, number: int, /) -> None:
+        _expect(stop_request, number if pid == os.getpid() else 0)
+        kill(pid, number)
+
+    @functools.wraps(raise_signal)
+    def raise_signal_(number: int, /) -> None:
+        _expect(stop_request, number)
+        raise_signal(number)
+
+    @functools.wraps(interrupt_main)
+    def interrupt_main_(number: int = signal.SIGINT, /) -> None:
+        _expect(stop_request, number)
+        interrupt_main(signal.Signals(number))
+
+    replaced: dict[str, tuple[object, Callable[..., None]]] = {
+        "kill": (os, kill_),
+        "raise_signal": (signal, raise_signal_),
+        "interrupt_main": (_thread, interrupt_main_),
+    }
+    for name, (module, function) in replaced.items():
+        setattr(module, name, function)
+
+
+def _expect(stop_request: StopRequest, number: int) -> None:
+    if number == signal.SIGINT:
+        stop_request.expect_own_interrupt()
