@@ -6,14 +6,15 @@ import traceback
 
 __all__ = ["called_from"]
 
-_RUNNER = "runpy"  # what is outside of it differs where a rank came later than others
+# What runs the script; what is outside of it differs where a rank came later than others.
+_RUNNERS = ("matex.process.program", "runpy")
 
 
 def called_from() -> str:
     """The lines by which the script came here, innermost first. Local."""
     lines = []
     for frame, line in traceback.walk_stack(None):
-        if frame.f_globals.get("__name__") == _RUNNER:
+        if frame.f_globals.get("__name__") in _RUNNERS:
             break
         lines.append(f"{frame.f_code.co_filename}:{line} ")
     return "".join(lines)

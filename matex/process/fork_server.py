@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import runpy
 import select
 import selectors
 import signal
@@ -24,6 +23,7 @@ import tempfile
 from typing import Any
 
 from matex.process.bootstrap import import_libraries
+from matex.process.program import run_program
 from matex.run import fork_client
 
 __all__ = ["main"]
@@ -145,8 +145,7 @@ def _become(request: dict[str, Any]) -> None:
     arguments = request["arguments"]
     module = arguments.index("-m") + 1
     sys.orig_argv = [sys.executable, *arguments]
-    sys.argv = arguments[module:]
-    runpy.run_module(arguments[module], run_name="__main__", alter_sys=True)
+    run_program(arguments[module], arguments[module + 1 :], module=True)
 
 
 if __name__ == "__main__":

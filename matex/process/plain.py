@@ -9,7 +9,6 @@ a rank begins with. What the script writes is thrown away, because the run has w
 from __future__ import annotations
 
 import json
-import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from matex.files.discarded import DiscardedFiles
 from matex.keras_hooks.callbacks import note_epochs
 from matex.process import tensorflow_files
 from matex.process.bootstrap import seed_libraries
+from matex.process.program import run_program
 
 __all__ = ["run_plainly"]
 
@@ -44,10 +44,8 @@ def run_plainly(logs: Path, seed: int, script: Path, arguments: list[str]) -> No
     for module in (intercept, library_files, tensorflow_files, keras_files):
         installer: Any = module
         installer.install(files)
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        run_program(script, arguments)
     finally:
         files.finish()
 

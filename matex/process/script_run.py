@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import runpy
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,7 @@ from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.config import Config
 from matex.errors import DataError, MatexError, ToldToLeave
 from matex.process.bootstrap import error_of_graphs, start_rank
+from matex.process.program import run_program
 from matex.records import console
 
 if TYPE_CHECKING:
@@ -29,12 +28,10 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
         _print_line(str(error))
         ft.fail_stop(str(error))
     process = os.getpid()
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
     with ft.shielded():
         try:
             adapter.start()
-            runpy.run_path(str(script), run_name="__main__")
+            run_program(script, arguments)
         except PreemptedExit as leaving:
             adapter.finish()
             return int(leaving.code or 0)

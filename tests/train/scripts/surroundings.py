@@ -1,10 +1,18 @@
 """A Keras script that says what it finds around itself, and trains a little."""
 
+import atexit
+import pickle
 import sys
 
 import keras
 import numpy as np
 
+
+class Kept:
+    """An object to be pickled when the script has ended."""
+
+
+atexit.register(lambda: print("pickled:", type(pickle.loads(pickle.dumps(Kept())))))
 print("terminal:", sys.stdout.isatty(), sys.stdin.isatty())
 print(input("number? "), "and", [line.strip() for line in sys.stdin])
 x = np.arange(64, dtype="float32").reshape(16, 4) / 64

@@ -1,0 +1,113 @@
+"""The user's program as ``__main__``, as ``python script.py`` or ``python -m module`` has it.
+
+The module stays ``__main__`` when the program has come to its end, unlike with :mod:`runpy`:
+functions of ``atexit`` find its classes there, to pickle them for example.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import io
+import pkgutil
+import runpy
+import sys
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+__all__ = ["run_program"]
+
+_MAIN = "__main__"
+
+
+def run_program(script: str | Path, arguments: list[str], *, module: bool = False) -> None:
+    """Run *script* with *arguments*, and with what Python puts into ``sys`` for it.
+
+    Args:
+        script: path of a file; or the name of a module or a package.
+        arguments: words that come after it on the command line.
+        module: whether it is a name.
+
+    Raises:
+        SystemExit: there is no such module, in Python's own words; or the program raises it.
+    """
+    sys.argv = [str(script), *arguments]
+    if module:  # the working directory comes first in sys.path, as for every ``python -m``
+        _run(*_of_module(str(script)))
+        return
+    path = Path(script)
+    sys.path.insert(0, str(path.resolve().parent))
+    if path.suffix == ".pyc" or pkgutil.get_importer(str(path)) is not None:  # or an archive
+        runpy.run_path(str(path), run_name=_MAIN)
+    else:
+        _run(*_of_script(path.absolute()))
+
+
+def _run(main: ModuleType, code: CodeType) -> None:
+    vars(main).update(__builtins__=builtins)  # where exec would put their names
+    sys.modules[_MAIN] = main
+    exec(code, main.__dict__)
+
+
+def _of_script(path: Path) -> tuple[ModuleType, CodeType]:
+    """The new module for the file *path*, and what is to run in it."""
+    with io.open_code(str(path)) as file:
+        code = compile(file.read(), str(path), "exec", dont_inherit=True)
+    main = ModuleType(_MAIN)
+    loader = SourceFileLoader(_MAIN, str(path))
+    vars(main).update(__file__=str(path), __cached__=None, __loader__=loader)
+    return main, code
+
+
+def _of_module(name: str) -> tuple[ModuleType, CodeType]:
+    """The new module for the one that is called *name*, and what is to run in it.
+
+    Raises:
+        SystemExit: there is none that can be run.
+    """
+    spec = _found(name)
+    if spec.submodule_search_locations is not None:
+        if name == _MAIN or name.endswith(f".{_MAIN}"):
+            raise _refused("Cannot use package as __main__ module")
+        try:
+            return _of_module(f"{name}.{_MAIN}")
+        except SystemExit as error:
+            raise _refused(
+                f"{error}; {name!r} is a package and cannot be directly executed"
+            ) from None
+    code = None if spec.loader is None else getattr(spec.loader, "get_code", lambda _: None)(name)
+    if code is None:
+        raise _refused(f"No code object available for {name}")
+    main = ModuleType(_MAIN)
+    vars(main).update(
+        __file__=spec.origin,
+        __cached__=spec.cached,
+        __loader__=spec.loader,
+        __package__=spec.parent,
+        __spec__=spec,
+    )
+    sys.argv[0] = str(spec.origin)
+    return main, code
+
+
+def _found(name: str) -> ModuleSpec:
+    """The place of the module *name*, whose packages are imported.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # out of the package, which imports something else
+        what = f"{type(error).__name__}: {error}"
+        raise _refused(f"Error while finding module specification for {name!r} ({what})") from None
+    if spec is None:
+        raise _refused(f"No module named {name}")
+    return spec
+
+
+def _refused(why: str) -> SystemExit:
+    return SystemExit(why if why.startswith(sys.executable) else f"{sys.executable}: {why}")
