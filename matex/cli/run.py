@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import sys
 import tempfile
 import textwrap
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ft
 from matex.cli.arguments import add_options, completed, given_words
 from matex.cli.parser import Parser
-from matex.config import Config, LaunchOptions, batch_job
+from matex.config import Config, LaunchOptions, ProgramOptions, batch_job
 from matex.config.given import make
 from matex.config.virtual import workers_for
 from matex.errors import InputError
@@ -54,7 +56,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a Keras script on several ranks",
-        usage="matex run [-n N] [options] SCRIPT [arguments of the script]",
+        usage="matex run [-n N] [options] [-m] SCRIPT [arguments of the script]",
         description=f"{_filled(about)}\n\n{examples}",
         epilog=f"{_filled(faults)}\n\n{_filled(variables)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -73,17 +75,17 @@ def run_rank(argv: list[str]) -> int:
     """One rank of a run that mpiexec or srun started; its exit status."""
     parser = Parser(
         prog="python -m matex",
-        usage="python -m matex [options] SCRIPT [arguments of the script]",
+        usage="python -m matex [options] [-m] SCRIPT [arguments of the script]",
         description="One rank of a run that mpiexec or srun started, or, started by hand, a run "
         "of one rank. To start several, see: matex run --help",
         add_help=False,
     )
-    _add_arguments(parser, Config)
-    arguments = parser.parse_args(completed(argv, Config))
+    _add_arguments(parser, ProgramOptions, Config)
+    arguments = parser.parse_args(completed(argv, ProgramOptions, Config))
     config = _config(parser, arguments)
     from matex.process.script_run import run_script
 
-    return run_script(arguments.script, arguments.arguments, config)
+    return run_script(arguments.script, arguments.arguments, config, module=bool(arguments.module))
 
 
 def _filled(text: str) -> str:
@@ -101,9 +103,21 @@ def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> C
         config = Config.from_words(given_words(arguments, Config))
     except (InputError, ft.UsageError) as error:
         parser.error(str(error))
-    if not arguments.script.is_file():
+    name = str(arguments.script)
+    if arguments.module:
+        if not _is_found(name):
+            parser.error(f"a module is wanted. Received: {name}, which is not found")
+    elif not arguments.script.is_file():
         parser.error(f"a Keras script is wanted. Received: {arguments.script}, which is no file")
     return config
+
+
+def _is_found(name: str) -> bool:
+    """Whether ranks may find the module *name*; its packages are not imported for that."""
+    first = name.partition(".")[0]
+    # The working directory comes first for ``python -m matex``, not for ``matex``.
+    places = [str(Path.cwd()), *sys.path]
+    return first in sys.builtin_module_names or PathFinder.find_spec(first, places) is not None
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -179,6 +193,7 @@ def _launch(options: LaunchOptions, config: Config, script: Path, words: list[st
     return Launch(
         ranks=ranks,
         script=script,
+        module=options.module,
         arguments=words,
         config=_with_workers(config, ranks),
         hosts=options.hosts or (job.hosts if job else None),

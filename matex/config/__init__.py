@@ -12,7 +12,7 @@ from matex.config.environment import (
     segments_directory,
     visible_gpus,
 )
-from matex.config.options import LaunchOptions
+from matex.config.options import LaunchOptions, ProgramOptions
 
 __all__ = [
     "ARBITER",
@@ -20,6 +20,7 @@ __all__ = [
     "SEGMENTS",
     "Config",
     "LaunchOptions",
+    "ProgramOptions",
     "arbiter_setting",
     "batch_job",
     "duration_s",

@@ -21,6 +21,7 @@ __all__ = [
     "OWN_ROWS",
     "STRATEGIES",
     "LaunchOptions",
+    "ProgramOptions",
     "RankOptions",
 ]
 
@@ -51,7 +52,16 @@ OWN_ROWS = "elsewhere each rank's own rows make its update"
 
 # fmt: off
 @dataclass(frozen=True, kw_only=True)
-class LaunchOptions:
+class ProgramOptions:
+    """Options of a command line about what it runs."""
+
+    module: bool = option(
+        False, "", "SCRIPT is the name of a module or a package, which is run as python -m runs it",
+        COMMON, short="-m", variable="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions(ProgramOptions):
     """Options of ``matex run`` about starting the ranks."""
 
     ranks: int | None = option(

@@ -35,7 +35,7 @@ def compare_with_plain(wanted: Launch, report: Path, *, kept: bool) -> None:
     command = [sys.executable, "-m", "matex.process.plain", str(logs), str(wanted.config.seed)]
     _say("comparing with plain Keras in one process")
     try:
-        status = _run([*command, str(wanted.script), *wanted.arguments], output, wanted.config.seed)
+        status = _run([*command, *wanted.program], output, wanted.config.seed)
     except KeyboardInterrupt:
         _say("told to leave: nothing is compared")
         return

@@ -24,20 +24,27 @@ class Launch:
     """The launch that ``matex run`` was asked for.
 
     ``ranks`` is the number of ranks that work, beside the spares of ``config``, which all ranks
-    use; ``nodes`` is the number of hosts, given here or by a batch system; ``max_restarts`` the
-    number of times that a lost run is started again; ``grow`` says whether a run that has lost
-    ranks is started again at a checkpoint; ``ulfm`` whether deaths are to be survived in place.
+    use; ``module`` says whether ``script`` is the name of a module; ``nodes`` is the number of
+    hosts, given here or by a batch system; ``max_restarts`` the number of times that a lost run
+    is started again; ``grow`` says whether a run that has lost ranks is started again at a
+    checkpoint; ``ulfm`` whether deaths are to be survived in place.
     """
 
     ranks: int
     script: Path
     arguments: Sequence[str]
+    module: bool = False
     config: Config = field(default_factory=Config)
     hosts: str | None = None
     nodes: int = 1
     max_restarts: int = 0
     grow: bool = False
     ulfm: bool = True
+
+    @property
+    def program(self) -> list[str]:
+        """The words of a command line that name the program, as Python takes them."""
+        return [*(["-m"] if self.module else []), str(self.script), *self.arguments]
 
     @property
     def processes(self) -> int:
@@ -81,7 +88,7 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[s
     config = replace(launch.config, cold=launch.cold if survive else 0)
     words = [sys.executable, "-m", "matex", *rank_options(config), "--report", str(report)]
     return mpiexec.start(
-        [*words, str(launch.script), *launch.arguments],
+        [*words, *launch.program],
         processes=launch.processes,
         waiting=config.cold,
         hosts=launch.hosts,

@@ -1,6 +1,6 @@
 """One process that runs a script by plain Keras, for ``matex run --compare``.
 
-    python -m matex.process.plain LOGS SEED SCRIPT [arguments of the script]
+    python -m matex.process.plain LOGS SEED [-m] SCRIPT [arguments of the script]
 
 Nothing is attached to Keras but a callback that writes the logs of each epoch. Seeds are those that
 a rank begins with. What the script writes is thrown away, because the run has written it.
@@ -23,14 +23,13 @@ from matex.process.program import run_program
 __all__ = ["run_plainly"]
 
 
-def run_plainly(logs: Path, seed: int, script: Path, arguments: list[str]) -> None:
-    """Run *script* as ``python script`` would, and note the logs of its epochs.
+def run_plainly(logs: Path, seed: int, program: list[str]) -> None:
+    """Run *program* as ``python`` would, and note the logs of its epochs.
 
     Args:
         logs: file of JSON lines, an object of numbers for each epoch.
         seed: seed of the libraries, as the ranks have it.
-        script: the script.
-        arguments: its arguments.
+        program: words of its command line after ``python``.
     """
     seed_libraries(seed)
     logs = logs.absolute()
@@ -45,10 +44,12 @@ def run_plainly(logs: Path, seed: int, script: Path, arguments: list[str]) -> No
         installer: Any = module
         installer.install(files)
     try:
-        run_program(script, arguments)
+        is_module = program[0] == "-m"
+        name, *arguments = program[is_module:]
+        run_program(name, arguments, module=is_module)
     finally:
         files.finish()
 
 
 if __name__ == "__main__":
-    run_plainly(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+    run_plainly(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -20,8 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["run_script"]
 
 
-def run_script(script: Path, arguments: list[str], config: Config) -> int:
-    """Run *script* as ``python script`` would, attached; the exit status of this rank."""
+def run_script(script: Path, arguments: list[str], config: Config, *, module: bool = False) -> int:
+    """Run *script* as ``python script`` would, attached; the exit status of this rank.
+
+    Args:
+        script: path of the script, or the name of a module.
+        arguments: its own arguments.
+        config: configuration of the run.
+        module: whether it is a name, as behind ``python -m``.
+    """
     try:
         adapter = start_rank(config, interrupts=True)
     except (MatexError, ft.FtError) as error:
@@ -31,7 +38,7 @@ def run_script(script: Path, arguments: list[str], config: Config) -> int:
     with ft.shielded():
         try:
             adapter.start()
-            run_program(script, arguments)
+            run_program(script, arguments, module=module)
         except PreemptedExit as leaving:
             adapter.finish()
             return int(leaving.code or 0)

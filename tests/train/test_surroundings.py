@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.train.runs import SCRIPTS, execute, matex_run
+from tests.train.runs import SCRIPTS, execute
 
 SCRIPT = SCRIPTS / "surroundings.py"
 STDIN = "5\nmore\nlast\n"
+MODULE = ["-m", "package.surroundings", "--seed", "3"]
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory, with the script as a module of a package."""
+    folder = tmp_path_factory.mktemp("folder")
+    (folder / "package").mkdir()
+    shutil.copy(SCRIPT, folder / "package")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> list[str]:
     """The lines of the script in plain Python."""
-    done = execute(
-        [sys.executable, SCRIPT], directory=tmp_path_factory.mktemp("plain"), stdin=STDIN
-    )
+    done = execute([sys.executable, *MODULE], directory=folder, stdin=STDIN)
     assert done.returncode == 0, done.stderr
     return lines(done.stdout)
 
@@ -30,9 +39,14 @@ def lines(output: str) -> list[str]:
     return [re.sub(r"\b\d+m?s(/step)?", "SOON", line) for line in said]
 
 
-def test_a_script_says_the_same_as_in_plain_python(plain: list[str], tmp_path: Path) -> None:
-    outcome = matex_run(tmp_path, SCRIPT, ranks=2, stdin=STDIN)
-    assert outcome.status == 0, outcome.stderr
-    assert lines(outcome.stdout) == plain
-    assert plain[:2] == ["terminal: False False", "number? 5 and ['more', 'last']"]
-    assert plain[1] in (outcome.report / "rank-0001.log").read_text()
+def test_a_script_says_the_same_as_in_plain_python(plain: list[str], folder: Path) -> None:
+    run = [sys.executable, "-m", "matex", "run", "-n", "2", "--report", "report"]
+    done = execute([*run, *MODULE], directory=folder, stdin=STDIN)
+    assert done.returncode == 0, done.stderr
+    assert lines(done.stdout) == plain
+    assert plain[:3] == [
+        "package.surroundings --seed 3",
+        "terminal: False False",
+        "number? 5 and ['more', 'last']",
+    ]
+    assert plain[2] in (folder / "report" / "rank-0001.log").read_text()

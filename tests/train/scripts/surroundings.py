@@ -13,6 +13,7 @@ class Kept:
 
 
 atexit.register(lambda: print("pickled:", type(pickle.loads(pickle.dumps(Kept())))))
+print(__spec__.name, *sys.argv[1:])
 print("terminal:", sys.stdout.isatty(), sys.stdin.isatty())
 print(input("number? "), "and", [line.strip() for line in sys.stdin])
 x = np.arange(64, dtype="float32").reshape(16, 4) / 64

@@ -22,6 +22,7 @@ ALL = str(AS_MANY_AS_ARE_LOST)
         ("-n 4 train.py --respawn", "-n 4 train.py --respawn"),
         ("--seed 5 --respawn", f"--seed 5 --respawn {ALL}"),
         ("--respawn -1 train.py", "--respawn -1 train.py"),
+        ("-n 4 -m package.train --respawn", "-n 4 -m package.train --respawn"),
     ],
 )
 def test_the_value_is_the_number_that_follows(words: str, wanted: str) -> None:

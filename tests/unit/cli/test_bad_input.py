@@ -71,6 +71,10 @@ BAD = {
         ["run", "-n", "2", "none.py", "--rank", "3", "--check", "x", "-n", "0"],
         "Received: none.py, which is no file",
     ),
+    "module is not there": (
+        ["run", "-n", "2", "-m", "no_such.module", "--epochs", "2"],
+        "a module is wanted. Received: no_such.module, which is not found",
+    ),
     "script is a directory": (["run", "-n", "2", "."], "which is no file"),
     "unknown fault": (
         ["run", "-n", "2", "--inject", "explode:rank=0,step=1", "train.py"],

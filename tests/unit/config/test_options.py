@@ -275,7 +275,8 @@ def test_the_page_of_reference_has_every_name() -> None:
     rows = [line[2:-2].split(" | ") for line in lines if line.startswith("| ")]
     for each in ALL:
         flag = each.flag and f"{each.flag} {each.metavar}".strip()
-        spelled = f"`{each.short} {each.metavar}`, `{flag}`" if each.short else f"`{flag}`"
+        short = f"{each.short} {each.metavar}".strip()
+        spelled = f"`{short}`, `{flag}`" if each.short else f"`{flag}`"
         keyword = f"`{each.name}`" if each in RANKS else ""
         names = [spelled if flag else "", keyword, f"`{each.variable}`" if each.variable else ""]
         assert [len(row) for row in rows if row[:3] == names] == [6], each.name

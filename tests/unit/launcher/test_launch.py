@@ -110,6 +110,11 @@ def test_ranks_get_their_options_the_report_and_the_script_s_arguments() -> None
     ]
 
 
+def test_a_module_is_named_as_python_takes_it() -> None:
+    words = command(script=Path("package.train"), module=True, arguments=["-m", "mine"])
+    assert words[words.index("--report") + 2 :] == ["-m", "package.train", "-m", "mine"]
+
+
 def test_a_host_is_probed_in_the_way_that_ranks_start() -> None:
     words = Mpiexec("/x/mpiexec").probe("b", ["true"])
     assert words[0] == "/x/mpiexec"
