@@ -30,6 +30,7 @@ _fail_stop_callbacks: list[Callable[[str], None]] = []
 _on_normal_exit: Callable[[], None] | None = None
 _exit_requested: list[int] = []
 _program_error: BaseException | None = None
+_before_print: Callable[[BaseException], None] | None = None
 _is_child = False  # forked by the rank
 
 
@@ -101,7 +102,9 @@ def _tell(reason: str, error: BaseException | None) -> None:
             callback(reason)
 
 
-def shield(farewell: Callable[[], None]) -> None:
+def shield(
+    farewell: Callable[[], None], *, before_print: Callable[[BaseException], None] | None = None
+) -> None:
     """Let an error on this rank end this rank only, and at once, from now on. Local.
 
     Uncaught exceptions, also in threads, and ``sys.exit`` or ``os._exit`` with a
@@ -116,6 +119,8 @@ def shield(farewell: Callable[[], None]) -> None:
     Args:
         farewell: function called at the normal end; :meth:`ft.Communicator.leave` fits. That of
             a later call takes its place.
+        before_print: function that gets an exception of the main thread before it is printed, and
+            may shorten its traceback; none by default.
 
     Example:
         >>> import subprocess, sys
@@ -123,7 +128,9 @@ def shield(farewell: Callable[[], None]) -> None:
         >>> subprocess.run([sys.executable, "-c", program], capture_output=True).stdout
         b'working\\nleaving\\n'
     """
-    global _on_normal_exit  # noqa: PLW0603 - one process, one exit
+    global _on_normal_exit, _before_print  # noqa: PLW0603 - one process, one exit
+    if before_print is not None:
+        _before_print = before_print
     first = _on_normal_exit is None
     _on_normal_exit = farewell
     if not first:
@@ -163,9 +170,15 @@ def shielded() -> Iterator[None]:
     except BaseException as error:
         if _is_child:
             raise
-        traceback.print_exc()
+        _prepare_to_print(error)
+        traceback.print_exception(error)
         _call_exit_handlers()
         fail_stop(_one_line(type(error), error), error=error)
+
+
+def _prepare_to_print(error: BaseException) -> None:
+    if _before_print is not None:
+        _before_print(error)
 
 
 def _one_line(kind: type[BaseException], error: BaseException | None) -> str:
@@ -182,7 +195,8 @@ def _status_of(code: object) -> tuple[int, str]:
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    sys.__excepthook__(kind, error, trace)
+    _prepare_to_print(error)
+    sys.__excepthook__(kind, error, error.__traceback__)
     _call_exit_handlers()
     fail_stop(_one_line(kind, error), error=error.with_traceback(trace))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-__all__ = ["inherited", "is_own", "log_name", "own", "redirect"]
+__all__ = ["inherited", "is_own", "log_name", "own", "redirect", "write_to_log"]
 
 
 def log_name(rank: int) -> str:
@@ -65,6 +65,12 @@ class _Split(io.BufferedIOBase):
             self._terminal.write(data)
             self._terminal.flush()
         return size
+
+    def write_to_log(self, text: str) -> None:
+        """Write *text* to the log alone, if there is one."""
+        if self._log is not None:
+            with contextlib.suppress(OSError):
+                self._log.write(text.encode(errors="replace"))
 
     def isatty(self) -> bool:
         return not self._redirected and self._leads() and self._terminal.isatty()
@@ -150,6 +156,15 @@ def own(name: str) -> TextIO:
     if is_own(name):
         stream.flush()  # so that lines come in order
     return _own[name]
+
+
+def write_to_log(text: str) -> None:
+    """Write *text* to the log of this process alone, if it has one."""
+    if "stderr" in _own:
+        own("stderr").flush()
+        split = _own["stderr"].buffer
+        assert isinstance(split, _Split)
+        split.write_to_log(text)
 
 
 def is_own(name: str) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import ft
 from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.errors import InputError, MatexError
+from matex.records.tracebacks import shorten
 
 __all__ = ["CallOrder", "difference"]
 
@@ -89,6 +90,7 @@ def _end_by(error: BaseException) -> NoReturn:
     if isinstance(error, MatexError):
         print(error, file=sys.stderr)
         ft.fail_stop(str(error), error=error)
+    shorten(error)
     traceback.print_exception(error)
     line = next(iter(str(error).splitlines()), "")
     ft.fail_stop(f"{type(error).__name__}: {line}" if line else type(error).__name__, error=error)

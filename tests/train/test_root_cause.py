@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests import slow
-from tests.train.runs import matex_run
+from tests.train.runs import execute, matex_run
 
 BODIES = {
     "syntax": ("def broken(:\n", "SyntaxError: invalid syntax"),
@@ -57,6 +58,9 @@ def test_all_ranks_end(how: str, tmp_path: Path) -> None:
     assert log.parent == outcome.report
     assert log.exists()
     assert outcome.summary["reason"] in last
+    if how == "syntax":  # as plain Python says it
+        assert before[0] == f'File "{script}", line 1'
+        assert "/matex/" not in outcome.stderr
     if how == "segfault":  # what only the log had is shown above it
         assert any("script.py" in line and "line 2" in line for line in before)
 
@@ -68,6 +72,37 @@ def test_a_script_may_end_without_the_end_of_python(tmp_path: Path) -> None:
     assert (outcome.status, outcome.stderr) == (0, "")
     assert outcome.summary["status"] == "finished"
     assert "ends" in outcome.stdout.splitlines()
+
+
+IN_A_CALLBACK = """
+import keras, numpy as np
+
+class Fails(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            raise ValueError("of the script")
+
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(np.zeros((8, 2)), np.zeros((8, 1)), batch_size=4, verbose=0, callbacks=[Fails()])
+"""
+
+
+def test_a_traceback_is_that_of_plain_keras(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(IN_A_CALLBACK)
+    plain = execute([sys.executable, script], directory=tmp_path)
+    outcome = matex_run(tmp_path, script, ranks=2)
+    _, found, wanted = plain.stderr.partition("Traceback (most recent call last)")
+    assert found
+    *shown, last = outcome.stderr.splitlines()
+    assert shown[0].startswith("matex: frames of matex are left out of this traceback; the log")
+    assert "".join(shown[1:]) == f"{found}{wanted}".replace("\n", "")
+    assert last.endswith("ValueError: of the script (script.py, line 9); see " + last.split()[-1])
+    whole = (outcome.report / "rank-0000.log").read_text()
+    assert "keras_adapter.py" in whole
 
 
 def test_the_last_error_is_the_cause_where_the_others_survived_the_first(tmp_path: Path) -> None:

@@ -117,6 +117,13 @@ def test_what_the_program_gave_to_atexit_is_called_first(how: str) -> None:
     assert done.stdout == f"at exit\ndied: {ABNORMAL[how][1]}\n"
 
 
+def test_an_exception_may_be_shortened_before_it_is_printed() -> None:
+    shorter = "def shorten(error):\n    error.__traceback__ = None\n"
+    for how in ("raise ValueError('x')", "with ft.shielded():\n    raise ValueError('x')"):
+        done = end(f"{shorter}ft.shield(farewell, before_print=shorten)\n{how}")
+        assert done.stderr == "ValueError: x\n"
+
+
 def test_without_peers_an_abnormal_end_is_an_ordinary_failure() -> None:
     done = end(ABNORMAL["an exception"][0])
     assert done.returncode == 1

@@ -1,0 +1,94 @@
+"""Tracebacks of the script's errors, without the frames of matex between those of the script."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from matex.records import console
+
+__all__ = ["shorten"]
+
+_ROOT = Path(__file__).parents[2]
+_HIDDEN = tuple(f"{_ROOT / name}{os.sep}" for name in ("matex", "ft", "checkpoints"))
+_LEFT_OUT = (
+    "matex: frames of matex are left out of this traceback; the log of the rank has all, and so "
+    "has the terminal after keras.config.disable_traceback_filtering()"
+)
+
+
+def shorten(error: BaseException) -> None:
+    """Take the frames of matex out of the traceback of *error*, and out of those behind it.
+
+    It does what Keras does to its own frames, where Keras does. Frames of matex stay if they are
+    the innermost, because there is where the error is. The log of this rank gets the whole, and
+    the terminal a line that says so.
+
+    Args:
+        error: exception that is about to be printed.
+    """
+    if not _is_wanted():
+        return
+    whole = "".join(traceback.format_exception(error))
+    left_out = False
+    for each in list(_chain(error)):
+        entries = list(_entries(each.__traceback__))
+        kept = _kept(entries, of_syntax=isinstance(each, SyntaxError))
+        each.__traceback__ = _joined(kept)
+        # Those around the script are nothing that anybody misses.
+        left_out |= bool(kept) and len(kept) < len(entries) - entries.index(kept[0])
+    if left_out:
+        console.write_to_log(f"the whole traceback:\n{whole}\n")
+        print(_LEFT_OUT, file=sys.stderr, flush=True)
+
+
+def _is_wanted() -> bool:
+    """Whether Keras filters tracebacks; it does unless the script has it show them whole."""
+    keras = sys.modules.get("keras")
+    return keras is None or bool(keras.config.is_traceback_filtering_enabled())
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """*error*, its causes and what they came in the middle of, each once."""
+    known: set[int] = set()
+    left = [error]
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in known:
+            known.add(id(each))
+            yield each
+            left += [each.__cause__, each.__context__]
+
+
+def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _kept(entries: list[TracebackType], *, of_syntax: bool) -> list[TracebackType]:
+    """The entries to be shown.
+
+    Args:
+        of_syntax: whether they are of a syntax error, which lies in a file and in no frame.
+    """
+    shown = [not _is_hidden(entry) for entry in entries]
+    if not any(shown):
+        return [] if of_syntax else entries
+    innermost = len(shown) - shown[::-1].index(True)
+    return [entry for n, entry in enumerate(entries) if shown[n] or n >= innermost]
+
+
+def _joined(entries: list[TracebackType]) -> TracebackType | None:
+    trace: TracebackType | None = None
+    for entry in reversed(entries):
+        trace = TracebackType(trace, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return trace
+
+
+def _is_hidden(entry: TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith(_HIDDEN)
