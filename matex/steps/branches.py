@@ -60,33 +60,56 @@ class _Graph:
         if operation.type in _BRANCHES:
             self.branches |= given[0] and _ASSERTION not in operation.name
             for inner in self._called(operation):
-                self.branches |= _Graph(inner, given[1:]).branches
+                self.branches |= self._within(inner, given[1:])[0]
         elif operation.type in _LOOPS:
             made = self._around(operation, given)
         elif operation.type in _CALLS:
             (inner,) = self._called(operation)
-            called = _Graph(inner, given)
-            self.branches |= called.branches
-            made = called.outputs
+            branches, outputs = self._within(inner, given)
+            self.branches |= branches
+            made = outputs or made
         self._made |= {id(t) for t, is_made in zip(operation.outputs, made, strict=True) if is_made}
 
     def _around(self, loop: Any, given: list[bool]) -> list[bool]:
         """The values of *loop* that come to be made of rows, however often it runs."""
         before: list[bool] = []
+        body = self._graph._get_function(loop.get_attr("body").name)
         while given != before:
             before = given
-            body = _Graph(self._graph._get_function(loop.get_attr("body").name).graph, given)
-            self.branches |= body.branches
-            given = [a or b for a, b in zip(given, body.outputs, strict=True)]
+            branches, outputs = self._within(body, given)
+            self.branches |= branches
+            given = [a or b for a, b in zip(given, outputs or [True] * len(given), strict=True)]
         return given
 
+    def _within(self, function: Any, given: Sequence[bool]) -> tuple[bool, list[bool]]:
+        """Whether *function* takes a branch by rows, and which of its outputs are made of them.
+
+        Of the oldest kind of TensorFlow's functions, which CTC consists of, there is a definition
+        and no graph: any branch counts, and an empty list says that its outputs are not known.
+        """
+        if getattr(function, "graph", None) is None:
+            return self._may_branch(function.definition), []
+        inner = _Graph(function.graph, given)
+        return inner.branches, inner.outputs
+
+    def _may_branch(self, definition: Any) -> bool:
+        """Whether there is a branch in *definition* or what it calls."""
+        for node in definition.node_def:
+            if node.op in _BRANCHES and _ASSERTION not in node.name:
+                return True
+            names = [node.op, *(value.func.name for value in node.attr.values())]
+            called = [self._graph._get_function(name) for name in names if name]
+            if any(self._may_branch(f.definition) for f in called if hasattr(f, "definition")):
+                return True
+        return False
+
     def _called(self, operation: Any) -> list[Any]:
-        """The graphs that *operation* calls."""
+        """The functions that *operation* calls."""
         values = operation.node_def.attr.values()
         names = [value.func.name for value in values if value.HasField("func")]
         names += [function.name for value in values for function in value.list.func]
         found = [self._graph._get_function(name) for name in names]
-        return [function.graph for function in found if function is not None]
+        return [function for function in found if function is not None]
 
 
 def _is_same_on_all_ranks(operation: Any) -> bool:

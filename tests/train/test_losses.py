@@ -19,7 +19,7 @@ SINGLE = [
     "tags", "tags-of-padded-batches", "tags-with-weights", "tags-with-weights-of-words",
     "tags-summed", "tags-compiled", "tags-by-own-loss", "translation", "several-outputs", "sums",
     "sums-by-class", "weighted-means", "weighted-means-by-class", "words-ignored",
-    "pixels-ignored", "computed-by-itself", "nested", "batch-by-batch",
+    "pixels-ignored", "computed-by-itself", "nested", "batch-by-batch", "unaligned",
 ]  # fmt: skip
 DOUBLE = [
     "double-tags", "double-several-outputs", "double-translation", "double-sums",

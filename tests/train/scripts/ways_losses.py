@@ -221,6 +221,17 @@ def normalized_by_itself():
     return trained(network(), X, Y[:, None], loss=loss)
 
 
+def unaligned():
+    """CTC, whose loops are of TensorFlow's oldest kind."""
+    inputs = keras.Input((STEPS, 6))
+    model = keras.Model(
+        inputs, layers.Dense(TAGS + 1)(layers.GRU(5, return_sequences=True)(inputs))
+    )
+    spoken = np.repeat(X[:, None], STEPS, 1)
+    words = np.tile([[1, 2]], (len(X), 1)).astype("int32")
+    return trained(model, spoken, words, loss=keras.losses.CTC(), epochs=1)
+
+
 def double(way):
     def doubled():
         keras.config.set_floatx("float64")
@@ -239,7 +250,7 @@ KINDS = {
         tags, tags_of_padded_batches, tags_with_weights, tags_with_weights_of_words, tags_summed,
         tags_compiled, tags_by_own_loss, translation, several_outputs, sums, sums_by_class,
         weighted_means, weighted_means_by_class, words_ignored, pixels_ignored, computed_by_itself,
-        nested, batch_by_batch, tags_eagerly, normalized_by_itself, double(tags),
+        nested, batch_by_batch, unaligned, tags_eagerly, normalized_by_itself, double(tags),
         double(several_outputs), double(translation), double(sums), double(weighted_means),
     )
 }  # fmt: skip
