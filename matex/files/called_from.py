@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 
 __all__ = ["called_from"]
@@ -13,7 +14,8 @@ _RUNNERS = ("matex.process.program", "runpy")
 def called_from() -> str:
     """The lines by which the script came here, innermost first. Local."""
     lines = []
-    for frame, line in traceback.walk_stack(None):
+    # From a frame that is given: without one Python leaves out as many as its own callers have.
+    for frame, line in traceback.walk_stack(sys._getframe(1)):
         if frame.f_globals.get("__name__") in _RUNNERS:
             break
         lines.append(f"{frame.f_code.co_filename}:{line} ")

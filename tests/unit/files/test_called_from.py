@@ -16,6 +16,7 @@ def deeper(times):
     return deeper(times - 1) if times else called_from()
 
 print(deeper(9))
+print(called_from())
 """
 
 OUTSIDE = """
@@ -43,4 +44,4 @@ def test_the_lines_are_those_of_the_script_alone(tmp_path: Path) -> None:
     )  # fmt: skip
     assert one == other
     assert {line.partition(":")[0] for line in one} == {str(script)}
-    assert one[-1] == f"{script}:7"
+    assert one[-2:] == [f"{script}:7", f"{script}:8"]  # the last line is alone
