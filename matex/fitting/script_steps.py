@@ -17,11 +17,11 @@ from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.fit_plan import slot_rows
 from matex.fitting.listeners import Cursor
+from matex.fitting.loop_numbers import but_for_in_loop
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
 from matex.fitting.script_arguments import ScriptArguments
 from matex.keras_hooks.optimizers import setting_when_built
-from matex.records.equality import Circumstances, differences, in_words
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
 from matex.sources.stream import Stream, StreamBatch, digest
@@ -105,29 +105,13 @@ class ScriptSteps:
                     is_first = not step.has_begun
                     result = step.call(args, kwargs)
                     if is_first:
-                        self._note(step, but_for=self._but_for(step))
+                        self._note(step, but_for=step.differences(self._run))
                     return result
                 except NotShareable as reason:
                     self._known[function] = None
                     self._note(step, whole=str(reason), but_for=[])
                     self._refused(f"every rank computes {step.name} whole, because {reason}")
         return original(function, *args, **kwargs)
-
-    def _but_for(self, step: ScriptStep) -> list[str]:
-        """Names of all for which the numbers of *step* are not those of plain Keras, said once."""
-        run = self._run
-        found = differences(
-            Circumstances(
-                parts=run.active,
-                order="stream",
-                shifted=sorted(step.shifted),
-                summed=sorted(step.summed),
-                copied=sorted(step.copied),
-            )
-        )
-        if run.active > 1:
-            run.say_once(f"numbers: {in_words(found)}")
-        return found
 
     def _note(self, step: ScriptStep, **facts: Any) -> None:
         """Write the event of a function that is shared, or is not."""
@@ -195,20 +179,15 @@ class ScriptStep:
         """Whether a step was begun."""
         return bool(self._forms)
 
-    @property
-    def summed(self) -> set[str]:
-        """Embeddings whose gradients are added up before an optimizer that takes each apart."""
-        return set().union(*(trainer.summed for trainer in self._forms.values()))
-
-    @property
-    def copied(self) -> set[str]:
-        """The kinds of its optimizers that set variables when they were built."""
-        return {name for each in self._forms.values() for name in setting_when_built(each.model)}
-
-    @property
-    def shifted(self) -> set[str]:
-        """The names of random functions whose rows are drawn otherwise than in one process."""
-        return set().union(*(trainer.shifted for trainer in self._forms.values()))
+    def differences(self, run: RunContext) -> list[str]:
+        """Names of all for which its numbers are not those of plain Keras, said once."""
+        forms = list(self._forms.values())
+        return but_for_in_loop(
+            run,
+            shifted={name for form in forms for name in form.shifted},
+            summed={name for form in forms for name in form.summed},
+            copied={name for form in forms for name in setting_when_built(form.model)},
+        )
 
     def note_called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note a first call that went its way."""

@@ -7,12 +7,14 @@ from typing import Any
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.batch_moments import synchronized
+from matex.fitting.batch_moments import normalized_alone, synchronized
 from matex.fitting.fit_plan import slot_rows
 from matex.fitting.listeners import Cursor
+from matex.fitting.loop_numbers import but_for_in_loop
 from matex.fitting.replica_check import ReplicaCheck
 from matex.fitting.resizing import Resizing
 from matex.fitting.whole_batches import slower
+from matex.keras_hooks.optimizers import setting_when_built
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
 from matex.sources.stream import Stream, StreamBatch, digest, flat_signature, leaves_of, rows_in
@@ -116,6 +118,18 @@ class BatchTrainer:
             checkpoint_and_exit(run, None)
         return dict(report.logs)
 
+    def differences(self) -> list[str]:
+        """Names of all for which its numbers are not those of plain Keras, said once."""
+        run, model, step = self._run, self._model, self._engine.compiled.step
+        takes_sums = keras_hooks.traits_of(model.optimizer).takes_sums
+        return but_for_in_loop(
+            run,
+            shifted=step.shifted,
+            summed=() if takes_sums else step.summed_embeddings,
+            copied=setting_when_built(model),
+            normalized_alone=normalized_alone(model, synchronized(run, model)),
+        )
+
 
 class BatchTrainers:
     """The ``train_on_batch`` of one model, for batches of all forms.
@@ -129,6 +143,7 @@ class BatchTrainers:
         self._run = run
         self._model = model
         self._by_form: dict[str, BatchTrainer | None] = {}
+        self._is_noted = False
 
     def step(self, batch: Any, *, number: int) -> dict[str, Any] | None:
         """Make a shared step on *batch*; collective. Its logs, None where every rank must.
@@ -142,14 +157,23 @@ class BatchTrainers:
             if not known or (trainer is not None and not trainer.takes(batch)):
                 trainer = BatchTrainer(self._run, self._model, batch, number=number)
                 self._by_form[form] = trainer
-            return None if trainer is None else trainer.step(batch)
+            logs = None if trainer is None else trainer.step(batch)
+            if trainer is not None and not self._is_noted:
+                self._is_noted = True
+                self._note(but_for=trainer.differences())
+            return logs
         except NotShareable as reason:
             self._by_form[form] = None
+            self._note(whole=str(reason), but_for=[])
             if self._run.communicator.initial_size > 1:
                 self._run.say_once(
                     f"every rank computes the whole batch, {slower(self._run)}; because {reason}"
                 )
             return None
+
+    def _note(self, **facts: Any) -> None:
+        """Write the event of batches that are shared, or are not."""
+        self._run.events.write("loop", function="train_on_batch", step=self._run.step, **facts)
 
 
 def _form_of(batch: Any) -> str:

@@ -112,7 +112,7 @@ class SeveralUpdatesStep:
         if takes_branch_by_rows(traced):
             raise NotShareable(f"{self.name} takes a branch by the values of rows")
         if not self.exchanges.layouts:
-            raise NotShareable(f"{self.name} changes weights without an optimizer")
+            raise NotShareable(f"{self.name} makes no update by an optimizer")
         assert self.layout is not None
         if self._divisors:
             purpose = "the masks or weights of a loss"
