@@ -33,7 +33,8 @@ def printed(bar: keras.callbacks.ProgbarLogger, *, loss: float = 0.25, verbose: 
 
 
 def without_times(text: str) -> str:
-    return re.sub(r"\x08+|\d+[mu]?s\b", "", text)
+    """*text* without what follows from times: steps back, and spaces where a bar was longer."""
+    return re.sub(r" +(?=[\x08\r\n]|$)|\x08+|\d+[mu]?s\b", "", text)
 
 
 @pytest.mark.parametrize("verbose", [1, 2])
