@@ -16,9 +16,9 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-__all__ = ["run_program"]
+__all__ = ["file_of", "run_program"]
 
-_MAIN = "__main__"
+_MAIN, _MAIN_FILE = "__main__", "__main__.py"
 
 
 def run_program(script: str | Path, arguments: list[str], *, module: bool = False) -> None:
@@ -42,6 +42,26 @@ def run_program(script: str | Path, arguments: list[str], *, module: bool = Fals
         runpy.run_path(str(path), run_name=_MAIN)
     else:
         _run(*_of_script(path.absolute()))
+
+
+def file_of(script: str | Path, *, module: bool = False) -> Path:
+    """The file of a program, as :func:`run_program` is given it; nothing is imported.
+
+    Args:
+        script: path of a file; or the name of a module or a package.
+        module: whether it is a name.
+
+    Returns:
+        The path; of a module that has no such file, its name.
+    """
+    if module:
+        *packages, name = str(script).split(".")
+        for folder in sys.path:
+            for below in ((f"{name}.py",), (name, _MAIN_FILE)):
+                path = Path(folder, *packages, *below)
+                if path.is_file():
+                    return path
+    return Path(script)
 
 
 def _run(main: ModuleType, code: CodeType) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.config import Config
 from matex.errors import DataError, MatexError, ToldToLeave
 from matex.process.bootstrap import error_of_graphs, start_rank
-from matex.process.program import run_program
+from matex.process.program import file_of, run_program
 from matex.records import console
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def run_script(script: Path, arguments: list[str], config: Config, *, module: bo
     except (MatexError, ft.FtError) as error:
         _print_line(str(error))
         ft.fail_stop(str(error))
+    sys.argv = [str(file_of(script, module=module)), *arguments]  # whose text is looked at
     process = os.getpid()
     with ft.shielded():
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import matex
+from matex.process.program import file_of
 
 ROOT = Path(matex.__file__).parents[1]
 
@@ -92,3 +93,14 @@ def test_an_archive_is_run(folder: Path) -> None:
         archive.writestr("__main__.py", "import sys\nprint(sys.argv, __name__)\n")
     found = ran(folder, ["-c", OURS, "program.zip", "a"])
     assert found.stdout == "['program.zip', 'a'] __main__\n", found.stderr
+
+
+def test_the_file_of_a_program_is_known_before_it_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    assert file_of("package.module", module=True) == folder / "package" / "module.py"
+    assert file_of("package", module=True) == folder / "package" / "__main__.py"
+    assert file_of("none", module=True) == Path("none")
+    assert file_of("package.module") == Path("package.module")
+    assert "package" not in sys.modules
