@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from ft.quorum import Ruling, named
+from matex.launcher.accepting import Acceptor
 from matex.launcher.hosts import Hosts
 
 __all__ = ["Arbiter", "HostNames", "Question", "Rulings", "probe"]
@@ -109,8 +110,7 @@ class Arbiter:
         self.was_asked = False
         self._lock = threading.Lock()
         self._socket = socket.create_server(("", 0))
-        self._thread = threading.Thread(target=self._serve, name="arbiter", daemon=True)
-        self._thread.start()
+        self._acceptor = Acceptor(self._socket, self._answer, name="arbiter")
 
     @property
     def setting(self) -> str:
@@ -120,19 +120,7 @@ class Arbiter:
 
     def close(self) -> None:
         """Answer no more."""
-        # A blocked accept() does not notice that its socket is closed.
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._thread.join()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+        self._acceptor.close()
 
     def _answer(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from matex.launcher.accepting import Acceptor
 from matex.records.input_frames import CREDENTIALS, InputAddress, frame
 
 __all__ = ["served_input"]
@@ -93,25 +94,14 @@ class _InputServer:
 
     def __init__(self, address: InputAddress, kept: _Kept) -> None:
         self._kept = kept
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(address.name)
-        self._socket.listen()
-        threading.Thread(target=self._serve, name="input", daemon=True).start()
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(address.name)
+        listening.listen()
+        self._acceptor = Acceptor(listening, self._send, name="input")
 
     def close(self) -> None:
         """Serve nobody else."""
-        # A blocked accept() does not notice that its socket is closed.
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._send, args=(connection,), daemon=True).start()
+        self._acceptor.close()
 
     def _send(self, connection: socket.socket) -> None:
         # A rank that has ended, or is another user's, gets nothing; one whose content breaks off
