@@ -1,0 +1,35 @@
+"""An operation that waits for a living rank ends, too, once MPI knows of a dead one."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.fault.ranks import begin, mark, run
+
+
+def wait_for_each_other() -> None:
+    """Rank 2 dies; 0 and 1 wait for messages that neither sends, and of which none is from 2."""
+    from mpi4py import MPI
+
+    from ft.interruption import Interruption
+
+    communicator = begin()
+    rank, comm = communicator.world.rank, communicator._membership.handle
+    communicator.barrier()
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        with Interruption().watching(comm):
+            comm.recv(source=1 - rank)
+    except MPI.Exception as error:
+        mark("revoked", error.Get_error_class() == MPI.ERR_REVOKED)
+    communicator.regroup("it was interrupted")
+    mark("world", communicator.world.ranks)
+
+
+def test_it_is_given_up() -> None:
+    job = run(wait_for_each_other, ranks=3)
+    assert job.ended == {0, 1}, job.output
+    assert job["revoked"] == {0: True, 1: True}
+    assert job["world"] == {0: [0, 1], 1: [0, 1]}
