@@ -26,6 +26,7 @@ from matex.launcher.hosts import Hosts
 __all__ = ["Arbiter", "HostNames", "Question", "Rulings", "probe"]
 
 _MOST_BYTES = 1 << 20
+_ASKED_S = 20.0  # for a host to answer: the ranks wait, and are given up after 40 s
 _PATIENCE_S = 5.0  # with one who asks and does not come to an end
 
 
@@ -149,15 +150,14 @@ class Arbiter:
     def _ended(self, question: Question) -> list[int]:
         """The unknown ranks whose hosts say that they have ended.
 
-        All hosts are asked at the same time: one that does not answer takes some 20 s, in which the
-        ranks wait.
+        All hosts are asked at the same time, because ranks wait for one that does not answer.
         """
         groups = list(self._by_host(question).items())
 
         def have_ended(group: tuple[tuple[str, int], list[int]]) -> bool:
             (host, space), ranks = group
             pids = [pid for rank, _, pid, _ in question.unknown if rank in ranks]
-            return bool(self._hosts.run([host], probe(space, pids)))
+            return bool(self._hosts.run([host], probe(space, pids), within_s=_ASKED_S))
 
         with ThreadPoolExecutor(max(1, len(groups))) as pool:
             answers = list(pool.map(have_ended, groups))

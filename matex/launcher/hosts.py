@@ -22,14 +22,21 @@ class Hosts:
     mpiexec: Mpiexec
     environment: Mapping[str, str]
 
-    def run(self, hosts: Iterable[str], words: Sequence[str]) -> list[str]:
+    def run(
+        self, hosts: Iterable[str], words: Sequence[str], *, within_s: float = _TIMEOUT_S
+    ) -> list[str]:
         """Run *words* on each of *hosts*, at the same time; those on which it succeeded, in order.
 
         With ``true`` those on which a program can be started.
+
+        Args:
+            hosts: names of hosts.
+            words: a command.
+            within_s: time that it may take, 30 seconds by default.
         """
         names = list(hosts)
         with ThreadPoolExecutor(max(1, len(names))) as pool:
-            succeeded = list(pool.map(lambda host: self._succeeds(host, words), names))
+            succeeded = list(pool.map(lambda host: self._succeeds(host, words, within_s), names))
         return [name for name, there in zip(names, succeeded, strict=True) if there]
 
     def unknown(self, hosts: Iterable[str]) -> list[str]:
@@ -41,10 +48,10 @@ class Hosts:
         there = self.run(nameless, ["true"]) if nameless else []
         return [host for host in nameless if host not in there]
 
-    def _succeeds(self, host: str, words: Sequence[str]) -> bool:
+    def _succeeds(self, host: str, words: Sequence[str], within_s: float) -> bool:
         job = Job(self.mpiexec, self.mpiexec.probe(host, words), self.environment, quiet=True)
         try:
-            return job.wait(_TIMEOUT_S) and job.status == 0
+            return job.wait(within_s) and job.status == 0
         finally:
             job.end()
 

@@ -27,7 +27,7 @@ class Here:
     def __init__(self, *, silent: Iterable[str] = ()) -> None:
         self.silent = set(silent)
 
-    def run(self, hosts: Iterable[str], words: Sequence[str]) -> list[str]:
+    def run(self, hosts: Iterable[str], words: Sequence[str], *, within_s: float) -> list[str]:
         done = subprocess.run(words, check=False, timeout=patience(60)).returncode == 0
         return [host for host in hosts if done and host not in self.silent]
 
@@ -138,9 +138,9 @@ class Together(Here):
         super().__init__()
         self._all_asked = threading.Barrier(count, timeout=patience(30))
 
-    def run(self, hosts: Iterable[str], words: Sequence[str]) -> list[str]:
+    def run(self, hosts: Iterable[str], words: Sequence[str], *, within_s: float) -> list[str]:
         self._all_asked.wait()
-        return super().run(hosts, words)
+        return super().run(hosts, words, within_s=within_s)
 
 
 def test_all_hosts_are_asked_at_the_same_time() -> None:
