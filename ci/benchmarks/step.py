@@ -89,6 +89,7 @@ def measure(name: str, rounds: int) -> None:
     from matex.partition.order import shuffled_anew
     from matex.records.step_report import StepReport, StepRequests
     from matex.sources.interface import RowSource
+    from matex.steps.end_of_data import EndOfData
     from matex.steps.engine import CompiledStep, StepEngine, trace_step
 
     assert session.current is not None
@@ -149,6 +150,8 @@ def measure(name: str, rounds: int) -> None:
         start=Cursor(0, 0, 0),
         rate=FullRate(),
         uncut=WholeBatches(run, shared, ReplicatedUpdate(run), number=0),
+        end=EndOfData(shared, source, shared.train_step),
+        beside_steps=nullcontext,
         listeners=[Guards()],
     )
     original = shared.make_train_function()  # for batches that cannot be cut: not these

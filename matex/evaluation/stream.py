@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 import ft
+from matex import keras_hooks
 from matex.errors import TrainingError
 from matex.evaluation.metric_states import MetricStates
 from matex.evaluation.rows import without_effect
 from matex.evaluation.test_step import Sharing, TestStep
 from matex.exchange import sums
+from matex.keras_hooks.rows import is_free
 from matex.partition.spans import Span, assigned, size
 from matex.sources.stream import Stream, StreamBatch
+from matex.steps.end_of_data import EndOfData
 
 __all__ = ["StreamEvaluation"]
 
@@ -62,6 +65,8 @@ class StreamEvaluation:
         self.have: list[list[Span]] = []
         self._sum: np.ndarray | None = None
         self._passes = 0
+        self._end = EndOfData(model, stream, model.test_step)
+        self._has_ended = False
 
     @property
     def passed(self) -> tuple[int, int, int]:
@@ -79,6 +84,7 @@ class StreamEvaluation:
     def retrace(self) -> None:
         """The model's shapes have changed; local."""
         self._step.renew()
+        self._end.shapes_changed()
 
     @property
     def num_batches(self) -> int | None:
@@ -97,11 +103,14 @@ class StreamEvaluation:
         if self._window or self._sum is not None:
             self._meet()
             self._show()
+        if self._has_ended and not self._counts_rows_alone:
+            self._end.passed()
+            self._logs.update({} if self._is_whole else self._step.logs)
 
     def __iter__(self) -> Iterator[tuple[int, int, StreamEvaluation]]:
         self._faults.at("validation")
         self._passes += 1
-        self._window, self._sum = [], None
+        self._window, self._sum, self._has_ended = [], None, False
         for first, last in self._stream.epoch(0, 0, self._model.steps_per_execution):
             yield first, last, self
 
@@ -125,6 +134,7 @@ class StreamEvaluation:
                 self._evaluate_in_vain(batch)
             self._evaluate(batch, self.have[-1])
         if not some:
+            self._has_ended = True
             raise StopIteration
         # Keras keeps what it gets here until the pass is over: then it becomes that of all ranks.
         self._logs = self._step.logs
@@ -204,6 +214,11 @@ class StreamEvaluation:
         if self._is_whole:
             count, states = 0, np.empty(0)
         return np.concatenate([states, [count, digest * digest, digest, 1.0]])
+
+    @property
+    def _counts_rows_alone(self) -> bool:
+        """Whether nothing changes without a batch, whose size is not known."""
+        return is_free(self._stream.built_on) and keras_hooks.evaluates_rows(self._model)
 
     def _show(self) -> None:
         if self._is_whole:

@@ -12,6 +12,7 @@ from matex.fitting.listeners import Cursor, FitListener
 from matex.keras_hooks.rows import is_free
 from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch, Source
+from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
 from matex.steps.recovery import AllStop
 
@@ -72,6 +73,8 @@ class EpochIterator:
         start: cursor at which training starts.
         rate: schedule of the learning rate.
         uncut: makes the steps where batches turn out not to be cut.
+        end: makes what plain Keras makes where data of unknown length end.
+        beside_steps: makes a context for updates that belong to no step.
         listeners: hear of each step, in this order.
     """
 
@@ -84,6 +87,8 @@ class EpochIterator:
         start: Cursor,
         rate: RateSchedule,
         uncut: UncutSteps,
+        end: EndOfData,
+        beside_steps: Callable[[], contextlib.AbstractContextManager[None]],
         listeners: Sequence[FitListener],
     ) -> None:
         self.engine = engine
@@ -91,6 +96,9 @@ class EpochIterator:
         self._model = model
         self._rate = rate
         self._uncut = uncut
+        self._end = end
+        self._beside_steps = beside_steps
+        self._has_ended = False
         self._listeners = listeners
         self._next = start
         self._epoch, self._samples = start.epoch, start.samples
@@ -162,6 +170,7 @@ class EpochIterator:
         epoch, samples = self._epoch, self._samples = self._next.epoch, self._next.samples
         self._next = self._next._replace(epoch=epoch + 1, samples=0)
         self._is_resumed = samples > 0
+        self._has_ended = False
         for listener in self._listeners:
             listener.epoch_begins()
         self.engine.begin_epoch(epoch)
@@ -198,6 +207,11 @@ class EpochIterator:
             self.stop_agreed = self._model.stop_training = True
         return stops
 
+    def shapes_changed(self) -> None:
+        """Trace the step anew between two steps, because the model has other shapes. Local."""
+        self.engine.retrace()
+        self._end.shapes_changed()
+
     def close(self) -> None:
         """End what reads ahead, after the last step. Local."""
         self.source.close()
@@ -223,6 +237,10 @@ class EpochIterator:
             if batch is None:
                 break
             logs = self._step(batch, original)
+        if logs is None and self.source.samples is None and not self._has_ended:
+            self._has_ended = True
+            with self._beside_steps():
+                self._end.passed()
         resumed, self._is_resumed = self._is_resumed, False
         if logs is None and resumed:
             return dict(self._model.get_metrics_result())

@@ -286,7 +286,7 @@ class Fit:
         """Trace the step anew between two steps, because the model has other shapes; local."""
         self._checkpoint.shapes_changed()
         if self._iterator is not None:
-            self._iterator.engine.retrace()
+            self._iterator.shapes_changed()
 
     def end(self) -> None:
         """End the fit after its last step, or after the error that ended it; local."""

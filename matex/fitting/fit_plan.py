@@ -17,6 +17,7 @@ from matex.records.equality import Circumstances, differences
 from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.sources.stream import Stream
+from matex.steps.end_of_data import ends_by_step
 from matex.steps.engine import AnyStep
 from matex.strategies import Strategy, Sync, make_strategy, nodes_by
 
@@ -112,10 +113,16 @@ class FitPlan:
         run, config = self._run, self._run.config
         traits = keras_hooks.traits_of(self._model.optimizer)
         copied = setting_when_built(self._model)
+        dropped = self._may_drop_gradients(source)
         if step is None:
-            order = source.order
             return differences(
-                Circumstances(parts=1, order=order, apoptosis=config.apoptosis, copied=copied)
+                Circumstances(
+                    parts=1,
+                    order=source.order,
+                    apoptosis=config.apoptosis,
+                    copied=copied,
+                    dropped=dropped,
+                )
             )
         return differences(
             Circumstances(
@@ -130,8 +137,15 @@ class FitPlan:
                 shifted=sorted(step.shifted),
                 summed=() if traits.takes_sums else sorted(step.summed_embeddings),
                 copied=copied,
+                dropped=dropped,
             )
         )
+
+    def _may_drop_gradients(self, source: Source) -> bool:
+        """Whether plain Keras may drop gradients that it accumulates, where data end."""
+        steps = getattr(self._model.optimizer, "gradient_accumulation_steps", None)
+        ends = source.samples is None and source.num_batches is None and ends_by_step(self._model)
+        return bool(steps and ends)
 
     def rate_factor(self, epochs_done: float) -> float:
         """Factor for the learning rate of the step after so many epochs. Local."""

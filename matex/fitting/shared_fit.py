@@ -31,6 +31,7 @@ from matex.run.context import RunContext
 from matex.sources.data_agreement import sketch_of
 from matex.sources.interface import Source
 from matex.sources.select import BATCH_SIZE, MakeFeed
+from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
 from matex.steps.user_code import attempted
 
@@ -138,6 +139,8 @@ def begin_shared(
         start=start,
         rate=plan,
         uncut=fit.whole,
+        end=EndOfData(model, source, model.train_step),
+        beside_steps=fit.updates.left_out,
         listeners=listeners,
     )
     return SharedFit(iterator, spares, listeners)

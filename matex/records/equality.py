@@ -30,6 +30,8 @@ class Circumstances:
             that would square each by itself.
         copied: names of optimizers that set variables once, when they are built, such as copies of
             weights; plain Keras has them do so in each step.
+        dropped: whether plain Keras may drop gradients that an optimizer accumulates, because data
+            of unknown length end.
     """
 
     parts: int
@@ -43,6 +45,7 @@ class Circumstances:
     shifted: Sequence[str] = ()
     summed: Sequence[str] = ()
     copied: Sequence[str] = ()
+    dropped: bool = False
 
 
 def differences(fit: Circumstances) -> list[str]:
@@ -57,6 +60,8 @@ def differences(fit: Circumstances) -> list[str]:
     if fit.copied:
         names = ", ".join(fit.copied)
         found.append(f"{names}, whose copies of weights plain Keras makes anew in each step")
+    if fit.dropped:
+        found.append("accumulated gradients, which plain Keras drops where data end")
     if fit.parts == 1:
         return found
     if fit.strategy != "sync":

@@ -17,7 +17,7 @@ import tensorflow as tf
 from matex.errors import NotShareable
 from matex.steps.specialization import concrete
 
-__all__ = ["Axis", "function_of", "sizes_by_arguments"]
+__all__ = ["Axis", "changes_without", "function_of", "sizes_by_arguments"]
 
 # What costs as much as the step itself, were every rank to compute it for all rows.
 _HEAVY = ("MatMul", "Einsum", "Conv", "While", "RNN", "If", "Case", "PartitionedCall")
@@ -91,6 +91,48 @@ def function_of(
 
     function = concrete(compute, (signature,))
     return lambda batch: np.asarray(function(batch))
+
+
+def changes_without(traced: Any) -> Callable[[], None]:
+    """What *traced*, a concrete function, changes without its arguments, as a function. Local.
+
+    Where arguments never come TensorFlow runs this much of a graph: counters, and whatever else
+    follows from variables alone.
+    """
+    graph = traced.graph
+    captured = {id(inner): outer for outer, inner in graph.captures}
+    waiting = {place.op.name for place in graph.inputs if id(place) not in captured}
+    needed_by: dict[str, list[Any]] = {}
+    changing = []
+    for operation in graph.get_operations():
+        for before in (*(tensor.op for tensor in operation.inputs), *operation.control_inputs):
+            needed_by.setdefault(before.name, []).append(operation)
+        if any(heavy in operation.type for heavy in _HEAVY):  # the end of data comes before these
+            waiting.add(operation.name)
+        elif operation.type.startswith("Assign"):
+            changing.append(operation)
+    pending = list(waiting)
+    while pending:
+        later = [one.name for one in needed_by.get(pending.pop(), ()) if one.name not in waiting]
+        waiting.update(later)
+        pending += later
+    names: set[str] = set()
+    left = [operation for operation in changing if operation.name not in waiting]
+    while left:
+        operation = left.pop()
+        if operation.name not in names:
+            names.add(operation.name)
+            left += [tensor.op for tensor in operation.inputs]
+            left += operation.control_inputs
+    given = {place.name: captured[id(place)] for place in graph.inputs if place.op.name in names}
+    definition = _definition(graph, names)
+
+    def change() -> None:
+        inner = tf.compat.v1.get_default_graph()
+        inputs = {name: inner.capture(outer) for name, outer in given.items()}
+        tf.graph_util.import_graph_def(definition, input_map=inputs, name="changes")
+
+    return concrete(change, ())
 
 
 def _length(size: int | Axis, arguments: list[Any]) -> Any:

@@ -28,7 +28,8 @@ def compiled(model, optimizer=None, **options):
 
 def fitted(model, *data, **options):
     history = model.fit(*data, epochs=options.pop("epochs", 2), verbose=0, **options)
-    return history.history, [*model.variables, *model.optimizer.variables]
+    numbers = {**history.history, "updates": int(model.optimizer.iterations)}
+    return numbers, [*model.variables, *model.optimizer.variables]
 
 
 def sliced(*arrays):
@@ -122,9 +123,20 @@ def tf_data_repeated():
 
 
 def tf_data_unknown_length():
+    """Plain Keras makes a step without a batch at the end: decay, a count and a seed."""
     data = sliced().filter(lambda x, y: x[0] > -1.0).batch(BATCH)
     assert data.cardinality() < 0
-    return fitted(classifier(), data, class_weight={0: 1.0, 1: 3.0})
+    hidden = [keras.layers.Dense(8, "tanh"), keras.layers.Dropout(0.2)]
+    model = keras.Sequential([keras.Input((6,)), *hidden, keras.layers.Dense(1, "sigmoid")])
+    optimizer = keras.optimizers.AdamW(0.05, weight_decay=0.3)
+    return fitted(compiled(model, optimizer), data, class_weight={0: 1.0, 1: 3.0})
+
+
+def tf_data_of_one_batch_size():
+    """Plain Keras counts the rows of a batch that never comes, in training and in evaluation."""
+    data = sliced().filter(lambda x, y: x[0] > -1.0).batch(BATCH, drop_remainder=True)
+    model = classifier(keras.optimizers.Nadam(0.05), weighted_metrics=["mse"])
+    return fitted(model, data, validation_data=data)
 
 
 def tf_data_weighted():
@@ -236,7 +248,7 @@ KINDS = {
         arrays, arrays_as_stored, arrays_with_steps, initial_epoch, sample_weight,
         validation_split,
         tf_data, tf_data_cached, tf_data_mapped, tf_data_looked_up, tf_data_repeated,
-        tf_data_unknown_length, tf_data_weighted,
+        tf_data_unknown_length, tf_data_of_one_batch_size, tf_data_weighted,
         tf_data_random, tf_data_dicts, py_dataset, py_dataset_with_workers, generators,
         generator_that_ends, data_let_go_of, evaluate_unbuilt, evaluate_and_predict, train_on_batch,
     )

@@ -39,6 +39,7 @@ def test_a_fit_in_an_order_of_keras_comes_to_its_numbers(order: str) -> None:
             {"copied": ["AnOptimizer"]},
             "AnOptimizer, whose copies of weights plain Keras makes anew in each step",
         ),
+        ({"dropped": True}, "accumulated gradients, which plain Keras drops where data end"),
     ],
 )
 def test_each_circumstance_is_named(facts: dict, words: str) -> None:
