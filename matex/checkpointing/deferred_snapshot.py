@@ -58,8 +58,9 @@ class DeferredSnapshot:
         return name
 
     def snapshot(self) -> checkpoints.Snapshot:
-        """A snapshot of the memory itself, for one who reads it at once."""
-        return self._of(self._seen())
+        """A snapshot of the memory itself, or of the copies where there are; in any thread."""
+        with self._copying:
+            return self._copied or self._of(self._seen())
 
     def copied(self) -> checkpoints.Snapshot:
         """A snapshot of copies, the same for all who ask; in any thread."""

@@ -92,6 +92,14 @@ def test_copies_are_made_once_and_share_nothing_with_the_model() -> None:
         assert not np.shares_memory(view, copy) or view.size == 0
 
 
+def test_a_snapshot_is_whole_after_the_copies_too() -> None:
+    trained = model("adam")
+    train(trained)
+    taken = held(trained)
+    assert_equal(taken.copied(), values(trained))
+    assert_equal(taken.snapshot(), values(trained))
+
+
 def test_equal_names_are_told_apart() -> None:
     layer = [LAYERS.Dense(2, name="same") for _ in range(2)]
     for each in layer:
