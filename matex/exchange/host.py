@@ -41,7 +41,7 @@ class HostExchange:
             its members.
         layout: layout of the vector.
         faults: may strike before, during and after the exchange.
-        check_finite: look for NaN and infinity before they spread.
+        check_finite: look for NaN and infinity in gradients before they spread.
         large_bytes: from which size of the vector on there is one result.
         stretch: elements in one call of MPI; by the number of ranks without it.
         plan: one of :data:`matex.exchange.plan.PLANS`.
@@ -157,8 +157,9 @@ class HostExchange:
         try:
             self._before()
             finite = True
-            for view, part in zip(self._send_views, parts, strict=True):
+            for view, part in zip(self._send_views[:-1], parts[:-1], strict=True):
                 finite = copied(view, part) and finite
+            copied(self._send_views[-1], parts[-1])  # a metric may be NaN, as in plain Keras
             return self._exchange(finite)
         except BaseException as error:
             self.error = error
@@ -170,7 +171,8 @@ class HostExchange:
         Raises:
             ft.PeerFailure, TrainingError: as in a first attempt.
         """
-        return self._exchange(copied(self._send, vector))
+        copied(self._send, vector)
+        return self._exchange(bool(np.isfinite(self.layout.gradients_in(self._send)).all()))
 
     # The three places where injected faults strike.
 

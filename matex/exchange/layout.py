@@ -111,6 +111,10 @@ class Layout:
             for start, shape in zip(self.offsets, self.shapes, strict=False)
         ]
 
+    def gradients_in(self, vector: np.ndarray) -> np.ndarray:
+        """The part of *vector* that is gradients, as a view."""
+        return vector[: self.offsets[-2]]
+
     def averaged(self, vector: np.ndarray) -> np.ndarray:
         """The part of *vector* that is weighted by samples, gradients and means, as a view."""
         return vector[: self.offsets[-2] + sum(segment.size for segment in self.means)]

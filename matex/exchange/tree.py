@@ -51,7 +51,8 @@ class TreeExchange(HostExchange):
             self._before()
             self._send[:] = 0
             self._send_views[-1][-_HEADER:] = header
-            return self._exchange(all(np.isfinite(vector).all() for vector in own.values()))
+            gradients = [self.layout.gradients_in(vector) for vector in own.values()]
+            return self._exchange(all(np.isfinite(vector).all() for vector in gradients))
         except BaseException as error:
             self.error = error
             raise

@@ -58,10 +58,13 @@ _BY_ROWS = frozenset(
         "NotEqual",
         "SelectV2",
         "Squeeze",
+        "StaticRegexReplace",
         "StopGradient",
         "StridedSlice",
+        "StringLower",
         "StringToHashBucketFast",
         "StringToHashBucketStrong",
+        "StringUpper",
         "Sub",
     )
 )
@@ -226,10 +229,24 @@ def _is_by_rows(tensor: Any, uneven: set[int], depth: int) -> bool:
     operation = tensor.op
     if operation.type == "Placeholder":
         return tensor.dtype != tf.resource and id(tensor) not in uneven
+    if operation.type == "RaggedTensorToTensor":  # as TextVectorization ends
+        return _is_row_count(operation, uneven, depth)
     if operation.type not in _BY_ROWS or not depth:
         return False
     free = [i for i in operation.inputs if i.shape.rank and i.shape[0] is None]
     return bool(free) and all(_is_by_rows(each, uneven, depth - 1) for each in free)
+
+
+def _is_row_count(padding: Any, uneven: set[int], depth: int) -> bool:
+    """Whether *padding* gives a row for each row of ragged inputs, or of texts that were split."""
+    kind, partition = padding.get_attr("row_partition_types")[0], padding.inputs[3]
+    if kind == b"ROW_SPLITS":
+        return id(partition) in uneven
+    source = partition.op.inputs[0] if partition.op.type == "StridedSlice" else partition
+    if source.op.type != "StringSplitV2" or source is not source.op.outputs[2]:
+        return False
+    is_first = tf.get_static_value(partition.op.inputs[1]) == [0]
+    return bool(is_first) and _is_by_rows(source.op.inputs[0], uneven, depth - 1)
 
 
 def _is_whole(indices: Any) -> bool:

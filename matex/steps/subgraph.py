@@ -94,7 +94,7 @@ def function_of(
 
 
 def changes_without(traced: Any) -> Callable[[], None]:
-    """What *traced*, a concrete function, changes without its arguments, as a function. Local.
+    """The changes that *traced*, a concrete function, makes without its arguments. Local.
 
     Where arguments never come TensorFlow runs this much of a graph: counters, and whatever else
     follows from variables alone.

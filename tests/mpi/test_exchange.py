@@ -211,6 +211,18 @@ def test_what_is_not_finite_fails_on_every_rank_and_is_found_on_one(
     assert comm.failure is None
 
 
+def test_metrics_that_are_no_numbers_pass(make: Make, comm: ft.Communicator) -> None:
+    layout = layout_of("float32", (4,))
+    exchange = make(layout)
+    step = step_of(exchange, spec(layout, "float32"))
+    auxiliary = auxiliary_of(layout, comm)
+    auxiliary[1] = np.nan
+    gradient, sums = step(tf.ones(4), tf.constant(auxiliary))
+    assert gradient.tolist() == [comm.world.size] * 4
+    assert np.isnan(sums[:3]).tolist() == [False, True, False]
+    assert not exchange.spoiled
+
+
 def test_not_looking_lets_it_through(make: Make, comm: ft.Communicator) -> None:
     layout = layout_of("float32", (4,))
     exchange = make(layout, check_finite=False)

@@ -110,6 +110,12 @@ train(tokens, held, cached, "adam")
 for places in (layers.Discretization([10, 20, 30]), layers.IntegerLookup(vocabulary=[1, 2, 3])):
     few = layers.Flatten()(layers.Embedding(5, 8)(places(tokens)))
     train(tokens, few, x, "adam")
+texts = [" ".join(f"Word{number}" for number in row[: 1 + row[0] % 9]) for row in x]
+split = layers.TextVectorization(40, output_sequence_length=6)
+split.adapt(texts)
+of_texts = layers.Flatten()(layers.Embedding(40, 8)(split(text := keras.Input((), dtype="string"))))
+numbered = tf.data.Dataset.from_tensor_slices((texts, y)).batch(32)
+train(text, of_texts, numbered, keras.optimizers.Adam(0.02))
 free = keras.Input((None,), dtype="int32")  # as long as the longest row of each batch
 words = layers.GlobalAveragePooling1D()(layers.Embedding(50, 8, name="words")(free))
 model = keras.Model(free, layers.Dense(1, "sigmoid")(words))
