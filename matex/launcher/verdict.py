@@ -26,7 +26,8 @@ class End(NamedTuple):
 
     def __str__(self) -> str:
         place = f" at step {self.step}" if self.step is not None else ""
-        where = f" ({self.where})" if self.where else ""
+        # The message of a syntax error names its place itself.
+        where = f" ({self.where})" if self.where and self.where not in self.reason else ""
         return f"rank {self.rank}{place}: {self.reason}{where}"
 
     @property

@@ -68,7 +68,12 @@ def _where(error: BaseException, script: Path | None) -> str:
 
 
 def advice(error: str) -> str:
-    """Advice after the line of a file error, what to write instead; "" after any other. Pure."""
+    """Advice after the line of an error of files or ports, what to write instead; else "". Pure."""
+    if "Address already in use" in error:
+        return (
+            "every rank runs the whole script: a port is free for one rank of a host alone, so "
+            "open it on one rank (if matex.rank() == 0: ...), or open port 0"
+        )
     name = error.partition(":")[0].rpartition(".")[2]
     if name not in _FILE_ERRORS and "File not found" not in error:  # Keras's ValueError
         return ""

@@ -15,6 +15,8 @@ __all__ = ["shorten"]
 
 _ROOT = Path(__file__).parents[2]
 _HIDDEN = tuple(f"{_ROOT / name}{os.sep}" for name in ("matex", "ft", "checkpoints"))
+# The frame of Keras that stays when Keras has taken its own out of a traceback.
+_FILTER = str(Path("keras", "src", "utils", "traceback_utils.py"))
 _LEFT_OUT = (
     "matex: frames of matex are left out of this traceback; the log of the rank has all, and so "
     "has the terminal after keras.config.disable_traceback_filtering()"
@@ -25,8 +27,9 @@ def shorten(error: BaseException) -> None:
     """Take the frames of matex out of the traceback of *error*, and out of those behind it.
 
     It does what Keras does to its own frames, where Keras does. Frames of matex stay if they are
-    the innermost, because there is where the error is. The log of this rank gets the whole, and
-    the terminal a line that says so.
+    the innermost, because there is where the error is, unless Keras has taken out frames of its
+    own: the error may be in one of those, as that of an input of another shape is. The log of
+    this rank gets the whole, and the terminal a line that says so.
 
     Args:
         error: exception that is about to be printed.
@@ -79,6 +82,8 @@ def _kept(entries: list[TracebackType], *, of_syntax: bool) -> list[TracebackTyp
     shown = [not _is_hidden(entry) for entry in entries]
     if not any(shown):
         return [] if of_syntax else entries
+    if any(entry.tb_frame.f_code.co_filename.endswith(_FILTER) for entry in entries):
+        return [entry for entry, is_shown in zip(entries, shown, strict=True) if is_shown]
     innermost = len(shown) - shown[::-1].index(True)
     return [entry for n, entry in enumerate(entries) if shown[n] or n >= innermost]
 

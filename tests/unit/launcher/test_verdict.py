@@ -24,6 +24,9 @@ def test_the_first_error_is_the_cause() -> None:
     events = [death(2, "ValueError: bad", 7), death(0, "ValueError: worse", 7)]
     assert root_cause(events, {}) == End(2, "ValueError: bad", 7)
     assert str(End(2, "ValueError: bad", 7)) == "rank 2 at step 7: ValueError: bad"
+    assert str(End(2, "ValueError: bad", 7, "a.py, line 3")).endswith("bad (a.py, line 3)")
+    syntax = "SyntaxError: invalid syntax (a.py, line 3)"
+    assert str(End(2, syntax, None, "a.py, line 3")) == f"rank 2: {syntax}"
     assert survived(events, {}) == []
 
 

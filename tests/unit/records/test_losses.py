@@ -70,11 +70,12 @@ def test_each_lost_rank_is_one_record() -> None:
     assert not lost_to_own_errors([death(1, "script")])  # nobody went on without it
 
 
-def test_what_to_write_instead_is_said_of_file_errors_alone() -> None:
+def test_what_to_write_instead_is_said_of_file_and_port_errors_alone() -> None:
     for error in (
         "FileNotFoundError: [Errno 2] No such file or directory: 'a'",
         "zipfile.BadZipFile: File is not a zip file",
         "ValueError: File not found: filepath=model.keras. Please ensure",
     ):
         assert "matex.rank() == 0" in advice(error)
+    assert "port 0" in advice("OSError: [Errno 98] Address already in use")
     assert advice("ValueError: shapes") == ""

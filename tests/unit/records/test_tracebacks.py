@@ -14,6 +14,7 @@ from matex.records.tracebacks import shorten
 
 OURS = str(Path(matex.__file__).parent / "none.py")
 SCRIPT = "script.py"
+FILTER = str(Path(keras.__file__).parent / "src" / "utils" / "traceback_utils.py")
 
 
 def chain(*files: str) -> BaseException:
@@ -57,15 +58,25 @@ def test_frames_of_matex_are_left_out(
     assert ("are left out" in capsys.readouterr().err) == is_told
 
 
-def test_an_error_of_matex_keeps_its_frames() -> None:
-    error = chain(OURS, SCRIPT, OURS)
+@pytest.mark.parametrize(
+    ("frames", "left"),
+    [
+        ([OURS, SCRIPT, OURS], [SCRIPT, OURS]),
+        ([OURS, SCRIPT, FILTER, OURS], [SCRIPT, FILTER]),
+    ],
+)
+def test_innermost_frames_of_matex_stay_unless_keras_left_some_out(
+    frames: list[str], left: list[str]
+) -> None:
+    assert Path(FILTER).is_file()
+    error = chain(*frames)
     last = error.__traceback__
     while last is not None and last.tb_next is not None and last.tb_next.tb_next is not None:
         last = last.tb_next
     assert last is not None
     last.tb_next = None  # the function of this file
     shorten(error)
-    assert files(error) == [SCRIPT, OURS]
+    assert files(error) == left
 
 
 def test_causes_are_shortened_too() -> None:
