@@ -157,7 +157,7 @@ def _must_be_reachable(net: Network, target: str, ratio: float) -> None:
 
 
 def prune_file(
-    source: Path, out: Path, *, data: Path | None, ratio: float, force: bool, **options: Any
+    source: Path, out: Path, *, data: Path, ratio: float, force: bool, **options: Any
 ) -> list[str]:
     """Prune the model in *source* into *out*, whole or not at all; the lines to print.
 
@@ -172,8 +172,6 @@ def prune_file(
         raise InputError(f"{out} exists; give --force to replace it, or another --out")
     if out.suffix != ".keras":
         raise InputError(f"the result must be named *.keras. Received: {out}")
-    if data is None:
-        raise InputError("--data, a file with rows to look at, is wanted. Received: none")
     model = _loaded(source)
     x, y = rows_of(data, model)
     target = options.pop("target")

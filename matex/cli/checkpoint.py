@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ __all__ = ["add_command"]
 def add_command(commands: Any) -> None:
     """Add ``checkpoint`` with its actions to the subparsers *commands*."""
     about = "Look into checkpoints, verify them, and make files of them that plain Keras reads."
-    parser = commands.add_parser("checkpoint", help="look into and export them", description=about)
+    parser = commands.add_parser(
+        "checkpoint", help="look into checkpoints, and export their models", description=about
+    )
     actions = parser.add_subparsers(dest="action", required=True)
     made: list[argparse.ArgumentParser] = []
 
@@ -60,6 +63,7 @@ def add_command(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     """Run the action that was parsed; its exit status, 1 after one line where it fails."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # else TensorFlow's lines come before ours
     import checkpoints
     from matex.cli import checkpoint_actions
 

@@ -21,7 +21,7 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(parser=parser)
     actions = parser.add_subparsers(dest="action", required=True)
     info = actions.add_parser("info", help="say what a file or folder holds")
-    info.add_argument("file", type=Path, metavar="FILE")
+    info.add_argument("file", type=Path, metavar="FILE", help="data file or folder")
     _add_options(info)
     convert = actions.add_parser(
         "convert",
@@ -30,17 +30,22 @@ def add_command(commands: Any) -> None:
         "It appears when it is whole, or not at all.",
     )
     add = convert.add_argument
-    add("source", type=Path, metavar="IN")
-    add("target", type=Path, metavar="OUT.h5")
+    add("source", type=Path, metavar="IN", help="data file or folder")
+    add("target", type=Path, metavar="OUT.h5", help="file that is written")
     split = convert.add_mutually_exclusive_group()
     split.add_argument(
         "--test-rows", type=_at_least_one, metavar="N",
         help="the last N rows become x_test and y_test, the others x_train and y_train",
     )  # fmt: skip
-    split.add_argument("--test-fraction", type=_fraction, metavar="F", help="the same by a part")
+    split.add_argument(
+        "--test-fraction",
+        type=_fraction,
+        metavar="F",
+        help="the same with a part of the rows, from 0 to 1",
+    )
     add(
         "--dtype", choices=("float16", "float32", "float64"), default="float32",
-        help="of what is floating point (default: float32)",
+        help="type of floating-point values (default: float32)",
     )  # fmt: skip
     add("--force", action="store_true", help="replace OUT.h5")
     _add_options(convert)
@@ -50,14 +55,26 @@ def add_command(commands: Any) -> None:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--format", choices=FORMATS, help="in place of what the name says")
+    add("--format", choices=FORMATS, help="format of the file (default: by its content)")
     add(
         "--label", type=_column, metavar="COLUMN",
         help="csv: the label's column, by number or name (default: 0); tfrecord: its feature; "
         "tar: a field of .json",
     )  # fmt: skip
-    add("--label-first", dest="label", action="store_const", const=0, help="csv: the same as 0")
-    add("--label-last", dest="label", action="store_const", const=-1, help="csv: the last column")
+    add(
+        "--label-first",
+        dest="label",
+        action="store_const",
+        const=0,
+        help="csv: the first column, as --label 0",
+    )
+    add(
+        "--label-last",
+        dest="label",
+        action="store_const",
+        const=-1,
+        help="csv: the last column is the label",
+    )
     add(
         "--header", action=argparse.BooleanOptionalAction, default=None,
         help="csv: whether the first line names the columns (default: look at it)",

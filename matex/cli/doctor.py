@@ -55,7 +55,7 @@ def add_command(commands: Any) -> None:
         description="Build the native exchange now, for nodes that have no compiler. "
         "Without this command the first run builds it, where it can.",
     )
-    build.set_defaults(act=_build)
+    build.set_defaults(parser=build, act=_build)
 
 
 def _count(text: str) -> int:

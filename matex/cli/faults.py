@@ -26,7 +26,7 @@ def add_command(commands: Any) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     _add_sample(actions)
     show = actions.add_parser("show", help="say what a plan holds")
-    show.add_argument("plan", type=Path, metavar="PLAN.csv")
+    show.add_argument("plan", type=Path, metavar="PLAN.csv", help="fault plan")
     show.add_argument("--ranks", type=int, metavar="N", help="check that it fits N ranks")
     show.set_defaults(parser=show, act=_run)
 
@@ -36,8 +36,8 @@ def add_command(commands: Any) -> None:
         description="Compare the report directories of two runs, say of one without faults (A) "
         "and of its twin with them (B): losses, metrics, samples, time lost.",
     )
-    compared.add_argument("a", type=Path, metavar="A")
-    compared.add_argument("b", type=Path, metavar="B")
+    compared.add_argument("a", type=Path, metavar="A", help="report directory of the one run")
+    compared.add_argument("b", type=Path, metavar="B", help="report directory of the other")
     compared.set_defaults(parser=compared, act=_run)
 
 
@@ -54,11 +54,19 @@ def _add_sample(actions: Any) -> None:
         "--mtbf", type=seconds, required=True, metavar="2h",
         help="mean time between failures of the whole machine",
     )  # fmt: skip
-    add("--ranks", type=int, required=True, metavar="N")
+    add("--ranks", type=int, required=True, metavar="N", help="ranks of the run")
     span = sample.add_mutually_exclusive_group(required=True)
     span.add_argument("--hours", type=float, metavar="H", help="how long the plan is")
-    span.add_argument("--for", dest="duration", type=seconds, metavar="90s", help="the same")
-    add("--shape", type=float, default=1.0, metavar="K", help="Weibull's (default: 1, exponential)")
+    span.add_argument(
+        "--for", dest="duration", type=seconds, metavar="90s", help="the same, as a duration"
+    )
+    add(
+        "--shape",
+        type=float,
+        default=1.0,
+        metavar="K",
+        help="shape of the Weibull distribution (default: 1, exponential)",
+    )
     add("--nodes", type=int, default=1, metavar="M", help="hosts, each with a block of ranks")
     add(
         "--node-share", type=float, metavar="P",
@@ -68,13 +76,25 @@ def _add_sample(actions: Any) -> None:
         "--cascade", type=float, default=0.0, metavar="P",
         help="the probability of another failure inside a recovery (default: 0)",
     )  # fmt: skip
-    add("--kinds", type=_words, default=("kill",), metavar="kill,stop", help="default: kill")
-    add("--at", type=_words, default=("compute",), metavar="compute,...", help="default: compute")
+    add(
+        "--kinds",
+        type=_words,
+        default=("kill",),
+        metavar="kill,stop",
+        help="kinds of faults (default: kill)",
+    )
+    add(
+        "--at",
+        type=_words,
+        default=("compute",),
+        metavar="compute,...",
+        help="phases in which they strike (default: compute)",
+    )
     add(
         "--step-time", type=seconds, metavar="80ms",
         help="write steps of this length in place of times",
     )  # fmt: skip
-    add("--seed", type=int, default=0, metavar="S", help="default: 0")
+    add("--seed", type=int, default=0, metavar="S", help="seed of the plan (default: 0)")
     sample.set_defaults(parser=sample, act=_run)
 
 

@@ -37,9 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for module in _COMMANDS:
         module.add_command(commands)
     if argv and argv[0] not in (*commands.choices, "-h", "--help", "--version"):
-        return run.run_rank(argv)
+        return run.run_rank(argv, tuple(commands.choices))
     if argv[:1] == ["run"]:
         argv[1:] = run.completed_line(argv[1:])
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse(argv)
     status: int = arguments.act(arguments)
     return status

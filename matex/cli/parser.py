@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 __all__ = ["USAGE_ERROR", "Parser"]
@@ -24,6 +26,21 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """The parsed *words*; an unknown option is refused by the command that got it.
+
+        Raises:
+            SystemExit: with status 2, after one line, at bad input.
+        """
+        arguments, unknown = self.parse_known_args(words)
+        if unknown:
+            command: Parser = getattr(arguments, "parser", self)
+            name = unknown[0].partition("=")[0]
+            near = difflib.get_close_matches(name, command._option_string_actions, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return arguments
 
     def error(self, message: str) -> NoReturn:
         switch = _VALUE_OF_A_SWITCH.fullmatch(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +18,56 @@ def add_command(commands: Any) -> None:
         "prune",
         help="make a trained model smaller",
         description="Remove the units of MODEL whose work the others can do best, and save what "
-        "is left beside it. The data are only looked at, and needed for the criterion gram.",
+        "is left beside it. The data are only looked at.",
     )
     add = parser.add_argument
-    add("model", type=Path, metavar="MODEL.keras")
+    add("model", type=Path, metavar="MODEL.keras", help="trained model")
     add(
         "--data",
         type=Path,
+        required=True,
         metavar="FILE",
-        help="with x_train and y_train, or x and y; half of it is held out",
+        help="data file with x_train and y_train, or x and y; half of its rows are held out",
     )
-    add("--ratio", type=float, required=True, metavar="R", help="share to remove, from 0 to 1")
-    add("--target", default="parameters", help="of what: parameters (default) or flops")
+    add(
+        "--ratio",
+        type=float,
+        required=True,
+        metavar="R",
+        help="part of the model to remove, from 0 to 1",
+    )
+    add(
+        "--target",
+        default="parameters",
+        help="what that is a part of: parameters (default) or flops",
+    )
     add("--criterion", default="gram", help="gram (default), projection, similarity, angle, ...")
-    add("--exclude", action="append", default=[], metavar="LAYER", help="may be given again")
+    add(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="LAYER",
+        help="layer that keeps its units; may be given again",
+    )
     add(
         "--samples",
         type=int,
         default=2048,
         help="rows to measure on, and as many to judge by, at most (default: 2048)",
     )
-    add("--out", type=Path, metavar="FILE", help="default: MODEL-pruned.keras")
-    add("--force", action="store_true", help="replace what is there")
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="file that is written (default: MODEL-pruned.keras)",
+    )
+    add("--force", action="store_true", help="replace FILE where it is there")
     parser.set_defaults(parser=parser, act=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     """Prune, save and tell; the exit status. Bad input ends with one line and status 2."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # else TensorFlow's lines come before ours
     from matex.apoptosis.one_shot import prune_file
 
     out = arguments.out or arguments.model.with_name(f"{arguments.model.stem}-pruned.keras")

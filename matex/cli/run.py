@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import textwrap
+from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,8 +72,13 @@ def completed_line(argv: list[str]) -> list[str]:
     return completed(argv, LaunchOptions, Config)
 
 
-def run_rank(argv: list[str]) -> int:
-    """One rank of a run that mpiexec or srun started; its exit status."""
+def run_rank(argv: list[str], commands: Sequence[str] = ()) -> int:
+    """One rank of a run that mpiexec or srun started; its exit status.
+
+    Args:
+        argv: words of the command line.
+        commands: names of the commands, of which *argv* begins with none.
+    """
     parser = Parser(
         prog="python -m matex",
         usage="python -m matex [options] [-m] SCRIPT [arguments of the script]",
@@ -81,8 +87,8 @@ def run_rank(argv: list[str]) -> int:
         add_help=False,
     )
     _add_arguments(parser, ProgramOptions, Config)
-    arguments = parser.parse_args(completed(argv, ProgramOptions, Config))
-    config = _config(parser, arguments)
+    arguments = parser.parse(completed(argv, ProgramOptions, Config))
+    config = _config(parser, arguments, commands)
     from matex.process.script_run import run_script
 
     return run_script(arguments.script, arguments.arguments, config, module=bool(arguments.module))
@@ -94,11 +100,16 @@ def _filled(text: str) -> str:
 
 def _add_arguments(parser: argparse.ArgumentParser, *tables: type) -> None:
     parser.add_argument("script", type=Path, help="a Keras script", metavar="SCRIPT")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    own = parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="the script's own arguments"
+    )
+    own.required = False  # argparse would name them where SCRIPT is missing
     add_options(parser, *tables)
 
 
-def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Config:
+def _config(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, commands: Sequence[str] = ()
+) -> Config:
     try:
         config = Config.from_words(given_words(arguments, Config))
     except (InputError, ft.UsageError) as error:
@@ -108,7 +119,10 @@ def _config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> C
         if not _is_found(name):
             parser.error(f"a module is wanted. Received: {name}, which is not found")
     elif not arguments.script.is_file():
-        parser.error(f"a Keras script is wanted. Received: {arguments.script}, which is no file")
+        wanted = (
+            f"a Keras script or a command ({', '.join(commands)})" if commands else "a Keras script"
+        )
+        parser.error(f"{wanted} is wanted. Received: {name}, which is no file")
     return config
 
 

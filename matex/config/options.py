@@ -118,8 +118,9 @@ class RankOptions:
         0, "STEPS", "also save after each so many steps, and wait until it is written; 0: at the "
         "ends of epochs only", CHECKPOINTS, least=0, unit="steps")
     checkpoint_interval: float = option(
-        0.0, "SECONDS", "save so often inside epochs", CHECKPOINTS, least=0, unit="seconds",
-        default_text="what pays, from what a checkpoint costs and how seldom all ranks are lost")
+        0.0, "SECONDS", "time between two saves inside epochs", CHECKPOINTS, least=0,
+        unit="seconds", default_text="Daly's, from what a checkpoint costs and how seldom all "
+        "ranks are lost")
     checkpoint_part_mb: float | None = option(
         None, "MB", "several ranks write a checkpoint together, parts of at least so many "
         "megabytes each; 0: one writes all", CHECKPOINTS, least=0, unit="MB",
@@ -206,9 +207,9 @@ class RankOptions:
         below=4097, condition="with --deterministic",
         default_text="the smallest power of two that is at least the ranks")
     compression: str = option(
-        "none", "{none,fp16,bf16,int8,powersgd:R}", "fewer bits in which gradients travel between "
-        "hosts, or between ranks of one host, or factors of rank R; what that takes is added to "
-        "the next step's. With gossip: fewer bits of models", WORK, kind=COMPRESSION,
+        "none", "{none,fp16,bf16,int8,powersgd:R}", "gradients travel in fewer bits between "
+        "hosts, or between ranks of one host, or as factors of rank R; what rounding takes is "
+        "added to the next step's. With gossip: models travel so", WORK, kind=COMPRESSION,
         strategies=(*_SYNC, "gossip"), why="daso always sends bf16, and centres add up as they are")
     apoptosis: str = option(
         "", "MODE", "let redundant units die while training: " + ", ".join(APOPTOSIS_MODES), WORK,
@@ -254,8 +255,8 @@ class RankOptions:
         "other than sync", LARGE_BATCHES,
         choices=("none", "linear", "sqrt"))
     warmup_epochs: float = option(
-        5.0, "E", "epochs in which that factor climbs from 1", LARGE_BATCHES, least=0,
-        unit="epochs", default_text="5")
+        5.0, "E", "epochs in which the factor of --lr-scaling climbs from 1", LARGE_BATCHES,
+        least=0, unit="epochs", default_text="5")
 
     inject: tuple[str, ...] = option(
         (), "FAULT", "set off a fault; may be given again", INJECTION)

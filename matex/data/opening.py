@@ -53,7 +53,7 @@ def open(
     Args:
         path: path of the file or folder; of tars also a pattern, such as ``"train-*.tar"``, or a
             list of paths.
-        format: key of the table, in place of what the name says.
+        format: key of the table (default: by content, with which the name must agree).
         label: csv: the label's column, by number from 0 (0 without it) or by name; -1 is the
             last. tfrecord: the feature that is ``y``. tar: the field of .json that is the class.
         header: csv: whether the first line names the columns; without it, it does when a

@@ -97,7 +97,7 @@ def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str
     own.save(folder / "own.keras")
     model, data = str(folder / "m.keras"), str(folder / "d.h5")
     for arguments, told in (
-        ([str(folder / "none.keras"), "--ratio", "0.5"], "no file"),
+        ([str(folder / "none.keras"), "--data", data, "--ratio", "0.5"], "no file"),
         ([model, "--ratio", "0.5"], "--data"),
         ([model, "--data", data, "--ratio", "2"], "ratio must be between"),
         ([model, "--data", data, "--ratio", "0.5", "--criterion", "luck"], "criterion must be"),

@@ -65,7 +65,7 @@ BAD = {
         "--ranks must be a whole number of at least 1. Received: 'two'",
     ),
     "number of ranks missing": (["run", "train.py"], "-n N, the number of ranks, is wanted"),
-    "script missing": (["run", "-n", "2"], "SCRIPT"),
+    "script missing": (["run", "-n", "2"], "arguments are required: SCRIPT (see matex run --help)"),
     "script is no file": (["run", "-n", "2", "none.py"], "Received: none.py, which is no file"),
     "the script's options are its own": (
         ["run", "-n", "2", "none.py", "--rank", "3", "--check", "x", "-n", "0"],
@@ -105,7 +105,18 @@ BAD = {
         ["faults", "sample", "--mtbf", "1h", "--ranks", "1", "--hours", "1"],
         "ranks must be at least 2, for one must survive. Received: ranks=1",
     ),
-    "unknown option": (["run", "-n", "2", "--fast", "train.py"], "--fast"),
+    "unknown option": (
+        ["run", "-n", "2", "--fast", "train.py"],
+        "matex run: unrecognized arguments: --fast",
+    ),
+    "misspelt option": (
+        ["run", "-n", "2", "--statregy=sync", "train.py"],
+        "matex run: unrecognized arguments: --statregy=sync; did you mean --strategy?",
+    ),
+    "misspelt option of an action": (
+        ["data", "info", "train.py", "--lable=2"],
+        "matex data info: unrecognized arguments: --lable=2; did you mean --label?",
+    ),
     "seed in words": (["run", "-n", "2", "--seed", "x", "train.py"], "--seed"),
     "negative seed": (["run", "-n", "2", "--seed", "-1", "train.py"], "seed must be at least 0"),
     "nothing kept": (["run", "-n", "2", "--keep", "0", "train.py"], "keep must be at least 1"),
@@ -170,7 +181,11 @@ BAD = {
         "--hosts wants --network. Received: none",
     ),
     "no command": ([], "command"),
-    "unknown command": (["rum", "-n", "2"], "Received: rum, which is no file"),
+    "unknown command": (
+        ["rum", "-n", "2"],
+        "a Keras script or a command (run, top, resize, drain, report, data, faults, prune, "
+        "checkpoint, doctor, build) is wanted. Received: rum, which is no file",
+    ),
     "a rank without a script": (["none.py"], "which is no file"),
 }
 
