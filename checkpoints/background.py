@@ -133,7 +133,7 @@ class BackgroundWriter:
         return self._attempt(snapshot, team)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Try what still waits once more, and end the thread.
+        """Try to save the waiting snapshot once more, and end the thread.
 
         Args:
             timeout_s: seconds to wait for the thread; None, the default, for no limit.

@@ -39,7 +39,7 @@ def step_of(name: str) -> int | None:
 
 
 def temporary_name(name: str, tag: str) -> str:
-    """The name of what becomes *name*; *tag* is ``HOST.PID`` of the process that publishes it."""
+    """The temporary name of the file *name*; *tag* is ``HOST.PID`` of the publishing process."""
     return f"{name}.{tag}.tmp"
 
 

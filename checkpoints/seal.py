@@ -69,7 +69,7 @@ def make_seal(metadata: Buffer, manifest: Buffer, *, array_bytes: int) -> Seal:
 
 
 def resembles(block: bytes) -> bool:
-    """Whether the first bytes of a file are, if not those of a seal, then what is left of one."""
+    """Whether the first bytes of a file are those of a seal, or of a damaged one."""
     return any(line.split(b"{")[0] in block for line in _TEXT.encode().splitlines())
 
 

@@ -90,7 +90,7 @@ class ColdSpares:
 
     @classmethod
     def meet(cls, cold: int) -> ColdSpares:
-        """Exchange who is there; collective over MPI_COMM_WORLD, once, before the ranks meet.
+        """Exchange ranks and hosts; collective over MPI_COMM_WORLD, once, before the ranks meet.
 
         A death in it ends all: nobody has trained yet.
 
@@ -249,7 +249,7 @@ class ColdSpares:
         return now
 
     def announce(self) -> None:
-        """Tell the other cold spares that this process is one of those who work now. Local."""
+        """Tell the other cold spares that this process is a working rank now. Local."""
         self._tell_all(Signal.WORKS)
 
     def part(self, known: Iterable[Member] = ()) -> None:

@@ -227,7 +227,7 @@ def _exit_now(status: int) -> NoReturn:
 
 
 def _call_exit_handlers() -> None:
-    """Call what the program gave to ``atexit``, as Python does at any end but a kill; once.
+    """Call the handlers of ``atexit``, as Python does at any end but a kill; once.
 
     None of them may meet the peers: :func:`_at_exit` is not among them.
     """

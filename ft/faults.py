@@ -264,7 +264,7 @@ def check_faults(faults: Iterable[Fault], *, ranks: int, replaced: bool = False)
 
 
 class _Values(NamedTuple):
-    """Keys as given, and what they must be."""
+    """The keys of a fault as given, and checks of their values."""
 
     text: str
     given: dict[str, str]

@@ -59,7 +59,7 @@ class Injector:
         self.step = 0
 
     def at(self, phase: str) -> None:
-        """Fire what was planned for *phase* of the current ``step``, which the run has reached.
+        """Set off the faults that are due in *phase* of the current ``step``, which is reached.
 
         Args:
             phase: one of :data:`ft.PHASES`.
@@ -68,7 +68,7 @@ class Injector:
             self._set_off(self._due(phase))
 
     def heard(self, event: str) -> None:
-        """Fire what was planned to go with *event*, which this rank has recorded.
+        """Set off the faults that are due with *event*, which this rank has recorded.
 
         Args:
             event: any name; those of :data:`ft.EVENTS` can be in a plan.

@@ -122,7 +122,7 @@ class Membership:
                 Purpose.ADMIT,
                 "a newcomer is admitted",
                 until=lambda: False,
-                heard=lambda recovery: admitted.extend(recovery.admitted),
+                on_change=lambda recovery: admitted.extend(recovery.admitted),
             )
         finally:
             self._newcomer = None
@@ -160,9 +160,9 @@ class Membership:
         why: str,
         *,
         until: Callable[[], bool],
-        needless: bool = False,
+        may_skip: bool = False,
         or_end: bool = True,
-        heard: Callable[[Recovery], None] = lambda recovery: None,
+        on_change: Callable[[Recovery], None] = lambda recovery: None,
     ) -> bool:
         """Change views until all members came for *purpose*, or *until()* holds; collective.
 
@@ -173,10 +173,10 @@ class Membership:
             purpose: reason for which this rank comes.
             why: text of the failure that others see.
             until: tells, alike on all ranks that come for this, that no view change is wanted.
-            needless: whether to do without, where others turn out to be in the next operation
+            may_skip: whether to go on without *purpose* where others are in the next operation
                 already.
             or_end: whether this rank ends where its peers go on without it.
-            heard: function called after each view change.
+            on_change: function called after each view change.
 
         Returns:
             Whether they came; False, without *or_end*, where others keep making operations.
@@ -187,8 +187,8 @@ class Membership:
                 return True
             self._log.leave_off(why)
             recovery = self.change_view(purpose)
-            heard(recovery)
-            if recovery.met == purpose or (needless and recovery.together):
+            on_change(recovery)
+            if recovery.met == purpose or (may_skip and recovery.together):
                 return True
             elsewhere += recovery.together  # at the same operation, which this rank does not make
             if purpose in ELSEWHERE and elsewhere == _SURE:

@@ -118,7 +118,7 @@ def has_mpi() -> bool:
 
 @contextlib.contextmanager
 def _transports() -> Iterator[None]:
-    """Only those that this process may need, as it needs them, where the user said nothing.
+    """Inside, the settings of transports that this process may need and the user has not made.
 
     The settings are taken back at once: a launcher started from here would inherit them.
     """

@@ -97,7 +97,7 @@ class Newcomer:
 
     Args:
         rank: original rank that it will have; nobody has had it.
-        way: way by which it comes, a :class:`ft.Spawn` or a call by :meth:`ft.ColdSpares.call`.
+        way: start of it, a :class:`ft.Spawn` or a call by :meth:`ft.ColdSpares.call`.
         welcome: content of the first message to it, of what JSON knows.
 
     Example:

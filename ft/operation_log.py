@@ -123,7 +123,7 @@ class OperationLog:
         self.is_broken = False
 
     def hand_over(self, new: Any, *, done: np.ndarray, intact: np.ndarray) -> None:
-        """Give the result of the newest complete operation to those who miss it.
+        """Give the result of the newest complete operation to the members that miss it.
 
         Collective over *new*; after it every rank holds the result.
 

@@ -12,7 +12,7 @@ class _Error(Exception):
 
 
 class _SerialWorld:
-    """COMM_WORLD of one rank: what it sends is what it gets."""
+    """COMM_WORLD of one rank: each operation gives back the rank's own contribution."""
 
     def Get_rank(self) -> int:
         return 0

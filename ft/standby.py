@@ -119,8 +119,8 @@ class Standby:
             Purpose.FILL,
             "places are filled",
             until=lambda: not self.vacancies,
-            needless=True,
-            heard=lambda recovery: found.extend(recovery.replaced),
+            may_skip=True,
+            on_change=lambda recovery: found.extend(recovery.replaced),
         )
         return tuple(found)
 

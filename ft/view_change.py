@@ -146,7 +146,7 @@ class ViewChange:
         self.view = replace(view, waiting=waiting, vacant=(*view.vacant, *own))
 
     def _next_view(self, reports: np.ndarray, newest: int) -> View:
-        """Next view, from the *reports* of those who came, on a rank that works."""
+        """Next view, from the *reports* of the ranks that came, on a rank that works."""
         world, log = self._world, self._log
         behind = log.done < newest  # the result will be handed over
         before = View(
@@ -163,7 +163,7 @@ class ViewChange:
         return next_view(before, came, together=len(done) == 1, working=self._working)
 
     def _received_view(self, new: Any, view: View | None, *, source: int) -> View:
-        """View of the working rank at *source*, which those who wait receive, too."""
+        """View of the working rank at *source*, which spares receive, too."""
         blank = View(met=Purpose.WAIT, done=0, members=(), expected=())
         packed = (view or blank).pack(self._size)
         if view is None:
@@ -175,7 +175,7 @@ class ViewChange:
             raise self._mpi.Exception(self._mpi.ERR_OTHER) from None
 
     def _communicator_of(self, new: Any, members: tuple[int, ...]) -> Any:
-        """Communicator of *members*, in their order, among those present in *new*."""
+        """Communicator of *members*, in their order, made from *new*."""
         if self.present == members:
             return new
         if self._world.rank not in members:

@@ -111,7 +111,7 @@ def next_view(
     together: bool,
     working: int = 0,
 ) -> View:
-    """The view after a repair, from the one before it and who came what for.
+    """The view after a repair, from the view before it and each rank's reason to come.
 
     Args:
         before: view that the working ranks knew, after what was missing of the last operation
@@ -160,7 +160,7 @@ def _anew(
 
 
 def _filled(now: View) -> View:
-    """Each spare in the very place of one who is gone, so that nobody else's work changes.
+    """The view with each spare in the place of a dead rank, so that no other rank's work changes.
 
     Where that place is not part of the running operation any more, it comes last.
     """

@@ -234,7 +234,7 @@ class Watchdog:
         return False
 
     def _place(self) -> str:
-        """The place in the code where the main thread is, for the one who has to mend it."""
+        """The place in the code where the main thread is, for the message about a hang."""
         frame = self._frame()
         if frame is None:
             return ""

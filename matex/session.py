@@ -21,7 +21,7 @@ class Session(Protocol):
         ...
 
     def rank_is_asked_for(self) -> None:
-        """Note that the script may do on one rank what it does not on others; local."""
+        """Note that the script asks for its rank, and so may act on one rank alone; local."""
         ...
 
     def model_changed(self) -> None:

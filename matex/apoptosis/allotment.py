@@ -58,7 +58,7 @@ def _first_of(removal: Removal, count: int) -> Removal:
 
 
 def mortal_in(group: Group) -> np.ndarray:
-    """Indices of units of *group* that can die together and leave of its parts what must stay."""
+    """Indices of units of *group* that can die together, its parts keeping their least numbers."""
     alive = np.ones(group.width, bool)
     for unit in range(group.width - 1):
         alive[unit] = False

@@ -46,7 +46,7 @@ class Probe:
         self._noise = [_distance(a, b) for a, b in zip(self._wanted, self._outputs(), strict=True)]
 
     def complaint(self, model: Any = None) -> str:
-        """A sentence about what is wrong with the model as it now is; empty for nothing. Local.
+        """A sentence about the first fault of the model as it now is; empty for none. Local.
 
         Args:
             model: model that was loaded from its file, to be looked at in place of it.

@@ -165,7 +165,7 @@ def history_of(model: Any, variables: list[Any]) -> dict[str, np.ndarray]:
 
 
 def replay(model: Any, variables: list[Any], history: Mapping[str, np.ndarray]) -> bool:
-    """Cut *model*, as its script made it, to what *history* says is left; local.
+    """Cut *model*, as its script made it, to the units that *history* leaves; local.
 
     Values are those of the units that stay, so they are to be overwritten; *variables* are
     those that the history was made of, in the same order. Whether anything was cut.

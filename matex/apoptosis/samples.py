@@ -55,7 +55,7 @@ class Sample:
 
 
 def sample_of(given: dict[str, Any], count: int, *, offset: float = 0.0) -> Sample:
-    """A sample of what a fit was given: ``x``, and if there are, ``y`` and ``sample_weight``.
+    """A sample of the data of a fit: ``x``, and if there are, ``y`` and ``sample_weight``.
 
     Raises:
         InputError: data that go by once, of which nothing can be looked at beforehand.

@@ -32,7 +32,7 @@ _SAFE, _LEAST = 0.8, 1 / 9
 
 
 class Candidate(NamedTuple):
-    """A group, and who of it would die at what cost; ``tau`` is its threshold."""
+    """A group, and the units that would die, with their costs; ``tau`` is its threshold."""
 
     number: int
     group: Group
@@ -62,7 +62,7 @@ class Trial(Protocol):
     """The network on which removals are tried."""
 
     def apply(self, some: Sequence[Candidate]) -> None:
-        """Give the work of their dead to the living, also of groups of which some have died."""
+        """Remove the units of *some*; the remaining units take over their work."""
 
     def loss(self) -> float:
         """The held-out loss as it now is."""
@@ -151,7 +151,7 @@ class _Course:
         ]
 
     def between(self) -> float:
-        """The part below that refused last at which the loss should be what is allowed."""
+        """The part, below the last refused one, at which the loss should reach the allowed one."""
         rise = self._refused - self.loss
         return max(1.0, 1 + (MORE - 1) * _SAFE * (self._allowed - self.loss) / rise)
 

@@ -40,7 +40,7 @@ class Config(RankOptions):
 
     @property
     def cache_directory(self) -> Path:
-        """The directory for what is built: the given one, else the user's own."""
+        """The directory of built files: the given one, else the user's own."""
         return self.cache or user_cache() / "matex"
 
     @classmethod

@@ -53,7 +53,7 @@ def variable(name: str) -> str | None:
 
 
 def user_cache() -> Path:
-    """The directory for what programs of this user may keep, as the XDG specification has it."""
+    """The directory for caches of this user's programs, by the XDG specification."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 

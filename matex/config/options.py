@@ -53,7 +53,7 @@ OWN_ROWS = "elsewhere each rank's own rows make its update"
 # fmt: off
 @dataclass(frozen=True, kw_only=True)
 class ProgramOptions:
-    """Options of a command line about what it runs."""
+    """Options of a command line about the program that it runs."""
 
     module: bool = option(
         False, "", "SCRIPT is the name of a module or a package, which is run as python -m runs it",

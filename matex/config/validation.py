@@ -40,7 +40,7 @@ def check_together(config: RankOptions) -> None:
 
 
 def _check_deterministic(config: RankOptions) -> None:
-    """Refuse what makes bits depend on the ranks where they are to depend on nothing."""
+    """Refuse options by which bits depend on the ranks, where they must not."""
     if not config.deterministic:
         if config.virtual:
             raise InputError(

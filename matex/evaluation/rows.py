@@ -23,7 +23,7 @@ __all__ = ["RowEvaluation", "without_effect"]
 
 
 def without_effect(model: Any, call: Callable[[], object]) -> None:
-    """Evaluate by *call* what does not count; local.
+    """Evaluate by *call*, and put the metrics back; local.
 
     A test step that runs eagerly is Python that may count or print, and makes what metrics it has
     in its first call: it runs on every rank, also where no row falls to this one.

@@ -83,7 +83,7 @@ class TestStep:
         return reason if shares and self.sharing == Sharing.WHOLE else ""
 
     def settle(self, sharing: Sharing) -> None:
-        """It is known what may be shared, because the other ranks do it."""
+        """Take *sharing* over from the other ranks, without a trial."""
         self.sharing = sharing
         self._function = None
 
@@ -94,7 +94,7 @@ class TestStep:
         self._extra = self._function(batch)
 
     def ready(self) -> None:
-        """Know what it returns, also where no batch has fallen to this rank."""
+        """Trace the step, so that its logs are known also where this rank has had no batch."""
         if self._function is None:
             self._make()
 

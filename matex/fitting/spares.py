@@ -37,7 +37,7 @@ __all__ = ["FitSpares"]
 
 
 def _validated(model: Any) -> list[int] | None:
-    """``passed`` of what the running fit validates with; None before the first time."""
+    """``passed`` of the iterator of the running fit's validation; None before the first one."""
     iterator = keras_hooks.validation_of(model)
     return None if iterator is None else list(getattr(iterator, "passed", (0, 0, -1)))
 
@@ -51,6 +51,7 @@ class FitSpares(FitListener):
         checkpoint, replicas: checkpoints and check of replicas of the fit.
         trained: models that the script has trained so far, *model* among them.
         number: number of the fit in the script, from 0.
+        data: numbers about a few rows, by which a newcomer's data are compared with the others'.
     """
 
     def __init__(

@@ -158,7 +158,7 @@ def _replace_maker(
 
 
 def _noted(hooks: TrainerHooks) -> Callable[[Any], contextlib.AbstractContextManager[None]]:
-    """A context for making a model's train function: *hooks* see what ``train_step`` is given."""
+    """Context for making a model's train function: *hooks* see the arguments of ``train_step``."""
 
     @contextlib.contextmanager
     def noted(model: Any) -> Iterator[None]:

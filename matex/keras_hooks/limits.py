@@ -35,7 +35,7 @@ def _limit(name: str) -> int | None:
 
 
 def watch_environment() -> None:
-    """Heed what the script writes into the environment for Keras from now on; once, local.
+    """Follow the variables for Keras that the script sets from now on; once, local.
 
     Keras reads it when it is imported, which a script does after having written, but matex has
     imported it before.

@@ -26,7 +26,7 @@ class Results:
         self._noted: dict[int, tuple[Any, Any, str | None]] = {}
 
     def note(self, metric: Any, result: Any) -> None:
-        """*result* is what *metric* just gave: a tensor, or tensors by name."""
+        """Note *result*, which *metric* just gave: a tensor, or tensors by name."""
         by_name = flat_logs(result) if isinstance(result, Mapping) else {None: result}
         for name, tensor in by_name.items():
             self._noted[id(tensor)] = (tensor, metric, name)  # held, so that its id stays its own
@@ -37,7 +37,7 @@ class Results:
         return bool(self._noted)
 
     def source_of(self, tensor: Any) -> tuple[Any, str | None] | None:
-        """The metric, and under which name it gives this one; None for what is no result."""
+        """The metric that gave *tensor*, and its name there; None where it is no result."""
         noted = self._noted.get(id(tensor))
         return None if noted is None else noted[1:]
 
@@ -51,7 +51,7 @@ class Results:
 
 @contextlib.contextmanager
 def recorded_results(model: Any) -> Iterator[Results]:
-    """Run a step of *model* inside; what its metrics give is noted."""
+    """Run a step of *model* inside; the results of its metrics are noted."""
     results = Results()
 
     def noting(metric: Any) -> Callable[[], Any]:

@@ -164,7 +164,7 @@ def seed_variables(model: Any) -> list[Any]:
 
 
 def refuse(model: Any) -> None:
-    """Raise for what cannot be trained rightly in parallel.
+    """Raise for a model that cannot be trained rightly in parallel.
 
     Raises:
         NotShareable: a strategy of ``tf.distribute`` with one replica, in whose scope alone

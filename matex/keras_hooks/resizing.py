@@ -154,7 +154,7 @@ class WeightUsers:
 
 
 def _keys(optimizer: Any) -> list[tuple[Any, Any]]:
-    """Each weight of *optimizer* and what it is known by there; before :func:`resize`."""
+    """Each weight of *optimizer*, and its key there; before :func:`resize`."""
     return [(w, optimizer._var_key(w)) for one in _all(optimizer) for w in one._trainable_variables]
 
 

@@ -32,7 +32,7 @@ def are_rows(spec: Any) -> bool:
 
 
 def with_rows(specs: Any, rows: int | None) -> Any:
-    """The structure *specs* for tensors of so many *rows*; None stands for any number."""
+    """The structure *specs* with *rows* as the number of rows; None stands for any number."""
     return tree.map_structure(lambda spec: _with_rows(spec, rows), specs)
 
 

@@ -10,7 +10,7 @@ from matex.records.losses import OWN_ERRORS
 
 __all__ = ["End", "crash_in", "root_cause", "survived"]
 
-# With this Python begins what it writes about a process that a signal ends, and this tells how.
+# Python begins the report of a process that a signal ends with this, and the reason follows.
 _FATAL = "Fatal Python error: "
 _CRASH_LINES = 15
 

@@ -105,7 +105,7 @@ class _Server:
         return None
 
     def _leave(self, files: list[int]) -> None:
-        """Close what is the server's; in a newcomer."""
+        """Close the server's files and sockets; in a newcomer."""
         others = [key.fd for key in self._selector.get_map().values() if key.data is not None]
         connections = [key.data[1] for key in self._selector.get_map().values() if key.data]
         self._selector.close()
@@ -134,7 +134,7 @@ def _end_with(file: int) -> None:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Take over what the process that asked has, and run what it was to run."""
+    """Take over environment, directory and cores of the asking process; run its program."""
     os.environ.clear()
     os.environ.update(request["environment"])
     tempfile.tempdir = None  # which is asked for once, of the environment

@@ -77,7 +77,7 @@ class KerasAdapter:
         self._files = separate_files(self.run, self._life_cycle)
 
     def rank_is_asked_for(self) -> None:
-        """The script may do on one rank what it does not on others; local."""
+        """Note that the script asks for its rank, and so may act on one rank alone; local."""
         if self._files is not None:
             self._files.script_knows_ranks()
 

@@ -58,7 +58,7 @@ class OwnLoops:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """The result of a call of a function of ``tf.function``; collective where it trains."""
+        """The result of calling a function of ``tf.function``; collective where it trains."""
         if self._is_shared and self._calls.is_empty and keras_hooks.is_eager():
             return self._script_steps.call(original, function, args, kwargs)
         return original(function, *args, **kwargs)
@@ -186,6 +186,6 @@ class OwnLoops:
         self.say_unsaved(_LOOP)
 
     def _refuse_apart(self, what: str) -> None:
-        """End a process that is to join others: it would train on what they have trained on."""
+        """End a process that is to join others, where it would train alone before it has joined."""
         if self._run.joining is not None and self._run.communicator.world.apart:
             self._run.joining.leave(f"the script trains by {what} before the fit that they are in")

@@ -20,7 +20,7 @@ _BROKEN_OFF = "standard input broke off: the launcher has ended, or could not ke
 
 
 def install(address: str | None) -> None:
-    """Let ``sys.stdin`` be what the launcher has, if it has anything. Local.
+    """Let ``sys.stdin`` be the launcher's standard input, if it has one. Local.
 
     Args:
         address: address from the launcher.
@@ -60,7 +60,7 @@ class _FromLauncher(io.RawIOBase):
         return 0
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill *buffer* with what is there.
+        """Fill *buffer* with the bytes that have come.
 
         Raises:
             OSError: the launcher is on another host, or gone.

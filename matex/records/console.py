@@ -85,7 +85,7 @@ class _Split(io.BufferedIOBase):
         return self._log.fileno()
 
     def close(self) -> None:
-        """Nothing is closed: what others say at the end of the process comes later."""
+        """Close nothing: other objects still write at the end of the process."""
 
     def _is_replaced(self) -> bool:
         if self._descriptor is None or self._log is None:

@@ -126,7 +126,7 @@ def write_text(path: Path, content: str | bytes) -> None:
 
 
 def keep_room(directory: Path) -> None:
-    """Take room in *directory* for what is written at the very end."""
+    """Reserve space in *directory* for the files that are written at the very end."""
     (directory / _ROOM).write_bytes(bytes(_ROOM_BYTES))
 
 

@@ -68,5 +68,5 @@ class ProgressThrottle:
 
 
 def own_timings(ranks: int, clock: Callable[[], float] = time.monotonic) -> ProgressThrottle:
-    """The throttle for what each of *ranks* notes of its own steps: a second, more from ten on."""
+    """The throttle of each rank's own timings: one a second, fewer where *ranks* are many."""
     return ProgressThrottle(clock, least_s=max(_OWN_S, _LEAST_S * ranks))

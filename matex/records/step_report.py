@@ -115,7 +115,7 @@ def samples_of(
     speeds: Mapping[int, float] = MappingProxyType({}),
     workers: int = 0,
 ) -> int:
-    """Number of samples of *span* that fall to *rank*, one of those expected, dead by now or not.
+    """Number of samples of *span* that fall to *rank*, an expected one, dead by now or not.
 
     By *speeds* and *workers*, see :func:`matex.partition.spans.assigned`.
     """

@@ -57,5 +57,5 @@ def stride_for(numbers: Iterable[int], *, least: int = 1, most: int) -> int:
 
 
 def thinned(things: Sequence[_T], *, most: int) -> list[_T]:
-    """Choose at most *most* of *things* evenly: the first of each so many."""
+    """An even choice of at most *most* of *things*: the first of each group of equal size."""
     return list(things[:: -(-len(things) // most) or 1])

@@ -86,7 +86,7 @@ class TracePart:
 
     @contextlib.contextmanager
     def call(self, name: str) -> Iterator[None]:
-        """Surround what is shown as a slice *name*, such as a validation."""
+        """Surround work that the trace shows as a slice *name*, such as a validation."""
         if self._path is None:
             yield
             return
@@ -100,7 +100,7 @@ class TracePart:
             self._samples.append(_Taken(name, number, every, began, self._clock(), {}))
 
     def flush(self) -> None:
-        """Append to the file what is not there yet."""
+        """Append the new slices to the file."""
         if self._path is None:
             return
         now = self._clock()

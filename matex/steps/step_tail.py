@@ -16,7 +16,7 @@ from matex.steps.graph_inspection import depends_on
 __all__ = ["VALUE", "StepTail", "flat"]
 
 VALUE = "value of "
-"""What the names of values begin with that a step returns."""
+"""The prefix of the names of values that a step returns."""
 
 #: Function of a tensor with the rank's rows that gives one with those of the batch, others zero.
 Placed = Callable[[Any], Any]

@@ -29,7 +29,7 @@ class Processes:
 
 
 def look(ranks: Iterable[RankView], host: str) -> Processes:
-    """The processes of those of *ranks* that live on *host*, which is this one."""
+    """The processes of the *ranks* on this host, which is *host*."""
     memory: dict[int, int] = {}
     gone: set[int] = set()
     for view in ranks:

@@ -49,7 +49,7 @@ def rank_table(shown: Sequence[RankView], ranks: Sequence[RankView], processes: 
 
 
 def _times(view: RankView, shortest_s: float) -> tuple[str, str, str]:
-    """Milliseconds of a step, of its exchange, and of that, those for which it waits."""
+    """Milliseconds of a step, of its exchange, and of the waiting in that exchange."""
     waits_s = view.waits_s(shortest_s)
     return milliseconds(view.step_s), milliseconds(view.exchange_s), milliseconds(waits_s)
 

@@ -61,7 +61,7 @@ class RankView:
 
     @property
     def busy_s(self) -> float | None:
-        """Mean seconds that it computes in a step; what is left of the step it waits."""
+        """Mean seconds of a step in which the rank computes; it waits for the rest of the step."""
         if self.step_s is None or self.exchange_s is None:
             return None
         return max(0.0, self.step_s - self.exchange_s)

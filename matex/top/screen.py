@@ -159,7 +159,7 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _pairs(rows: Sequence[tuple[str, str]]) -> list[Text]:
-    """A line for each of *rows*: its name, and what there is about it."""
+    """A line for each of *rows*: its name, and its text."""
     width = max(len(name) for name, _ in rows)
     return [
         Text.assemble((name.ljust(width), "bold"), "  ", text, no_wrap=True) for name, text in rows

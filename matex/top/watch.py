@@ -53,7 +53,7 @@ class Watch:
         self.view = RunView()
 
     def look(self) -> Surroundings:
-        """Read what is new into the view; what else is known of the run.
+        """Read the new events into the view, and give the facts that are in no event.
 
         Raises:
             InputError: the directory cannot be read.
