@@ -36,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for module in _COMMANDS:
         module.add_command(commands)
-    if argv and argv[0] not in (*commands.choices, "-h", "--help", "--version"):
+    if not argv:
+        parser.error(f"a command is wanted ({', '.join(commands.choices)}). Received: none")
+    if argv[0] not in (*commands.choices, "-h", "--help", "--version"):
         return run.run_rank(argv, tuple(commands.choices))
     if argv[:1] == ["run"]:
         argv[1:] = run.completed_line(argv[1:])

@@ -99,9 +99,10 @@ def _read(folder: Path, classes: list[str], size: tuple[int, int] | None) -> tup
         files += [f"{name}/{file}" for file in found]
         labels.append(np.full(len(found), number, np.int64))
     if not files:
+        received = f"{len(classes)} folders without one" if classes else "no folder in it"
         raise DataError(
             f"{folder} must hold a folder of {', '.join(_SUFFIXES)} files for each class. "
-            f"Received: {len(classes)} folders without one"
+            f"Received: {received}"
         )
     return EncodedImages(_ImageFiles(folder, files), size), Memory(np.concatenate(labels))
 

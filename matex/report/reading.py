@@ -184,14 +184,19 @@ def read_run(directory: Path) -> Run:
     Raises:
         InputError: there is none.
     """
+    wanted = "a report directory of matex run is wanted"
+    if not (directory / EVENTS).exists():
+        which = f"has no {EVENTS}" if directory.exists() else "is absent"
+        raise InputError(
+            f"{wanted}. Received: {directory}, which {which}; name the DIR of --report"
+        )
     try:
         events = read_events(directory / EVENTS)
         path = directory / SUMMARY
         summary = json.loads(path.read_text()) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise InputError(
-            "a report directory of matex run is wanted. "
-            f"Received: {directory}: {getattr(error, 'strerror', None) or error}"
+            f"{wanted}. Received: {directory}: {getattr(error, 'strerror', None) or error}"
         ) from None
     if not events:
         raise InputError(f"a run that started is wanted. Received: {directory}: no events")

@@ -130,6 +130,8 @@ def test_images_that_would_be_passed_over_are_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_images(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"folder of .jpeg.*Received: no folder in it"):
+        data.open(tmp_path)
     (tmp_path / "text").mkdir()
     with pytest.raises(InputError, match=r"folder of .jpeg.*1 folders without one"):
         data.open(tmp_path)

@@ -180,7 +180,19 @@ BAD = {
         ["doctor", "--hosts", "a:2,b:2"],
         "--hosts wants --network. Received: none",
     ),
-    "no command": ([], "command"),
+    "no command": ([], "a command is wanted (run, top, resize, "),
+    "an unknown action": (
+        ["data", "show", "train.py"],
+        "matex data: action must be one of info, convert. Received: 'show'",
+    ),
+    "ranks to resize to in words": (
+        ["resize", ".", "two"],
+        "N must be a whole number. Received: 'two'",
+    ),
+    "hours in words": (
+        ["faults", "sample", "--mtbf", "2h", "--ranks", "4", "--hours", "x"],
+        "--hours must be a number. Received: 'x'",
+    ),
     "unknown command": (
         ["rum", "-n", "2"],
         "a Keras script or a command (run, top, resize, drain, report, data, faults, prune, "

@@ -241,6 +241,7 @@ def test_what_is_no_report_is_refused(
         assert stop.value.code == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert str(tmp_path) in line
+        assert ("which has no events.jsonl; name the DIR" in line) == (content is None)
 
 
 def test_a_comparison_says_what_the_faults_cost(
