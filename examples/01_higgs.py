@@ -15,7 +15,7 @@ parser = options.Parser(
     batch_size=512,
     learning_rate=3e-4,
 )
-parser.add_argument("--events", type=options.count, default=100_000, help="without --data")
+parser.add_argument("--events", type=options.count, default=100_000, help="events without --data")
 parser.add_argument("--width", type=options.count, default=300, help="units of a hidden layer")
 args, data = parser.parse(higgs.load)
 

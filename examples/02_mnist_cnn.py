@@ -14,7 +14,7 @@ parser = options.Parser(
     batch_size=128,
     learning_rate=1e-3,
 )
-parser.add_argument("--images", type=options.count, default=6000, help="to draw without --data")
+parser.add_argument("--images", type=options.count, default=6000, help="images without --data")
 args, data = parser.parse(digits.load)
 print(f"{len(data.x_train):,} images to train on, {len(data.x_test):,} to test on", flush=True)
 

@@ -11,8 +11,8 @@ from course import digits, options
 words = "Train a variational autoencoder on images of digits, in a loop of one's own."
 data = "as 02_mnist_cnn.py takes it"
 parser = options.Parser(words, data=data, epochs=3, batch_size=128, learning_rate=1e-3)
-parser.add_argument("--images", type=options.count, default=6000, help="to draw without --data")
-parser.add_argument("--latent", type=options.count, default=8, help="numbers to an image")
+parser.add_argument("--images", type=options.count, default=6000, help="images without --data")
+parser.add_argument("--latent", type=options.count, default=8, help="numbers of an image")
 args, images = parser.parse(digits.load_vectors)
 
 import keras  # slow and talkative: by now bad input has had its one line

@@ -17,9 +17,9 @@ parser = options.Parser(
     learning_rate=3e-3,
 )
 parser.add_argument("--length", type=options.count, default=64, help="letters of a piece")
-parser.add_argument("--letters", type=options.count, default=200_000, help="to read of a text")
-parser.add_argument("--units", type=options.count, default=128, help="of the LSTM")
-parser.add_argument("--write", type=options.count, default=200, help="letters in the end")
+parser.add_argument("--letters", type=options.count, default=200_000, help="letters to read")
+parser.add_argument("--units", type=options.count, default=128, help="units of the LSTM")
+parser.add_argument("--write", type=options.count, default=200, help="letters to write")
 args, data = parser.parse(text.load)
 
 import keras  # slow and talkative: by now bad input has had its one line

@@ -17,7 +17,7 @@ parser = apoptosis.parser(
 )
 add = parser.add_argument
 add("--width", type=options.count, default=1024, help="units of each hidden layer")
-add("--events", type=options.count, default=50_000, help="to simulate without --data")
+add("--events", type=options.count, default=50_000, help="events without --data")
 args, data = parser.parse(higgs.load)
 
 import keras  # slow and talkative: by now bad input has had its one line

@@ -14,8 +14,8 @@ from course import apoptosis, options, pictures
 words, data = "Train a network on images with apoptosis.", "digits, or pictures by class"
 parser = apoptosis.parser(words, data=data, epochs=12, batch_size=128, learning_rate=1e-3)
 parser.add_argument("--model", choices=("cnn", "resnet", "resnet50"), default="resnet")
-parser.add_argument("--side", type=options.count, default=32, help="of a picture, in pixels")
-parser.add_argument("--images", type=options.count, help="take so many only")
+parser.add_argument("--side", type=options.count, default=32, help="pixels of a picture's side")
+parser.add_argument("--images", type=options.count, help="pictures to take")
 args, rows = parser.parse(pictures.open_rows)
 if args.model != "cnn":
     # Each removal costs a residual network more at once, and training gets it back: so more

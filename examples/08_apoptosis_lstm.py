@@ -16,9 +16,9 @@ parser = apoptosis.parser(
 )
 # It learns for long, and needs in the end what it does not use yet.
 parser.set_defaults(mode="conservative", ratio=0.4)
-parser.add_argument("--units", type=options.count, default=256, help="of the LSTM")
+parser.add_argument("--units", type=options.count, default=256, help="units of the LSTM")
 parser.add_argument("--length", type=options.count, default=64, help="letters of a piece")
-parser.add_argument("--letters", type=options.count, default=200_000, help="to read of a text")
+parser.add_argument("--letters", type=options.count, default=200_000, help="letters to read")
 args, data = parser.parse(text.load)
 
 import keras  # slow and talkative: by now bad input has had its one line

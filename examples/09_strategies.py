@@ -22,7 +22,7 @@ WHEN = {
 words = "Train the HIGGS classifier by the strategy that matex run --strategy names."
 defaults = {"epochs": 5, "batch_size": 512, "learning_rate": 3e-4}
 parser = options.Parser(words, data="HIGGS.csv.gz or an HDF5 file", **defaults)
-parser.add_argument("--events", type=options.count, default=50_000, help="without --data")
+parser.add_argument("--events", type=options.count, default=50_000, help="events without --data")
 parser.add_argument("--width", type=options.count, default=200, help="units of a hidden layer")
 args, data = parser.parse(higgs.load)
 strategy = matex.strategy()

@@ -113,7 +113,6 @@ def work(blocks: int, out: Path) -> None:
     batch *= run.communicator.world.size
 
     class Switch(keras.callbacks.Callback):
-        on_every_rank = True
         timed: Blocks | None = None
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -23,8 +23,6 @@ import psutil
 class Soak(keras.callbacks.Callback):  # type: ignore[misc]
     """Dies when it is this rank's turn, and notes the memory."""
 
-    on_every_rank = True
-
     def __init__(self, steps: int, shrinks: int) -> None:
         super().__init__()
         import matex

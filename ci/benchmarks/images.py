@@ -163,8 +163,6 @@ def fit(root: Path, apoptosis: bool) -> None:
         return int(Path("/proc/self/io").read_text().split()[1])
 
     class Measure(keras.callbacks.Callback):  # type: ignore[misc]
-        on_every_rank = True
-
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self.before = read()
 

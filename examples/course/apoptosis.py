@@ -18,16 +18,16 @@ def parser(description: str, **defaults) -> options.Parser:
     """
     made = options.Parser(description, **defaults)
     add = made.add_argument
-    add("--mode", choices=MODES, default="adaptive", help="of apoptosis")
-    add("--criterion", default="gram", help="what the units that die are chosen by")
+    add("--mode", choices=MODES, default="adaptive", help="mode of apoptosis")
+    add("--criterion", default="gram", help="criterion of the units that die")
     add("--ratio", type=float, help="stop when this share of the parameters is gone")
     add(
         "--every",
         type=options.count,
         help="epochs between events; without it one while they bring much, then two or no more",
     )
-    add("--delta", type=float, help="by what share an event may raise the held-out loss")
-    add("--json", type=Path, metavar="FILE", help="write what came of it here")
+    add("--delta", type=float, help="share by which an event may raise the held-out loss")
+    add("--json", type=Path, metavar="FILE", help="write results here")
     return made
 
 
@@ -47,8 +47,6 @@ def fit(model, args: argparse.Namespace, data, *, metric: str, stream=None) -> N
 
     class Clock(keras.callbacks.Callback):
         """Seconds of each epoch, validation and events included."""
-
-        on_every_rank = True
 
         def on_epoch_begin(self, epoch, logs=None):
             self.began = time.perf_counter()

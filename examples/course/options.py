@@ -24,8 +24,8 @@ class Parser(argparse.ArgumentParser):
         add("--data", type=Path, metavar="PATH", help=data)
         add("--epochs", type=count, default=epochs, help="passes over the data")
         add("--batch-size", type=count, default=batch_size, help="rows of a step, of all ranks")
-        add("--learning-rate", type=positive_number, default=learning_rate, help="of the optimizer")
-        add("--seed", type=seed, default=1, help="of weights, order and made-up data")
+        add("--learning-rate", type=positive_number, default=learning_rate, help="initial rate")
+        add("--seed", type=seed, default=1, help="seed of weights, order and data")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n")

@@ -81,8 +81,6 @@ class Apoptosis(keras.callbacks.Callback):
         True
     """
 
-    on_every_rank = True
-
     def __init__(
         self,
         mode: str = "adaptive",

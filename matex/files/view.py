@@ -26,7 +26,7 @@ def missing(path: str) -> FileNotFoundError:
 
 
 class FileView:
-    """Local to a rank.
+    """The files that a script sees on this rank. Local.
 
     Args:
         ledger: None where this rank cannot read what the leader changes.

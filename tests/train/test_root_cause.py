@@ -30,8 +30,6 @@ ONE_AFTER_ANOTHER = """
 import keras, matex, numpy as np
 
 class Fails(keras.callbacks.Callback):
-    on_every_rank = True
-
     def on_train_batch_end(self, batch, logs=None):
         if (batch, matex.rank()) == (3, 0):
             raise ValueError("first")

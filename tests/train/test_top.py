@@ -31,8 +31,6 @@ import numpy as np
 
 
 class Stop(keras.callbacks.Callback):
-    on_every_rank = True
-
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
 

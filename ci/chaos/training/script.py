@@ -24,8 +24,6 @@ layers = keras.layers
 
 
 class EndAll(keras.callbacks.Callback):  # type: ignore[misc]
-    on_every_rank = True
-
     def __init__(self, batch: int) -> None:
         super().__init__()
         self.batch = batch
@@ -41,8 +39,6 @@ class EndAll(keras.callbacks.Callback):  # type: ignore[misc]
 
 class Compared(keras.callbacks.Callback):  # type: ignore[misc]
     """Adds a checksum of weights and optimizer to the logs of an epoch."""
-
-    on_every_rank = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         sum_of_all = 0

@@ -27,8 +27,6 @@ layers = keras.layers
 
 
 class EndAll(keras.callbacks.Callback):
-    on_every_rank = True
-
     def __init__(self):
         super().__init__()
         self.epoch = 0

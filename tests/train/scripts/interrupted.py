@@ -78,8 +78,6 @@ def once_for(place):
 
 
 class Happening(keras.callbacks.Callback):
-    on_every_rank = True
-
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
 

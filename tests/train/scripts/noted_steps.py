@@ -23,8 +23,6 @@ ROWS, BATCH = 480, 24
 class Notes(keras.callbacks.Callback):
     """Write a line after each step, on every rank."""
 
-    on_every_rank = True
-
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         import matex
 

@@ -46,8 +46,6 @@ if not args.attached:
 if args.stop_after:
 
     class Stop(keras.callbacks.Callback):
-        on_every_rank = True
-
         def on_epoch_begin(self, epoch, logs=None):
             if epoch == args.stop_after:
                 raise SystemExit(0)
