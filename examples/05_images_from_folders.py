@@ -13,9 +13,7 @@ words, data = "Train on images, with augmentation in tf.data.", "folders by clas
 parser = options.Parser(words, data=data, epochs=5, batch_size=64, learning_rate=0.05)
 parser.add_argument("--images", type=options.count, default=2000, help="images without --data")
 parser.add_argument("--size", type=options.count, default=32, help="pixels of a side")
-parser.add_argument(
-    "--width", type=options.multiple_of_8, default=32, help="first layer's channels"
-)
+parser.add_argument("--width", type=options.multiple_of_8, default=32, help="first channels")
 args, data = parser.parse(pictures.load)
 
 import keras  # slow and talkative: by now bad input has had its one line
