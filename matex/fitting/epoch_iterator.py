@@ -237,7 +237,7 @@ class EpochIterator:
             if batch is None:
                 break
             logs = self._step(batch, original)
-        if logs is None and self.source.samples is None and not self._has_ended:
+        if logs is None and self.source.ran_out and not self._has_ended:
             self._has_ended = True
             with self._beside_steps():
                 self._end.passed()

@@ -72,6 +72,10 @@ class Source(Protocol):
         """Steps of an epoch, where known."""
 
     @property
+    def ran_out(self) -> bool:
+        """Whether a batch was asked for and there was none, because nobody knew of the end."""
+
+    @property
     def as_data(self) -> Callable[[Any], Any]:
         """Makes of a batch of the form of ``signature`` what ``train_step`` gets."""
 
@@ -170,6 +174,7 @@ class RowSource:
         self._multiplier = multiplier
         self._visits = visits
         self.order = order
+        self.ran_out = False  # its rows are known by number
         self._order: Order | None = None
         self._cursor = 0
         self.signature = batches.signature

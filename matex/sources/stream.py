@@ -124,6 +124,10 @@ class Stream:
         steps: int | None = self._feed.num_batches
         return steps
 
+    @property
+    def ran_out(self) -> bool:
+        return self._ahead is None and self._left > 0
+
     def reset(self) -> None:
         self._feed.reset()
 
