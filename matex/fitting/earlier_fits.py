@@ -5,10 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import checkpoints
 from matex import keras_hooks
 from matex.apoptosis import rebuild
 from matex.checkpointing import model_state
+from matex.checkpointing.deferred_snapshot import DeferredSnapshot
 from matex.errors import NotShareable
 from matex.fitting import fit_histories
 from matex.fitting.trained_models import TrainedModels
@@ -21,9 +21,10 @@ __all__ = ["EarlierFits"]
 class EarlierFits:
     """The results of earlier fits, for a run that continues in a later one.
 
-    A checkpoint holds the model of its own fit. When a fit of another model begins, what has become
-    of the last one is saved beside the checkpoints, and a run that continues gives it back where it
-    passes over fits of that model.
+    A checkpoint holds the model of its own fit. When a further fit begins, the model of the last
+    one is saved beside the checkpoints as it was at that fit's end, and whoever passes over that
+    fit gets it back. So what the script does between fits it does again with what it had then: it
+    evaluates, saves, sets weights, compiles with another optimizer.
 
     Args:
         run: run that the fits are part of.
@@ -33,26 +34,38 @@ class EarlierFits:
     def __init__(self, run: RunContext, trained: TrainedModels) -> None:
         self._run = run
         self._trained = trained
-        self._known: list[weakref.ref[Any]] = []  # in the order of their first fits
-        self._unsaved: Any = None
+        # Models in the order of their first fits, and the numbers of the fits of each.
+        self._known: list[tuple[weakref.ref[Any], list[int]]] = []
+        self._ended: tuple[int, list[int], DeferredSnapshot] | None = None
 
-    def begin(self, model: Any) -> None:
-        """A fit of *model* begins; collective."""
-        before, self._unsaved = self._unsaved, model
-        self._remember(model)
+    def begin(self, model: Any, number: int) -> None:
+        """Fit *number*, of *model*, begins; collective."""
+        ended, self._ended = self._ended, None
+        self._remember(model, number)
         aside = self._run.saver.aside
-        if aside is None or before is None or before is model:
-            return
-        if not self._run.communicator.world.apart:
-            number = self._number(before)
-            aside.save(number, lambda: _held(before, number))
+        if aside is not None and ended is not None and not self._run.communicator.world.apart:
+            fit, before, held = ended
+            aside.save(fit, held.snapshot, before=before)
+
+    def end(self, model: Any, arguments: dict[str, Any], number: int) -> None:
+        """Fit *number*, of *model*, has ended; local.
+
+        Its end is held by reference, which costs nothing as long as nobody changes the model: the
+        last fit of a script is never saved.
+
+        Args:
+            arguments: arguments of ``model.fit``, by name.
+        """
+        if self._run.communicator.world.apart:  # it came too late: others have made the fit
+            self._restore(model, arguments, number)
+        elif self._run.saver.aside is not None:
+            before = [fit for fit in self._fits_of(model) if fit < number]
+            self._ended = number, before, _held(model, number)
 
     def passed_over(self, model: Any, arguments: dict[str, Any], *, number: int) -> Any:
         """Pass over a fit that was made before; collective, but on a process that joins others.
 
-        That one knows the history that they had, and gets the model's weights with all else when it
-        is admitted; those that were saved it has at once. A run that continues has the history from
-        its checkpoint.
+        That one knows the history that they had. A run that continues has it from its checkpoint.
 
         Args:
             model: model that was trained.
@@ -66,24 +79,23 @@ class EarlierFits:
             InputError: what was saved is of another model.
         """
         run = self._run
-        self._remember(model)
+        self._remember(model, number)
         if run.joining is not None:
-            self._restore(model, arguments)
+            self._restore(model, arguments, number)
             return keras_hooks.history_passed_over(model, run.joining.histories[number])
         assert run.saved is not None, "else no fit is over"
         told = fit_histories.history_in(run.saved, number)
         if told is not None:
             run.replacements.note_history(number, told)
         said = f"fit number {number + 1} was complete before the checkpoint: passed over"
-        if not self._restore(model, arguments):
+        if not self._restore(model, arguments, number):
             said += ", with its model as the script makes it until a later fit of it"
         run.say(said)
         return keras_hooks.history_passed_over(model, told)
 
-    def _restore(self, model: Any, arguments: dict[str, Any]) -> bool:
-        """Whether *model* is what it was when another was trained; collective, as above."""
-        aside, number = self._run.saver.aside, self._number(model)
-        saved = None
+    def _restore(self, model: Any, arguments: dict[str, Any], number: int) -> bool:
+        """Whether *model* is what it was when fit *number* ended; collective, as above."""
+        aside, saved = self._run.saver.aside, None
         if aside is not None:
             saved = aside.read(number) if self._run.joining is not None else aside.saved(number)
         # It is built in any case: one that joins others takes its values from them, in its place.
@@ -93,26 +105,26 @@ class EarlierFits:
         model_state.restore(model, saved)
         return True
 
-    def _remember(self, model: Any) -> None:
+    def _remember(self, model: Any, number: int) -> None:
         self._trained.remember(model, variables=lambda: model_state.variables_of(model))
-        self._number(model)
+        self._fits_of(model).append(number)
 
-    def _number(self, model: Any) -> int:
-        for number, known in enumerate(self._known):
+    def _fits_of(self, model: Any) -> list[int]:
+        for known, fits in self._known:
             if known() is model:
-                return number
-        self._known.append(weakref.ref(model))
-        return len(self._known) - 1
+                return fits
+        self._known.append((weakref.ref(model), []))
+        return self._known[-1][1]
 
 
-def _held(model: Any, number: int) -> checkpoints.Snapshot:
-    """The state of *model*, for a file that is named by its *number*."""
+def _held(model: Any, number: int) -> DeferredSnapshot:
+    """The state of *model* at the end of fit *number*, for the file of that fit."""
     return model_state.hold(
         model,
-        {"step": number},
+        {"step": number, "fit": number},
         architecture=model_state.architecture_of(model),
         extra=rebuild.history_of(model, model_state.weights_of(model)),
-    ).snapshot()
+    )
 
 
 def _is_built(model: Any, arguments: dict[str, Any]) -> bool:

@@ -100,30 +100,26 @@ class KerasAdapter:
         given = arguments_of(original, model, *args, **kwargs)
         asked = given["epochs"]
         given["epochs"] = keras_hooks.most_epochs(asked)
+        number, self._fits = self._fits, self._fits + 1
         self._fit = fit = Fit(
-            self.run,
-            model,
-            number=self._fits,
-            order_seed=self._order_seeds.next(),
-            arguments=given,
-            replicated=self.replicated,
-            trained=self._own_loops.trained,
-        )
-        self._fits += 1
+            self.run, model, number=number, order_seed=self._order_seeds.next(), arguments=given,
+            replicated=self.replicated, trained=self._own_loops.trained,
+        )  # fmt: skip
         self.run.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
-            return self._earlier.passed_over(model, given, number=self._fits - 1)
+            return self._earlier.passed_over(model, given, number=number)
         given["callbacks"] = self._apoptosis.added(model, given["callbacks"])
         last = AgreementCallback(
             after_begin=fit.after_begin, after_batch=fit.after_batch, after_epoch=fit.after_epoch
         )
         self._model = model
-        self._earlier.begin(model)
+        self._earlier.begin(model, number)
         try:
             shared = {**self._shared_out(given, last), "epochs": asked}
             history = self._within(CallKind.FIT, lambda: original(model, **shared))
             self._share_written()
-            self.run.replacements.note_history(self._fits - 1, keras_hooks.history_of(model))
+            self.run.replacements.note_history(number, keras_hooks.history_of(model))
+            self._earlier.end(model, given, number)
             return history
         finally:
             fit.end()

@@ -28,7 +28,7 @@ _MOST_FAILURES = 3
 _CONNECT_S = 180.0
 _OTHER_DATA = (
     "its data for this fit are not those of the others, as where they are made of a model that was "
-    "trained before; --checkpoint DIR lets it have such a model, if another is trained by then"
+    "trained before; --checkpoint DIR lets it have such a model"
 )
 
 
@@ -106,6 +106,7 @@ class Replacements:
         self._histories: dict[int, dict[str, Any]] = {}
         self._newcomers: list[ft.Newcomer] = []
         self._waiting: dict[int, ft.Newcomer] = {}  # by rank: those that have come to the fit
+        self._late: list[tuple[ft.Newcomer, dict[str, Any]]] = []  # for a fit of that history
         self._failures = 0
 
     @property
@@ -139,6 +140,9 @@ class Replacements:
             data: sketch of its data, which a newcomer's must have, too.
         """
         self._fit, self._trained, self._data, self._failures = fit, trained, data, 0
+        for newcomer, history in self._late:
+            newcomer.tell({OVER: history})
+        self._late = []
 
     @property
     def is_open(self) -> bool:
@@ -150,22 +154,23 @@ class Replacements:
         self._fit = None
 
     def note_history(self, fit: int, history: dict[str, Any]) -> None:
-        """Note that a fit is over, and tell those that have come too late for it; local.
+        """Note that a fit is over; local.
+
+        Those that have come too late for it are told when the next begins: its end is saved then.
 
         Args:
             fit: number of the fit.
             history: history of it, as :func:`matex.keras_hooks.history_of` gives it.
         """
         self._histories[fit] = history
-        for newcomer in self._waiting.values():
-            newcomer.tell({OVER: history})
+        self._late += [(newcomer, history) for newcomer in self._waiting.values()]
         self._waiting.clear()
 
     def end(self) -> None:
         """End the processes that have not joined; at the end of the run."""
         for newcomer in self._newcomers:
             newcomer.give_up("the run has ended")
-        self._newcomers, self._waiting = [], {}
+        self._newcomers, self._waiting, self._late = [], {}, []
         if self._communicator.world.is_leader:
             self._candidates.dismiss()
 

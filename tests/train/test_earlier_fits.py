@@ -60,30 +60,65 @@ def checkpoint(past: list[tuple[int, dict[str, Any]]]) -> checkpoints.Snapshot:
     return checkpoints.Snapshot(weights={}, cursor={"step": 9, "fit": 2}, extra=extra)
 
 
-def test_models_of_earlier_fits_come_back(tmp_path: Path) -> None:
-    """Also one that apoptosis has made smaller; the model of the running fit does not."""
+def one_fit(run: EarlierFits, model: Any, number: int, cut: bool = False) -> Any:
+    """Make fit *number*, of *model*, which is smaller in the end where it is *cut*; its outputs."""
+    run.begin(model, number)
+    model.fit(X, Y, verbose=0)
+    if cut:
+        net = trace(model)
+        rebuild.cut(model, net, {int(root) for g in groups_of(net) for root in g.members[:4]})
+    run.end(model, GIVEN, number)
+    return model(X)
+
+
+def freeze(model: Any) -> None:
+    """Let *model* train its last layer only, with another optimizer."""
+    model.layers[0].trainable = False
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+
+
+def test_models_are_what_they_were_at_the_end_of_each_fit(tmp_path: Path) -> None:
+    """Also of fits of the same model, one that apoptosis has made smaller, and a changed optimizer;
+    what the script does between fits it does again."""
     said: list[str] = []
     before = fits(tmp_path, said)
     teacher, student = make(wide=True), make(wide=False)
-    before.begin(teacher)
-    teacher.fit(X, Y, verbose=0)
-    net = trace(teacher)
-    rebuild.cut(teacher, net, {int(root) for g in groups_of(net) for root in g.members[:4]})
-    before.begin(student)
-    student.fit(X, Y, verbose=0)
-    before.begin(student)
+    outputs = [one_fit(before, teacher, 0, cut=True)]
+    freeze(teacher)
+    teacher.layers[1].bias.assign([3.0])
+    outputs += [one_fit(before, teacher, 1), one_fit(before, student, 2)]
+    slots = [variable.numpy() for variable in student.optimizer.variables]
+    before.begin(student, 3)
 
-    saved = checkpoint([(0, HISTORY), (1, HISTORY)])
+    saved = checkpoint([(fit, HISTORY) for fit in range(3)])
     after = fits(tmp_path, said, saved)
     again, other = make(wide=True), make(wide=False)
     told = after.passed_over(again, GIVEN, number=0)
     assert (told.history, told.epoch) == (HISTORY["logs"], HISTORY["epoch"])
-    np.testing.assert_array_equal(again(X), teacher(X))
-    for one, wanted in zip(again.optimizer.variables, teacher.optimizer.variables, strict=True):
+    np.testing.assert_array_equal(again(X), outputs[0])
+    freeze(again)
+    after.passed_over(again, GIVEN, number=1)
+    np.testing.assert_array_equal(again(X), outputs[1])
+    after.passed_over(other, GIVEN, number=2)
+    np.testing.assert_array_equal(other(X), outputs[2])
+    for one, wanted in zip(other.optimizer.variables, slots, strict=True):
         np.testing.assert_array_equal(one, wanted)
-    after.passed_over(other, GIVEN, number=1)
-    assert [line.endswith("passed over") for line in said] == [True, False]
-    assert "fit number 2 was complete" in said[1] and "as the script makes it" in said[1]
+    assert [line.endswith("passed over") for line in said] == [True] * 3
+    one_fit(after, make(wide=False), 9)
+    after.passed_over(make(wide=False), GIVEN, number=9)  # the last one is not saved
+    assert "fit number 10 was complete" in said[3] and "as the script makes it" in said[3]
+
+
+def test_a_script_of_many_fits_fills_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("matex.checkpointing.aside._MOST_FILES", 2)
+    run, model, other = fits(tmp_path, []), make(wide=False), make(wide=False)
+    for number, one in enumerate([other, model, model, model, model]):
+        one_fit(run, one, number)
+    run.begin(model, 5)
+    left = [path.name for path in sorted((tmp_path / "earlier").iterdir())]
+    assert left == [f"step-{number:09d}.h5" for number in (0, 3, 4)]
 
 
 def test_checkpoints_of_before_have_no_histories(tmp_path: Path) -> None:
@@ -104,11 +139,13 @@ def losses_in(stdout: str) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("ranks", slow.all_but([2], [1, 2]))
-def test_a_run_continues_in_a_later_fit(ranks: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", slow.all_but(["tuned"], ["tuned", "student"]))
+def test_a_run_continues_in_a_later_fit(who: str, tmp_path: Path) -> None:
+    """The second of a model that was evaluated and made labels of before it, or one of another."""
+    ranks = 2 if who == "tuned" else 1
     alone = in_plain_keras(tmp_path, "4")
     options = ["--checkpoint", tmp_path / "saved", "--checkpoint-every", "5"]
-    died = matex_run(tmp_path / "died", "distilled.py", "4", "die", ranks=ranks, options=options)
+    died = matex_run(tmp_path / "died", "distilled.py", "4", who, ranks=ranks, options=options)
     assert died.status == 1
     again = matex_run(tmp_path / "again", "distilled.py", "4", ranks=ranks, options=options)
     assert again.status == 0, again.stderr
@@ -121,7 +158,7 @@ def test_a_newcomer_has_the_models_of_earlier_fits(tmp_path: Path) -> None:
     """It makes the same targets with them; one without them would train on others."""
     alone = in_plain_keras(tmp_path, "1500")
     options = [
-        *faults("kill:rank=1,step=25"), "--respawn", "--checkpoint", tmp_path / "saved",
+        *faults("kill:rank=1,step=30"), "--respawn", "--checkpoint", tmp_path / "saved",
     ]  # fmt: skip
     outcome = matex_run(tmp_path / "run", "distilled.py", "1500", ranks=2, options=options)
     assert outcome.status == 0, outcome.stderr

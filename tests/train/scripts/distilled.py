@@ -1,4 +1,7 @@
-"""A student that learns what its teacher predicts: ``distilled.py EPOCHS [die]``."""
+"""A teacher is tuned with labels of its own, and teaches a student: ``distilled.py EPOCHS [WHO]``.
+
+The process dies in the third epoch in which WHO, tuned or student, is trained.
+"""
 
 import json
 import os
@@ -15,8 +18,12 @@ FITTING = {"batch_size": 16, "verbose": 0}
 
 
 class Ends(keras.callbacks.Callback):
+    def __init__(self, who):
+        super().__init__()
+        self.who = who
+
     def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 2 and "die" in sys.argv:
+        if epoch == 2 and self.who in sys.argv:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -28,8 +35,13 @@ def network(width):
 
 teacher, student = network(16), network(3)
 losses = teacher.fit(X, Y, epochs=3, **FITTING).history["loss"]
+losses.append(teacher.evaluate(X, Y, verbose=0))
+labels = (Y + teacher.predict(X, verbose=0)) / 2
+teacher.layers[0].trainable = False
+teacher.compile(keras.optimizers.SGD(0.01), "mse")
+losses += teacher.fit(X, labels, epochs=4, callbacks=[Ends("tuned")], **FITTING).history["loss"]
 targets = teacher.predict(X, verbose=0)
-learned = student.fit(X, targets, epochs=int(sys.argv[1]), callbacks=[Ends()], **FITTING)
+learned = student.fit(X, targets, epochs=int(sys.argv[1]), callbacks=[Ends("student")], **FITTING)
 losses += learned.history["loss"] + teacher.fit(X, Y, **FITTING).history["loss"]
 losses += [model.evaluate(X, Y, verbose=0) for model in (teacher, student)]
 print(json.dumps(losses))
