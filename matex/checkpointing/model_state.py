@@ -155,8 +155,8 @@ def architecture_of(model: Any) -> str:
         return ""
 
 
-def restore(model: Any, saved: checkpoints.Snapshot) -> None:
-    """Put weights and optimizer state back; local.
+def restore(model: Any, saved: checkpoints.Snapshot, *, optimizer: bool = True) -> None:
+    """Put weights and, unless *optimizer* is False, optimizer state back; local.
 
     Variables are matched by their order, because Keras numbers layers by what the
     process built before.
@@ -170,7 +170,8 @@ def restore(model: Any, saved: checkpoints.Snapshot) -> None:
             "rounded and which has no state of the optimizer; use matex.load on it"
         )
     pairs = matched("weights", weights_of(model), saved.weights)
-    pairs += matched("optimizer", slots_of(model), saved.optimizer)
+    if optimizer:
+        pairs += matched("optimizer", slots_of(model), saved.optimizer)
     for variable, value in pairs:
         variable.assign(value)
     if _NOISE in saved.extra:

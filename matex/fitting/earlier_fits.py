@@ -88,22 +88,29 @@ class EarlierFits:
         if told is not None:
             run.replacements.note_history(number, told)
         said = f"fit number {number + 1} was complete before the checkpoint: passed over"
-        if not self._restore(model, arguments, number):
-            said += ", with its model as the script makes it until a later fit of it"
-        run.say(said)
+        run.say(said + self._restore(model, arguments, number))
         return keras_hooks.history_passed_over(model, told)
 
-    def _restore(self, model: Any, arguments: dict[str, Any], number: int) -> bool:
-        """Whether *model* is what it was when fit *number* ended; collective, as above."""
+    def _restore(self, model: Any, arguments: dict[str, Any], number: int) -> str:
+        """Make *model* what it was when fit *number* ended; collective, as above.
+
+        Returns:
+            What is to be said of it: nothing where it is all that it was.
+        """
         aside, saved = self._run.saver.aside, None
         if aside is not None:
             saved = aside.read(number) if self._run.joining is not None else aside.saved(number)
         # It is built in any case: one that joins others takes its values from them, in its place.
-        if not _is_built(model, arguments) or saved is None:
-            return False
+        is_built = _is_built(model, arguments)
+        if saved is None or not (
+            is_built or len(model_state.weights_of(model)) == len(saved.weights)
+        ):
+            return ", with its model as the script makes it until a later fit of it"
         rebuild.replay(model, model_state.weights_of(model), saved.extra)
-        model_state.restore(model, saved)
-        return True
+        # Optimizers that only a train step of its own knows get their slots when it is traced.
+        is_whole = is_built or len(model_state.slots_of(model)) == len(saved.optimizer)
+        model_state.restore(model, saved, optimizer=is_whole)
+        return "" if is_whole else ", with its optimizers as the script makes them"
 
     def _remember(self, model: Any, number: int) -> None:
         self._trained.remember(model, variables=lambda: model_state.variables_of(model))

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import layers
 
 import checkpoints
@@ -107,6 +108,36 @@ def test_models_are_what_they_were_at_the_end_of_each_fit(tmp_path: Path) -> Non
     one_fit(after, make(wide=False), 9)
     after.passed_over(make(wide=False), GIVEN, number=9)  # the last one is not saved
     assert "fit number 10 was complete" in said[3] and "as the script makes it" in said[3]
+
+
+class Pair(keras.Model):
+    """A model without a call, whose train step alone knows its optimizer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = keras.Sequential([layers.Input((4,)), layers.Dense(1)])
+        self.compile()
+        self.own = keras.optimizers.Adam(0.1)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(self.net(data[0]))
+        weights = self.net.trainable_weights
+        self.own.apply(tape.gradient(loss, weights), weights)
+        return {"loss": loss}
+
+
+def test_a_model_that_cannot_be_called_has_its_weights(tmp_path: Path) -> None:
+    said: list[str] = []
+    model, again = Pair(), Pair()
+    before, after = fits(tmp_path, said), fits(tmp_path, said, checkpoint([(0, HISTORY)]))
+    before.begin(model, 0)
+    model.fit(X, Y, verbose=0)
+    before.end(model, GIVEN, 0)
+    before.begin(model, 1)
+    after.passed_over(again, GIVEN, number=0)
+    np.testing.assert_array_equal(again.net(X), model.net(X))
+    assert said[0].endswith("passed over, with its optimizers as the script makes them")
 
 
 def test_a_script_of_many_fits_fills_no_disk(
