@@ -21,7 +21,8 @@ from matex.evaluation.test_step import Sharing, TestStep
 from matex.exchange import sums
 from matex.keras_hooks.rows import is_free
 from matex.partition.spans import Span, assigned, size
-from matex.sources.stream import Stream, StreamBatch
+from matex.sources.stream import Stream
+from matex.sources.stream_batch import StreamBatch
 from matex.steps.end_of_data import EndOfData
 
 __all__ = ["StreamEvaluation"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from matex import keras_hooks
@@ -62,7 +63,14 @@ class EarlierFits:
             before = [fit for fit in self._fits_of(model) if fit < number]
             self._ended = number, before, _held(model, number)
 
-    def passed_over(self, model: Any, arguments: dict[str, Any], *, number: int) -> Any:
+    def passed_over(
+        self,
+        model: Any,
+        arguments: dict[str, Any],
+        *,
+        number: int,
+        read: Callable[[int], None],
+    ) -> Any:
         """Pass over a fit that was made before; collective, but on a process that joins others.
 
         That one knows the history that they had. A run that continues has it from its checkpoint.
@@ -71,6 +79,8 @@ class EarlierFits:
             model: model that was trained.
             arguments: arguments of ``model.fit``, by name.
             number: number of the fit in the script, from 0.
+            read: function that reads the data of so many epochs, where a later fit may depend on
+                how far they were read.
 
         Returns:
             What ``model.fit`` returns.
@@ -81,12 +91,15 @@ class EarlierFits:
         run = self._run
         self._remember(model, number)
         if run.joining is not None:
+            had = run.joining.histories[number]
+            read(len(had["epoch"]))
             self._restore(model, arguments, number)
-            return keras_hooks.history_passed_over(model, run.joining.histories[number])
+            return keras_hooks.history_passed_over(model, had)
         assert run.saved is not None, "else no fit is over"
         told = fit_histories.history_in(run.saved, number)
         if told is not None:
             run.replacements.note_history(number, told)
+            read(len(told["epoch"]))
         said = f"fit number {number + 1} was complete before the checkpoint: passed over"
         run.say(said + self._restore(model, arguments, number))
         return keras_hooks.history_passed_over(model, told)

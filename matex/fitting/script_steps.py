@@ -24,7 +24,8 @@ from matex.fitting.script_arguments import ScriptArguments
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
-from matex.sources.stream import Stream, StreamBatch, digest
+from matex.sources.stream import Stream, digest
+from matex.sources.stream_batch import StreamBatch
 from matex.steps.engine import CompiledStep, StepEngine
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.user_code import attempted

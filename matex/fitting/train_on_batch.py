@@ -17,7 +17,8 @@ from matex.fitting.whole_batches import slower
 from matex.keras_hooks.optimizers import setting_when_built
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
-from matex.sources.stream import Stream, StreamBatch, digest, flat_signature, leaves_of, rows_in
+from matex.sources.stream import Stream, digest, flat_signature, leaves_of, rows_in
+from matex.sources.stream_batch import StreamBatch
 from matex.steps.engine import CompiledStep, StepEngine, trace_step
 from matex.steps.user_code import attempted
 

@@ -24,6 +24,7 @@ from matex.process.call_stack import CallKind, CallStack, arguments_of
 from matex.process.callback_placement import AgreementCallback, share_out
 from matex.process.file_separation import separate_files
 from matex.process.own_loops import OwnLoops
+from matex.process.passing import DataPass
 from matex.process.progress_bar import living_ranks
 from matex.run.context import RunContext
 from matex.run.life_cycle import RunLifeCycle
@@ -46,6 +47,7 @@ class KerasAdapter:
         self._calls = CallStack()
         self._own_loops = OwnLoops(run, self._calls, self.replicated)
         self._earlier = EarlierFits(run, self._own_loops.trained)
+        self._passing = DataPass()
         self._shared = SharedIterators(run)
         self._files: PrivateFiles | None = None  # where there is more than one rank
         self._fit: Fit | None = None
@@ -107,7 +109,9 @@ class KerasAdapter:
         )  # fmt: skip
         self.run.stop_request.raise_in_handler(False)  # its steps will ask
         if fit.is_past:
-            return self._earlier.passed_over(model, given, number=number)
+            self._fit, read = None, functools.partial(self._passing.make, original, model, given)
+            with self._calls.within(CallKind.PLAIN):
+                return self._earlier.passed_over(model, given, number=number, read=read)
         given["callbacks"] = self._apoptosis.added(model, given["callbacks"])
         last = AgreementCallback(
             after_begin=fit.after_begin, after_batch=fit.after_batch, after_epoch=fit.after_epoch
@@ -225,7 +229,7 @@ class KerasAdapter:
                     return original(iterator)
             return self._own_loops.train_on_batch(original, model, trainers, next(iterator))
 
-        return train
+        return self._passing.reading_or(model, train)
 
     def test_function(self, original: Callable[..., Any], model: Any) -> Callable[..., Any]:
         def test(iterator: Any) -> Any:

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 import ft
 from matex.partition.spans import Span
-from matex.sources.stream import Stream, StreamBatch
+from matex.sources.stream import Stream
+from matex.sources.stream_batch import StreamBatch
 from matex.sources.tfdata_reorder import Pipeline
 
 __all__ = ["MappedStream", "place_variable"]

@@ -25,12 +25,11 @@ from keras import tree
 
 from matex import keras_hooks
 from matex.errors import DataError, InputError, NotShareable
-from matex.partition.order import hashes
 from matex.partition.spans import Span
+from matex.sources.stream_batch import StreamBatch
 
 __all__ = [
     "Stream",
-    "StreamBatch",
     "digest",
     "digest_of",
     "flat_signature",
@@ -40,42 +39,6 @@ __all__ = [
 ]
 
 _HASHED = 1 << 20  # values of a tensor that are looked at, evenly spread over it
-
-
-class StreamBatch:
-    """One global batch, whole, of which each rank takes rows. Local.
-
-    Args:
-        tensors: the leaves. Where they have different numbers of rows, ``uneven`` says so, and only
-            the whole batch can be had.
-        span: its interval in the epoch.
-        digest: digest of everything up to and with this batch.
-        last: whether nothing follows it.
-    """
-
-    def __init__(self, tensors: Sequence[Any], span: Span, digest: int, last: bool) -> None:
-        self._tensors = tensors
-        self._hashes = hashes(
-            np.arange(span[1] - span[0]) + np.uint64(digest), span[1] - span[0] + 1
-        )
-        self.span = span
-        self.last = last
-        self.uneven = _uneven(tensors)
-
-    def rows(self, spans: Sequence[Span]) -> tuple[Any, ...]:
-        start = self.span[0]
-        if self.uneven:
-            if list(spans) != [self.span]:
-                raise NotShareable(self.uneven)
-            return tuple(self._tensors)
-        return tuple(
-            _joined([keras_hooks.cut_rows(tensor, lo - start, hi - start) for lo, hi in spans])
-            for tensor in self._tensors
-        )
-
-    def fingerprint(self, spans: Sequence[Span]) -> int:
-        start = self.span[0]
-        return sum(int(self._hashes[lo - start : hi - start].sum()) for lo, hi in spans)
 
 
 class Stream:
@@ -146,6 +109,7 @@ class Stream:
         if resumed is not None:
             self._skip(resumed[0], steps_per_execution)
         self._cursor = 0
+        is_over, last = cursor > 0, -1
         for first, last, iterator in self._feed:
             if iterator is not self._iterator:
                 self._iterator = iterator
@@ -157,7 +121,10 @@ class Stream:
                 self._compare(resumed[1])
                 resumed = None
             if self._left:
+                is_over = False
                 yield first + steps_per_execution - self._left, last
+        if is_over and last >= 0:
+            yield last, last  # the checkpoint was made after the last step: there is none left
 
     def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
         context: contextlib.AbstractContextManager[None] = self._feed.catch_stop_iteration()
@@ -289,16 +256,3 @@ def rows_in(tensors: Sequence[Any]) -> int:
     """Number of rows of the *tensors* of a batch: that of the longest, at least 1 of numbers."""
     counts = [keras_hooks.row_count(tensor) for tensor in tensors]
     return max(counts) if max(counts) >= 0 else 1
-
-
-def _uneven(tensors: Sequence[Any]) -> str:
-    """Why the *tensors* of a batch cannot be cut into the same rows; "" where they can."""
-    counts = {keras_hooks.row_count(tensor) for tensor in tensors}
-    if len(counts) == 1 and -1 not in counts:
-        return ""
-    shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
-    return f"the tensors of a batch have different numbers of rows, in shapes {shapes}"
-
-
-def _joined(pieces: Sequence[Any]) -> Any:
-    return pieces[0] if len(pieces) == 1 else keras_hooks.joined(pieces)

@@ -13,7 +13,7 @@ from keras import layers
 
 from matex import keras_hooks
 from matex.keras_hooks import optimizers, script_model
-from matex.sources.stream import StreamBatch
+from matex.sources.stream_batch import StreamBatch
 from matex.steps.separability import find_inseparable
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.step import Step

@@ -10,6 +10,7 @@ import sys
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 keras.utils.set_random_seed(5)
 X = np.random.default_rng(0).normal(size=(96, 4)).astype("float32")
@@ -34,12 +35,21 @@ def network(width):
 
 
 teacher, student = network(16), network(3)
-losses = teacher.fit(X, Y, epochs=3, **FITTING).history["loss"]
+# Shuffled anew each time that it is read, by either fit.
+rows = tf.data.Dataset.from_tensor_slices((X, range(96))).shuffle(96, seed=1).batch(16)
+
+
+def labelled(labels):
+    return rows.map(lambda x, number: (x, tf.gather(labels, number)))
+
+
+losses = teacher.fit(labelled(Y), epochs=3, verbose=0).history["loss"]
 losses.append(teacher.evaluate(X, Y, verbose=0))
 labels = (Y + teacher.predict(X, verbose=0)) / 2
 teacher.layers[0].trainable = False
 teacher.compile(keras.optimizers.SGD(0.01), "mse")
-losses += teacher.fit(X, labels, epochs=4, callbacks=[Ends("tuned")], **FITTING).history["loss"]
+tuned = teacher.fit(labelled(labels), epochs=4, callbacks=[Ends("tuned")], verbose=0)
+losses += tuned.history["loss"]
 targets = teacher.predict(X, verbose=0)
 learned = student.fit(X, targets, epochs=int(sys.argv[1]), callbacks=[Ends("student")], **FITTING)
 losses += learned.history["loss"] + teacher.fit(X, Y, **FITTING).history["loss"]

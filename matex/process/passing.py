@@ -1,0 +1,67 @@
+"""The data of a fit that is passed over: read as it read them, so that later fits go on there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from matex import keras_hooks
+from matex.errors import NotShareable
+from matex.sources.select import rows_of
+from matex.sources.stream import flat_signature, leaves_of, specification
+
+__all__ = ["DataPass"]
+
+
+class DataPass:
+    """Reads what Keras makes of a generator, a PyDataset or a pipeline, and trains nothing. Local.
+
+    Such data may remember how often they were read: a pipeline that shuffles anew each time, a
+    PyDataset with something to do at an epoch's end, a generator. Of arrays nothing is read.
+    Where only the data say what shapes a model has, it is built of them, too.
+    """
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def make(
+        self, original: Callable[..., Any], model: Any, arguments: dict[str, Any], epochs: int
+    ) -> None:
+        """Read the data of a fit of *model* in so many *epochs*, by Keras's own fit.
+
+        Args:
+            original: Keras's ``fit``.
+            arguments: arguments of it, by name.
+        """
+        if not epochs or rows_of(**{**arguments, "steps_per_epoch": None}) is not None:
+            return
+        quiet = {"callbacks": None, "verbose": 0, "validation_data": None}
+        end = {"epochs": arguments["initial_epoch"] + epochs}
+        self._steps = model.steps_per_execution
+        try:
+            original(model, **{**arguments, **quiet, **end})
+        finally:
+            self._steps = 0
+            keras_hooks.start_at(model, None)
+
+    def reading_or(self, model: Any, train: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A train function of *model* like *train* that reads alone while data are read."""
+
+        def train_or_read(iterator: Any) -> Any:
+            if not self._steps:
+                return train(iterator)
+            if not model.built:
+                _build(model, iterator)
+            for _ in range(self._steps):
+                next(iterator)
+            return {}
+
+        return train_or_read
+
+
+def _build(model: Any, iterator: Any) -> None:
+    """Build *model*, as its first step would have done, where its data say how."""
+    with contextlib.suppress(NotShareable):
+        known = specification(iterator)
+        keras_hooks.build(model, leaves_of(known, flat_signature(known)))
