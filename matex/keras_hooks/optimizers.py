@@ -11,6 +11,8 @@ import keras
 import numpy as np
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from matex.keras_hooks.tensors import outside_functions
+
 __all__ = [
     "OptimizerTraits",
     "build_for",
@@ -248,8 +250,8 @@ def setting_when_built(model: Any) -> list[str]:
 
 
 def build_for(optimizer: Any, variables: list[Any]) -> None:
-    """Make the variables of *optimizer* for *variables*, and note whether it sets any. Local."""
-    with noted_setting(optimizer):
+    """Make *optimizer*'s variables for *variables*, in no graph, and note if it sets any. Local."""
+    with outside_functions(), noted_setting(optimizer):
         optimizer.build(variables)
 
 

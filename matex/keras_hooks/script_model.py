@@ -100,8 +100,7 @@ def script_model(
 
     def note(optimizer: Any, gradients: list[Any], variables: Any) -> None:
         if not optimizer.built:
-            with tf.init_scope():
-                build_for(optimizer, list(variables))
+            build_for(optimizer, list(variables))
         if all(optimizer is not one for one in optimizers):
             optimizers.append(optimizer)
 

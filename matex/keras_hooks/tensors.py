@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
 import tensorflow as tf
 from keras import tree
+from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
 
 from matex.keras_hooks.rows import with_rows
 
@@ -31,6 +33,7 @@ __all__ = [
     "is_variable",
     "map_gradients",
     "map_structure",
+    "outside_functions",
     "outside_graphs",
     "pack_as",
     "referred_value",
@@ -40,6 +43,9 @@ __all__ = [
 
 #: What an operation that fails raises.
 OpError = tf.errors.OpError
+
+# Creators of variables are called from high to low: the script's have 100, a function's has 50.
+_BEFORE_FUNCTIONS = 51
 
 # One tensor.
 
@@ -172,6 +178,23 @@ def outside_graphs() -> AbstractContextManager[None]:
     """Surround what is to be done now, also where a graph is being traced."""
     scope: AbstractContextManager[None] = tf.init_scope()
     return scope
+
+
+@contextlib.contextmanager
+def outside_functions() -> Iterator[None]:
+    """Make variables inside that are no matter of a function that is being traced. Local.
+
+    TensorFlow watches for variables while it traces, even outside of the graph, and where one was
+    made it traces all of the function once more.
+    """
+
+    def creator(_: Callable[..., Any], **arguments: Any) -> Any:
+        return default_variable_creator_v2(**arguments)
+
+    with tf.init_scope():
+        graph = tf.compat.v1.get_default_graph()
+        with graph._variable_creator_scope(creator, priority=_BEFORE_FUNCTIONS):
+            yield
 
 
 def graph_of(call: Callable[..., Any], *signature: Any) -> Any:

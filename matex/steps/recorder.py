@@ -51,8 +51,7 @@ class Recorder:
             self._calls += 1
             self._applied = _count()
             if not optimizer.built:
-                with tf.init_scope():
-                    build_for(optimizer, trainable_variables)
+                build_for(optimizer, trainable_variables)
             self._variables = None if trainable_variables is None else list(trainable_variables)
             self._gradients = list(grads)
             assert len(self._gradients) == len(self._changed)

@@ -87,8 +87,7 @@ class SharedUpdates:
             check()
             changed = list(optimizer.trainable_variables if variables is None else variables)
             if not optimizer.built:
-                with tf.init_scope():
-                    build_for(optimizer, changed)
+                build_for(optimizer, changed)
             factor = None
             if not self.at_tapes:
                 own = with_learning_rate(header, optimizer)

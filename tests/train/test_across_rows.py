@@ -212,7 +212,7 @@ def reason_in_a_fit(loss: Loss, metric: keras.metrics.Metric | None = None) -> s
 
 
 def reason_in_a_loop(loss: Loss, metric: keras.metrics.Metric | None = None) -> str:
-    inner, optimizer = network(), keras.optimizers.SGD(0.1)
+    inner, optimizer = network(), keras.optimizers.SGD(0.1, momentum=0.9)
 
     def step(x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -295,3 +295,14 @@ def test_a_metric_that_forgets_is_found(name: str, place: str) -> None:
 @pytest.mark.parametrize("place", REASONS)
 def test_a_metric_that_adds_to_what_it_began_with_is_shared(place: str) -> None:
     assert REASONS[place](BY_ROW["squares"], Counted(1.0, lambda s, v: s + tf.reduce_sum(v))) == ""
+
+
+def test_slots_of_optimizers_are_no_reason_to_trace_a_step_again() -> None:
+    traces = []
+
+    def counted(y: Any, p: Any) -> Any:
+        traces.append(y)
+        return BY_ROW["squares"](y, p)
+
+    assert reason_in_a_loop(counted) == ""
+    assert len(traces) == 2  # to see whose optimizers and weights it uses, and the shared step
