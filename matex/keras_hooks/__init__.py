@@ -94,7 +94,7 @@ from matex.keras_hooks.optimizers import (
     updating,
 )
 from matex.keras_hooks.proof import adds_up, counts_add_up, evaluates_rows
-from matex.keras_hooks.quiet import is_noisy, without_noise
+from matex.keras_hooks.quiet import Chance
 from matex.keras_hooks.resizing import (
     WeightUsers,
     copies_of_weights,
@@ -145,6 +145,7 @@ from matex.keras_hooks.xla import exchange_in_graph, exchange_outside_xla, leave
 
 __all__ = [
     "NOISE_SCOPE",
+    "Chance",
     "Generators",
     "GraphCall",
     "LayerScale",
@@ -207,7 +208,6 @@ __all__ = [
     "is_graph",
     "is_keras_variable",
     "is_model",
-    "is_noisy",
     "is_of_keras",
     "is_operation",
     "is_optimizer",
@@ -294,6 +294,5 @@ __all__ = [
     "with_global_generator",
     "with_rows",
     "without_memory",
-    "without_noise",
     "zeros_by_row",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,41 +15,73 @@ from keras.src import backend
 from matex.keras_hooks.batch_moments import normalizations
 from matex.keras_hooks.models import seed_variables
 
-__all__ = ["is_noisy", "without_noise"]
+__all__ = ["Chance"]
 
 # Between the ends of what may be drawn, and no value for which formulas are special.
 _PLACE = 0.37
 
 
-def is_noisy(model: Any) -> bool:
-    """Whether parts of a batch differ from the whole by nature: by masks, or batch statistics."""
-    return bool(seed_variables(model)) or bool(normalizations(model))
-
-
-@contextlib.contextmanager
-def without_noise(model: Any, synchronized: Sequence[Any] = ()) -> Iterator[None]:
-    """Run or trace a step of *model* inside.
-
-    Whatever Keras draws is one constant, the same for all rows; dropout drops nothing, and a
-    shuffle turns the order round. BatchNorm goes by its moving statistics, and leaves them
-    alone.
+class Chance:
+    """The chance in a step of *model*: random layers, and batch statistics. Local.
 
     Args:
         model: model whose step it is.
         synchronized: layers of its BatchNormalization that see the rows of all ranks, and so go
             by them. None by default.
     """
-    with contextlib.ExitStack() as stack:
-        for name, substitute in _SUBSTITUTES.items():
-            stack.callback(setattr, backend.random, name, getattr(backend.random, name))
-            setattr(backend.random, name, substitute)
-        for layer in normalizations(model):
-            if any(layer is one for one in synchronized):
-                continue
-            # Past Keras's own attributes, which would look for variables in it.
-            object.__setattr__(layer, "call", _as_in_inference(layer.call))
-            stack.callback(object.__delattr__, layer, "call")
-        yield
+
+    def __init__(self, model: Any, synchronized: Sequence[Any] = ()) -> None:
+        self._model = model
+        self._synchronized = synchronized
+        self._is_noted = True
+
+    @property
+    def differs_in_parts(self) -> bool:
+        """Whether parts of a batch differ from the whole by nature, so that chance is left out.
+
+        Noise with a row for each of the batch's is the same in them. A step of which
+        :meth:`noted_in` found no other is, without chance, the same step.
+        """
+        draws = self._is_noted and bool(seed_variables(self._model))
+        return draws or bool(normalizations(self._model))
+
+    def noted_in(self, trace: Callable[[], Any]) -> Any:
+        """The result of *trace*, which traces the step, and note what :meth:`left_out` replaces."""
+        self._is_noted = False
+
+        def noting(present: Callable[..., Any]) -> Callable[..., Any]:
+            def draw(*args: Any, **kwargs: Any) -> Any:
+                self._is_noted = True
+                return present(*args, **kwargs)
+
+            return functools.update_wrapper(draw, present)
+
+        with contextlib.ExitStack() as stack:
+            for name in _SUBSTITUTES:
+                present = getattr(backend.random, name)
+                stack.callback(setattr, backend.random, name, present)
+                setattr(backend.random, name, noting(present))
+            return trace()
+
+    @contextlib.contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Run or trace the step inside, without chance.
+
+        Whatever Keras draws is one constant, the same for all rows; dropout drops nothing, and a
+        shuffle turns the order round. BatchNorm goes by its moving statistics, and leaves them
+        alone.
+        """
+        with contextlib.ExitStack() as stack:
+            for name, substitute in _SUBSTITUTES.items():
+                stack.callback(setattr, backend.random, name, getattr(backend.random, name))
+                setattr(backend.random, name, substitute)
+            for layer in normalizations(self._model):
+                if any(layer is one for one in self._synchronized):
+                    continue
+                # Past Keras's own attributes, which would look for variables in it.
+                object.__setattr__(layer, "call", _as_in_inference(layer.call))
+                stack.callback(object.__delattr__, layer, "call")
+            yield
 
 
 def _as_in_inference(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -86,6 +86,7 @@ class SeveralUpdatesStep:
         self._rows = rows
         self._most_rows = most_rows
         self._synchronized = synchronized
+        self._chance = keras_hooks.Chance(model, synchronized)
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
         self._advance_noise: Callable[[Any], None] | None = None
@@ -125,7 +126,7 @@ class SeveralUpdatesStep:
         """The step as a graph, and the generators that its trace drew from."""
         self._run = SpecializedFunction(self._made, *self._signature)
         with keras_hooks.generators_kept() as drawn, attempted(f"{self.name} cannot be traced"):
-            traced = self._run.trace()
+            traced = self._chance.noted_in(self._run.trace)
         return traced, drawn
 
     def add_up(self, updates: Iterable[int], values: Iterable[str]) -> None:
@@ -215,12 +216,11 @@ class SeveralUpdatesStep:
 
     def quiet(self, *, goes_on: bool = False) -> Callable[[Batch, np.ndarray], np.ndarray]:
         """:meth:`run` without chance, and if it *goes_on* with what metrics hold. Local."""
-        if not goes_on and not keras_hooks.is_noisy(self._model):
+        if not goes_on and not self._chance.differs_in_parts:
             return self.run
 
         def quiet(batch: Batch, control: Any) -> Any:
-            without_noise = keras_hooks.without_noise(self._model, self._synchronized)
-            with self._state.going_on(goes_on), without_noise:
+            with self._state.going_on(goes_on), self._chance.left_out():
                 return self._made(batch, control)
 
         traced = keras_hooks.graph_of(quiet, *self._signature)

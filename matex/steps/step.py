@@ -76,12 +76,15 @@ class Step:
         self.may_vary = not keras_hooks.adds_up(model)  # so that it must be tried whether they can
         self.may_count = not keras_hooks.counts_add_up(model)  # the same of its metrics alone
         self._signature = (signature, control_spec())
+        self._chance = keras_hooks.Chance(model)
         self._functions: StepFunctions
         if self.runs_eagerly:
             self._functions = EagerFunctions(self._parts)
         else:
             jit_compile = bool(model.jit_compile)
-            self._functions = GraphFunctions(self._parts, self._signature, jit_compile=jit_compile)
+            self._functions = self._chance.noted_in(
+                lambda: GraphFunctions(self._parts, self._signature, jit_compile=jit_compile)
+            )
 
     # What it is made of.
 
@@ -198,15 +201,15 @@ class Step:
     def quiet(self) -> tuple[Callable[[Batch, Any], Parts], list[Any]]:
         """``contribution`` without what random layers and batch statistics do, for a trial. Local.
 
-        And the variables that it leaves as they were. Where the model has such layers, its
-        step is traced once more.
+        And the variables that it leaves as they were. Where the step has chance in it that differs
+        in parts, it is traced once more.
         """
         model = self._model
         known = [*model.variables, *keras_hooks.metric_variables(model), *model.optimizer.variables]
         variables = [variable.value for variable in known]
         if model.run_eagerly:
             return self._quiet_contribution, variables
-        if not keras_hooks.is_noisy(model):
+        if not self._chance.differs_in_parts:
             return self._functions.traced_contribution(), variables
         quiet = keras_hooks.graph_of(self._quiet_contribution, *self._signature)
         return quiet.get_concrete_function(), variables
@@ -229,5 +232,5 @@ class Step:
         return traced
 
     def _quiet_contribution(self, batch: Batch, control: Any) -> Parts:
-        with keras_hooks.without_noise(self._model):
+        with self._chance.left_out():
             return self._parts.contribution(batch, control)

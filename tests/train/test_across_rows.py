@@ -306,3 +306,36 @@ def test_slots_of_optimizers_are_no_reason_to_trace_a_step_again() -> None:
 
     assert reason_in_a_loop(counted) == ""
     assert len(traces) == 2  # to see whose optimizers and weights it uses, and the shared step
+
+
+CHANCE: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
+    "a-draw-for-each-row": (lambda p, seed: p + keras.random.normal(tf.shape(p), seed=seed), 1),
+    "one-for-all-rows": (lambda p, seed: p + keras.random.normal((SIZE,), seed=seed), 2),
+    "dropout": (lambda p, seed: keras.random.dropout(p, 0.5, seed=seed), 2),
+}
+
+
+@pytest.mark.parametrize("name", CHANCE)
+@pytest.mark.parametrize("loss", [BY_ROW["squares"], ACROSS["contrast"]])
+def test_noise_by_rows_is_tried_as_it_is(name: str, loss: Loss) -> None:
+    noisy, times = CHANCE[name]
+    traces = []
+
+    class Noisy(keras.Model):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y = data
+            traces.append(x)
+            with tf.GradientTape() as tape:
+                value = loss(y, noisy(inner(x), self.seed))
+            weights = inner.trainable_variables
+            self.optimizer.apply(tape.gradient(value, weights), weights)
+            return {"loss": value}
+
+    inner = network()
+    model = Noisy(inner.inputs, inner.outputs)
+    model.seed = keras.random.SeedGenerator(3)
+    model.compile(keras.optimizers.SGD(0.1))
+    keras_hooks.build(model, keras_hooks.as_data(SIGNATURE))
+    found = find_inseparable(Step(model, SIGNATURE), batch())
+    assert (found == "") is (loss is BY_ROW["squares"])
+    assert len(traces) == times
