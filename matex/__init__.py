@@ -75,7 +75,8 @@ _LATER = {
 def init(**options: Any) -> None:
     """Attach this process to Keras and meet the other ranks; collective, before the model is built.
 
-    A second call, or a call in a script that ``matex run`` started, does nothing.
+    A second call, or a call in a script that ``matex run`` started, does nothing, and says so of
+    options that it would have set otherwise.
     The end of the program waits for the other ranks.
 
     Args:
@@ -94,10 +95,15 @@ def init(**options: Any) -> None:
     """
     from matex import session
     from matex.config import Config
+    from matex.config.given import overruled
     from matex.process import bootstrap
 
     if session.current is None:
         bootstrap.start_rank(Config.from_environment(**options)).start()
+        return
+    run = session.current.run
+    for line in overruled(run.config, options):
+        run.say_once(line)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from matex.config.environment import variable
@@ -10,7 +10,7 @@ from matex.config.kinds import WORDS
 from matex.config.option import Option, options_of
 from matex.errors import InputError
 
-__all__ = ["given_in_environment", "make"]
+__all__ = ["given_in_environment", "make", "overruled"]
 
 Table = TypeVar("Table")
 
@@ -28,10 +28,7 @@ def make(table: type[Table], *, words: Mapping[str, Any] | None = None, **given:
         InputError: a value or a name is wrong; the message says where it was given.
     """
     options = options_of(table)
-    unknown = given.keys() - {option.name for option in options}
-    if unknown:
-        known = ", ".join(option.name for option in options)
-        raise InputError(f"options are {known}. Received: {', '.join(sorted(unknown))}")
+    _refuse_unknown(options, given)
     values = {}
     for option in options:
         if option.name in given:
@@ -41,6 +38,34 @@ def make(table: type[Table], *, words: Mapping[str, Any] | None = None, **given:
         elif (text := given_in_environment(option)) is not None:
             values[option.attribute] = option.read(text, f"environment variable {option.variable}")
     return table(**values)
+
+
+def overruled(config: Any, given: Mapping[str, Any]) -> list[str]:
+    """Lines for what code gives too late: each option with another value than *config* has.
+
+    Args:
+        config: an instance of a class of options, by which a run has begun.
+        given: values from code, by the names of options.
+
+    Raises:
+        InputError: a name is wrong.
+    """
+    options = options_of(type(config))
+    _refuse_unknown(options, given)
+    counts = [(option, getattr(config, option.attribute)) for option in options]
+    return [
+        f"{option.name}={given[option.name]!r} in matex.init has no effect: the run has begun with "
+        f"{option.name}={value!r}" + (f"; give it {option.flag}" if option.flag else "")
+        for option, value in counts
+        if option.name in given and str(given[option.name]) != str(value)
+    ]
+
+
+def _refuse_unknown(options: Sequence[Option], given: Mapping[str, Any]) -> None:
+    unknown = given.keys() - {option.name for option in options}
+    if unknown:
+        known = ", ".join(option.name for option in options)
+        raise InputError(f"options are {known}. Received: {', '.join(sorted(unknown))}")
 
 
 def given_in_environment(option: Option) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 
 import ft
 from matex.config import HASH_SEED, Config, duration_s, duration_text, one_order_of_sets
+from matex.config.given import overruled
 from matex.errors import InputError
 
 PLAN = Path(__file__).with_name("plan.csv")
@@ -249,6 +250,16 @@ def test_an_unknown_option_is_named_beside_the_known_ones() -> None:
         Config.from_environment(batch_size=3)
     assert "batch_size" in str(caught.value)
     assert "checkpoint_every" in str(caught.value)
+
+
+def test_keywords_that_come_too_late_are_named() -> None:
+    config = Config(strategy="gossip", seed=3)
+    assert overruled(config, {"strategy": "gossip", "seed": 3}) == []
+    assert overruled(config, {"seed": 4}) == [
+        "seed=4 in matex.init has no effect: the run has begun with seed=3; give it --seed"
+    ]
+    with pytest.raises(InputError, match="Received: sed"):
+        overruled(config, {"sed": 4})
 
 
 def test_it_cannot_be_changed() -> None:
