@@ -47,7 +47,7 @@ class KerasAdapter:
         self._calls = CallStack()
         self._own_loops = OwnLoops(run, self._calls, self.replicated)
         self._earlier = EarlierFits(run, self._own_loops.trained)
-        self._passing = DataPass()
+        self._passing = DataPass(run.say)
         self._shared = SharedIterators(run)
         self._files: PrivateFiles | None = None  # where there is more than one rank
         self._fit: Fit | None = None

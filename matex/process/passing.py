@@ -20,9 +20,13 @@ class DataPass:
     Such data may remember how often they were read: a pipeline that shuffles anew each time, a
     PyDataset with something to do at an epoch's end, a generator. Of arrays nothing is read.
     Where only the data say what shapes a model has, it is built of them, too.
+
+    Args:
+        say: function that prints one line for the user.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
         self._steps = 0
 
     def make(
@@ -36,6 +40,7 @@ class DataPass:
         """
         if not epochs or rows_of(**{**arguments, "steps_per_epoch": None}) is not None:
             return
+        self._say("going through the data of a complete fit, for later ones to go on from there")
         quiet = {"callbacks": None, "verbose": 0, "validation_data": None}
         end = {"epochs": arguments["initial_epoch"] + epochs}
         self._steps = model.steps_per_execution
