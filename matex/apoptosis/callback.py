@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from matex import keras_hooks
-from matex.apoptosis import rebuild
+from matex.apoptosis import rebuild, telling
 from matex.apoptosis.allowance import LossProgress, allowed_loss
 from matex.apoptosis.arguments import check_arguments, named
 from matex.apoptosis.event import hold_event
@@ -21,7 +21,6 @@ from matex.apoptosis.outcome import Outcome
 from matex.apoptosis.peers import peers_of_process
 from matex.apoptosis.schedule import MODES, Calendar, Thresholds
 from matex.apoptosis.targets import Goal, size_of
-from matex.apoptosis.telling import kept_whole, left_alone, line_of, record_of, table_of
 from matex.apoptosis.trace import trace
 from matex.apoptosis.trial import Options
 
@@ -175,6 +174,9 @@ class Apoptosis(keras.callbacks.Callback):
         self._began = time.perf_counter()
         if self._fresh:
             self._fresh = False
+            span, epochs = (self._calendar.first, self._calendar.last), self.params["epochs"]
+            if self._verbose and (line := telling.no_event(*span, begun=epoch, epochs=epochs)):
+                self._peers.say(line)
             self._calendar = self._calendar.from_epoch(epoch)
             self._progress = self._progress.from_epoch(epoch)
         if self._cut_after == epoch:  # by now all callbacks have seen the larger model's value
@@ -248,11 +250,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._look(epoch, outcome.loss_after, training, judge.rows)
         self._tell(epoch, outcome, time.perf_counter() - started)
         if self._calendar.is_over and self._verbose:
-            self._peers.say(
-                f"apoptosis is over after epoch {epoch}: it brings little now, and a network of "
-                f"{outcome.flops[1]:,.0f} FLOPs a row is no faster for being smaller; with every=2 "
-                "it would go on"
-            )
+            self._peers.say(telling.is_over(epoch, outcome.flops[1]))
         if outcome.changed:
             self._cut_after = epoch
             keras_hooks.forget_best_weights()
@@ -276,21 +274,23 @@ class Apoptosis(keras.callbacks.Callback):
 
     def _tell(self, epoch: int, outcome: Outcome, seconds: float) -> None:
         times = {"epoch": epoch, "epoch_s": self._epoch_s, "seconds": seconds}
-        fields = record_of(outcome) | times
+        fields = telling.record_of(outcome) | times
         self.events.append(fields)
         self._peers.record(**fields)
         if not self._verbose:
             return
         news = {n: why for n, why in outcome.left_alone.items() if n not in self._left_alone}
         self._left_alone.update(news)
-        for line in left_alone(news, *self._parameters_at_start):
+        for line in telling.left_alone(news, *self._parameters_at_start):
             self._peers.say(f"apoptosis leaves alone: {line}")
-        self._peers.say(f"apoptosis after epoch {epoch}: {line_of(outcome)}; {seconds:.1f} s")
-        names, line = kept_whole(outcome.changes, self._kept_whole)
+        self._peers.say(
+            f"apoptosis after epoch {epoch}: {telling.line_of(outcome)}; {seconds:.1f} s"
+        )
+        names, line = telling.kept_whole(outcome.changes, self._kept_whole)
         self._kept_whole.update(names)
         if line:
             self._peers.say(f"apoptosis keeps all units of {line}")
-        for row in table_of(outcome.changes) if self._verbose > 1 else ():
+        for row in telling.table_of(outcome.changes) if self._verbose > 1 else ():
             self._peers.say(f"  {row}")
 
     def on_train_end(self, logs: Any = None) -> None:

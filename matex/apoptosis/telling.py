@@ -7,7 +7,16 @@ from typing import Any
 
 from matex.apoptosis.outcome import Change, Outcome
 
-__all__ = ["kept_whole", "left_alone", "line_of", "record_of", "table_of", "totals_of"]
+__all__ = [
+    "is_over",
+    "kept_whole",
+    "left_alone",
+    "line_of",
+    "no_event",
+    "record_of",
+    "table_of",
+    "totals_of",
+]
 
 # Names in a line, and characters of the name of a group.
 _NAMED, _WIDEST = 4, 40
@@ -38,6 +47,32 @@ def line_of(outcome: Outcome) -> str:
         f"{totals_of(outcome.changes)}; parameters {before:,} -> {after:,} "
         f"(-{1 - after / max(before, 1):.1%}); held-out loss {outcome.loss_before:.4f} -> "
         f"{outcome.loss_after:.4f}{limit}{risk}"
+    )
+
+
+def no_event(first: int, last: int, *, begun: int, epochs: int) -> str:
+    """The line about a fit in which no event may come; empty where one may.
+
+    Args:
+        first: epoch after which the first event may come.
+        last: epoch after which the last event may come.
+        begun: number of epochs before those of this fit.
+        epochs: number of the last epoch of this fit.
+    """
+    if max(first, begun + 1) <= min(last, epochs):
+        return ""
+    return (
+        f"apoptosis holds no event in this fit, which ends with epoch {epochs}: events may come "
+        f"from epoch {first} on, but not after epoch {max(0, last)}; more epochs, or "
+        "matex.Apoptosis(first_epoch=, last_epoch=), make room for them"
+    )
+
+
+def is_over(epoch: int, flops: float) -> str:
+    """The line about the end of all events after *epoch*, at so many *flops* a row."""
+    return (
+        f"apoptosis is over after epoch {epoch}: it brings little now, and a network of "
+        f"{flops:,.0f} FLOPs a row is no faster for being smaller; with every=2 it would go on"
     )
 
 

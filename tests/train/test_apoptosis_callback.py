@@ -77,6 +77,12 @@ def test_training_goes_on_in_a_smaller_model_that_is_the_same_object(
     assert len(told) < 240 and "a 64" not in "".join(lines)
 
 
+def test_a_fit_without_an_event_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    model, x, y = make()
+    fit(model, x, y, matex.Apoptosis(), epochs=3)
+    assert capsys.readouterr().out.count("apoptosis holds no event in this fit") == 1
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_each_mode_removes_what_it_may(mode: str) -> None:
     model, x, y = make()

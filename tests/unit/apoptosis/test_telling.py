@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from matex.apoptosis.outcome import Change, Outcome
-from matex.apoptosis.telling import kept_whole, left_alone, line_of, table_of, totals_of
+from matex.apoptosis.telling import kept_whole, left_alone, line_of, no_event, table_of, totals_of
 
 
 def change(layer: str, before: int = 64, after: int = 30, *, kept: bool = True) -> Change:
@@ -86,3 +86,15 @@ class Reasons:
 )
 def test_layers_that_stay_for_one_reason_share_a_line(case: Reasons) -> None:
     assert left_alone(case.reasons, {"a": 10, "c": 20}, 100) == case.lines
+
+
+def test_a_fit_without_room_for_an_event_is_told_of() -> None:
+    """The last event comes two epochs before the end, so that short fits have none."""
+    assert no_event(2, 1, begun=0, epochs=3) == (
+        "apoptosis holds no event in this fit, which ends with epoch 3: events may come from "
+        "epoch 2 on, but not after epoch 1; more epochs, or "
+        "matex.Apoptosis(first_epoch=, last_epoch=), make room for them"
+    )
+    assert "not after epoch 0;" in no_event(1, -1, begun=0, epochs=1)
+    assert no_event(9, 12, begun=0, epochs=5) and no_event(2, 4, begun=4, epochs=6)
+    assert not no_event(2, 2, begun=0, epochs=4) and not no_event(1, 1, begun=0, epochs=1)
