@@ -145,8 +145,8 @@ class RankOptions:
         None, "SECONDS", "a rank without progress for so long ends itself", FAILURES, above=0,
         unit="seconds", default_text="600; in a step 100 times the measured one, at least 60")
     nonfinite: str = option(
-        "stop", "", "when a rank computes a NaN or an infinity: stop, skip its samples of that "
-        "step, or recompute them once", FAILURES, choices=("stop", "skip", "recompute"))
+        "stop", "", "when a rank computes a NaN or infinite gradient: stop, skip its samples of "
+        "that step, or recompute them once", FAILURES, choices=("stop", "skip", "recompute"))
     straggler: str = option(
         "warn", "", "a rank that computes more than twice as long as the others: warn, evict, or "
         "balance: from then on as with --balance", FAILURES, choices=("warn", "evict", "balance"))
