@@ -41,7 +41,7 @@ def make(table: type[Table], *, words: Mapping[str, Any] | None = None, **given:
 
 
 def overruled(config: Any, given: Mapping[str, Any]) -> list[str]:
-    """Lines for what code gives too late: each option with another value than *config* has.
+    """Lines about options that code gives too late, each with another value than *config* has.
 
     Args:
         config: an instance of a class of options, by which a run has begun.
@@ -52,13 +52,16 @@ def overruled(config: Any, given: Mapping[str, Any]) -> list[str]:
     """
     options = options_of(type(config))
     _refuse_unknown(options, given)
-    counts = [(option, getattr(config, option.attribute)) for option in options]
-    return [
-        f"{option.name}={given[option.name]!r} in matex.init has no effect: the run has begun with "
-        f"{option.name}={value!r}" + (f"; give it {option.flag}" if option.flag else "")
-        for option, value in counts
-        if option.name in given and str(given[option.name]) != str(value)
-    ]
+    lines = []
+    for option in options:
+        name, value = option.name, getattr(config, option.attribute)
+        if name in given and str(given[name]) != str(value):
+            where = f"; matex run takes it as {option.flag}" if option.flag else ""
+            lines.append(
+                f"{name}={given[name]!r} in matex.init has no effect: the run has begun with "
+                f"{name}={value!r}{where}"
+            )
+    return lines
 
 
 def _refuse_unknown(options: Sequence[Option], given: Mapping[str, Any]) -> None:

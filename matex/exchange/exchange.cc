@@ -41,9 +41,9 @@ extern "C" struct Plan {
   int64_t samples_at, fingerprint_at, nonfinite_at, ranks_at;  // places in the vector
   double samples, fingerprint, size;                         // what must stand there
   int32_t fence;         // whether result holds what a peer may still need until all are here
-  int32_t check_finite;  // whether to look for NaN and infinity in gradients, all parts but the last
+  int32_t check_finite;  // whether to look for NaN and infinity in gradients, not the last part
 
-  int32_t spoiled;       // this rank's gradients have a NaN or an infinity; set before, it is to send one
+  int32_t spoiled;       // these have one on this rank; set before, it is to send one
   int32_t stage;         // how far it came: kStarted ...
   int64_t code;          // what MPI returned, 0 for success
   double waiting_since;  // seconds of CLOCK_MONOTONIC; 0 when not inside MPI

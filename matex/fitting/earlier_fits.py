@@ -108,7 +108,7 @@ class EarlierFits:
         """Make *model* what it was when fit *number* ended; collective, as above.
 
         Returns:
-            What is to be said of it: nothing where it is all that it was.
+            The end of the line about the fit, on what is missing; empty where nothing is.
         """
         aside, saved = self._run.saver.aside, None
         if aside is not None:

@@ -256,7 +256,8 @@ def test_keywords_that_come_too_late_are_named() -> None:
     config = Config(strategy="gossip", seed=3)
     assert overruled(config, {"strategy": "gossip", "seed": 3}) == []
     assert overruled(config, {"seed": 4}) == [
-        "seed=4 in matex.init has no effect: the run has begun with seed=3; give it --seed"
+        "seed=4 in matex.init has no effect: the run has begun with seed=3; "
+        "matex run takes it as --seed"
     ]
     with pytest.raises(InputError, match="Received: sed"):
         overruled(config, {"sed": 4})
