@@ -22,6 +22,7 @@ from ft.bridge import Bridge, BridgeBroken
 from ft.cold_messages import ColdMessages, Signal
 from ft.connecting import ended_after, fail_stop_after
 from ft.errors import Unrecoverable
+from ft.silence import SilentHosts
 from ft.wire import decode_member, encode_member
 from ft.world import Member
 
@@ -245,7 +246,7 @@ class ColdSpares:
         me = self._members[self._comm.Get_rank()]
         if now != gone and all(self._members[rank].host != me.host for rank in works - now):
             others = {a for member in self._members for a in member.addresses} - set(me.addresses)
-            sockets.shut(sockets.silent(others))
+            SilentHosts(lambda: others - sockets.left_behind()).settle()
         return now
 
     def announce(self) -> None:

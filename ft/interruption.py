@@ -2,7 +2,7 @@
 
 MPI ends an operation where it waits for a rank whose death it knows. One that waits for a rank
 which is cut off as well goes on waiting until the failure detector has found that one, too, and it
-finds one rank at a time: between hosts some 20 s after the one before. By then the launcher may
+finds one rank at a time: between hosts some 40 s after the one before. By then the launcher may
 have given all ranks up.
 """
 

@@ -20,9 +20,10 @@ from ft.hooks import Hooks
 from ft.invitation import Admission
 from ft.newcomers import Newcomer
 from ft.operation_log import OperationLog
-from ft.parting import part_from_silent
+from ft.parting import other_hosts
 from ft.records import Recovery
 from ft.repair import repair
+from ft.silence import SilentHosts
 from ft.view_change import ViewChange
 from ft.views import ELSEWHERE, Purpose, View
 from ft.world import Member, World
@@ -71,6 +72,7 @@ class Membership:
         self._cold = cold
         self._log = log
         self._newcomer: Newcomer | None = None
+        self._silent_hosts = SilentHosts(lambda: other_hosts(self.world))
         self._is_wanted = False  # this rank waits, and a place is vacant
 
     def introduce(self, members: Sequence[Member]) -> None:
@@ -84,6 +86,7 @@ class Membership:
             self.world, members=tuple(known[member.rank] for member in self.world.members)
         )
         self.hosts = {rank: member.host for rank, member in known.items()}
+        self._watch_hosts()
 
     def set_working(self, working: int) -> None:
         """Say how many members go on working when some are set aside; local.
@@ -105,6 +108,7 @@ class Membership:
         self.vacant = admission.view.vacant
         self._is_wanted = bool(self.vacant)
         self._present = (*admission.view.members, *admission.view.waiting)
+        self._watch_hosts()
 
     def admit(self, newcomer: Newcomer | None) -> Member | None:
         """Let a newcomer wait in reserve; collective over the members, with those in reserve.
@@ -263,9 +267,14 @@ class Membership:
             self.hooks.recovered(recovery)
         return recovery
 
+    def _watch_hosts(self) -> None:
+        if self.ulfm and self.world.spread:
+            self._silent_hosts.start()
+
     def _part(self) -> None:
         """Shut the connections to silent hosts, also those of cold spares on this host. Local."""
-        part_from_silent(self.world)
+        if self.world.spread:
+            self._silent_hosts.settle()
         if self._cold is not None:
             self._cold.part(self.world.everyone)
 

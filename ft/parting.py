@@ -18,7 +18,7 @@ from ft.quorum import Arbiter, Parting, Ruling, has_ended
 from ft.views import SEAL
 from ft.world import Member, World
 
-__all__ = ["must_be_sealed", "part_from_silent", "stay_one"]
+__all__ = ["must_be_sealed", "other_hosts", "stay_one"]
 
 # A process that is about to end may write its memory to disk first.
 _DYING_S = 3.0
@@ -62,16 +62,9 @@ def stay_one(
     sockets.shut(_addresses(missing) - _addresses(came))
 
 
-def part_from_silent(world: World) -> None:
-    """Shut the connections to hosts that answer nothing, so that MPI counts their ranks as lost.
-
-    Local, and for a repair alone: there some rank has been silent for so long that it was given up.
-    Of a host that is cut off all ranks are lost at once then, before its network can return and
-    bring news that are no longer true.
-    """
-    others = _addresses(world.everyone) - set(world.me.addresses)
-    if others:
-        sockets.shut(sockets.silent(others))
+def other_hosts(world: World) -> set[str]:
+    """The addresses of the hosts of *world* but this one, without those left behind. Local."""
+    return _addresses(world.everyone) - set(world.me.addresses) - sockets.left_behind()
 
 
 def _addresses(members: Iterable[Member]) -> set[str]:

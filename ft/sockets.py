@@ -4,9 +4,9 @@ After a repair that has left a host behind, the connections to it are shut. Othe
 which may be alive behind a network that is cut, tell the others when the network returns whom
 *they* have given up; Open MPI passes this on as news of deaths, and healthy ranks part.
 
-Before a repair, those to a host that is silent are shut. Open MPI's detector finds one of its ranks
-at a time, each some 20 s after the one before it, and the network may return meanwhile; where a
-connection ends, the rank at its other end is lost at once.
+Those to a host that has fallen silent are shut, too (:mod:`ft.silence`). Open MPI's detector finds
+one of its ranks at a time, each some 40 s after the one before it, and the network may return
+meanwhile; where a connection ends, the rank at its other end is lost at once.
 
 Nor may such a host connect anew: ranks make connections when they first need them. Those that
 this process has begun, and that wait for an answer, would be made when the network returns: the
@@ -22,11 +22,10 @@ import os
 import socket
 import stat
 import struct
-import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["left_behind", "own_addresses", "shut", "silent"]
+__all__ = ["connections", "left_behind", "own_addresses", "plain", "shut"]
 
 _SIOCGIFADDR = 0x8915  # linux/sockios.h: the IPv4 address of an interface
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -43,23 +42,6 @@ _left_behind: set[str] = set()  # a property of the process, as its sockets are
 _SO_ATTACH_FILTER = 26
 _NETWORK_HEADER, _KEEP = 0xFFF00000, 0xFFFFFFFF
 
-# Of linux/tcp.h's struct tcp_info: how often what waits for an acknowledgment was sent again, how
-# often one who has nothing to say was asked for a sign, and for how many milliseconds no data and
-# no acknowledgment have come.
-_TCP_INFO = struct.Struct("=2xBB48xII")
-# Unanswered four times, after .2, .4, .8 and 1.6 s at the least. The kernel answers for a process
-# that stands still, too.
-_RESENT, _SILENT_MS = 4, 3000
-_HEARD_MS = 1000
-# Four questions at one a second, and some time.
-_ASKING_S, _LOOK_S = 5.0, 0.02
-_ASK = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 127),  # the most: to end it is not the kernel's
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1),  # at once where nothing has come for so long
-)
-
 
 def own_addresses() -> tuple[str, ...]:
     """The IPv4 addresses of this host's interfaces, without those of the loopback interface."""
@@ -75,31 +57,6 @@ def own_addresses() -> tuple[str, ...]:
     return tuple(address for address in found if not address.startswith("127."))
 
 
-def silent(addresses: Collection[str]) -> set[str]:
-    """Addresses among *addresses* that have left something unanswered for 3 s.
-
-    So did a host whose network has just returned, though it answers on other connections: what was
-    sent to it meanwhile comes, by TCP's rule, only after as long a time again. A host of which
-    nothing came for a second is asked for a sign by the kernel. That takes no time where it
-    answers, and up to 5 s where it does not.
-    """
-    limit = time.monotonic() + _ASKING_S
-    while True:
-        unheard: set[str] = set()
-        unknown: set[str] = set()
-        for connection in _connections():
-            with connection, contextlib.suppress(OSError):  # not connected, or no longer
-                peer = _plain(connection.getpeername()[0])
-                if peer in addresses:
-                    for option in _ASK:
-                        connection.setsockopt(*option)
-                    if (is_silent := _is_silent(connection)) is not False:
-                        (unheard if is_silent else unknown).add(peer)
-        if unknown <= unheard or time.monotonic() > limit:
-            return unheard
-        time.sleep(_LOOK_S)
-
-
 def shut(addresses: Collection[str]) -> int:
     """Shut this process's TCP connections with the hosts of *addresses*; return how many.
 
@@ -113,13 +70,13 @@ def shut(addresses: Collection[str]) -> int:
     _left_behind.update(addresses)
     count = 0
     begun = _begun()
-    for connection in _connections():
+    for connection in connections():
         with connection, contextlib.suppress(OSError):  # not connected, or no longer
             inode = os.fstat(connection.fileno()).st_ino
             listens = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
             if listens or begun.get(inode) in addresses:
                 _ignore(connection, sorted(_left_behind))
-            elif inode not in begun and _plain(connection.getpeername()[0]) in addresses:
+            elif inode not in begun and plain(connection.getpeername()[0]) in addresses:
                 connection.shutdown(socket.SHUT_RDWR)
                 count += 1
     return count
@@ -148,16 +105,7 @@ def _ignore(connection: socket.socket, addresses: Sequence[str]) -> None:
     connection.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
 
-def _is_silent(connection: socket.socket) -> bool | None:
-    """Whether the other end has left something unanswered for 3 s; None where that is not known."""
-    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-    resent, asked, data_ms, answer_ms = _TCP_INFO.unpack(info)
-    if min(data_ms, answer_ms) < _HEARD_MS:
-        return False
-    return True if max(resent, asked) >= _RESENT and answer_ms >= _SILENT_MS else None
-
-
-def _connections() -> Iterator[socket.socket]:
+def connections() -> Iterator[socket.socket]:
     """Copies of this process's TCP sockets, each of which the caller closes."""
     try:
         descriptors = [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
@@ -193,6 +141,6 @@ def _begun() -> dict[int, str]:
     return found
 
 
-def _plain(address: str) -> str:
+def plain(address: str) -> str:
     """An IPv4 address that is written as one of IPv6, in its own form."""
     return address.removeprefix("::ffff:")

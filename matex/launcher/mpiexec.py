@@ -210,7 +210,10 @@ def _settings(
         values |= {
             "mpi_ft_detector": "1",
             "mpi_ft_detector_period": "3",
-            "mpi_ft_detector_timeout": "10",
+            # Longer than TCP is silent after a cut of 12 s: it repeats what was lost after .2 s and
+            # then twice as long each time, the last time after 12.6 s. Hosts that are cut off for
+            # longer are given up by the ranks themselves; see ft.silence.
+            "mpi_ft_detector_timeout": "20",
             # From rank to rank: the launcher's own way does not reach those who are cut off
             # from it, nor some who are not, and they wait for the others for ever.
             "mpi_ft_propagator_with_rbcast": "1",

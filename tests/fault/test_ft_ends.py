@@ -113,7 +113,7 @@ def test_a_normal_end_is_a_common_one(how: str, ranks: int) -> None:
 DETECTOR = {
     "OMPI_MCA_mpi_ft_detector": "1",
     "OMPI_MCA_mpi_ft_detector_period": "3",
-    "OMPI_MCA_mpi_ft_detector_timeout": "10",
+    "OMPI_MCA_mpi_ft_detector_timeout": "20",
 }
 
 

@@ -58,6 +58,8 @@ def test_of_two_hosts_with_a_rank_each_one_is_enough_where_the_other_is_dead(
         pytest.param(3, 1, "one", FOREVER, 2, id="one of three"),
         pytest.param(4, 1, "half", FOREVER, 2, id="halves", marks=pytest.mark.slow),
         pytest.param(3, 1, "head", FOREVER, 3, id="the launcher's"),
+        pytest.param(2, 1, "half", 8, 2, id="a short cut"),
+        pytest.param(4, 1, "half", 8, 4, id="a short cut of four", marks=pytest.mark.slow),
         pytest.param(3, 1, "one", 14, 2, id="one that comes back", marks=pytest.mark.slow),
         pytest.param(3, 1, "one-way", FOREVER, 2, id="one way", marks=pytest.mark.slow),
         pytest.param(3, 1, "frozen", 14, 2, id="a host stands still", marks=pytest.mark.slow),

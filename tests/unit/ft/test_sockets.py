@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
-import shutil
 import socket
-import subprocess
-import sys
 
 import pytest
 
-from ci.network.emulated import emulated
-from ci.network.switch import Link
 from ft import sockets
 
 
@@ -102,74 +96,3 @@ def test_own_addresses_are_not_those_of_loopback() -> None:
     found = sockets.own_addresses()
     assert all(socket.inet_aton(address) for address in found)
     assert not any(address.startswith("127.") for address in found)
-
-
-LISTEN = """
-import socket, sys
-server = socket.create_server((sys.argv[1], 7000))
-print("up", flush=True)
-sys.stdin.read()
-"""
-# Each line that it reads: whether to connect anew, how much to send, how many seconds to look, and
-# how often the newest connection is to have sent again before that (tcp_info's tcpi_retransmits).
-SEND = """
-import socket, sys, time
-from ft import sockets
-peers = []
-for line in sys.stdin:
-    anew, size, seconds, again = line.split()
-    if anew == "True":
-        peers.append(socket.create_connection((sys.argv[1], 7000), 30))
-        peers[-1].setblocking(False)
-    peers[-1].send(bytes(int(size)))
-    while peers[-1].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[2] < int(again):
-        time.sleep(0.05)
-    end = time.monotonic() + float(seconds)
-    while not (found := sockets.silent({sys.argv[1], "10.1.2.3"})) and time.monotonic() < end:
-        time.sleep(0.05)
-    print(*found, flush=True)
-"""
-
-
-def test_a_host_that_acknowledges_nothing_is_silent_and_a_process_that_stands_still_is_not() -> (
-    None
-):
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and the command ip")
-    with contextlib.ExitStack() as stack:
-        try:
-            found = stack.enter_context(emulated(2, Link(rate_bit_s=1e9, delay_s=1e-4)))
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"no such network can be made here: {error}")
-        target = found.addresses[1]
-
-        def started(host: int, program: str) -> subprocess.Popen[str]:
-            words = [*found.inside[host], sys.executable, "-c", program, target]
-            process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-            )
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process
-
-        listener = started(1, LISTEN)
-        assert listener.stdout is not None
-        assert listener.stdout.readline() == "up\n"
-        sender = started(0, SEND)
-
-        def seen(size: int, seconds: float, *, anew: bool = True, again: int = 0) -> str:
-            assert sender.stdin is not None
-            assert sender.stdout is not None
-            sender.stdin.write(f"{anew} {size} {seconds} {again}\n")
-            return sender.stdout.readline().strip()
-
-        found.stop(2)  # and its kernel answers, also where there is no more room
-        assert seen(20_000_000, 5) == ""
-        assert seen(1, 0) == ""
-        found.switch.cut = frozenset({(1, 2), (2, 1)})
-        assert seen(1, 30, anew=False) == target
-        # Its network is whole again, and it answers; what was sent meanwhile comes 25 s later, and
-        # five of them may go by in questions, and more where the cores are busy.
-        assert seen(0, 0, anew=False, again=7) == target
-        found.switch.cut = frozenset()
-        assert seen(1, 0) == target

@@ -78,7 +78,7 @@ def test_several_hosts_have_the_detector() -> None:
         "coll": "^han",
         "mpi_ft_detector": "1",
         "mpi_ft_detector_period": "3",
-        "mpi_ft_detector_timeout": "10",
+        "mpi_ft_detector_timeout": "20",
         "mpi_ft_propagator_with_rbcast": "1",
         "coll_ftagree_era_topology": "2",
         "mpi_add_procs_cutoff": "1048576",
