@@ -30,7 +30,8 @@ __all__ = ["SilentHosts"]
 _TCP_INFO = struct.Struct("=2xBB48xII")
 # The kernel answers for a process that stands still, too.
 _UNANSWERED, _SILENT_S, _HEARD_S = 4, 10.0, 1.0
-_EVERY_S, _LOOK_S = 1.0, 0.02
+_EVERY_S, _PROBING_S = 1.0, 0.05
+_SETTLING_S = 0.002  # an answer comes in less where the host lives
 # In which a silence is found out about, from its beginning, and some time.
 _SETTLED_S = _SILENT_S + 5.0
 
@@ -173,12 +174,12 @@ class SilentHosts:
             answered |= probes.make(doubtful)
             if not doubtful:
                 break
-            time.sleep(_LOOK_S)
+            time.sleep(_SETTLING_S)
         probes.make({})
 
     def _watch(self) -> None:
         probes, pause = _HostProbes(), threading.Event()
-        while not pause.wait(_LOOK_S if probes.are_under_way else _EVERY_S):
+        while not pause.wait(_PROBING_S if probes.are_under_way else _EVERY_S):
             silences = _silences(self._addresses())
             probes.make({a: silence for a, silence in silences.items() if silence.is_long})
 
