@@ -11,6 +11,7 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.apoptosis.forward import FAILURES
+from matex.errors import Unsupported
 
 __all__ = ["Shapes"]
 
@@ -31,9 +32,13 @@ class Shapes:
     def complaint(self) -> str:
         """The first fault of the model as it now is, in words; empty where it has none. Local."""
         with keras_hooks.generators_kept():
-            for call, did_fit in zip(
-                keras_hooks.all_calls_in(self._model), self._calls, strict=True
-            ):
+            try:  # the calls of a subclassed model are found by making them
+                calls = list(keras_hooks.all_calls_in(self._model))
+            except Unsupported:
+                return "the model's call fails"
+            if len(calls) != len(self._calls):
+                return "the model makes other calls of its layers"
+            for call, did_fit in zip(calls, self._calls, strict=True):
                 if did_fit and (wrong := _misfit(call)):
                     return wrong
             return self._difference() if self._made_again else ""

@@ -117,6 +117,40 @@ def test_what_could_not_be_made_again_stays(
     np.testing.assert_allclose(again(x), model(x), atol=1e-5)
 
 
+class Scores(keras.Model):
+    """Scores words by the table of its embedding, which is more than its layers tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = layers.Embedding(12, 16, name="table")
+        self.inner = layers.Dense(24, "relu", name="inner")
+        self.outer = layers.Dense(16, name="outer")
+
+    def call(self, x: Any) -> Any:
+        hidden = self.outer(self.inner(self.table(x)))
+        return ops.matmul(hidden, ops.transpose(self.table.embeddings))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_subclassed_model_whose_call_would_fail_stays(
+    nested: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keras.utils.set_random_seed(3)
+    x = np.random.default_rng(0).integers(0, 12, (64, 3))
+    scores = model = Scores()
+    model(x)
+    if nested:
+        inputs = keras.Input((3,), dtype="int32")
+        model = keras.Model(inputs, scores(inputs))
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    apoptosis = matex.Apoptosis("aggressive", first_epoch=1, every=1, delta=None, data=(x, x))
+    model.fit(x, x, epochs=3, callbacks=[apoptosis], verbose=0)
+    assert "leaves table alone: with fewer of its units" in capsys.readouterr().out
+    assert scores.table.embeddings.shape == (12, 16)
+    assert scores.inner.units < 24 or nested  # made again from its options it would have 24
+    assert model.predict(x, verbose=0).shape == (64, 3, 12)
+
+
 def test_what_the_proof_of_shapes_looks_at_stays_as_it_is() -> None:
     layer = layers.ActivityRegularization(0.1)
     model, x, _ = make(layer)
