@@ -21,6 +21,7 @@ from matex.apoptosis.outcome import Outcome
 from matex.apoptosis.peers import peers_of_process
 from matex.apoptosis.schedule import MODES, Calendar, Thresholds
 from matex.apoptosis.targets import Goal, size_of
+from matex.apoptosis.teller import Teller
 from matex.apoptosis.trace import trace
 from matex.apoptosis.trial import Options
 
@@ -130,11 +131,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._peers = peers_of_process()
         self._judges = Judges(Traced(self.model), *self._given, most=self._count)
         self._size_at_start = size_of(self._net(), self._goal[1])
-        layers = keras_hooks.flat_layers(self.model)
-        counts = {layer.name: layer.count_params() for layer in layers if layer.built}
-        self._parameters_at_start = counts, self.model.count_params()
-        self._left_alone: set[str] = set()
-        self._kept_whole: set[str] = set()
+        self._tell = Teller(self.model, self._peers.say, self._verbose)
         self._progress = LossProgress()
         self.read_notes()
         if self._progress.at_start is None and self._delta is not None:
@@ -175,8 +172,7 @@ class Apoptosis(keras.callbacks.Callback):
         if self._fresh:
             self._fresh = False
             span, epochs = (self._calendar.first, self._calendar.last), self.params["epochs"]
-            if self._verbose and (line := telling.no_event(*span, begun=epoch, epochs=epochs)):
-                self._peers.say(line)
+            self._tell(telling.no_event(*span, begun=epoch, epochs=epochs))
             self._calendar = self._calendar.from_epoch(epoch)
             self._progress = self._progress.from_epoch(epoch)
         if self._cut_after == epoch:  # by now all callbacks have seen the larger model's value
@@ -216,11 +212,10 @@ class Apoptosis(keras.callbacks.Callback):
         if self._delta is not None:
             if not self._progress.is_even(before, training, self._delta):
                 self._look(epoch, before, training, judge.rows)
-                if self._verbose:
-                    self._peers.say(
-                        f"apoptosis waits after epoch {epoch}: the loss is not yet back "
-                        "where it was before the last event"
-                    )
+                self._tell(
+                    f"apoptosis waits after epoch {epoch}: the loss is not yet back "
+                    "where it was before the last event"
+                )
                 return
             gained = self._progress.gained(epoch, self._as_looked(before, judge.rows), training)
             at_start = self._progress.at_start or 0.0
@@ -248,9 +243,9 @@ class Apoptosis(keras.callbacks.Callback):
             self._progress = self._progress.spent(before, training)
             self._judges.choose_anew()  # a smaller network is judged by more rows
         self._look(epoch, outcome.loss_after, training, judge.rows)
-        self._tell(epoch, outcome, time.perf_counter() - started)
-        if self._calendar.is_over and self._verbose:
-            self._peers.say(telling.is_over(epoch, outcome.flops[1]))
+        self._record(epoch, outcome, time.perf_counter() - started)
+        if self._calendar.is_over:
+            self._tell(telling.is_over(epoch, outcome.flops[1]))
         if outcome.changed:
             self._cut_after = epoch
             keras_hooks.forget_best_weights()
@@ -272,26 +267,12 @@ class Apoptosis(keras.callbacks.Callback):
             return held_out
         return self._judges.on_rows(looked).loss(self._peers)
 
-    def _tell(self, epoch: int, outcome: Outcome, seconds: float) -> None:
+    def _record(self, epoch: int, outcome: Outcome, seconds: float) -> None:
         times = {"epoch": epoch, "epoch_s": self._epoch_s, "seconds": seconds}
         fields = telling.record_of(outcome) | times
         self.events.append(fields)
         self._peers.record(**fields)
-        if not self._verbose:
-            return
-        news = {n: why for n, why in outcome.left_alone.items() if n not in self._left_alone}
-        self._left_alone.update(news)
-        for line in telling.left_alone(news, *self._parameters_at_start):
-            self._peers.say(f"apoptosis leaves alone: {line}")
-        self._peers.say(
-            f"apoptosis after epoch {epoch}: {telling.line_of(outcome)}; {seconds:.1f} s"
-        )
-        names, line = telling.kept_whole(outcome.changes, self._kept_whole)
-        self._kept_whole.update(names)
-        if line:
-            self._peers.say(f"apoptosis keeps all units of {line}")
-        for row in telling.table_of(outcome.changes) if self._verbose > 1 else ():
-            self._peers.say(f"  {row}")
+        self._tell.event(epoch, outcome, seconds)
 
     def on_train_end(self, logs: Any = None) -> None:
         """End a fit; called by Keras, see :class:`keras.callbacks.Callback`."""

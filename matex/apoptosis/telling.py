@@ -12,6 +12,7 @@ __all__ = [
     "kept_whole",
     "left_alone",
     "line_of",
+    "made_by_its_class",
     "no_event",
     "record_of",
     "table_of",
@@ -73,6 +74,14 @@ def is_over(epoch: int, flops: float) -> str:
     return (
         f"apoptosis is over after epoch {epoch}: it brings little now, and a network of "
         f"{flops:,.0f} FLOPs a row is no faster for being smaller; with every=2 it would go on"
+    )
+
+
+def made_by_its_class(name: str) -> str:
+    """The line about files of a smaller model that is not functional, of the class *name*."""
+    return (
+        f"a file that {name}.save writes from now on cannot be loaded: the class makes its "
+        "layers at their first sizes; save keras.Model(inputs, model.call(inputs)) instead"
     )
 
 

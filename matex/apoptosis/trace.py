@@ -26,8 +26,9 @@ def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
 
     Raises:
         InputError: a name to exclude is of no layer.
-        Unsupported: it has no graph that can be followed.
+        Unsupported: it has no graph that can be followed, or takes batches of one size alone.
     """
+    _refuse_states(model)
     names = sorted({layer.name for layer in keras_hooks.flat_layers(model)}) if exclude else []
     for name in exclude:
         if name not in names:
@@ -43,6 +44,17 @@ def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
             net.units.fix(source.units)
             net.left_alone[source.layer.name] = f"{type(source.layer).__name__}: excluded"
     return net
+
+
+def _refuse_states(model: Any) -> None:
+    """Raise Unsupported where a layer of *model* keeps a state for each row of a batch."""
+    for layer in keras_hooks.flat_layers(model):
+        if getattr(layer, "stateful", False):
+            raise Unsupported(
+                "a model is pruned by what it computes on rows of any number. Received: "
+                f"{layer.name}, which is stateful, so it takes batches of one size alone and "
+                "each would change its state"
+            )
 
 
 def traces(model: Any) -> list[Network]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -196,6 +197,37 @@ def test_what_is_left_alone_is_told_once_with_its_share(
     told = f"leaves alone: a ({share:.1%} of the parameters), Dense: excluded"
     assert sum(told in line for line in said) == 1
     assert len(set(said)) == len(said)
+
+
+class Subclassed(keras.Model):
+    """A model whose class gives its layers their sizes."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.inner, self.outer = keras.layers.Dense(32, "relu"), keras.layers.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        return self.outer(self.inner(x))
+
+
+def test_how_a_smaller_subclassed_model_is_saved_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keras.utils.set_random_seed(0)
+    x = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
+    model = Subclassed()
+    model.compile("adam", "mse")
+    model.fit(x, x[:, :1], verbose=0)
+    apoptosis = matex.Apoptosis("aggressive", first_epoch=1, last_epoch=2, every=1, delta=None)
+    model.fit(x, x[:, :1], epochs=2, callbacks=[apoptosis], verbose=0)
+    assert [event["changes"][0]["kept"] for event in apoptosis.events] == [True, True]
+    assert capsys.readouterr().out.count("Subclassed.save writes from now on cannot") == 1
+    inputs = keras.Input((6,))
+    keras.Model(inputs, model.call(inputs)).save(tmp_path / "m.keras")  # as that line says
+    loaded = keras.models.load_model(tmp_path / "m.keras")
+    assert loaded.count_params() == model.count_params() < 32 * 8 + 1
+    wanted = model.predict(x, verbose=0)
+    np.testing.assert_allclose(loaded.predict(x, verbose=0), wanted, atol=1e-6)
 
 
 def test_a_table_of_the_groups_is_printed_on_request(capsys: pytest.CaptureFixture[str]) -> None:

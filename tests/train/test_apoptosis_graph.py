@@ -196,6 +196,52 @@ def test_what_is_left_alone_is_named() -> None:
     assert "Odd" in net.left_alone["odd"]
 
 
+def _turned(layer: layers.Layer) -> tuple[Any, Any]:
+    """Input and output of *layer* where units of another one lie along its steps."""
+    inputs = keras.Input((6, 5))
+    x = layers.Permute((2, 1))(layers.Dense(16)(inputs))
+    return inputs, layer(x)
+
+
+def _given_states(layer: layers.Layer) -> tuple[Any, Any]:
+    inputs = keras.Input((6, 5))
+    x, *states = layers.Bidirectional(layers.GRU(12, return_state=True, return_sequences=True))(
+        inputs
+    )
+    return inputs, layer(x, initial_state=states)
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [
+        (_turned(layers.Dense(9, name="odd")), "does not sum over the units"),
+        (_turned(layers.Conv1D(9, 3, name="odd")), "does not sum over the units"),
+        (_turned(layers.LSTM(9, name="odd")), "does not sum over the units"),
+        (_turned(layers.Bidirectional(layers.GRU(9), name="odd")), "does not sum over the units"),
+        (_turned(layers.RNN(layers.GRUCell(9), name="odd")), "does not sum over the units"),
+        (
+            _given_states(layers.Bidirectional(layers.GRU(12), name="odd")),
+            "its states are given",
+        ),
+    ],
+    ids=["dense", "convolution", "lstm", "bidirectional", "cells", "states"],
+)
+def test_why_a_layer_is_left_alone_is_true(ends: tuple[Any, Any], why: str) -> None:
+    inputs, output = ends
+    net = trace(keras.Model(inputs, layers.Dense(2)(layers.Flatten()(output))))
+    assert why in net.left_alone["odd"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_stateful_model_is_refused_by_the_layer(wrapped: bool) -> None:
+    inputs = keras.Input(batch_shape=(4, 6, 5))
+    layer = layers.LSTM(16, stateful=True, name="kept")
+    x = layers.Bidirectional(layer, name="kept")(inputs) if wrapped else layer(inputs)
+    model = keras.Model(inputs, layers.Dense(2)(layers.Dense(16)(x)))
+    with pytest.raises(Unsupported, match="kept, which is stateful"):
+        trace(model)
+
+
 def test_the_least_that_stays_of_groups_is_counted_in_filters() -> None:
     inputs = keras.Input((4, 4, 32))
     x = layers.Conv2D(64, 1, groups=8, name="grouped")(inputs)

@@ -20,7 +20,7 @@ Tags = list[Tag | None]
 def multi_head(net: Network, call: Any, tags: Tags) -> Tags:
     layer = call.operation
     if getattr(layer, "_use_gate", False) or len(call.outputs[0].shape) != 3:
-        net.leave(layer, tags, "its attention is of an unusual kind")
+        net.leave(layer, tags, "it has a gate, or attends over several axes")
         return [None] * len(call.outputs)
     inputs = _inputs(call, tags)
     heads = net.units.new(layer.num_heads)
@@ -73,7 +73,7 @@ def grouped_query(net: Network, call: Any, tags: Tags) -> Tags:
     """A head of keys and values goes with the heads of queries that share it."""
     layer = call.operation
     if layer.use_gate or len(call.inputs) > len(_NAMES):
-        net.leave(layer, tags, "its attention is of an unusual kind")
+        net.leave(layer, tags, "it has a gate, or is given more than query, value and key")
         return [None] * len(call.outputs)
     inputs = _inputs(call, tags)
     heads = net.units.new(layer.num_key_value_heads)

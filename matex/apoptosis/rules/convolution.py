@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from matex.apoptosis.network import Network, Reading, Tag
-from matex.apoptosis.rules.dense import activated
+from matex.apoptosis.rules.dense import NOT_SUMMED, activated
 
 __all__ = ["convolution", "depthwise", "separable", "transposed"]
 
@@ -123,9 +123,11 @@ def _axis(layer: Any, output: Any) -> int:
 
 def _is_plain(net: Network, call: Any, tag: Tag | None) -> bool:
     layer = call.operation
-    lora = getattr(layer, "lora_enabled", False)
-    if lora or (tag is not None and tag.axis != _axis(layer, call.outputs[0])):
+    if getattr(layer, "lora_enabled", False):
         net.leave(layer, [tag], "its kernel is more than one convolution")
+        return False
+    if tag is not None and tag.axis != _axis(layer, call.outputs[0]):
+        net.leave(layer, [tag], NOT_SUMMED)
         return False
     return True
 

@@ -9,17 +9,31 @@ import numpy as np
 from matex.apoptosis import kinds
 from matex.apoptosis.network import Network, Reading, Tag
 
-__all__ = ["activated", "dense", "embedding", "layer_scale", "plain_kernel", "prelu", "reversible"]
+__all__ = [
+    "NOT_SUMMED",
+    "activated",
+    "dense",
+    "embedding",
+    "layer_scale",
+    "plain_kernel",
+    "prelu",
+    "reversible",
+]
 
 Tags = list[Tag | None]
+
+NOT_SUMMED = "it does not sum over the units that it is given"
 
 
 def dense(net: Network, call: Any, tags: Tags) -> Tags:
     layer, (tag,) = call.operation, tags
     (output,) = call.outputs
     axis = len(output.shape) - 1
-    if not plain_kernel(layer) or (tag is not None and tag.axis != axis):
+    if not plain_kernel(layer):
         net.leave(layer, tags, "its kernel is more than a matrix")
+        return [None]
+    if tag is not None and tag.axis != axis:
+        net.leave(layer, tags, NOT_SUMMED)
         return [None]
     positions = float(np.prod([n or 1 for n in output.shape[1:-1]]))
     net.work.append((layer.kernel, positions))
@@ -75,8 +89,11 @@ def reversible(net: Network, call: Any, tags: Tags) -> Tags:
     if not (call.kwargs.get("reverse") or call.args[1:] == (True,)):
         return embedding(net, call, tags)
     axis = len(call.inputs[0].shape) - 1
-    if not plain_kernel(layer) or (tag is not None and tag.axis != axis):
+    if not plain_kernel(layer):
         net.leave(layer, tags, "its table is more than a matrix")
+        return [None]
+    if tag is not None and tag.axis != axis:
+        net.leave(layer, tags, NOT_SUMMED)
         return [None]
     kernel, along = (layer.embeddings, 1) if layer.tie_weights else (layer.reverse_embeddings, 0)
     net.work.append((kernel, float(np.prod([n or 1 for n in call.inputs[0].shape[1:-1]]))))

@@ -39,7 +39,10 @@ def einsum_dense(net: Network, call: Any, tags: Tags) -> Tags:
     (output,) = call.outputs
     letters = _letters(layer.equation)
     new = [] if letters is None else [c for c in letters.made if c not in letters.given]
-    if letters is None or not new or not plain_kernel(layer):
+    if not plain_kernel(layer):
+        net.leave(layer, tags, "its kernel is more than one array")
+        return [None]
+    if letters is None or not new:
         net.leave(layer, tags, "its equation makes no units of its own")
         return [None]
     if tag is not None and not _reads(letters, tag.axis - len(call.inputs[0].shape)):

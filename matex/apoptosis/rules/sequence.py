@@ -14,6 +14,7 @@ import numpy as np
 
 from matex import keras_hooks
 from matex.apoptosis.network import Network, Reading, Tag
+from matex.apoptosis.rules.dense import NOT_SUMMED
 
 __all__ = ["bidirectional", "convolutional", "of_cells", "recurrent"]
 
@@ -22,8 +23,8 @@ Tags = list[Tag | None]
 
 def recurrent(net: Network, call: Any, tags: Tags) -> Tags:
     layer, (tag, *states) = call.operation, tags
-    if layer.stateful or (tag is not None and tag.axis != 2):
-        net.leave(layer, tags, "it keeps its state from batch to batch")
+    if tag is not None and tag.axis != 2:
+        net.leave(layer, tags, NOT_SUMMED)
         return [None] * len(call.outputs)
     units = _cell(net, layer, layer, tag, call.inputs[0])
     for state in states:  # given from outside, unit by unit
@@ -38,9 +39,15 @@ def bidirectional(net: Network, call: Any, tags: Tags) -> Tags:
     """Unit j of both directions goes at once: Keras takes them to have as many units."""
     layer, (tag, *states) = call.operation, tags
     halves = layer.forward_layer, layer.backward_layer
-    plain = all(type(half) in _RECURRENT and not half.stateful for half in halves)
-    if not plain or len(call.inputs) > 1 or (tag is not None and tag.axis != 2):
-        net.leave(layer, [tag, *states], "it wraps a layer of an unusual kind")
+    why = ""
+    if not all(type(half) in _RECURRENT for half in halves):
+        why = f"no rule says what of {type(halves[0]).__name__} in it could be removed"
+    elif states:
+        why = "its states are given"
+    elif tag is not None and tag.axis != 2:
+        why = NOT_SUMMED
+    if why:
+        net.leave(layer, [tag, *states], why)
         return [None] * len(call.outputs)
     (inputs,) = call.inputs
     forward, backward = (_cell(net, layer, half, tag, inputs) for half in halves)
@@ -88,8 +95,8 @@ def convolutional(net: Network, call: Any, tags: Tags) -> Tags:
     cell, rank = layer.cell, layer.cell.rank
     first = cell.data_format == "channels_first"
     channels = 2 if first else rank + 2
-    if layer.stateful or states or (tag is not None and tag.axis != channels):
-        net.leave(layer, tags, "its state is given, or kept from batch to batch")
+    if states or (tag is not None and tag.axis != channels):
+        net.leave(layer, tags, "its states are given" if states else NOT_SUMMED)
         return [None] * len(call.outputs)
     inputs, output = call.inputs[0], call.outputs[0]
     sides = output.shape[-rank:] if first else output.shape[-rank - 1 : -1]
@@ -152,9 +159,15 @@ def of_cells(net: Network, call: Any, tags: Tags) -> Tags:
     layer, (tag, *states) = call.operation, tags
     stacked = type(layer.cell) is keras.layers.StackedRNNCells
     cells = layer.cell.cells if stacked else [layer.cell]
-    plain = all(type(cell) in _CELLS for cell in cells) and not layer.stateful
-    if not plain or states or (tag is not None and tag.axis != 2):
-        net.leave(layer, tags, "its cells, or its states, are of an unusual kind")
+    why = ""
+    if odd := next((cell for cell in cells if type(cell) not in _CELLS), None):
+        why = f"no rule says what of {type(odd).__name__} in it could be removed"
+    elif states:
+        why = "its states are given"
+    elif tag is not None and tag.axis != 2:
+        why = NOT_SUMMED
+    if why:
+        net.leave(layer, tags, why)
         return [None] * len(call.outputs)
     made: Tags = []
     width = call.inputs[0].shape[-1]

@@ -1,0 +1,53 @@
+"""The lines that a fit prints about its events, each of what lasts once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from matex import keras_hooks
+from matex.apoptosis import telling
+from matex.apoptosis.outcome import Outcome
+
+__all__ = ["Teller"]
+
+
+class Teller:
+    """What one fit of *model* has told of, and is to tell; local.
+
+    Args:
+        model: model as it is when the fit begins.
+        say: function that prints a line.
+        verbose: 0 for no lines, 1 for those of each event, 2 for a table of its groups, too.
+    """
+
+    def __init__(self, model: Any, say: Callable[[str], None], verbose: int) -> None:
+        layers = keras_hooks.flat_layers(model)
+        self._counts = {layer.name: layer.count_params() for layer in layers if layer.built}
+        self._parameters = model.count_params()
+        self._class = "" if keras_hooks.is_graph(model) else type(model).__name__
+        self._say = say
+        self._verbose = verbose
+        self._left_alone: set[str] = set()
+        self._kept_whole: set[str] = set()
+
+    def __call__(self, line: str) -> None:
+        """Print *line*, unless it is empty or nothing is to be printed."""
+        if line and self._verbose:
+            self._say(line)
+
+    def event(self, epoch: int, outcome: Outcome, seconds: float) -> None:
+        """Print the lines of an event after *epoch* that took so many *seconds*."""
+        news = {n: why for n, why in outcome.left_alone.items() if n not in self._left_alone}
+        self._left_alone.update(news)
+        for line in telling.left_alone(news, self._counts, self._parameters):
+            self(f"apoptosis leaves alone: {line}")
+        self(f"apoptosis after epoch {epoch}: {telling.line_of(outcome)}; {seconds:.1f} s")
+        names, line = telling.kept_whole(outcome.changes, self._kept_whole)
+        self._kept_whole.update(names)
+        self(line and f"apoptosis keeps all units of {line}")
+        for row in telling.table_of(outcome.changes) if self._verbose > 1 else ():
+            self(f"  {row}")
+        if self._class and outcome.changed:
+            self(telling.made_by_its_class(self._class))
+            self._class = ""
