@@ -211,6 +211,16 @@ def _given_states(layer: layers.Layer) -> tuple[Any, Any]:
     return inputs, layer(x, initial_state=states)
 
 
+def _attending(layer: Any, *, lora: bool) -> tuple[Any, Any]:
+    inputs = keras.Input((16, 5))
+    x = layers.Dense(16)(inputs)
+    x = x if lora else layers.Permute((2, 1))(x)
+    x = layer(x, x)
+    if lora:
+        layer._query_dense.enable_lora(2)
+    return inputs, x
+
+
 @pytest.mark.parametrize(
     ("ends", "why"),
     [
@@ -223,8 +233,19 @@ def _given_states(layer: layers.Layer) -> tuple[Any, Any]:
             _given_states(layers.Bidirectional(layers.GRU(12), name="odd")),
             "its states are given",
         ),
+        *(
+            (_attending(layer, lora=lora), "more than arrays" if lora else "does not sum")
+            for lora in (False, True)
+            for layer in (
+                layers.MultiHeadAttention(2, 4, name="odd"),
+                layers.GroupQueryAttention(4, 4, 2, name="odd"),
+            )
+        ),
     ],
-    ids=["dense", "convolution", "lstm", "bidirectional", "cells", "states"],
+    ids=[
+        *("dense", "convolution", "lstm", "bidirectional", "cells", "states"),
+        *("attention", "grouped", "attention with LoRA", "grouped with LoRA"),
+    ],
 )
 def test_why_a_layer_is_left_alone_is_true(ends: tuple[Any, Any], why: str) -> None:
     inputs, output = ends

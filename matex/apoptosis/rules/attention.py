@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from matex.apoptosis.network import Network, Reading, Tag
+from matex.apoptosis.rules.dense import NOT_SUMMED, plain_kernel
 
 __all__ = ["grouped_query", "multi_head"]
 
 Tags = list[Tag | None]
+
+_NAMES = ("query", "value", "key")
 
 
 def multi_head(net: Network, call: Any, tags: Tags) -> Tags:
@@ -23,6 +26,9 @@ def multi_head(net: Network, call: Any, tags: Tags) -> Tags:
         net.leave(layer, tags, "it has a gate, or attends over several axes")
         return [None] * len(call.outputs)
     inputs = _inputs(call, tags)
+    if why := _obstacle(inputs, [getattr(layer, f"{name}_dense") for name in (*_NAMES, "output")]):
+        net.leave(layer, tags, why)
+        return [None] * len(call.outputs)
     heads = net.units.new(layer.num_heads)
     net.units.bend(heads)
     parts: list[tuple[Any, int]] = []
@@ -55,7 +61,16 @@ def _inputs(call: Any, tags: Tags) -> dict[str, Tag | None]:
     given = dict(zip(("query", "value", "key"), call.args, strict=False)) | call.kwargs
     if given.get("key") is None:
         given["key"] = given["value"]
-    return {name: by_tensor[id(given[name])] for name in ("query", "value", "key")}
+    return {name: by_tensor[id(given[name])] for name in _NAMES}
+
+
+def _obstacle(inputs: dict[str, Tag | None], projections: list[Any]) -> str:
+    """The reason why no head can go, in words; empty where one can."""
+    if not all(map(plain_kernel, projections)):
+        return "its projections are more than arrays"
+    if any(tag is not None and tag.axis != 2 for tag in inputs.values()):
+        return NOT_SUMMED
+    return ""
 
 
 def _reshape(dense: Any, heads: int) -> None:
@@ -76,6 +91,9 @@ def grouped_query(net: Network, call: Any, tags: Tags) -> Tags:
         net.leave(layer, tags, "it has a gate, or is given more than query, value and key")
         return [None] * len(call.outputs)
     inputs = _inputs(call, tags)
+    if why := _obstacle(inputs, [getattr(layer, f"_{name}_dense") for name in (*_NAMES, "output")]):
+        net.leave(layer, tags, why)
+        return [None] * len(call.outputs)
     heads = net.units.new(layer.num_key_value_heads)
     asking = np.repeat(heads, layer.num_repeats)
     net.units.bend(heads)
@@ -113,9 +131,6 @@ def grouped_query(net: Network, call: Any, tags: Tags) -> Tags:
     number = net.source(out, (out.kernel, 2), (out.bias, 0), units=query.units)
     net.size(query.units, lambda n: _set_features(layer, out, n))
     return [Tag(2, query.units, number), *([None] * (len(call.outputs) - 1))]
-
-
-_NAMES = ("query", "value", "key")
 
 
 def _set_features(layer: Any, out: Any, units: int) -> None:
