@@ -24,7 +24,9 @@ class ReplicaVector:
         slots = [v for v in optimizer.variables if _is_floating(v) and v is not rate]
         self._variables = [*model.trainable_variables, *slots]
         self._sizes = [int(np.prod(v.shape, dtype=np.int64)) for v in self._variables]
+        self._constraints = [v.constraint for v in model.trainable_variables]
         self.weights = sum(self._sizes[: len(model.trainable_variables)])
+        self._signed = [place < len(self._constraints) for place in range(len(self._variables))]
         wide = any(np.dtype(_numpy(v)) == np.float64 for v in self._variables)
         self.dtype = np.dtype(np.float64 if wide else np.float32)
 
@@ -40,9 +42,28 @@ class ReplicaVector:
         return vector
 
     def write(self, vector: np.ndarray) -> None:
-        """Let the model be *vector*, of shape (size,)."""
+        """Let the model be *vector*, of shape (size,), brought back to the weights' constraints.
+
+        A mean of models that meet a constraint, such as a norm, may miss it.
+        """
         for variable, view in zip(self._variables, self._views(vector), strict=True):
             variable.assign(view.reshape(variable.shape))
+        for variable, constraint in zip(self._variables, self._constraints, strict=False):
+            if constraint is not None:
+                variable.assign(constraint(variable))
+
+    def magnitudes(self, vector: np.ndarray) -> np.ndarray:
+        """Mask, of shape (size,), of the optimizer's variables that were never negative.
+
+        Args:
+            vector: copy that :meth:`read` made after an update.
+        """
+        mask = np.zeros(self.size, bool)
+        views = zip(self._views(vector), self._views(mask), strict=True)
+        for place, (numbers, marks) in enumerate(views):
+            self._signed[place] = self._signed[place] or bool((numbers < 0).any())
+            marks[:] = not self._signed[place]
+        return mask
 
     def _views(self, vector: np.ndarray) -> list[np.ndarray]:
         return np.split(vector, np.cumsum(self._sizes)[:-1])

@@ -39,6 +39,7 @@ class OwnLoops:
         self._has_checkpoint = False
         self._is_told_whole = False
         self._is_shared = False
+        self._where_shared = ""
         self.trained = TrainedModels()
         self._script_steps = ScriptSteps(
             run, around=self._around, shared=self._note_shared, refused=self._say_refused
@@ -47,8 +48,13 @@ class OwnLoops:
     def share(self) -> None:
         """Share functions that train from now on, where ranks and options let it; local."""
         config, ranks = self._run.config, self._run.communicator.initial_size
-        is_wanted = config.share_loops == "proved" and not config.deterministic
-        self._is_shared = ranks > 1 and is_wanted and config.strategy == "sync"
+        if config.deterministic:
+            self._where_shared = ", without deterministic,"
+        elif config.strategy != "sync":
+            self._where_shared = f", with strategy sync in place of {config.strategy},"
+        elif config.share_loops != "proved":
+            self._where_shared = ", with share_loops proved,"
+        self._is_shared = ranks > 1 and not self._where_shared
         keras_hooks.watch_functions(self._calling)
 
     def _calling(
@@ -180,8 +186,8 @@ class OwnLoops:
     def _say_whole(self) -> None:
         if not self._is_told_whole:
             self._run.say_once(
-                f"{_LOOP} runs whole on every rank, {slower(self._run)}; fit, train_on_batch, and "
-                "a step under tf.function or matex.step share the work"
+                f"{_LOOP} runs whole on every rank, {slower(self._run)}; fit, train_on_batch, "
+                f"and{self._where_shared} a step under tf.function or matex.step share the work"
             )
         self.say_unsaved(_LOOP)
 

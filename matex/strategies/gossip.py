@@ -18,6 +18,8 @@ from matex.strategies.rules.partners import mix, partners
 
 __all__ = ["Gossip"]
 
+_OF_STATE = CODECS["bf16"]
+
 
 class Gossip(Strategy):
     """One model sent and one received a step, whatever the number of ranks.
@@ -26,12 +28,14 @@ class Gossip(Strategy):
     after a peer's repair, is made alone; from then on the survivors are paired anew.
 
     In fewer bits it is the difference from the last model that all ranks had that travels. A rank
-    takes itself for what its partner gets, so the mean over the ranks stays where it is.
+    takes itself for what its partner gets, so the mean over the ranks stays where it is. The
+    optimizer's state is in bf16, whatever the format of the weights: it spans more orders of
+    magnitude than the others hold, and second moments that became zero would make huge updates.
 
     Args:
         replica: replica of this rank; equal on all ranks when training starts.
         seed: seed of the order in which partners change; the same on all ranks.
-        compression: format of the models: a key of :data:`matex.exchange.codecs.CODECS`, or
+        compression: format of the weights: a key of :data:`matex.exchange.codecs.CODECS`, or
             ``none``, the default.
     """
 
@@ -76,14 +80,18 @@ class Gossip(Strategy):
     def after_step(self, step: int) -> None:
         got = None if self._swap is None else self._swap.wait()
         if got is not None:
-            self._replica.write(mix(self._replica.read(), self._sent, self._decoded(got)))
+            now = self._replica.read()
+            magnitudes = self._replica.magnitudes(now)
+            self._replica.write(mix(now, self._sent, self._decoded(got), magnitudes))
 
     def _message(self, model: np.ndarray) -> np.ndarray:
         """The message that has *model*; what a partner makes of it is :attr:`_sent`."""
         if self._codec is None:
             self._sent = model
             return model
-        message = self._codec.encode((model - self._reference).astype(np.float32, copy=False))
+        difference = (model - self._reference).astype(np.float32, copy=False)
+        weights, state = np.split(difference, [self._replica.weights])
+        message = np.concatenate([self._codec.encode(weights), _OF_STATE.encode(state)])
         self._sent = self._decoded(message)
         return message
 
@@ -92,7 +100,12 @@ class Gossip(Strategy):
         if self._codec is None:
             return message
         assert self._reference is not None
-        difference = self._codec.decode(message, self._reference.size)
+        weights = self._replica.weights
+        codes, rest = np.split(message, [self._codec.nbytes(weights)])
+        difference = np.append(
+            self._codec.decode(codes, weights),
+            _OF_STATE.decode(rest, self._reference.size - weights),
+        )
         model: np.ndarray = np.add(self._reference, difference, dtype=self._reference.dtype)
         return model
 

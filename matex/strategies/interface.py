@@ -34,6 +34,15 @@ class ReplicaLike(Protocol):
     def write(self, vector: np.ndarray) -> None:
         """Set the model and its optimizer's state to *vector*, of shape (n,). Local."""
 
+    def magnitudes(self, vector: np.ndarray) -> np.ndarray:
+        """Mask, of shape (n,), of the optimizer's variables that were never negative. Local.
+
+        Such are second moments, and sums of squares.
+
+        Args:
+            vector: copy that :meth:`read` made after an update.
+        """
+
 
 class Strategy:
     """Base of the strategies: one way to share the work of a fit, for one replica of its model.

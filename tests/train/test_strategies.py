@@ -191,6 +191,60 @@ def test_nesterov_sgd_of_keras_is_the_worker_of_eamsgd() -> None:
     assert [keras_hooks.nesterov_momentum(optimizer) for optimizer in others] == [0, 0]
 
 
+def test_a_replica_keeps_constraints_and_tells_what_was_never_negative() -> None:
+    unit = keras.constraints.UnitNorm()
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(2, kernel_constraint=unit), keras.layers.Dense(1)]
+    )
+    model.compile(keras.optimizers.Adam(), "mse")
+    variables = model.trainable_variables
+    model.optimizer.build(variables)
+    replica = ReplicaVector(model)
+    replica.write(np.arange(replica.size, dtype=np.float32) + 1)
+    np.testing.assert_allclose(np.linalg.norm(model.layers[0].get_weights()[0], axis=0), 1, 1e-5)
+    np.testing.assert_allclose(model.layers[1].get_weights()[1], [replica.weights])
+    replica.write(np.zeros(replica.size, np.float32))
+    model.optimizer.apply_gradients([(tf.ones_like(v) - 2.0, v) for v in variables])
+    mask = replica.magnitudes(replica.read())
+    moments = replica.size - replica.weights  # the first ones and the second ones in turn
+    assert (mask.sum(), mask[: replica.weights].any()) == (moments // 2, False)
+    replica.write(np.ones(replica.size, np.float32))
+    np.testing.assert_array_equal(replica.magnitudes(replica.read()), mask)  # once is enough
+
+
+LOOP = """
+import keras, tensorflow as tf
+
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+optimizer = keras.optimizers.SGD()
+
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(model(x) ** 2)
+    optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+step(tf.ones((8, 2)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (("--strategy", "gossip"), "with strategy sync in place of gossip"),
+        (("--share-loops", "never"), "with share_loops proved"),
+    ],
+)
+def test_a_loop_that_an_option_keeps_whole_is_told_which(
+    options: tuple[str, ...], wanted: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "loop.py"
+    script.write_text(LOOP)
+    arguments = ["-m", "matex", "run", "-n", "2", *options, script]
+    done = execute([sys.executable, *arguments], directory=tmp_path)
+    assert f"train_on_batch, and, {wanted}, a step under tf.function" in done.stdout, done.stderr
+
+
 REFUSED = """
 import keras, matex, numpy as np, tensorflow as tf
 

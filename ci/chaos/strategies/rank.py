@@ -121,6 +121,9 @@ class Vector:
     def write(self, vector: np.ndarray[Any, Any]) -> None:
         self.value = vector.copy()
 
+    def magnitudes(self, vector: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.zeros(vector.size, bool)
+
     def gradient(self, target: float) -> np.ndarray[Any, Any]:
         """The gradient that draws it to *target*, as that of one row, and behind it this 1."""
         return np.append(self.value - np.float32(target), np.float32(1))

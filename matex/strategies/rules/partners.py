@@ -58,11 +58,21 @@ def _places(size: int, number: int, seed: int) -> np.ndarray:
     return np.random.Generator(np.random.PCG64([seed, size, number])).permutation(size)
 
 
-def mix(now: np.ndarray, sent: np.ndarray, got: np.ndarray) -> np.ndarray:
+def mix(
+    now: np.ndarray, sent: np.ndarray, got: np.ndarray, magnitudes: np.ndarray | None = None
+) -> np.ndarray:
     """Merge of a replica, *sent* before its step and moved to *now*, with its partner's.
 
     ``w = (sent + got) / 2 + (now - sent)``: the models are averaged as they were
     before the step, and the step's own change is kept whole. Averaging after it
     would halve it. The mean over the members moves by the mean change.
+
+    Args:
+        magnitudes: mask of the numbers that are never negative. An optimizer divides by the root
+            of such ones, so no less than a quarter of *now* is left of each: one that forgets
+            more than half in a step, or that was rounded on its way, would else fall below zero.
     """
-    return np.asarray(now + (got - sent) / 2)
+    mixed = np.asarray(now + (got - sent) / 2)
+    if magnitudes is not None:
+        np.maximum(mixed, now / 4, out=mixed, where=magnitudes)
+    return mixed

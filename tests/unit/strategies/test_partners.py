@@ -94,3 +94,11 @@ def test_a_local_step_is_kept_whole_and_survivors_go_on_without_the_dead() -> No
             models[to] = mix(after[to], sent[to], sent[r])
         np.testing.assert_allclose(np.array(list(models.values())), wanted, atol=1e-14)
     assert disagreement(models) < 0.1
+
+
+def test_what_an_optimizer_divides_by_the_root_of_stays_above_zero() -> None:
+    """A second moment forgets most of itself in a step, as Adafactor's first ones do."""
+    sent, got = np.array([1.0, 1.0, 1.0]), np.array([0.1, 0.1, 1.2])
+    now = np.array([0.4, 0.4, 0.5])
+    mixed = mix(now, sent, got, np.array([False, True, True]))
+    np.testing.assert_allclose(mixed, [-0.05, 0.1, 0.6])
