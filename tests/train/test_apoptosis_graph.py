@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from keras import layers
+from keras import layers, ops
 
 from matex.apoptosis import measure, rebuild, surgery
 from matex.apoptosis.criteria import choose, transfers
@@ -211,6 +211,21 @@ def _given_states(layer: layers.Layer) -> tuple[Any, Any]:
     return inputs, layer(x, initial_state=states)
 
 
+def _uneven() -> tuple[Any, Any]:
+    inputs = keras.Input((6, 5))
+    backward = layers.GRU(9, go_backwards=True)
+    return inputs, layers.Bidirectional(
+        layers.GRU(16), merge_mode=None, backward_layer=backward, name="odd"
+    )(inputs)[0]
+
+
+def _reducing(make: Any) -> tuple[Any, Any]:
+    inputs = keras.Input((6, 5))
+    output = make(layers.Dense(16)(inputs))
+    output._keras_history.operation.name = "odd"
+    return inputs, output
+
+
 def _attending(layer: Any, *, lora: bool) -> tuple[Any, Any]:
     inputs = keras.Input((16, 5))
     x = layers.Dense(16)(inputs)
@@ -233,6 +248,10 @@ def _attending(layer: Any, *, lora: bool) -> tuple[Any, Any]:
             _given_states(layers.Bidirectional(layers.GRU(12), name="odd")),
             "its states are given",
         ),
+        (_uneven(), "different numbers of units"),
+        (_reducing(lambda x: ops.mean(x, -1)), "down to one number"),
+        (_reducing(lambda x: ops.cumsum(x, -1)), "mixes the units"),
+        (_reducing(lambda x: layers.Dot(1)([layers.Flatten()(x)] * 2)), "sums over the units"),
         *(
             (_attending(layer, lora=lora), "more than arrays" if lora else "does not sum")
             for lora in (False, True)
@@ -244,6 +263,7 @@ def _attending(layer: Any, *, lora: bool) -> tuple[Any, Any]:
     ],
     ids=[
         *("dense", "convolution", "lstm", "bidirectional", "cells", "states"),
+        *("uneven", "mean", "sum", "dot"),
         *("attention", "grouped", "attention with LoRA", "grouped with LoRA"),
     ],
 )
@@ -251,6 +271,17 @@ def test_why_a_layer_is_left_alone_is_true(ends: tuple[Any, Any], why: str) -> N
     inputs, output = ends
     net = trace(keras.Model(inputs, layers.Dense(2)(layers.Flatten()(output))))
     assert why in net.left_alone["odd"]
+
+
+@pytest.mark.parametrize("by_function", [False, True])
+def test_a_gate_of_one_unit_for_all_is_no_hindrance(by_function: bool) -> None:
+    inputs = keras.Input((6, 5))
+    x = layers.Dense(16, "relu", name="x")(inputs)
+    gate = layers.Softmax(axis=1)(layers.Dense(1, name="gate")(x))
+    weighed = x * gate if by_function else layers.Multiply()([gate, x])
+    net = trace(keras.Model(inputs, layers.Dense(2)(layers.Flatten()(weighed))))
+    assert [(group.name, group.width) for group in groups_of(net)] == [("x", 16)]
+    assert net.left_alone == {}
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

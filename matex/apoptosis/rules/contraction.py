@@ -55,8 +55,13 @@ def dot(net: Network, call: Any, tags: Tags) -> Tags:
     layer, ranks = call.operation, [len(x.shape) for x in call.inputs]
     given = layer.axes if isinstance(layer.axes, list | tuple) else (layer.axes, layer.axes)
     axes = [axis % rank for axis, rank in zip(given, ranks, strict=True)]
-    if len(call.inputs) != 2 or layer.normalize or 0 in axes or max(ranks) < 3:
+    if len(call.inputs) != 2 or 0 in axes:
         return unknown(net, call, tags)
+    if layer.normalize or max(ranks) < 3:
+        net.leave(
+            layer, tags, "it divides by a norm" if layer.normalize else "it sums over the units"
+        )
+        return [None]
     pool = iter(string.ascii_letters[2:])
     letters = ["", ""]
     for number, (rank, axis) in enumerate(zip(ranks, axes, strict=True)):

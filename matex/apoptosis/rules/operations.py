@@ -42,8 +42,11 @@ def _elementwise(net: Network, call: Any, tags: Tags, name: str) -> Tag | None:
 def _reduced(net: Network, call: Any, tags: Tags) -> Tags:
     """The tags after a mean, a maximum and the like over other axes than that of the units."""
     axes, tag = _axes(call), tags[0]
-    if tag is None or len(tags) > 1 or tag.axis in axes or 0 in axes:
+    if tag is None or len(tags) > 1 or 0 in axes:
         return unknown(net, call, tags)
+    if tag.axis in axes:
+        net.leave(call.operation, tags, "it brings the units down to one number")
+        return [None] * len(call.outputs)
     if type(call.operation).__name__ not in ("Mean", "Sum"):
         net.units.bend(tag.units)
         tag = tag._replace(source=None)
@@ -55,8 +58,11 @@ def _reduced(net: Network, call: Any, tags: Tags) -> Tags:
 def _along(net: Network, call: Any, tags: Tags) -> Tags:
     """The tags after a softmax, a running sum and the like along other axes than the units'."""
     axes, tag = _axes(call), tags[0]
-    if tag is None or len(tags) > 1 or tag.axis in axes or len(call.outputs) > 1:
+    if tag is None or len(tags) > 1 or len(call.outputs) > 1:
         return unknown(net, call, tags)
+    if tag.axis in axes:
+        net.leave(call.operation, tags, "it mixes the units")
+        return [None]
     net.units.bend(tag.units)
     return [tag._replace(source=None)]
 

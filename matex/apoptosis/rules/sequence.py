@@ -42,6 +42,8 @@ def bidirectional(net: Network, call: Any, tags: Tags) -> Tags:
     why = ""
     if not all(type(half) in _RECURRENT for half in halves):
         why = f"no rule says what of {type(halves[0]).__name__} in it could be removed"
+    elif halves[0].units != halves[1].units:
+        why = "its directions have different numbers of units"
     elif states:
         why = "its states are given"
     elif tag is not None and tag.axis != 2:

@@ -142,6 +142,9 @@ def merge_product(net: Network, call: Any, tags: Tags) -> Tags:
 def merged(net: Network, call: Any, tags: Tags) -> Tag | None:
     """Unit by unit: aligned at the last axis; what has one channel goes to all."""
     rank = len(call.outputs[0].shape)
+    tags = [
+        _unless_one_for_all(net, call, x, tag) for x, tag in zip(call.inputs, tags, strict=True)
+    ]
     marked = [
         (tag, tag.axis - len(x.shape)) for x, tag in zip(call.inputs, tags, strict=True) if tag
     ]
@@ -160,6 +163,14 @@ def merged(net: Network, call: Any, tags: Tags) -> Tag | None:
     for tag, _ in marked[1:]:
         net.units.tie(first.units, tag.units)
     return Tag(rank + back, first.units, None)
+
+
+def _unless_one_for_all(net: Network, call: Any, x: Any, tag: Tag | None) -> Tag | None:
+    """*tag*, or None where it is of one unit that stays and goes to several, as a gate does."""
+    if tag is None or len(tag.units) != 1 or call.outputs[0].shape[tag.axis - len(x.shape)] == 1:
+        return tag
+    net.keep(tag)
+    return None
 
 
 def concatenate(net: Network, call: Any, tags: Tags) -> Tags:
