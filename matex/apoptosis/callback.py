@@ -145,6 +145,7 @@ class Apoptosis(keras.callbacks.Callback):
         Local.
         """
         notes = rebuild.notes_of(self.model)
+        self._continues = bool(notes)
         if notes:
             self._thresholds = replace(self._thresholds, taus=notes["taus"])
             self._calendar = replace(self._calendar, wait=notes["wait"], due=notes["due"])
@@ -172,7 +173,10 @@ class Apoptosis(keras.callbacks.Callback):
         if self._fresh:
             self._fresh = False
             span, epochs = (self._calendar.first, self._calendar.last), self.params["epochs"]
-            self._tell(telling.no_event(*span, begun=epoch, epochs=epochs))
+            begun = (
+                0 if self._continues else epoch
+            )  # events before that may have been another run's
+            self._tell(telling.no_event(*span, begun=begun, epochs=epochs))
             self._calendar = self._calendar.from_epoch(epoch)
             self._progress = self._progress.from_epoch(epoch)
         if self._cut_after == epoch:  # by now all callbacks have seen the larger model's value
