@@ -103,6 +103,7 @@ def begin_shared(
         strategy=plan.strategy,
         finds_nonfinite=not keras_hooks.looks_for_nan(fit.arguments["callbacks"]),
     )
+    run.calls.settled_by(lambda: _settle(run, engine))
     start = Cursor(fit.arguments["initial_epoch"], 0, 0)
     if saved is not None:
         fit.checkpoint.restore()
@@ -162,6 +163,12 @@ def _source(
         order_seed=fit.order_seed,
         epochs=epochs,
     )
+
+
+def _settle(run: RunContext, engine: StepEngine) -> None:
+    """Let replicas be the one model, after an error that ended the fit on all ranks; collective."""
+    with run.watchdog.working():
+        engine.consensus()
 
 
 def _count(fit: FitParts, source: Source, start: Cursor) -> None:

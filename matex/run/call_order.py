@@ -40,6 +40,15 @@ class CallOrder:
 
     def __init__(self, communicator: ft.Communicator) -> None:
         self._communicator = communicator
+        self._settle: Callable[[], None] | None = None
+
+    def settled_by(self, settle: Callable[[], None]) -> None:
+        """Note a function for the running call, to be called where all leave it by an exception.
+
+        Args:
+            settle: collective function that makes the ranks' models equal.
+        """
+        self._settle = settle
 
     def begin(self, name: str) -> None:
         """Wait until all ranks have come to the call *name*; collective.
@@ -81,8 +90,12 @@ class CallOrder:
             if self._communicator.initial_size > 1 and self._communicator.ulfm:
                 if not self._communicator.regroup(f"a rank left {name} by an exception"):
                     _end_by(error)
+                if self._settle is not None:
+                    self._settle()
                 left()
             raise
+        finally:
+            self._settle = None
 
 
 def _end_by(error: BaseException) -> NoReturn:

@@ -212,6 +212,40 @@ def test_a_replica_keeps_constraints_and_tells_what_was_never_negative() -> None
     np.testing.assert_array_equal(replica.magnitudes(replica.read()), mask)  # once is enough
 
 
+LEFT = """
+import keras, numpy as np
+
+class Enough(Exception):
+    pass
+
+class Leaving(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 5:
+            raise Enough
+
+x = np.random.default_rng(0).normal(size=(64, 4))
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile(keras.optimizers.Adam(0.01), "mse")
+try:
+    model.fit(x, x[:, :1], batch_size=8, callbacks=[Leaving()], verbose=0)
+except Enough:
+    model.evaluate(x, x[:, :1], verbose=0)
+"""
+
+
+@pytest.mark.parametrize(
+    "strategy", slow.all_but(["gossip"], ["gossip", "daso", "easgd", "downpour"])
+)
+def test_replicas_are_equal_where_the_script_catches_what_ended_fit(
+    strategy: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "left.py"
+    script.write_text(LEFT)
+    outcome = matex_run(tmp_path, script, ranks=2, options=("--strategy", strategy))
+    assert outcome.status == 0, outcome.stderr
+    assert len(set(outcome.summary["weights_hash"].values())) == 1
+
+
 LOOP = """
 import keras, tensorflow as tf
 
