@@ -28,7 +28,7 @@ from ft.errors import (
     Unrecoverable,
     UsageError,
 )
-from ft.exit_guard import fail_stop, on_fail_stop, program_error, shield, shielded
+from ft.exit_guard import end_unnoticed, fail_stop, on_fail_stop, program_error, shield, shielded
 from ft.failure_models import FailureModel, in_steps, sample
 from ft.faults import EVENTS, KINDS, PHASES, Fault, check_faults, parse_fault
 from ft.hooks import Hooks
@@ -85,6 +85,7 @@ __all__ = [
     "allow_newcomers",
     "check_faults",
     "chunk_elements",
+    "end_unnoticed",
     "fail_stop",
     "has_mpi",
     "has_ulfm",

@@ -22,7 +22,15 @@ from typing import Any, NoReturn
 from ft import mpi
 from ft.launcher import started_by
 
-__all__ = ["fail_stop", "forget_exit", "on_fail_stop", "program_error", "shield", "shielded"]
+__all__ = [
+    "end_unnoticed",
+    "fail_stop",
+    "forget_exit",
+    "on_fail_stop",
+    "program_error",
+    "shield",
+    "shielded",
+]
 
 _real_exit = os._exit
 _real_sys_exit = sys.exit
@@ -83,14 +91,37 @@ def fail_stop(reason: str, *, error: BaseException | None = None) -> NoReturn:
         (True, b'')
     """
     _tell(reason, error)
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        if stream is not None:
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                stream.flush()
+    _flush()
     if started_by(os.environ) is None:
         _real_exit(1)
     os.kill(os.getpid(), signal.SIGKILL)
     raise SystemExit(1)  # not reached: SIGKILL cannot be caught
+
+
+def end_unnoticed() -> NoReturn:
+    """End this process, which waits to be admitted, now: it is no rank, so no peer notices. Local.
+
+    Output is flushed first. It ends by status 1: of a signal mpiexec would print some lines.
+
+    Raises:
+        SystemExit: never seen, as by :func:`fail_stop`.
+
+    Example:
+        >>> import subprocess, sys
+        >>> program = "import ft; ft.end_unnoticed(); print('not reached')"
+        >>> subprocess.run([sys.executable, "-c", program]).returncode
+        1
+    """
+    _flush()
+    _real_exit(1)
+    raise SystemExit(1)  # not reached
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
 
 
 def _tell(reason: str, error: BaseException | None) -> None:

@@ -113,6 +113,7 @@ class Newcomer:
         """Reason for which it could not be started, or is gone; "" where it lives."""
         self._way = way
         self._bridge: Bridge | None = None
+        self._awaits = False  # an answer to its last message
         self._welcome = {**welcome, "rank": rank}
 
     def heard(self) -> Message | None:
@@ -141,6 +142,7 @@ class Newcomer:
             if self.is_here:
                 bridge.pid = self.member.pid
             return None
+        self._awaits = message is not None or self._awaits
         return message
 
     def _welcome_it(self) -> None:
@@ -160,6 +162,7 @@ class Newcomer:
         """
         if self._bridge is None or self.failure:
             return
+        self._awaits = False
         try:
             self._bridge.tell(message)
         except BridgeBroken as error:
@@ -168,12 +171,12 @@ class Newcomer:
     def give_up(self, why: str) -> None:
         """End its process, and have nothing more to do with it. Local.
 
-        On another host it ends when it next waits for its sponsor.
+        It ends where it waits for its sponsor, or when it next does; on this host at once.
 
         Args:
             why: reason of it, kept as ``failure`` where there is none yet.
         """
-        if self.is_here:
+        if self.is_here and not self._awaits:
             assert self.member is not None
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.member.pid, signal.SIGKILL)

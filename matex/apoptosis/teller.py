@@ -13,7 +13,7 @@ __all__ = ["Teller"]
 
 
 class Teller:
-    """What one fit of *model* has told of, and is to tell; local.
+    """An account of what one fit of *model* has told of, and is to tell; local.
 
     Args:
         model: model as it is when the fit begins.

@@ -86,7 +86,8 @@ class WholeBatches:
         """
         run = self._run
         if run.joining is not None and run.communicator.world.apart:
-            run.joining.leave("every rank computes whole batches in the fit that they are in")
+            why = "every rank computes whole batches in the fit that they are in"
+            run.joining.leave(why, for_good=False)
         kept = (
             "checkpoints are made of it at ends of epochs only"
             if is_iterating

@@ -23,7 +23,7 @@ from matex.records import console
 from matex.records.events import EVENTS, EventLog
 from matex.records.losses import told_of
 from matex.records.tracebacks import shorten
-from matex.run.joining import Joining, end_unnoticed
+from matex.run.joining import Joining
 
 if TYPE_CHECKING:
     from matex.process.keras_adapter import KerasAdapter
@@ -163,7 +163,7 @@ def _met(config: Config) -> _Met:
     except ft.Unrecoverable:
         if not mpi.is_initialized():
             raise
-        end_unnoticed()  # who had this process come is gone
+        ft.end_unnoticed()  # who had this process come is gone
     if invitation is None:
         return _Met(ft.Communicator.start(cold=cold), cold_spares=cold)
     joining = Joining(invitation)

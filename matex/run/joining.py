@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import sys
 from typing import Any, NoReturn
 
 import ft
-from matex.run.replacements import DATA, FIT, GONE, OVER, TRAINED, Welcome
+from matex.run.replacements import DATA, FIT, FOR_GOOD, GONE, OVER, TRAINED, Welcome
 
-__all__ = ["Joining", "end_unnoticed"]
+__all__ = ["Joining"]
 
 
 class Joining:
@@ -48,26 +45,24 @@ class Joining:
             self._invitation.tell({FIT: fit, TRAINED: trained, DATA: data})
             answer = self._invitation.wait()
         except ft.Unrecoverable:
-            end_unnoticed()
+            ft.end_unnoticed()
         if isinstance(answer, ft.Admission):
             return answer
         self.histories[fit] = answer[OVER]
         return None
 
-    def leave(self, reason: str) -> NoReturn:
-        """End this process, which cannot join.
+    def leave(self, reason: str, *, for_good: bool = True) -> NoReturn:
+        """End this process, which cannot join, as soon as the leader knows why.
+
+        MPI gives nobody the last message of a process that has ended.
 
         Args:
             reason: reason of it, which the leader tells the user.
+            for_good: whether no other process could join later fits either; by default it could
+                not.
         """
         with contextlib.suppress(ft.Unrecoverable):
-            self._invitation.tell({GONE: reason})
-        end_unnoticed()
-
-
-def end_unnoticed() -> NoReturn:
-    """End this process at once, as nobody's death: it was no rank yet."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise SystemExit(1)  # not reached: SIGKILL cannot be caught
+            self._invitation.tell({GONE: reason, FOR_GOOD: for_good})
+            while True:
+                self._invitation.wait()
+        ft.end_unnoticed()

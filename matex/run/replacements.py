@@ -15,13 +15,13 @@ from matex.run.candidates import Candidates
 from matex.run.launcher_client import LauncherClient
 from matex.run.terminal import Terminal
 
-__all__ = ["DATA", "FIT", "GONE", "OVER", "TRAINED", "Replacements", "Welcome"]
+__all__ = ["DATA", "FIT", "FOR_GOOD", "GONE", "OVER", "TRAINED", "Replacements", "Welcome"]
 
 #: The fields of messages between a newcomer and the leader: the fit whose first step it has come
-#: to, with the numbers of variables of what was trained before it and the sketch of its data; why
-#: it ends; the history of a fit that is over.
-FIT, TRAINED, DATA, GONE, OVER = "fit", "trained", "data", "gone", "over"
-
+#: to, with the numbers of variables of what was trained before it and the sketch of its data; the
+#: history of a fit that is over; why it ends, and whether another one would.
+FIT, TRAINED, DATA, OVER = "fit", "trained", "data", "over"
+GONE, FOR_GOOD = "gone", "for good"
 
 # Processes in a row that ended before they could join: the next would, too.
 _MOST_FAILURES = 3
@@ -255,6 +255,8 @@ class Replacements:
         message = newcomer.heard()
         if message is not None and GONE in message:
             newcomer.give_up(message[GONE])
+            if message[FOR_GOOD]:
+                self._left = 0
         elif message is not None:
             self._arrived(newcomer, message)
         is_silent = newcomer.member is None and not newcomer.failure

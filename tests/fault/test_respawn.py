@@ -10,6 +10,7 @@ import pytest
 
 from ci.chaos.respawn.launch import Plan, make, wrong
 from ci.testing import leftovers
+from tests.train.runs import faults, matex_run
 
 # One after the other; and all of one host at once.
 ONE_BY_ONE = Plan(seed=3, ranks=2, layers="dropout", kills=2, only_whole=True, rest_ms=25.0)
@@ -32,3 +33,40 @@ def test_as_many_ranks_as_at_the_start_are_there_in_the_end(plan: Plan, tmp_path
     assert summary["respawned"] == 2
     assert all(0 < fault["pause_s"] < fault["respawn_s"] for fault in replaced.values())
     assert not leftovers.stray_shared_memory(before)
+
+
+TRAINED_BY_HAND = """
+import pathlib, sys, time
+import keras, numpy as np
+
+events = pathlib.Path(sys.argv[1]) / "events.jsonl"
+
+
+class UntilNobodyComes(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(0.02)
+        self.model.stop_training = "respawn-failed" in events.read_text()
+
+
+model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+x, y = np.ones((4, 2)), np.ones((4, 1))
+model.train_on_batch(x, y)
+model.fit(x, y, batch_size=4, epochs=20_000, verbose=0, callbacks=[UntilNobodyComes()])
+"""
+
+
+def test_a_process_that_cannot_join_says_why_and_ends_without_a_word_of_mpiexec_s(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "trained_by_hand.py"
+    script.write_text(TRAINED_BY_HAND)
+    outcome = matex_run(
+        tmp_path, str(script), str(tmp_path / "report"), ranks=2,
+        options=["--respawn", *faults("kill:rank=1,step=3")],
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.stderr
+    (failed,) = [event for event in outcome.events if event["event"] == "respawn-failed"]
+    assert failed["reason"].startswith("the script trains by train_on_batch before the fit")
+    assert f"ended before it could join: {failed['reason']}" in outcome.stdout
+    assert "prterun noticed" not in outcome.stdout + outcome.stderr
