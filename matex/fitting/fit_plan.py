@@ -88,9 +88,14 @@ class FitPlan:
             return
         ranks = run.communicator.world.ranks
         if len(nodes_by(run.communicator, config.ranks_per_node)(ranks)) == 1:
+            received = (
+                f"{len(ranks)} ranks on one; ranks_per_node makes smaller ones"
+                if len(ranks) > 1
+                else "one rank"
+            )
             run.say_once(
                 f"strategy {config.strategy} has one level: two_level wants ranks on several "
-                f"nodes. Received: {len(ranks)} ranks on one; ranks_per_node makes smaller ones"
+                f"nodes. Received: {received}"
             )
 
     def step_options(self, source: Source) -> dict[str, Any]:
