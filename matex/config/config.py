@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import ft
+from matex.config.contradiction import Contradiction
 from matex.config.environment import user_cache
 from matex.config.given import make
 from matex.config.options import RankOptions
@@ -54,8 +55,15 @@ class Config(RankOptions):
 
     @classmethod
     def from_words(cls, words: Mapping[str, Any]) -> Config:
-        """The configuration of ``MATEX_*`` variables, overridden by *words* of a command line."""
-        return make(cls, words=words)
+        """The configuration of ``MATEX_*`` variables, overridden by *words* of a command line.
+
+        Raises:
+            InputError: an option is wrong, or contradicts another one.
+        """
+        try:
+            return make(cls, words=words)
+        except Contradiction as error:
+            raise InputError(error.on_command_line) from None
 
 
 def read_plan(path: Path) -> tuple[ft.Fault, ...]:

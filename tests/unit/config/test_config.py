@@ -245,6 +245,28 @@ def test_a_wrong_value_is_refused_in_one_line(options: dict[str, Any], said: str
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            {"shuffle": "ring", "spares": "2"},
+            "--shuffle ring wants equal shares of the ranks that begin. "
+            "Received: no --balance, --straggler warn, --spares 2, --respawn 0",
+        ),
+        (
+            {"sync_batchnorm": True, "strategy": "gossip"},
+            "Received: --sync-batchnorm with --strategy gossip",
+        ),
+    ],
+)
+def test_on_the_command_line_options_that_do_not_go_together_have_its_names(
+    words: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        Config.from_words(words)
+    assert said in str(refused.value)
+
+
 def test_an_unknown_option_is_named_beside_the_known_ones() -> None:
     with pytest.raises(InputError) as caught:
         Config.from_environment(batch_size=3)
