@@ -32,7 +32,7 @@ __all__ = ["Call", "ColdSpares"]
 _LOOK_S = 0.2
 # It takes some milliseconds, or some hundred where many processes share few cores.
 _PAIR_S = 15.0
-_CALLED_S = 120  # the sponsor looks for an answer after each of its steps
+_CALLED_S = 1200  # the sponsor looks for an answer after each of its steps, which may be long
 _STUCK = "a cold spare died while it was being connected, which Open MPI cannot end"
 
 

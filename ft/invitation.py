@@ -19,6 +19,8 @@ from ft.world import Member, World
 __all__ = ["Admission", "Invitation"]
 
 _CONNECT_S = 120
+# The sponsor welcomes it after the step in which it came, which may trace a large model.
+_WELCOME_S = 1200
 
 
 class Admission(NamedTuple):
@@ -58,7 +60,7 @@ class Invitation:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._mpi = mpi.load()
-        with ended_after(_CONNECT_S):
+        with ended_after(_WELCOME_S):
             try:
                 self.welcome = welcome = bridge.wait()
             except BridgeBroken as error:

@@ -108,6 +108,8 @@ class Newcomer:
     def __init__(self, rank: int, way: Way, welcome: Mapping[str, Any]) -> None:
         self.rank = rank
         self.started_s = time.monotonic()
+        self.welcomed_s: float | None = None
+        """Time of its welcome, as by ``time.monotonic()``; None as long as it is not there."""
         self.member: Member | None = None
         self.failure = ""
         """Reason for which it could not be started, or is gone; "" where it lives."""
@@ -153,6 +155,7 @@ class Newcomer:
             raise BridgeBroken(f"no process could be started: {error}") from None
         if self._bridge is not None:
             self._bridge.tell(self._welcome)
+            self.welcomed_s = time.monotonic()
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send it a message. Local; nothing happens where it is gone.

@@ -260,7 +260,8 @@ class Replacements:
         elif message is not None:
             self._arrived(newcomer, message)
         is_silent = newcomer.member is None and not newcomer.failure
-        if is_silent and time.monotonic() - newcomer.started_s > _CONNECT_S:
+        since_s = newcomer.welcomed_s or newcomer.started_s
+        if is_silent and time.monotonic() - since_s > _CONNECT_S:
             newcomer.give_up(f"it did not say a word for {_CONNECT_S:.0f} s")
         if newcomer.failure:
             self._newcomers.remove(newcomer)
