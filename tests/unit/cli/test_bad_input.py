@@ -126,7 +126,7 @@ BAD = {
     ),
     "a rate for a batch that stays": (
         ["run", "-n", "2", "--lr-scaling", "linear", "train.py"],
-        "give batch_per_rank too",
+        "give --batch-per-rank too",
     ),
     "no patience": (
         ["run", "-n", "2", "--hang-timeout", "0", "train.py"],
