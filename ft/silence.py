@@ -28,8 +28,9 @@ __all__ = ["SilentHosts"]
 # often one who has nothing to say was asked for a sign, and for how many milliseconds no data and
 # no acknowledgment have come.
 _TCP_INFO = struct.Struct("=2xBB48xII")
-# The kernel answers for a process that stands still, too.
-_UNANSWERED, _SILENT_S, _HEARD_S = 4, 10.0, 1.0
+# The kernel answers for a process that stands still, too. Whoever is asked each second and answers
+# was heard in the last 1.5 s.
+_UNANSWERED, _SILENT_S, _HEARD_S = 4, 10.0, 1.5
 _EVERY_S, _PROBING_S = 1.0, 0.05
 _SETTLING_S = 0.002  # an answer comes in less where the host lives
 # In which a silence is found out about, from its beginning, and some time.
