@@ -47,4 +47,6 @@ def _parts(values: Sequence[float], width: int) -> list[Sequence[float]]:
 
 
 def _mean(values: Sequence[float]) -> float:
+    if not all(map(math.isfinite, values)):
+        return math.nan
     return math.fsum(value / len(values) for value in values)

@@ -22,6 +22,7 @@ def test_curves() -> None:
 
 def test_more_values_than_columns_are_means() -> None:
     assert sparkline([0, 0, 7, 7, 3, 4], 3) == "▁█▅"
+    assert sparkline([math.inf, -math.inf, 1, 1], 2) == " ▁"
 
 
 @given(NUMBERS, st.integers(min_value=1, max_value=20))
