@@ -20,7 +20,7 @@ import numpy as np
 from ft import mpi, sockets
 from ft.bridge import Bridge, BridgeBroken
 from ft.cold_messages import ColdMessages, Signal
-from ft.connecting import ended_after, fail_stop_after
+from ft.connecting import LONG_STEP_S, ended_after, fail_stop_after
 from ft.errors import Unrecoverable
 from ft.silence import SilentHosts
 from ft.wire import decode_member, encode_member
@@ -32,7 +32,6 @@ __all__ = ["Call", "ColdSpares"]
 _LOOK_S = 0.2
 # It takes some milliseconds, or some hundred where many processes share few cores.
 _PAIR_S = 15.0
-_CALLED_S = 1200  # the sponsor looks for an answer after each of its steps, which may be long
 _STUCK = "a cold spare died while it was being connected, which Open MPI cannot end"
 
 
@@ -231,7 +230,7 @@ class ColdSpares:
             BridgeBroken: it is gone.
         """
         self._messages.tell(sponsor, Signal.HERE)
-        with ended_after(_CALLED_S):
+        with ended_after(LONG_STEP_S):
             pair = self._messages.pair(sponsor=sponsor, newcomer=self._comm.Get_rank())
             return Bridge(pair, 0)
 

@@ -15,7 +15,11 @@ from typing import Any
 from ft import mpi
 from ft.exit_guard import fail_stop
 
-__all__ = ["between_two", "connected", "ended_after", "fail_stop_after", "to_all"]
+__all__ = ["LONG_STEP_S", "between_two", "connected", "ended_after", "fail_stop_after", "to_all"]
+
+#: Time for which a newcomer waits until its sponsor looks for it, seconds: it does so after each of
+#: its steps, and one after a death may trace a large model.
+LONG_STEP_S = 1200
 
 _TAG = 78
 # It takes some milliseconds, or some hundred where many processes share few cores.

@@ -9,7 +9,7 @@ import numpy as np
 
 from ft import mpi
 from ft.bridge import Bridge, BridgeBroken, Message
-from ft.connecting import between_two, ended_after, to_all
+from ft.connecting import LONG_STEP_S, between_two, ended_after, to_all
 from ft.errors import Unrecoverable
 from ft.newcomers import COME, END, MEMBER
 from ft.views import View
@@ -19,8 +19,6 @@ from ft.world import Member, World
 __all__ = ["Admission", "Invitation"]
 
 _CONNECT_S = 120
-# The sponsor welcomes it after the step in which it came, which may trace a large model.
-_WELCOME_S = 1200
 
 
 class Admission(NamedTuple):
@@ -60,7 +58,7 @@ class Invitation:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._mpi = mpi.load()
-        with ended_after(_WELCOME_S):
+        with ended_after(LONG_STEP_S):
             try:
                 self.welcome = welcome = bridge.wait()
             except BridgeBroken as error:

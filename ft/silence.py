@@ -75,7 +75,7 @@ class _Silence(NamedTuple):
 
 
 class _HostProbe:
-    """A new connection to a host, of which only the answer counts, if it is a refusal. Local.
+    """An attempt to connect to a host, to see whether it answers: a refusal is an answer. Local.
 
     Raises:
         OSError: this process can have no socket more.
@@ -90,16 +90,18 @@ class _HostProbe:
     def is_answered(self) -> bool | None:
         """Whether the host has answered; None as long as it may yet."""
         if self._status == errno.EINPROGRESS:
-            with contextlib.suppress(OSError):  # not connected
-                self._socket.getpeername()
-                self._status = 0
-        if self._status == errno.EINPROGRESS:
-            self._status = (
-                self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.EINPROGRESS
-            )
-        if self._status == errno.EINPROGRESS:
-            return None if time.monotonic() < self._limit else False
+            error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if not error and not self._is_connected():
+                return None if time.monotonic() < self._limit else False
+            self._status = error
         return self._status in (0, errno.ECONNREFUSED, errno.ECONNRESET)
+
+    def _is_connected(self) -> bool:
+        try:
+            self._socket.getpeername()
+        except OSError:
+            return False
+        return True
 
     def end(self) -> None:
         """Wait for no answer any more."""

@@ -173,9 +173,8 @@ class Apoptosis(keras.callbacks.Callback):
         if self._fresh:
             self._fresh = False
             span, epochs = (self._calendar.first, self._calendar.last), self.params["epochs"]
-            begun = (
-                0 if self._continues else epoch
-            )  # events before that may have been another run's
+            # Of a fit that continues another one, events may have been before.
+            begun = 0 if self._continues else epoch
             self._tell(telling.no_event(*span, begun=begun, epochs=epochs))
             self._calendar = self._calendar.from_epoch(epoch)
             self._progress = self._progress.from_epoch(epoch)
