@@ -1,4 +1,4 @@
-"""The ends of earlier fits of the script, in files beside the checkpoints of the running one."""
+"""The ends of earlier fits of the script, beside the checkpoints of the running one."""
 
 from __future__ import annotations
 
@@ -11,61 +11,80 @@ import numpy as np
 
 import checkpoints
 import ft
+from matex.checkpointing.resume import received
+from matex.checkpointing.writer_rotation import writes_for_host
 
 __all__ = ["Aside"]
 
 _FOLDER = "earlier"
-# Of one model: a script that calls fit thousands of times is not to fill the disk.
+# Of one model in files, and of all in memory: a script that calls fit thousands of times is not to
+# fill the disk, nor the memory of the hosts.
 _MOST_FILES, _MOST_BYTES = 100, 1e9
 
 
 class Aside:
     """A file for each fit that is over, by its number, with its model as it was at its end.
 
-    Each method but :meth:`read` is collective.
+    It is in the directory of files, or else in the memory of each host. Each method but
+    :meth:`read` is collective.
 
     Args:
-        communicator: ranks, which share the directory.
-        directory: directory of the checkpoints.
-        fence: fence of the checkpoints.
+        communicator: ranks of the run.
+        files: directory of the checkpoints, which ranks share; None where there is none.
+        memory: directory in the memory of each host, where there are no files.
+        fence: fence of the checkpoints in files.
         warn: function that prints one line for the user.
     """
 
     def __init__(
         self,
         communicator: ft.Communicator,
-        directory: Path,
-        fence: checkpoints.Fence,
+        *,
+        files: Path | None,
+        memory: Path | None,
+        fence: checkpoints.Fence | None,
         warn: Callable[[str], None],
     ) -> None:
         self._communicator = communicator
         self._warn = warn
+        self._is_shared = files is not None
+        directory = memory if files is None else files
+        assert directory is not None, "nowhere to save to"
         self._store = checkpoints.Store(directory / _FOLDER, fence=fence, keep_last=sys.maxsize)
 
     def save(
         self, fit: int, take: Callable[[], checkpoints.Snapshot], *, before: Iterable[int]
     ) -> None:
-        """Save the end of *fit*, and remove those of its model that are beyond what is kept.
+        """Save the end of *fit*, and remove those that are beyond what is kept.
 
-        The leader writes. One that dies over it is followed by the next.
+        The leader writes into files, one rank of each host into its memory. Where one dies over
+        it, those that are left write again.
 
         Args:
             take: makes the snapshot, whose step and fit are *fit*.
             before: numbers of the earlier fits of the same model, rising.
         """
-        done = np.zeros(1, np.int64)
-        while not done[0]:
-            if self._communicator.world.is_leader:
+        communicator = self._communicator
+        while True:
+            members = communicator.world.members
+            if self._writes(fit):
                 try:
                     written = self._store.save(take())
-                    self._remove_beyond(written, before)
+                    self._remove_beyond(written, before if self._is_shared else range(fit))
                 except checkpoints.StorageError as error:
                     self._warn(f"the end of fit number {fit + 1} is in no checkpoint: {error}")
-                done[0] = 1
-            self._communicator.broadcast(done)
+            communicator.agree(True)
+            if communicator.world.members == members:
+                return
+
+    def _writes(self, fit: int) -> bool:
+        world = self._communicator.world
+        if self._is_shared:
+            return world.is_leader
+        return writes_for_host(fit, world.members, world.rank)
 
     def _remove_beyond(self, written: Path, before: Iterable[int]) -> None:
-        """Remove the oldest files of a model, which were superseded by *written* at last."""
+        """Remove the oldest files, which were superseded by *written* at last."""
         kept, nbytes = 1, written.stat().st_size
         for path in map(self._path, sorted(before, reverse=True)):
             with contextlib.suppress(OSError):  # it is there no more, or stays
@@ -77,9 +96,18 @@ class Aside:
         return self._store.directory / f"step-{fit:09d}.h5"
 
     def saved(self, fit: int) -> checkpoints.Snapshot | None:
-        """The end of *fit* as it was saved, where all ranks can read it; else None."""
+        """The end of *fit* as it was saved, equal on all ranks; None where it cannot be had.
+
+        From the memory of hosts those that have none, as new ones, get it from the others.
+        """
         found = self.read(fit)
-        return found if self._communicator.agree(found is not None) else None
+        if self._is_shared:
+            return found if self._communicator.agree(found is not None) else None
+        has = self._communicator.allgather(np.array([found is not None], np.int64))
+        if not has.rows.any():
+            return None
+        holder = has.ranks[int(has.rows[:, 0].argmax())]
+        return received(self._communicator, holder, None if found is None else self._path(fit))
 
     def read(self, fit: int) -> checkpoints.Snapshot | None:
         """The end of *fit* as it was saved; None where it cannot be read. Local."""

@@ -11,7 +11,7 @@ import checkpoints
 import ft
 from matex.errors import InputError
 
-__all__ = ["newest_of_all"]
+__all__ = ["newest_of_all", "received"]
 
 # In place of a checkpoint's step.
 _NONE, _UNUSABLE = -1, -2
@@ -42,9 +42,9 @@ def newest_of_all(
     if newest > step:
         holder = gathered.ranks[int(steps.argmax())]
         path = found[0] if found is not None and mine == newest else None
-        received = _received(communicator, holder, path)
-        if received is not None:
-            return received
+        snapshot = received(communicator, holder, path)
+        if snapshot is not None:
+            return snapshot
     if files is None or step == _NONE:
         return None
     return files.load(files.directory / f"step-{step:09d}.h5")
@@ -73,7 +73,7 @@ def _newest_file(communicator: ft.Communicator, store: checkpoints.Store) -> int
     return int(newest[0])
 
 
-def _received(
+def received(
     communicator: ft.Communicator, holder: int, path: os.PathLike[str] | None
 ) -> checkpoints.Snapshot | None:
     """The snapshot in *path* of rank *holder*; collective. None where it cannot be read."""

@@ -99,8 +99,15 @@ class Saver:
                 keep_every=config.keep_every,
                 keep_best=config.keep_best,
             )
-            self.aside = Aside(communicator, config.checkpoint, self._starts.fence, warn)
             self.files = Tier("files", store, events, warn, on_written=self._on_file)
+        if self.is_on:
+            self.aside = Aside(
+                communicator,
+                files=config.checkpoint,
+                memory=config.memory,
+                fence=None if self.files is None else self._starts.fence,
+                warn=warn,
+            )
 
     def start(self) -> checkpoints.Snapshot | None:
         """Make the directories, and find what to continue from; collective.

@@ -136,7 +136,7 @@ class RankOptions:
         "highest, of the logs at its end", CHECKPOINTS)
     memory: Path | None = option(
         None, "DIR", "a directory in the memory of each host, for checkpoints that outlive the "
-        "processes; given by matex run --max-restarts", CHECKPOINTS, hidden=True)
+        "processes; given by matex run with --max-restarts or --respawn", CHECKPOINTS, hidden=True)
     memory_every: float = option(
         5.0, "SECONDS", "how often to save in the memory of each host", CHECKPOINTS,
         condition="with --max-restarts", above=0, unit="seconds", default_text="5")

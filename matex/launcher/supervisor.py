@@ -7,6 +7,7 @@ were, or nobody gives a sign of life. Without ULFM that is every death.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -76,8 +77,10 @@ def supervise(wanted: Launch) -> int:
                 config = replace(config, redirected=True)
             if places is not None:
                 environment |= places.settings
-            if places is not None and wanted.max_restarts:
+            if places is not None and (wanted.max_restarts or config.respawn):
                 config = replace(config, memory=places.snapshots)
+                if not wanted.max_restarts:  # only for new processes: no checkpoint is wanted
+                    config = replace(config, memory_every=math.inf)
             started = replace(wanted, config=config)
             supervisor = _Supervisor(started, report, environment, mpiexec, places)
             with supervisor.listening():

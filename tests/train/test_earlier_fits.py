@@ -32,12 +32,11 @@ GIVEN = {"x": X, "y": Y, "sample_weight": None, "class_weight": None, "batch_siz
 def fits(folder: Path, said: list[str], saved: Any = None) -> EarlierFits:
     """Earlier fits of a run of one rank, which continues from *saved*."""
     alone = SimpleNamespace(
-        world=SimpleNamespace(is_leader=True, apart=False),
-        broadcast=lambda array: None,
+        world=SimpleNamespace(is_leader=True, apart=False, members=()),
         agree=lambda flag: flag,
     )
     fence = SimpleNamespace(check=lambda: None)
-    aside = Aside(alone, folder, fence, said.append)  # type: ignore[arg-type]
+    aside = Aside(alone, files=folder, memory=None, fence=fence, warn=said.append)  # type: ignore[arg-type]
     run = SimpleNamespace(
         communicator=alone,
         saver=SimpleNamespace(aside=aside),
@@ -191,13 +190,24 @@ def test_a_run_continues_in_a_later_fit(who: str, tmp_path: Path) -> None:
     assert losses_in(again.stdout) == pytest.approx(losses_in(alone), 1e-5)
 
 
+def test_a_run_continues_in_a_later_fit_from_memory(tmp_path: Path) -> None:
+    """Without a directory of checkpoints the models of earlier fits are in memory, too."""
+    alone = in_plain_keras(tmp_path, "100")
+    options = [*faults("kill:rank=0,step=500"), "--max-restarts", "1", "--memory-every", "0.01"]
+    outcome = matex_run(tmp_path / "run", "distilled.py", "100", ranks=1, options=options)
+    assert outcome.status == 0, outcome.stderr
+    assert "fit number 2 was complete before the checkpoint: passed over\n" in outcome.stdout
+    assert losses_in(outcome.stdout) == pytest.approx(losses_in(alone), 1e-5)
+
+
 @pytest.mark.slow
-def test_a_newcomer_has_the_models_of_earlier_fits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["memory", "files"])
+def test_a_newcomer_has_the_models_of_earlier_fits(place: str, tmp_path: Path) -> None:
     """It makes the same targets with them; one without them would train on others."""
     alone = in_plain_keras(tmp_path, "1500")
-    options = [
-        *faults("kill:rank=1,step=30"), "--respawn", "--checkpoint", tmp_path / "saved",
-    ]  # fmt: skip
+    options = [*faults("kill:rank=1,step=30"), "--respawn"]
+    if place == "files":
+        options += ["--checkpoint", tmp_path / "saved"]
     outcome = matex_run(tmp_path / "run", "distilled.py", "1500", ranks=2, options=options)
     assert outcome.status == 0, outcome.stderr
     summary = outcome.summary
