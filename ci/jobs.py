@@ -7,6 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from matex.launcher.mpiexec import OPEN_MPI_SETTINGS
+
 __all__ = [
     "BETWEEN_PROGRAMS",
     "ONE_THREAD",
@@ -29,9 +31,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 #: Variables for ranks that share their cores with other programs: who waits leaves the core.
 BETWEEN_PROGRAMS = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 
-# Those of matex/launcher/mpiexec.py: without the first, finalisation hangs after a death; HAN adds
-# wrongly; and there may be more ranks than cores.
-_SETTINGS = {"async_mpi_finalize": "1", "coll": "^han", "mpi_yield_when_idle": "1"}
+_SETTINGS = {**OPEN_MPI_SETTINGS, "mpi_yield_when_idle": "1"}  # there may be more ranks than cores
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -119,7 +119,7 @@ class Operations:
                 raise Unrecoverable(
                     f"operation {log.done + 1} must give a valid result within {_DOUBTS} "
                     "repetitions. Received: none; this MPI library computes wrongly, "
-                    "try another one, or 'coll ^han'"
+                    "try another one, or '--mca coll ^han'"
                 )
             raise self._failed("its result is not valid")
         log.complete(membership.world)

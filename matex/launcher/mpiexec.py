@@ -19,7 +19,12 @@ from pathlib import Path
 
 from matex.errors import InputError
 
-__all__ = ["Mpiexec", "MpiexecKind", "find_mpiexec", "kind_of"]
+__all__ = ["OPEN_MPI_SETTINGS", "Mpiexec", "MpiexecKind", "find_mpiexec", "kind_of"]
+
+#: Settings that Open MPI always gets: without the first, finalisation hangs after a death. HAN adds
+#: wrongly over several hosts; neither it nor the wrapper for buffers of GPUs, which was called cuda
+#: and is called accelerator now, outlives a death (issue 13915 of Open MPI).
+OPEN_MPI_SETTINGS = {"async_mpi_finalize": "1", "coll": "^han,cuda,accelerator"}
 
 _VERSION_S = 60.0
 
@@ -192,8 +197,7 @@ def _settings(
 ) -> list[str]:
     """The settings of Open MPI, as options of mpiexec. Pure.
 
-    They were measured: without the first, finalisation hangs after a death; HAN adds wrongly over
-    several hosts; and the detector is what finds silent hosts.
+    They were measured. The detector finds silent hosts.
 
     Args:
         crowded: there are more ranks than cores.
@@ -201,7 +205,7 @@ def _settings(
         acquainted: all processes connect with each other when they start. Without it two that
             first meet in the middle of a run, after deaths, may take each other for dead.
     """
-    values = {"async_mpi_finalize": "1", "coll": "^han"}
+    values = dict(OPEN_MPI_SETTINGS)
     if crowded:
         values["mpi_yield_when_idle"] = "1"  # whoever waits leaves the core to who works
     if acquainted:

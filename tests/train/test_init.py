@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from matex.launcher.mpiexec import OPEN_MPI_SETTINGS
 from tests import slow
 from tests.train.runs import execute
 
@@ -33,7 +34,9 @@ print("rank", matex.rank(), "of", matex.size())
 def mpiexec(ranks: int) -> list[str | Path]:
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     start: list[str | Path] = [Path(sys.executable).with_name("mpiexec"), *root, "--oversubscribe"]
-    start += ["--with-ft", "ulfm", "--mca", "async_mpi_finalize", "1", "--mca", "coll", "^han"]
+    start += ["--with-ft", "ulfm"]
+    for name, value in OPEN_MPI_SETTINGS.items():
+        start += ["--mca", name, value]
     return [*start, "-n", str(ranks), sys.executable]
 
 
