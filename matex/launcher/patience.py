@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +11,15 @@ from matex.records.heartbeat_file import Sign, read_sign
 from matex.records.summary import SUMMARY
 from matex.run.timeouts import WORK_S
 
-__all__ = ["PARTED_S", "AwakeClock", "Patience", "Quiet", "has_summary", "signs_in"]
+__all__ = [
+    "LEAVE_S", "PARTED_S", "AwakeClock", "Patience", "Quiet", "has_summary", "signs_in",
+]  # fmt: skip
 
 #: Ranks on several hosts have lost each other, and those who go on give a sign of life each second;
-#: or they have come to the end of the script, and only leave.
+#: or all have come to the end of the script, and only leave.
 PARTED_S = 40.0
-# The ranks have only to leave MPI.
-_LEAVE_S = 10.0
+#: The ranks that are left have only to leave MPI.
+LEAVE_S = 10.0
 # Starting Python and TensorFlow on all ranks, on a slow file system, takes its time.
 _START_S = 600.0
 
@@ -64,6 +67,7 @@ class Patience:
         self._clock = clock or AwakeClock()
         self._seen, self._since = Sign(), self._clock()
         self._over_since: float | None = None
+        self._leave_s = PARTED_S
         self._patience_s = limit_s or WORK_S
         self._limit_s = max(self._patience_s, _START_S)
 
@@ -79,13 +83,14 @@ class Patience:
             return False
         if self._over_since is None:
             self._over_since = self._clock()
-        return is_left() or self._clock() - self._over_since > _LEAVE_S
+        return is_left() or self._clock() - self._over_since > LEAVE_S
 
     def ends(self, *, several: bool, parted: bool) -> str:
         """Why the launcher waits no longer, in words; "" where it does.
 
-        With a summary there is nothing more to wait for but the ranks' end: where a host cannot be
-        reached, mpiexec waits for that for ever, and its ranks may give signs of life meanwhile.
+        With a summary there is nothing more to wait for but the ranks' end: where a host that the
+        others went on without cannot be reached, mpiexec waits for that for ever, and its ranks may
+        give signs of life meanwhile.
 
         Args:
             several: the ranks are on several hosts.
@@ -94,8 +99,9 @@ class Patience:
         if several and has_summary(self._report):
             if self._over_since is None:
                 self._over_since = self._clock()
-            over = self._clock() - self._over_since > PARTED_S
-            return f"no end of all ranks {PARTED_S:.0f} s after the summary" if over else ""
+                self._leave_s = LEAVE_S if _has_lost_ranks(self._report) else PARTED_S
+            over = self._clock() - self._over_since > self._leave_s
+            return f"no end of all ranks {self._leave_s:.0f} s after the summary" if over else ""
         sign = read_sign(self._report)
         if sign != self._seen:
             self._seen, self._since = sign, self._clock()
@@ -146,6 +152,14 @@ def signs_in(report: Path, directory: Path) -> tuple[Sign, tuple[int, int] | Non
     except checkpoints.StorageError:
         world = None
     return read_sign(report), world
+
+
+def _has_lost_ranks(report: Path) -> bool:
+    """Whether ranks are missing in the end, by the summary."""
+    try:
+        return bool(json.loads((report / SUMMARY).read_text()).get("ranks_lost"))
+    except (OSError, json.JSONDecodeError):  # out of reach, or not matex's own
+        return False
 
 
 def has_summary(report: Path) -> bool:

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 import checkpoints
-from matex.launcher.patience import PARTED_S, AwakeClock, Patience, Quiet, has_summary, signs_in
+from matex.launcher.patience import (
+    LEAVE_S,
+    PARTED_S,
+    AwakeClock,
+    Patience,
+    Quiet,
+    has_summary,
+    signs_in,
+)
 from matex.records.heartbeat_file import FILE, HeartbeatFile
 from matex.records.summary import SUMMARY
 
@@ -74,6 +82,18 @@ def test_after_the_summary_only_the_way_out_is_waited_for(
     clock.now += PARTED_S + 1
     HeartbeatFile(tmp_path).beat(4)  # of one who was left behind
     assert bool(patience.ends(several=several, parted=False)) == several
+
+
+def test_after_the_summary_of_a_run_that_lost_ranks_less_is_waited_for(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """They may be on a host that mpiexec cannot reach."""
+    patience = Patience(tmp_path, None, clock)
+    (tmp_path / SUMMARY).write_text('{"ranks_lost": [2]}')
+    assert patience.ends(several=True, parted=False) == ""
+    clock.now += LEAVE_S + 1
+    said = patience.ends(several=True, parted=False)
+    assert said == "no end of all ranks 10 s after the summary"
 
 
 def test_a_directory_out_of_reach_is_silence(tmp_path: Path, clock: Clock) -> None:
