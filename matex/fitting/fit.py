@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -76,7 +75,6 @@ class Fit:
             saved=saved if is_of_fit(saved, number) else None,
         )
         self._whole = WholeBatches(run, model, replicated, number=number)
-        self._updates = UpdateCheck(model)
         self._parts = FitParts(
             run=run,
             model=model,
@@ -86,7 +84,7 @@ class Fit:
             plan=FitPlan(run, model),
             checkpoint=self._checkpoint,
             whole=self._whole,
-            updates=self._updates,
+            updates=UpdateCheck(model, arguments["callbacks"]),
             trained=trained,
         )
         self._agreement = EpochAgreement(run, model, arguments["callbacks"])
@@ -162,7 +160,6 @@ class Fit:
         if iterator.source.samples is not None:
             done = min(int(epoch[0]), self._arguments["epochs"]) - given
             self._run.ledger.expect_samples(-done * iterator.source.samples)
-        self._updates.begin()
 
     def after_begin(self) -> None:
         """Take up the state of an earlier run, or wait as a spare; collective.
@@ -190,7 +187,6 @@ class Fit:
             handover.restore(self._model, self._checkpoint, self._arguments["callbacks"])
         except MatexError as error:
             ft.fail_stop(f"a spare cannot go on from the state of the others: {error}")
-        self._updates.begin()
         handover.begin(self._model, iterator, self._arguments)
 
     def passed_validation(self) -> tuple[int, ...] | None:
@@ -209,10 +205,6 @@ class Fit:
         else:
             self._logs = self._whole.step_of(lambda: original(iterator))
         return self._logs
-
-    def beside_steps(self) -> contextlib.AbstractContextManager[None]:
-        """A context for a step that a callback makes of this model, or of another; local."""
-        return self._updates.left_out()
 
     def after_batch(self) -> None:
         """Agree on an end of training that a callback asked for, after the callbacks of a batch.
@@ -251,11 +243,9 @@ class Fit:
         """Decide on the next epoch and compare replicas, after an epoch's callbacks; collective.
 
         Raises:
-            ReplicasDiverged, HooksError: on every rank.
+            ReplicasDiverged: on every rank.
         """
         model, iterator = self._model, self._iterator
-        if iterator is not None and iterator.engine.makes_one_update and not self._whole.has_begun:
-            self._updates.check()
         agreed = self._agreement.settle(epoch, stops=self._wants_to_stop)
         if agreed.stops:
             model.stop_training = True

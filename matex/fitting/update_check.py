@@ -16,31 +16,49 @@ __all__ = ["UpdateCheck"]
 
 
 class UpdateCheck(FitListener):
-    """Compares the optimizer's own count with that of the steps of this fit. Local.
+    """Compares the optimizer's own count with that of the steps of an epoch. Local.
 
-    Steps of another model, which a callback trains meanwhile, are not among them.
+    A callback may set the count between two steps: it reads a file of weights and optimizer, goes
+    back to an earlier step, or trains the model itself. The count is read again after it.
+
+    Args:
+        callbacks: callbacks of the fit, as they were given.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, callbacks: Any) -> None:
         self._model = model
-        self._wanted = 0
+        # Reading the count takes a few percent of a small step.
+        self._reads_each_step = any(
+            map(keras_hooks.sees_train_batches, keras_hooks.listed(callbacks))
+        )
+        self._wanted = self._seen = 0
 
-    def begin(self) -> None:
+    def _count(self) -> int:
+        return keras_hooks.updates_made(self._model.optimizer) or 0
+
+    def epoch_begins(self) -> None:
         """Start from the count that the optimizer has now."""
-        self._wanted = keras_hooks.updates_made(self._model.optimizer) or 0
+        self._wanted = self._seen = self._count()
+
+    def step_begins(self) -> None:
+        """Leave out what callbacks have done to the count since the last step."""
+        if self._reads_each_step:
+            self._wanted += self._count() - self._seen
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
         self._wanted += 1
+        if self._reads_each_step:
+            self._seen = self._count()
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
-        """Leave out the updates of the context, which a callback makes between two steps."""
-        before = keras_hooks.updates_made(self._model.optimizer) or 0
+        """Leave out the updates of the context."""
+        before = self._count()
         yield
-        self._wanted += (keras_hooks.updates_made(self._model.optimizer) or 0) - before
+        self._wanted += self._count() - before
 
     def check(self) -> None:
-        """See that there were as many updates as steps since :meth:`begin`.
+        """See that there were as many updates as steps since :meth:`epoch_begins`.
 
         Raises:
             HooksError: there were not; on every rank.
