@@ -24,6 +24,7 @@ from matex.fitting.spare_handover import Handover
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches
+from matex.keras_hooks import early_optimizers
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
@@ -121,6 +122,12 @@ class Fit:
             InputError, Unsupported: alike on every rank.
         """
         self._has_begun = True
+        if self._checkpoint.saved is not None:
+            return self._begin(make_feed, given)
+        with early_optimizers.building(self._model.optimizer):
+            return self._begin(make_feed, given)
+
+    def _begin(self, make_feed: MakeFeed, given: dict[str, Any]) -> Any:
         keras_hooks.verify(type(self._model))
         batches = rows_of(**given)
         check_same_data(self._run.communicator, given["x"], batches, "fit")
@@ -187,6 +194,7 @@ class Fit:
             handover.restore(self._model, self._checkpoint, self._arguments["callbacks"])
         except MatexError as error:
             ft.fail_stop(f"a spare cannot go on from the state of the others: {error}")
+        early_optimizers.now_built(self._model.optimizer)
         handover.begin(self._model, iterator, self._arguments)
 
     def passed_validation(self) -> tuple[int, ...] | None:
@@ -200,6 +208,7 @@ class Fit:
 
     def step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
         """Make the steps of a call of Keras's train function; collective. The logs."""
+        early_optimizers.now_built(self._model.optimizer)
         if self._iterator is not None:
             self._logs = self._iterator.run(original)
         else:
