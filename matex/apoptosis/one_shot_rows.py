@@ -12,6 +12,7 @@ from matex import keras_hooks
 from matex.apoptosis.forward import REFUSALS, Forward
 from matex.apoptosis.samples import Sample
 from matex.errors import InputError
+from matex.keras_hooks.error_text import reason_of
 
 __all__ = ["must_be_finite", "must_have_loss", "rows_of"]
 
@@ -88,7 +89,7 @@ def must_have_loss(model: Any, sample: Sample) -> None:
             raise InputError(
                 "the loss that the model was compiled with must be one of the rows of y. "
                 f"Received: y of the shape {', '.join(str(shape[1:]) for shape in shapes)} a row, "
-                f"for which it says: {str(error).strip().partition(chr(10))[0]}"
+                f"for which it says: {reason_of(error)}"
             ) from error
 
 
