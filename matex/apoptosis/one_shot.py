@@ -189,8 +189,7 @@ def prune_file(
         aside.replace(out)
     finally:
         aside.unlink(missing_ok=True)
-    has_loss = model.compiled and y is not None
-    return _told(out, pruned, Goal(target, ratio), parameters, has_loss=has_loss)
+    return _told(out, pruned, Goal(target, ratio), parameters)
 
 
 def _loaded(source: Path) -> Any:
@@ -208,15 +207,13 @@ def _loaded(source: Path) -> Any:
     return model
 
 
-def _told(
-    out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int], *, has_loss: bool
-) -> list[str]:
+def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) -> list[str]:
     """Lines for the user: the removals and their cost, the layers that stay and why, warnings."""
     outcome, (measured, held_out) = pruned.outcome, pruned.rows
     sizes = {"parameters": outcome.parameters, "flops": outcome.flops}
     before, after = sizes[asked.measure]
     loss = f"loss {outcome.loss_before:.4f} -> {outcome.loss_after:.4f}"
-    if not has_loss:
+    if not outcome.has_loss:
         loss = "no loss, which wants a compiled model and y in the data"
     lines = [
         f"{out}: parameters {outcome.parameters[0]:,} -> {outcome.parameters[1]:,}, FLOPs "

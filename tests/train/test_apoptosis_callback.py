@@ -315,3 +315,7 @@ def test_a_model_that_cannot_be_called_with_the_data_is_refused_in_one_line() ->
     said = str(caught.value)
     assert "Received: Generating" in said and "value 3" in said and "\n" not in said
     assert "\x1b" not in said
+    model.compile()  # its train step alone knows losses
+    callback = once("aggressive", data=(np.ones((60, 3)), np.zeros((60, 6))))
+    model.fit(np.zeros((60, 6)), callbacks=[callback], verbose=0)
+    assert callback.events[0]["parameters"] < callback.events[0]["parameters_before"]
