@@ -10,11 +10,16 @@ from typing import Any
 
 from matex.steps.graph_inspection import ONE_FOR_ALL
 
-__all__ = ["gives_shape", "is_same_on_all_ranks", "takes_branch_by_rows"]
+__all__ = [
+    "BRANCHES", "CALLS", "called_by", "gives_shape", "is_same_on_all_ranks",
+    "takes_branch_by_rows",
+]  # fmt: skip
 
-_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
+#: Types of operations that take one of several branches, the first input saying which.
+BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 _LOOPS = ("While", "StatelessWhile")
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+#: Types of operations that call a function.
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _SHAPES = ("Shape", "ShapeN", "Size", "Rank")
 _PYTHON = ("PyFunc", "EagerPyFunc")  # of matex: the script's own is not shared
 
@@ -57,14 +62,14 @@ class _Graph:
         if not any(given) or gives_shape(operation) or is_same_on_all_ranks(operation):
             return
         made = [True] * len(operation.outputs)
-        if operation.type in _BRANCHES:
+        if operation.type in BRANCHES:
             self.branches |= given[0] and _ASSERTION not in operation.name
-            for inner in self._called(operation):
+            for inner in _functions_of(self._graph, operation):
                 self.branches |= self._within(inner, given[1:])[0]
         elif operation.type in _LOOPS:
             made = self._around(operation, given)
-        elif operation.type in _CALLS:
-            (inner,) = self._called(operation)
+        elif operation.type in CALLS:
+            (inner,) = _functions_of(self._graph, operation)
             branches, outputs = self._within(inner, given)
             self.branches |= branches
             made = outputs or made
@@ -95,7 +100,7 @@ class _Graph:
     def _may_branch(self, definition: Any) -> bool:
         """Whether there is a branch in *definition* or what it calls."""
         for node in definition.node_def:
-            if node.op in _BRANCHES and _ASSERTION not in node.name:
+            if node.op in BRANCHES and _ASSERTION not in node.name:
                 return True
             names = [node.op, *(value.func.name for value in node.attr.values())]
             called = [self._graph._get_function(name) for name in names if name]
@@ -103,13 +108,20 @@ class _Graph:
                 return True
         return False
 
-    def _called(self, operation: Any) -> list[Any]:
-        """The functions that *operation* calls."""
-        values = operation.node_def.attr.values()
-        names = [value.func.name for value in values if value.HasField("func")]
-        names += [function.name for value in values for function in value.list.func]
-        found = [self._graph._get_function(name) for name in names]
-        return [function for function in found if function is not None]
+
+def called_by(graph: Any, operation: Any) -> list[Any]:
+    """The graphs of the functions that *operation* of *graph* calls, those that are known."""
+    graphs = [getattr(one, "graph", None) for one in _functions_of(graph, operation)]
+    return [one for one in graphs if one is not None]
+
+
+def _functions_of(graph: Any, operation: Any) -> list[Any]:
+    """The functions that *operation* of *graph* calls."""
+    values = operation.node_def.attr.values()
+    names = [value.func.name for value in values if value.HasField("func")]
+    names += [function.name for value in values for function in value.list.func]
+    found = [graph._get_function(name) for name in names]
+    return [function for function in found if function is not None]
 
 
 def gives_shape(operation: Any) -> bool:

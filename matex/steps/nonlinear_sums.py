@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from matex.steps.branches import gives_shape, is_same_on_all_ranks
+from matex.steps.branches import BRANCHES, CALLS, called_by, gives_shape, is_same_on_all_ranks
 
 __all__ = ["bending_of_sums"]
 
@@ -19,18 +19,21 @@ _ROW, _SUM = 1, 2
 _PRODUCTS = ("Mul", "MulNoNan", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 _DIVISIONS = ("RealDiv", "Div", "DivNoNan", "Xdivy")
 _CHOICES = ("Select", "SelectV2")
+_ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 _BENT = (
     "Abs", "ClipByValue", "ComplexAbs", "Elu", "Erf", "Exp", "Expm1", "IsFinite", "IsInf", "IsNan",
-    "Log", "Log1p", "Maximum", "Minimum", "Pow", "Reciprocal", "Relu", "Relu6", "Rsqrt", "Sigmoid",
-    "Sign", "Softplus", "Sqrt", "Square", "SquaredDifference", "Tanh",
+    "L2Loss", "Log", "Log1p", "Max", "Maximum", "Min", "Minimum", "Pow", "Prod", "Reciprocal",
+    "Relu", "Relu6", "Rsqrt", "Sigmoid", "Sign", "Softplus", "Sqrt", "Square",
+    "SquaredDifference", "Tanh",
 )  # fmt: skip
 
 
 def bending_of_sums(function: Any, gradients: list[Any]) -> str:
     """The way in which *function* makes a gradient that does not add up over rows; "". Local.
 
-    A value that follows from rows but has no axis of them is a sum. Loops and branches are not
-    looked into.
+    A value that follows from rows but has no axis of them is a sum. In branches and in functions
+    that are called, which may do something else later, variables count like gradients. Loops are
+    not searched.
 
     Args:
         function: concrete function of a batch and a control vector.
@@ -38,17 +41,38 @@ def bending_of_sums(function: Any, gradients: list[Any]) -> str:
     """
     graph = function.graph
     rows = len(graph.inputs) - len(function.captured_inputs) - 1
-    made = {id(tensor): _ROW for tensor in graph.inputs[:rows]}
-    leading = _leading_to(gradients)
+    bending = _bending_in(graph, [_ROW] * rows + [0] * (len(graph.inputs) - rows), gradients)
+    return f"a gradient or a variable is made by {bending} of a sum over rows" if bending else ""
+
+
+def _bending_in(graph: Any, inputs: list[int], wanted: list[Any]) -> str:
+    """The type of an operation of *graph* that bends a sum on the way to *wanted*; "" for none.
+
+    Args:
+        inputs: kind of each input of the graph, ``_ROW``, ``_SUM`` or 0.
+    """
+    made = {id(tensor): how for tensor, how in zip(graph.inputs, inputs, strict=True) if how}
+    leading = _leading_to(wanted)
     for operation in graph.get_operations():
         given = [made.get(id(tensor), 0) for tensor in operation.inputs]
         if not any(given) or gives_shape(operation) or is_same_on_all_ranks(operation):
             continue
-        if operation.name in leading and _bends_sum(operation.type, given):
-            return f"a gradient is made by {operation.type} of a sum over rows"
+        if operation.type in BRANCHES or operation.type in CALLS:
+            handed = given[1:] if operation.type in BRANCHES else given
+            for inner in called_by(graph, operation):
+                ends = list(inner.outputs) if operation.name in leading else []
+                if bending := _bending_in(inner, handed, [*ends, *_assigned_in(inner)]):
+                    return bending
+        elif operation.name in leading and _bends_sum(operation.type, given):
+            return str(operation.type)
         for tensor in operation.outputs:
             made[id(tensor)] = _SUM if _is_sum(tensor) else max(given)
     return ""
+
+
+def _assigned_in(graph: Any) -> list[Any]:
+    """The values that *graph* assigns to variables, or adds to them."""
+    return [one.inputs[1] for one in graph.get_operations() if one.type in _ASSIGNMENTS]
 
 
 def _bends_sum(kind: str, given: list[int]) -> bool:

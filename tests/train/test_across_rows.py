@@ -21,7 +21,9 @@ from matex.steps.update_trial import find_inseparable_update
 from tests import slow
 
 ROWS, WIDTH, SIZE = 16, 6, 4
-ZERO = tf.Variable(0.0, trainable=False)  # until a callback sets it
+# Until a callback sets them.
+ZERO, SETS = tf.Variable(0.0, trainable=False), tf.Variable(0.0, trainable=False)
+FACTOR = tf.Variable(1.0, trainable=False)
 Loss = Callable[[Any, Any], Any]
 
 
@@ -163,7 +165,22 @@ ACROSS: dict[str, Loss] = {
     ),
     "product": lambda y, p: tf.reduce_prod(tf.sigmoid(p[:, 0]) + 0.5),
 }  # fmt: skip
+
+
+def assigned_later(p: Any) -> Any:
+    """The factor of a penalty, which a branch sets anew."""
+    return tf.cond(
+        SETS > 0.0, lambda: FACTOR.assign(tf.abs(tf.reduce_mean(p))), lambda: tf.identity(FACTOR)
+    )
+
+
 LATER: dict[str, Loss] = {
+    "in-a-branch": lambda y, p: tf.reduce_mean(rowwise(y, p))
+    + tf.cond(SETS > 0.0, lambda: tf.square(tf.reduce_mean(p)), lambda: tf.reduce_mean(p)),
+    "in-a-function": lambda y, p: tf.reduce_mean(rowwise(y, p))
+    + tf.function(tf.nn.relu)(tf.reduce_mean(p) - 1e3),
+    "assigned-in-a-branch": lambda y, p: tf.reduce_mean(rowwise(y, p))
+    * tf.stop_gradient(assigned_later(p)),
     "above-a-threshold": lambda y, p: tf.maximum(tf.reduce_mean(rowwise(y, p)), 1e-6),
     "below-a-threshold": lambda y, p: tf.reduce_mean(rowwise(y, p))
     + tf.nn.relu(tf.reduce_mean(y * p[:, 0]) - 1e3),
