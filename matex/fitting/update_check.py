@@ -1,4 +1,4 @@
-"""Whether each step of a fit was one update of its optimizer, failures or not."""
+"""Check that each step of a fit was one update of its optimizer, with failures or without."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["UpdateCheck"]
 
 
 class UpdateCheck(FitListener):
-    """Compares the optimizer's own count with that of the steps of this fit. Local.
+    """Compares the optimizer's own count with the number of steps of this fit. Local.
 
-    Steps of another model, which a callback trains meanwhile, are not among them.
+    Steps of another model, trained by a callback meanwhile, do not count.
     """
 
     def __init__(self, model: Any) -> None:
@@ -26,7 +26,7 @@ class UpdateCheck(FitListener):
         self._wanted = 0
 
     def begin(self) -> None:
-        """Start from the count that the optimizer has now."""
+        """Start from the optimizer's current count."""
         self._wanted = keras_hooks.updates_made(self._model.optimizer) or 0
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
@@ -34,16 +34,16 @@ class UpdateCheck(FitListener):
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
-        """Leave out the updates of the context, which a callback makes between two steps."""
+        """Context whose updates do not count, which a callback makes between two steps."""
         before = keras_hooks.updates_made(self._model.optimizer) or 0
         yield
         self._wanted += (keras_hooks.updates_made(self._model.optimizer) or 0) - before
 
     def check(self) -> None:
-        """See that there were as many updates as steps since :meth:`begin`.
+        """Check that the numbers of updates and of steps since :meth:`begin` are equal.
 
         Raises:
-            HooksError: there were not; on every rank.
+            HooksError: they differ; on every rank.
         """
         made = keras_hooks.updates_made(self._model.optimizer)
         if made is not None and made != self._wanted:
