@@ -43,11 +43,11 @@ class RowEvaluation:
     that dies is evaluated by the others.
 
     Args:
-        model: whose ``test_step`` it is.
+        model: model with the ``test_step``.
         batches: the whole set.
-        steps: largest number of batches of it.
+        steps: largest number of batches.
         faults: may strike in phase ``validation``.
-        say: one line for the user.
+        say: function that prints a line for the user.
         sharing: way in which the other ranks divide rows, where this one joins them; found out
             by default.
     """
@@ -87,7 +87,7 @@ class RowEvaluation:
         self._states = MetricStates(model, self._step)
 
     def retrace(self) -> None:
-        """The model's shapes have changed; local."""
+        """Trace again, because the model's shapes have changed; local."""
         self._step.renew()
 
     @property
@@ -97,11 +97,11 @@ class RowEvaluation:
 
     @property
     def num_batches(self) -> int:
-        """Number of batches of the whole set, as in one process."""
+        """Number of batches of the whole set, as in a single process."""
         return -(-self._samples // self._batch_size)
 
     def reset(self) -> None:
-        """Keras calls it before each pass."""
+        """Start a pass; Keras calls it before each."""
 
     @contextlib.contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:
@@ -123,13 +123,13 @@ class RowEvaluation:
             yield before, end - 1, self
 
     def _find_out(self) -> None:
-        """Find out what the ranks may divide among themselves; collective."""
+        """Determine which parts of the pass ranks may share; collective."""
         first = self._batches.rows(np.arange(min(self._batch_size, self._samples)))
         if reason := self._step.agree(first, self._communicator):
             self._say(f"every rank evaluates all of the data: {reason}")
 
     def run(self, model: Any) -> dict[str, Any]:
-        """The next step; collective where it is the last."""
+        """Make the next step; collective if it is the last."""
         if self._chunks:
             self._evaluate(self._chunks.pop(0))
         elif model.run_eagerly:

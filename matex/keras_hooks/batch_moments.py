@@ -22,10 +22,10 @@ Total = Callable[[Any, str], Any]
 
 
 def normalizations(model: Any, *, asking: bool = False) -> list[Any]:
-    """The BatchNormalization layers of *model*, wherever in it they are, each once. Local.
+    """BatchNormalization layers of *model*, at any depth, each once. Local.
 
     Args:
-        asking: whether those count alone that are made with ``synchronized=True``.
+        asking: whether only layers made with ``synchronized=True`` count.
     """
     found = {
         id(layer): layer
@@ -45,7 +45,7 @@ def moments_over_ranks(layers: Sequence[Any], total: Total) -> Iterator[None]:
 
     Args:
         layers: layers of :func:`normalizations`.
-        total: gives sums over the ranks; gradients go through it.
+        total: function that returns sums over the ranks, and is differentiable.
     """
 
     def make(layer: Any) -> Callable[..., Any]:

@@ -69,7 +69,7 @@ class _Notes(keras.callbacks.Callback):
 
 
 def note_epochs(note: Callable[[dict[str, float]], None]) -> None:
-    """Have *note* called with the numbers of each epoch of every fit by plain Keras. Local."""
+    """Call *note* with the numbers of each epoch of every fit by plain Keras. Local."""
     original = TensorFlowTrainer.fit
     signature = inspect.signature(original)
 
@@ -86,7 +86,7 @@ def note_epochs(note: Callable[[dict[str, float]], None]) -> None:
 
 
 def listed(callbacks: Any) -> list[Any]:
-    """The *callbacks* that ``fit`` was given (None, one, nested lists, a container), in a list."""
+    """List of the *callbacks* of ``fit`` (None, a callback, nested lists, a container)."""
     if callbacks is None:
         return []
     if isinstance(callbacks, keras.callbacks.CallbackList):
@@ -95,7 +95,7 @@ def listed(callbacks: Any) -> list[Any]:
 
 
 def is_of_keras(callback: Any) -> bool:
-    """Whether the class of *callback* is Keras's own, and not a user's on top of one."""
+    """Whether the class of *callback* is Keras's own, not a user's subclass."""
     return type(callback).__module__.partition(".")[0] == "keras" and not isinstance(
         callback, keras.callbacks.LambdaCallback
     )
@@ -110,7 +110,7 @@ def sees_test_batches(callback: Any) -> bool:
 
 
 def saves_best(callback: Any) -> bool:
-    """Whether *callback* keeps a best value by which it saves the model, or not."""
+    """Whether *callback* tracks a best value to decide about saving the model."""
     return isinstance(callback, (keras.callbacks.ModelCheckpoint, *_ORBAX))
 
 
@@ -131,7 +131,7 @@ def saving_nothing(callback: Any) -> Iterator[None]:
 
 
 def callback_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
-    """Copies of what *callbacks* remember, by name; local.
+    """Copies of the state of *callbacks*, by name; local.
 
     Of a user's callback these are the attributes that hold plain values, see
     :mod:`matex.keras_hooks.plain_values`.
@@ -152,7 +152,7 @@ def callback_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
 
 
 def restore_callback_state(callbacks: Iterable[Any], memory: Mapping[str, np.ndarray]) -> None:
-    """Give it back to callbacks of the same kinds in the same order; local.
+    """Restore the state of callbacks of the same kinds in the same order; local.
 
     What has no counterpart in *memory* stays as it is.
     """
@@ -175,7 +175,7 @@ def restore_callback_state(callbacks: Iterable[Any], memory: Mapping[str, np.nda
 
 
 def looks_for_nan(callbacks: Any) -> bool:
-    """Whether the *callbacks* given to fit, in whatever form, end training at a NaN; local."""
+    """Whether the *callbacks* of fit, in any form, end training at a NaN; local."""
     return any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in listed(callbacks))
 
 
@@ -183,7 +183,7 @@ def history_of(model: Any, *, ended: tuple[int, Mapping[str, Any]] | None = None
     """The logs of the running fit's epochs so far, fit for JSON; local.
 
     Args:
-        ended: an epoch and its logs, where Keras is about to note them.
+        ended: an epoch and its logs that Keras is about to record.
     """
     history = model.history
     logs = {name: [_number(value) for value in values] for name, values in history.history.items()}
@@ -199,7 +199,7 @@ def history_passed_over(model: Any, told: Mapping[str, Any] | None = None) -> An
     """The history of *model*, as of a fit that is passed over; local.
 
     Args:
-        told: history that :func:`history_of` told; None, the default, for one without epochs.
+        told: history from :func:`history_of`; None, the default, for one without epochs.
     """
     history = model.history = keras.callbacks.History()
     if told is not None:
@@ -209,7 +209,7 @@ def history_passed_over(model: Any, told: Mapping[str, Any] | None = None) -> An
 
 
 def set_history(model: Any, told: Mapping[str, Any]) -> None:
-    """Let the running fit have had the epochs that :func:`history_of` told; local.
+    """Set the running fit's history to *told*, from :func:`history_of`; local.
 
     Keras forgets their numbers when training begins: see :func:`add_epochs`.
     """
@@ -218,7 +218,7 @@ def set_history(model: Any, told: Mapping[str, Any]) -> None:
 
 
 def add_epochs(model: Any) -> None:
-    """Put those numbers, if there are any, before those of the fit, after it; local."""
+    """Prepend the epochs of :func:`set_history`, if any, to the fit's history; local."""
     history: Any = getattr(model, "history", None)
     if hasattr(history, _BEFORE):
         history.epoch = _epochs(history)
@@ -235,7 +235,7 @@ def _number(value: Any) -> Any:
 
 
 def _owned(callbacks: Iterable[Any]) -> Iterable[tuple[str, Any]]:
-    """The callbacks of the user's own classes, with names that follow from their order."""
+    """Callbacks of user classes, with names that follow from their order."""
     counts: dict[str, int] = {}
     for callback in callbacks:
         kind = type(callback)

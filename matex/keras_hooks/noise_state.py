@@ -64,6 +64,6 @@ def noise_counter(
 
 
 def count_noise(variable: Any, rows: Any) -> Any:
-    """Count a step of so many *rows* of the batch in *variable*; part of the step's graph."""
+    """Count in *variable* a step of *rows* rows of the batch; part of the step's graph."""
     ones = tf.stack([tf.ones((), tf.int64), tf.cast(rows, tf.int64), tf.zeros((), tf.int64)])
     return variable.value.assign_add(ones)

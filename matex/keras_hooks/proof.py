@@ -68,7 +68,7 @@ def evaluates_rows(model: Any) -> bool:
 
 
 def counts_add_up(model: Any) -> bool:
-    """Whether all metrics of *model* are Keras's own, which add up what they see. Local."""
+    """Whether all metrics of *model* are Keras's own, which sum their counts. Local."""
     inside = [
         one for each in model.metrics for one in (each, *(getattr(each, "metrics", ()) or ()))
     ]
@@ -89,7 +89,7 @@ def _is_known_part(part: Any) -> bool:
 
 
 def _is_graph_of_layers(model: Any) -> bool:
-    """Functional or Sequential for batches of any size, and nothing but layers in it."""
+    """Whether *model* is functional or Sequential for any batch size, with layers only."""
     base = keras.Sequential if isinstance(model, keras.Sequential) else Functional
     if not isinstance(model, base):
         return False

@@ -1,4 +1,4 @@
-"""A model without chance: what its random layers and batch statistics would do is left out."""
+"""A model without randomness: random layers and batch statistics are disabled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Chance:
     """The chance in a step of *model*: random layers, and batch statistics. Local.
 
     Args:
-        model: model whose step it is.
+        model: model of the step.
         synchronized: layers of its BatchNormalization that see the rows of all ranks, and so go
             by them. None by default.
     """
@@ -37,7 +37,7 @@ class Chance:
 
     @property
     def differs_in_parts(self) -> bool:
-        """Whether parts of a batch differ from the whole by nature, so that chance is left out.
+        """Whether parts of a batch differ from the whole by randomness, which is then left out.
 
         Noise with a row for each of the batch's is the same in them. A step of which
         :meth:`noted_in` found no other is, without chance, the same step.
@@ -46,7 +46,7 @@ class Chance:
         return draws or bool(normalizations(self._model))
 
     def noted_in(self, trace: Callable[[], Any]) -> Any:
-        """The result of *trace*, which traces the step, and note what :meth:`left_out` replaces."""
+        """Result of *trace*, which traces the step; notes what :meth:`left_out` replaces."""
         self._is_noted = False
 
         def noting(present: Callable[..., Any]) -> Callable[..., Any]:

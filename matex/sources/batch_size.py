@@ -1,4 +1,4 @@
-"""Number of rows that a batch of a tf.data pipeline can have. Pure, but for reading a constant."""
+"""Largest number of rows in a batch of a tf.data pipeline. Pure, but for reading a constant."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PASSING_ON = (
 
 
 def most_rows(dataset: tf.data.Dataset) -> int | None:
-    """The rows of the largest batch of *dataset*; None where its construction does not tell.
+    """Rows of the largest batch of *dataset*; None if its construction does not tell.
 
     A map after the batch is believed to keep its rows; a batch that turns out to be larger
     fails its step.
@@ -54,7 +54,7 @@ def most_rows(dataset: tf.data.Dataset) -> int | None:
 
 
 def _passed_on(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    """The datasets whose batches *dataset* passes on."""
+    """Datasets whose batches *dataset* passes on unchanged."""
     # A choice among datasets has one more input, which is the numbers of those that are chosen.
     return list(getattr(dataset, "_data_inputs", None) or dataset._inputs())
 

@@ -10,7 +10,7 @@ __all__ = ["one_order"]
 
 
 def one_order(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """*dataset* with nothing left to chance but what the script does not seed. Local.
+    """*dataset* with a deterministic order, except for the script's unseeded operations. Local.
 
     TensorFlow's own pass for deterministic operations does it: functions with random state run
     for one element at a time, or that part of them which has it, and the rest in parallel as

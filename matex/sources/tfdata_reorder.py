@@ -54,7 +54,7 @@ class Pipeline(NamedTuple):
 
 
 def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
-    """The pipeline of *dataset* turned round, None where it maps nothing before it batches. Local.
+    """Pipeline of *dataset* with batches before maps; None if it maps nothing before. Local.
 
     Raises:
         NotShareable: it has work to share, but sharing it could change the result.
@@ -103,7 +103,7 @@ def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
 def _by_rows(
     dataset: tf.data.Dataset, behind: list[tf.data.Dataset], mapped: tf.data.Dataset
 ) -> Pipeline:
-    """The pipeline of a map of batches that takes each row by itself: there is nothing to turn."""
+    """Pipeline for a map of batches that treats each row separately and needs no reordering."""
     (raw,) = mapped._inputs()
     for operation in reversed(behind):
         raw = reordered(raw, operation)
