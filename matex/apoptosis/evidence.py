@@ -1,4 +1,4 @@
-"""The input of a criterion, measurements of a group of units, and its output, a removal."""
+"""Input of a criterion, measurements of a group of units, and its output, a removal."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Reader(NamedTuple):
 
     @property
     def has_constant(self) -> bool:
-        """Whether a constant 1 is among what it reads."""
+        """Whether a constant 1 is among the inputs."""
         return len(self.gram) > len(self.outgoing)
 
 
 class Evidence(NamedTuple):
-    """The measurements of one group of n units.
+    """Measurements of one group of n units.
 
     ``incoming`` holds the vectors [w; b] that make the units, shape (n, d), float64.
     ``scales``: whether a unit with a multiple of another's incoming vector has that multiple
@@ -57,7 +57,7 @@ class Limits(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """The units that die, in the order of their death, and those that stay, ascending.
+    """Removed units, in the order of removal, and kept units, ascending.
 
     ``costs`` are in the criterion's own terms, relative: 0 for a unit that is compensated exactly,
     1 for the loss of all. Each is the cost of the unit and of all that go before it.
@@ -80,7 +80,7 @@ class Removal(NamedTuple):
 
 
 class Survivors:
-    """The units that are alive, and those that may still go. Local state of one greedy removal."""
+    """Kept units, and removable ones among them. Local state of one greedy removal."""
 
     def __init__(self, units: int, limits: Limits) -> None:
         self._limits = limits
@@ -114,7 +114,7 @@ class Survivors:
 
     @property
     def dead(self) -> int:
-        """Number of units that have gone."""
+        """Number of removed units."""
         return len(self.removed)
 
     def candidates(self, scores: np.ndarray, count: int) -> np.ndarray:
@@ -145,7 +145,7 @@ class Survivors:
         return [first, *others[: count - 1]], bar  # among equal ones first may not be of these
 
     def remove(self, unit: int, cost: float) -> bool:
-        """Let *unit* die at *cost*; False, and nothing changed, where that is too much."""
+        """Remove *unit* at *cost*; return False, without a change, if the cost is too high."""
         enough = len(self.removed) >= self._limits.most or self.alive.sum() <= 1
         if enough or self.cost + cost > self._limits.budget:
             return False

@@ -1,4 +1,4 @@
-"""Passes forward through a model as it evaluates it, layer by layer or, in less time, traced."""
+"""Forward passes of a model in evaluation mode, layer by layer or, faster, traced."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Forward:
         return outputs, float(_mean_loss(self.model, batch, outputs))
 
     def forget(self) -> None:
-        """Drop what was traced, because the layers' computation has changed."""
+        """Drop the traced functions, because the layers' computation has changed."""
 
     def _has_loss(self, batch: tuple[Any, ...]) -> bool:
         return self.model.compiled and keras.utils.unpack_x_y_sample_weight(batch)[1] is not None
@@ -124,7 +124,7 @@ def _mean_loss(model: Any, batch: tuple[Any, ...], outputs: Any) -> Any:
 def _traced(
     model: Any, batch: tuple[Any, ...], outputs: Any, shapes: list[Any]
 ) -> Callable[..., Any]:
-    """A function of values of such *shapes* of the model's weights, and of the leaves of a batch.
+    """Function of values, of *shapes*, of the model's weights, and of the leaves of a batch.
 
     Of *batch* and *outputs*, for it, only the shapes are looked at: these are no units that die.
     """

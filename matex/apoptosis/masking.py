@@ -1,4 +1,4 @@
-"""Normalization layers that leave the dead out of their statistics, as long as a trial lasts.
+"""Normalization layers that leave removed units out of their statistics during a trial.
 
 A trial gives the readers' rows of the dead to the living and changes no shape. That is all there
 is to a death unless a layer divides by statistics of several units (LayerNormalization,
@@ -33,7 +33,7 @@ _NOTHING = 1e-6
 
 
 class Masks:
-    """The masks of all such layers of *net*, in force within ``with``; local.
+    """Masks of all such layers of *net*, active within ``with``; local.
 
     Args:
         changed: function to be called when the layers begin or cease to compute with masks, after
@@ -47,7 +47,7 @@ class Masks:
 
     @property
     def bindings(self) -> list[Binding]:
-        """The masks, as variables that a cut shortens like all others."""
+        """Masks, as variables that a cut shortens like the others."""
         return [Binding(one.mask, 0, one.norm.units) for one in self._masked]
 
     def __enter__(self) -> Masks:
@@ -69,7 +69,7 @@ class Masks:
             self._changed()
 
     def leave_out(self, dead: Collection[int]) -> None:
-        """Leave out the units whose roots are *dead*, and no others, from now on."""
+        """Leave out exactly the units whose roots are *dead*, from now on."""
         gone = np.array(sorted(dead), np.int64)
         for one in self._masked:
             one.mask.assign(~np.isin(self._net.units.roots(one.norm.units), gone))
@@ -119,7 +119,7 @@ class _AffineFit(NamedTuple):
 
 
 class _Masked:
-    """The ``call`` of a layer as long as it is masked."""
+    """Masked ``call`` of a layer."""
 
     def __init__(self, norm: Norm) -> None:
         self.norm = norm
@@ -185,7 +185,7 @@ class _Masked:
         return x * ops.rsqrt(variance + self.norm.layer.epsilon)
 
     def remember(self, rows: np.ndarray) -> None:
-        """These *rows* are what the weights, as they are, stand for."""
+        """Remember *rows* as the outputs of the current weights."""
         gamma, beta = self.weights
         self._fit = _AffineFit(
             rows,
@@ -194,7 +194,7 @@ class _Masked:
         )
 
     def refit(self, rows: np.ndarray) -> None:
-        """Give the weights the values with which *rows* come nearest to those remembered."""
+        """Set the weights so that *rows* come closest to the remembered ones."""
         assert self._fit is not None, "remember comes before refit"
         slope, shift = _fitted(rows, self._fit.rows, self.living, self.weights)
         shape = [1] * len(self._axes)

@@ -1,4 +1,4 @@
-"""The rows that ``matex prune`` looks at: from a data file to what the model takes."""
+"""Rows that ``matex prune`` uses: from a data file to the model's input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows_of(path: Path, model: Any) -> tuple[Any, Any]:
     where there is none.
 
     Raises:
-        InputError: a member is absent, or its rows have another shape.
+        InputError: a member is missing, or its rows have another shape.
     """
     found = matex.data.open(path)
     inputs = keras_hooks.functional_of(model).inputs
@@ -69,7 +69,7 @@ def _must_fit(path: Path, name: str, given: tuple[int, ...], wanted: tuple[Any, 
 
 
 def must_be_finite(model: Any, samples: list[Sample]) -> None:
-    """Raise InputError where a weight of *model* or a number of *samples* is NaN or infinite."""
+    """Raise InputError if a weight of *model* or a number in *samples* is NaN or infinite."""
     for layer in keras_hooks.layers_with_weights(model):
         for weight in layer.weights:
             if not _is_finite(np.asarray(weight.numpy())):

@@ -52,7 +52,7 @@ LEAST_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Thresholds:
-    """tau of each group by its name, as the held-out loss has moved it."""
+    """Threshold tau of each group by name, as adapted to the held-out loss."""
 
     mode: Mode
     taus: dict[str, float] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Calendar:
-    """Events come at ends of epochs, counted from 1: from ``first`` to ``last``.
+    """Schedule of events at ends of epochs, counted from 1: from ``first`` to ``last``.
 
     Every ``every`` epochs; or, where that is 0, one after another while they bring much, and
     then every second epoch, as long as a smaller network is a faster one.
@@ -91,18 +91,18 @@ class Calendar:
 
     @property
     def is_over(self) -> bool:
-        """Whether there will be no more events, though there are epochs for some."""
+        """Whether there will be no more events, although epochs for them remain."""
         return not self.every and self.wait > _WAIT
 
     def from_epoch(self, epoch: int) -> Calendar:
-        """The calendar of a fit that begins after *epoch*: one that starts over does not wait."""
+        """Schedule of a fit that begins after *epoch*: one that starts over does not wait."""
         return self if self.due <= epoch + self.wait else replace(self, due=0)
 
     def after(self, epoch: int, *, gone: float, flops: float) -> Calendar:
         """The calendar after an event at the end of *epoch*.
 
         Args:
-            gone: the fraction of the parameters that was removed.
+            gone: fraction of the parameters that was removed.
             flops: operations of the smaller network for a row; infinite where size itself is the
                 goal.
         """

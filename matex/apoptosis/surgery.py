@@ -78,10 +78,10 @@ def take_over(
 def carry_along(
     changed: Sequence[tuple[Any, np.ndarray]], copies: Sequence[tuple[Any, Any]]
 ) -> list[tuple[Any, np.ndarray]]:
-    """Change copies of weights, such as their moving averages, by as much as the weights; local.
+    """Change copies of weights, such as moving averages, by the change of the weights; local.
 
     Args:
-        changed: the variables that were assigned to, in that order, and what each held before.
+        changed: assigned variables, in order, and their former values.
         copies: each copy and its weight.
 
     Returns:
@@ -102,7 +102,7 @@ def carry_along(
 def _fold(
     reading: Reading, share: np.ndarray, removal: Removal, places: np.ndarray, rows: np.ndarray
 ) -> None:
-    """Add the constant part of the removed units to the reader's bias; *rows* are by its units."""
+    """Add the constant part of the removed units to the reader's bias; *rows* are per unit."""
     constant = np.zeros(rows.shape[1:])
     for place in places:
         dead = place[removal.removed]
@@ -119,7 +119,7 @@ def _fold(
 
 
 def _rows(net: Network, binding: Binding, group: Group, value: Any = None) -> np.ndarray:
-    """The values of a variable for each unit of *group*: shape (units, everything else)."""
+    """Values of a variable for each unit of *group*: shape (units, everything else)."""
     value = np.asarray(binding.variable.numpy() if value is None else value)
     front = np.moveaxis(value, binding.axis, 0).reshape(value.shape[binding.axis], -1)
     places = occurrences(net.units.roots(binding.units), group.members)

@@ -15,7 +15,7 @@ _BYTES_PER_S = 2e8
 
 
 class SaveInterval:
-    """The interval, from what a checkpoint costs and how seldom all ranks are lost. Local.
+    """Save interval, from the cost of a checkpoint and the mean time to a total loss. Local.
 
     Args:
         communicator: ranks of the run.

@@ -57,7 +57,7 @@ class OnLeader(keras.callbacks.Callback):
     Args:
         inner: the callback that was given.
         leads: whether this rank leads now.
-        alone: runs a function with matex out of the way, so that an inner
+        alone: function that runs another one without matex, so that an inner
             ``model.evaluate`` does not wait for ranks that make no such call.
     """
 
@@ -76,7 +76,7 @@ class OnLeader(keras.callbacks.Callback):
         self._ready = False
 
     def names(self) -> dict[str, str]:
-        """The texts that the callback was given, names of files among them, by its attributes."""
+        """Strings among the callback's attributes, file names included, by attribute."""
         named = (str, os.PathLike)
         return {k: os.fspath(v) for k, v in vars(self._inner).items() if isinstance(v, named)}
 
@@ -140,7 +140,7 @@ class _NoSaveProxy:
 
 
 class OnEveryRankSavingOnLeader(OnLeader):
-    """ModelCheckpoint and its kin compare on every rank, so that the next leader knows the best."""
+    """Runs ModelCheckpoint and similar on every rank: the next leader knows the best value."""
 
     def _pass(self, name: str, *args: Any) -> None:
         leads = self._leads()
@@ -155,10 +155,10 @@ class OnEveryRankSavingOnLeader(OnLeader):
 
 
 class RestoringOnLeader(OnLeader):
-    """BackupAndRestore: the leader reads and writes; what was read goes to every rank.
+    """Runs BackupAndRestore on the leader; the restored model goes to every rank.
 
     Args:
-        restored: collective function that every rank calls after the leader has restored.
+        restored: collective function called on every rank after the leader has restored.
     """
 
     def __init__(self, inner: Any, *, restored: Callable[[], None], **given: Any) -> None:
@@ -179,7 +179,7 @@ class RestoringOnLeader(OnLeader):
 
 
 class AgreementCallback(keras.callbacks.Callback):
-    """Comes last on every rank: after all others have decided, the ranks decide together."""
+    """Last callback on every rank: after all others have run, the ranks agree."""
 
     def __init__(
         self,
@@ -215,11 +215,11 @@ def _seen_on_leader(name: str) -> Callable[..., None]:
 
 
 class LeaderProgressBar(keras.callbacks.ProgbarLogger):
-    """Keras's progress bar: kept on every rank, so that the next leader goes on with it.
+    """Keras's progress bar, updated on every rank so that the next leader continues it.
 
     Args:
-        leads: whether this rank leads now, and so prints it.
-        beside: words behind the metrics, on display only: logs and history are without them.
+        leads: whether this rank is the leader now, and so prints the bar.
+        beside: text after the metrics on the display only; logs and history lack it.
             None for none.
     """
 
@@ -229,7 +229,7 @@ class LeaderProgressBar(keras.callbacks.ProgbarLogger):
         self._beside = beside
 
     def shown(self) -> contextlib.AbstractContextManager[Any]:
-        """Inside, what is printed appears as it should on this rank."""
+        """Context in which output appears as it should on this rank."""
         if not console.is_own("stdout"):  # what the script catches is there on every rank
             return contextlib.nullcontext()
         if not self._leads():
@@ -259,7 +259,7 @@ def share_out(
 
     Args:
         beside_bar: words beside Keras's progress bar; None for none.
-        files: files of this rank, which hear what the leader's callbacks call theirs here.
+        files: files of this rank, which are told of files that the leader's callbacks write.
     """
 
     def placed(callback: keras.callbacks.Callback) -> keras.callbacks.Callback:

@@ -1,4 +1,4 @@
-"""The system's randomness as the script draws it: the same on all ranks, other in each run.
+"""The system's randomness for the script: equal on all ranks, different in each run.
 
 Generators without a seed, names by ``uuid4`` and tokens are part of the script's own doing, and the
 ranks do the same only where they have the same. A number follows from a key of the run, from
@@ -25,12 +25,12 @@ _SEED_BYTES = 32
 
 
 def install(key: str) -> None:
-    """Replace where Python and NumPy take it from, for the rest of the process. Local.
+    """Replace the entropy source of Python and NumPy for the rest of the process. Local.
 
     A process that the script forks has the system's own, for it is to differ from others.
 
     Args:
-        key: text that nobody can guess, equal on all ranks.
+        key: secret text, equal on all ranks.
     """
     original, process = os.urandom, os.getpid()
     asked: dict[str, Iterator[int]] = {}
@@ -49,7 +49,7 @@ def install(key: str) -> None:
 
 
 def _seed_alike() -> None:
-    """Let Python's generators without a seed begin by ``os.urandom`` as it is now."""
+    """Reseed Python's unseeded generators from the replaced ``os.urandom``."""
     original: Any = random.Random.seed
 
     @functools.wraps(original)

@@ -1,4 +1,4 @@
-"""The fork server of a host: it has imported TensorFlow, and newcomers are forked from it.
+"""Fork server of a host: it has imported TensorFlow, and forks newcomers.
 
     python -m matex.process.fork_server ADDRESS LAUNCHER CLAIM
 
@@ -30,7 +30,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Import TensorFlow, and fork newcomers until the launcher is gone; in those, be a rank."""
+    """Import TensorFlow, and fork newcomers until the launcher ends; in a newcomer, be a rank."""
     address, process, claim = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     try:
         launcher = os.pidfd_open(process)
@@ -46,11 +46,11 @@ def main() -> None:
 
 
 class _Server:
-    """The server, with those who asked, by the process that each of them was given.
+    """The server, with the connection of each process that it has forked.
 
     Args:
-        letters: socket on which their connections come.
-        launcher: file of the launcher's process, which can be read when that has ended.
+        letters: socket on which requests' connections arrive.
+        launcher: file of the launcher's process, readable once that has ended.
         claim: file that only the server keeps open.
     """
 
@@ -78,7 +78,7 @@ class _Server:
                     return request
 
     def _forked(self) -> dict[str, Any] | None:
-        """Fork for the next one that asks; the request in the newcomer, None in the server."""
+        """Fork for the next request; return the request in the newcomer, None in the server."""
         connection = fork_client.received_connection(self._letters)
         try:
             fork_client.greeted(connection)
@@ -116,7 +116,7 @@ class _Server:
             os.close(file)
 
     def _reap(self, file: int, process: int, connection: socket.socket) -> None:
-        """Say how *process* has ended."""
+        """Report the exit status of *process*."""
         _, status = os.waitpid(process, 0)
         self._selector.unregister(file)
         os.close(file)
@@ -125,7 +125,7 @@ class _Server:
 
 
 def _end_with(file: int) -> None:
-    """Have this process killed when the other end of *file*, a pipe, is gone; it stays open."""
+    """Let this process be killed when the other end of the pipe *file* closes; it stays open."""
     fcntl.fcntl(file, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_ASYNC)
@@ -134,7 +134,7 @@ def _end_with(file: int) -> None:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Take over environment, directory and cores of the asking process; run its program."""
+    """Take over environment, directory and cores of the requester; run its program."""
     os.environ.clear()
     os.environ.update(request["environment"])
     tempfile.tempdir = None  # which is asked for once, of the environment

@@ -1,4 +1,4 @@
-"""The import of TensorFlow, which every process of a run waits for: what of it need not be.
+"""Import of TensorFlow, for which every process waits: unneeded parts are postponed.
 
 Of the 4.5 seconds that the import takes on a core, a tenth goes to the garbage collector, and a
 fifth to Matplotlib where it is installed: Keras loads it for pictures that few scripts draw.
@@ -22,10 +22,10 @@ LOADED_WHEN_USED: Final = ("matplotlib.pyplot", "matplotlib.patches")
 
 
 class LazyFinder:
-    """A finder of modules, for ``sys.meta_path``, that are loaded when something of them is used.
+    """Finder, for ``sys.meta_path``, of modules that are loaded at first use.
 
     Args:
-        names: full names of the modules; whatever else is imported is left to other finders.
+        names: full names of the modules; other imports are left to other finders.
     """
 
     def __init__(self, names: Sequence[str] = LOADED_WHEN_USED) -> None:

@@ -19,10 +19,10 @@ __all__ = ["install"]
 
 
 def install(stop_request: StopRequest) -> None:
-    """Replace the functions by which a process interrupts itself, for the rest of it. Local.
+    """Replace the functions by which a process interrupts itself, permanently. Local.
 
     Args:
-        stop_request: the listener to signals, which raises ``KeyboardInterrupt`` at those.
+        stop_request: signal handler, which raises ``KeyboardInterrupt`` at such signals.
     """
     kill, raise_signal, interrupt_main = os.kill, signal.raise_signal, _thread.interrupt_main
 

@@ -1,4 +1,4 @@
-"""One process that runs a script by plain Keras, for ``matex run --compare``.
+"""A process that runs a script by plain Keras, for ``matex run --compare``.
 
     python -m matex.process.plain LOGS SEED [-m] SCRIPT [arguments of the script]
 
@@ -24,12 +24,12 @@ __all__ = ["run_plainly"]
 
 
 def run_plainly(logs: Path, seed: int, program: list[str]) -> None:
-    """Run *program* as ``python`` would, and note the logs of its epochs.
+    """Run *program* as ``python`` would, and record the logs of its epochs.
 
     Args:
         logs: file of JSON lines, an object of numbers for each epoch.
-        seed: seed of the libraries, as the ranks have it.
-        program: words of its command line after ``python``.
+        seed: seed of the libraries, as on the ranks.
+        program: words of the command line after ``python``.
     """
     seed_libraries(seed)
     logs = logs.absolute()

@@ -26,9 +26,9 @@ def run_script(script: Path, arguments: list[str], config: Config, *, module: bo
 
     Args:
         script: path of the script, or the name of a module.
-        arguments: its own arguments.
+        arguments: arguments of the script.
         config: configuration of the run.
-        module: whether it is a name, as behind ``python -m``.
+        module: whether *script* is the name of a module, as after ``python -m``.
     """
     try:
         adapter = start_rank(config, interrupts=True)
@@ -64,7 +64,7 @@ def run_script(script: Path, arguments: list[str], config: Config, *, module: bo
 
 
 def _failed(adapter: KerasAdapter, error: MatexError) -> int:
-    """*error* was raised by all ranks alike: leave together, and say why once."""
+    """Leave after *error*, which all ranks have raised, and print it once."""
     if isinstance(error, ToldToLeave):
         from matex.run.preemption import record_stop
 

@@ -1,4 +1,4 @@
-"""TensorFlow's file library, ``tf.io.gfile`` under much else, asked through the view of this rank.
+"""TensorFlow's file library, the basis of ``tf.io.gfile``, redirected to this rank's view.
 
 Every function of it calls the one module that :class:`FileLibrary` stands for.
 """
@@ -30,7 +30,7 @@ _HIDDEN = "include_hidden" in inspect.signature(glob.glob).parameters
 
 
 def local_path(files: Files, given: Any) -> str | None:
-    """The path of the view; None for one of another file system."""
+    """Path in the view; None for a path of another file system."""
     text = os.fsdecode(given)
     if text.startswith("file://"):
         text = text[len("file://") :]

@@ -49,7 +49,7 @@ def dense(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def plain_kernel(layer: Any) -> bool:
-    """Whether the layer's kernel is a variable and nothing is put on top of it."""
+    """Whether the layer's kernel is a variable, without any transformation."""
     return not getattr(layer, "lora_enabled", False) and layer.quantization_mode is None
 
 
@@ -122,7 +122,7 @@ def prelu(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def layer_scale(net: Network, call: Any, tags: Tags) -> Tags:
-    """LayerScale of the ConvNeXt that Keras ships: each unit has a factor of its own."""
+    """LayerScale of Keras's ConvNeXt: each unit has its own factor."""
     layer, (tag,) = call.operation, tags
     if tag is None or tag.axis != len(call.outputs[0].shape) - 1:
         net.leave(layer, tags, "its factors are along another axis")
