@@ -1,4 +1,4 @@
-"""The table of options: one row each, from which all else that knows an option follows.
+"""Table of options: one row each, from which every other use of an option is derived.
 
 The command line and its help, the variables of the environment, the keywords of ``matex.init``,
 the checks of types and ranges, what ``matex run`` hands to its ranks, and the page of reference

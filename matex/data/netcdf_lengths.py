@@ -18,11 +18,11 @@ __all__ = ["FilledUp", "shape_by_dimensions"]
 
 
 class FilledUp(Rows):
-    """Rows that go on with a fill value where nothing was stored.
+    """Rows extended by a fill value where nothing was stored.
 
     Args:
-        stored: at least one axis, the beginning of what is given along each.
-        shape: shape of what is given, along no axis shorter.
+        stored: rows with at least one axis; the beginning of the result along each axis.
+        shape: shape of the result, along no axis shorter.
         fill: value in the dtype of *stored*.
     """
 
@@ -43,7 +43,7 @@ class FilledUp(Rows):
 
 
 def shape_by_dimensions(dataset: h5py.Dataset) -> tuple[int, ...]:
-    """The shape of a netCDF-4 variable by its dimensions, never smaller than what is stored.
+    """Shape of a netCDF-4 variable by its dimensions, at least as large as the stored one.
 
     A variable that has the name of a dimension has it as its first, and nothing says what its
     others are: they stay as they are stored.

@@ -39,8 +39,8 @@ class Marks(NamedTuple):
     Attributes:
         values: stored values that are marks.
         low, high: limits below and above which all values are marks; None for no limit.
-        unpacked: whether *low* and *high* are for unpacked values, rather than stored ones.
-        unwritten: value that the netCDF library puts where nothing was written; None for none.
+        unpacked: whether *low* and *high* are for unpacked values, not for stored ones.
+        unwritten: value by which the netCDF library marks unwritten elements; None for none.
     """
 
     values: tuple[Any, ...]
@@ -51,18 +51,18 @@ class Marks(NamedTuple):
 
     @property
     def told(self) -> bool:
-        """Whether the file itself says that there may be such values."""
+        """Whether the file itself says that such values may occur."""
         return bool(self.values) or self.low is not None or self.high is not None
 
 
 class Meaning(NamedTuple):
-    """The conversion of stored values to the values that they mean.
+    """Conversion of stored values to their meaning.
 
     Attributes:
         taken: type that stored values are taken for.
         dtype: type of the values that are returned.
-        scale, offset: factor and summand of packed values; None where there is none.
-        marks: marks that become NaN, where *dtype* is floating point.
+        scale, offset: factor and summand of packed values; None for unpacked ones.
+        marks: marks that become NaN, if *dtype* is floating point.
         words: note on the conversion for the user, "" for none.
     """
 
@@ -75,7 +75,7 @@ class Meaning(NamedTuple):
 
 
 class Unpacked(Rows):
-    """The rows of a variable as they are meant."""
+    """Rows of a variable, converted to their meaning."""
 
     def __init__(self, stored: Rows, meaning: Meaning) -> None:
         self._stored = stored
@@ -110,7 +110,7 @@ class Unpacked(Rows):
 def meaning_of(
     stored: np.dtype[Any], attributes: Mapping[str, Any], *, prefilled: bool
 ) -> Meaning | None:
-    """The meaning of values stored as *stored*; None where they are what they seem.
+    """Meaning of values stored as *stored*; None if no conversion is needed.
 
     Packed values have the type that NumPy gives ``stored * scale_factor + add_offset``, and
     float64 where that is an integer. Integers with marks become floating point for the sake of
@@ -119,7 +119,7 @@ def meaning_of(
 
     Args:
         attributes: attributes of ATTRIBUTES that the variable has: numbers as arrays, text as str.
-        prefilled: whether the netCDF library marked what was never written.
+        prefilled: whether the netCDF library marked unwritten elements.
 
     Raises:
         ValueError: an attribute makes no sense, so the values cannot be known.
@@ -165,7 +165,7 @@ def _taken_for(stored: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
 
 
 def _factor(attributes: Mapping[str, Any], name: str) -> Any:
-    """A scale or an offset as a NumPy scalar of its own type; None without one."""
+    """Scale or offset as a NumPy scalar of its own type; None if absent."""
     if name not in attributes:
         return None
     value = attributes[name]

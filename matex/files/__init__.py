@@ -1,4 +1,4 @@
-"""Files of a script that every rank runs: each rank sees its own, and the leader's reach the disk.
+"""Files of a script on every rank: each rank sees its own, and the leader's reach the disk.
 
 The leader works on the real files. What another rank writes goes into a tree of its own, in a
 temporary directory, and what it deletes is only noted; it reads its own files there, and all

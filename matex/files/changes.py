@@ -1,4 +1,4 @@
-"""The script's changes of files, made in the view of its rank.
+"""The script's changes to files, made in its rank's view.
 
 Each function takes absolute paths and, for a change that the leader makes directly to the real
 file system, the function of Python that makes it. The other ranks make the same change in their
@@ -66,7 +66,7 @@ def make_folder(view: FileView, path: str, call: Call) -> None:
 
 
 def make_pipe(view: FileView, path: str, call: Call) -> None:
-    """A named pipe, through which processes of one rank speak."""
+    """Make a named pipe, between processes of one rank."""
     if view.exists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     if view.leads:
@@ -178,7 +178,7 @@ def rename(view: FileView, source: str, target: str, call: Call) -> None:
 
 
 def _drop_unseen(view: FileView, folder: str) -> None:
-    """Remove what a leader that is gone put into *folder*, and this rank does not see there."""
+    """Remove files of a dead leader in *folder* that this rank does not see there."""
     for name in real.names(folder):
         below = os.path.join(folder, name)
         if view.found(below) is None:
@@ -221,7 +221,7 @@ def link(view: FileView, source: str, target: str, call: Call) -> None:
 
 
 def of_attributes(view: FileView, path: str) -> str | None:
-    """The path whose mode or times change; None where only the leader changes the real ones."""
+    """Path whose mode or times change; None if only the leader changes the real file."""
     if view.leads or (view.knows_ranks and not view.is_mirrored(path)):
         return path
     there = view.place(path)

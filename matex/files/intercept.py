@@ -1,4 +1,4 @@
-"""Python's functions on files, replaced by ones that ask what this rank sees.
+"""Python's file functions, replaced by ones that use this rank's view.
 
 What is built on them follows: ``os.path``, ``pathlib``, ``glob``, ``shutil``, ``zipfile``, NumPy's
 ``save`` and ``load``, pickles, pictures, tables.
@@ -26,7 +26,7 @@ _ATTRIBUTES = ("chmod", "chown", "lchown", "utime", "setxattr", "removexattr")
 
 
 def install(files: Files) -> None:
-    """Replace them, for the rest of the process. Local.
+    """Replace the functions for the rest of the process. Local.
 
     They are not put back when the script ends: what it writes at its exit is that of one rank, too.
     """
@@ -81,7 +81,7 @@ class _CodeFiles:
 
 
 def _imported_by(importer: Any) -> None:
-    """Let modules that the script writes be found, and read, as this rank has them."""
+    """Let the import system find and read modules that the script writes, in this rank's view."""
     importer._os = os
     importer._io = _CodeFiles(importer._io)
 

@@ -1,4 +1,4 @@
-"""Programs that the script runs and waits for: the leader runs them, for all ranks.
+"""Programs that the script runs and waits for: the leader runs them for all ranks.
 
 What a program writes is on the real files, whoever started it: a second ``rm -r logs``, a moment
 later, would remove what the leader has written since. So the others wait until the leader's has
@@ -75,7 +75,7 @@ def _is_special(output: Any) -> bool:
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """The state of the real file *path*, another one after a change; None where there is none."""
+    """State of the real file *path*, which differs after a change; None if it does not exist."""
     try:
         now = real.lstat(path)
     except OSError:
@@ -85,7 +85,7 @@ def _state(path: str) -> tuple[int, ...] | None:
 
 
 class _Program:
-    """One call of one program, which has the same name on all ranks."""
+    """One call of a program, with the same name on all ranks."""
 
     def __init__(self, files: PrivateFiles, folder: Path, name: str, words: str) -> None:
         self._files = files
@@ -94,7 +94,7 @@ class _Program:
         self._begun, self._ended = folder / f"{digest}.begun", folder / f"{digest}.ended"
 
     def result(self, run: Callable[[], Any]) -> Any:
-        """The result of the leader's, which is that of *run* where this rank leads."""
+        """Result of the leader's call, by *run* if this rank is the leader."""
         until = time.monotonic() + _LEADER_S
         while True:
             if self._ended_alike():

@@ -25,7 +25,7 @@ ALIAS = f"/proc/self/fd/{_NUMBER}"
 
 
 class Scratch:
-    """The tree, which is made when it is wanted first. Local."""
+    """This rank's own tree, created at first use. Local."""
 
     def __init__(self) -> None:
         self._root: str | None = None
@@ -39,7 +39,7 @@ class Scratch:
 
     @property
     def tree(self) -> str:
-        """The directory that stands for ``/``, by its own name."""
+        """Directory that stands for ``/``, by its own name."""
         assert self._root is not None
         return f"{self._root}/tree"
 
@@ -62,7 +62,7 @@ class Scratch:
         _point_at("/")
 
     def remove(self) -> None:
-        """Local; the tree is gone afterwards."""
+        """Remove the tree; local."""
         _point_at("/")
         if self._root is not None and os.getpid() == self._pid:
             with real.passing():
@@ -71,7 +71,7 @@ class Scratch:
 
 
 def remove_left() -> None:
-    """Remove what ranks of this user left on this host that are gone, as when killed. Local."""
+    """Remove trees of this user's dead ranks on this host, such as killed ones. Local."""
     with real.passing():
         for path in Path(tempfile.gettempdir()).glob(f"{_prefix('*')}*"):
             pid = path.name.split("-")[3]

@@ -1,4 +1,4 @@
-"""Temporary files, whose names no other rank has, and directories, whose names are those of all.
+"""Temporary files, whose names are unique to a rank, and directories, whose names are common.
 
 What a script keeps in a temporary directory, a callback on the leader may write and every rank may
 read: its name is part of the script's own doing, like any other. It follows from the run, from

@@ -31,7 +31,7 @@ FORMATS = {"float32": 1.0, "bf16, fp16": 0.5, "int8": (1 + 4 / 256) / 4}
 
 
 class Forecast(NamedTuple):
-    """The cost of one exchange by one plan.
+    """Cost of one exchange by one plan.
 
     Attributes:
         plan: name of the plan.
@@ -49,7 +49,7 @@ class Forecast(NamedTuple):
 def forecasts(
     parameters: int, placement: Placement, *, bandwidth: float, latency_s: float
 ) -> list[Forecast]:
-    """The cost of the exchange of so many parameters, by plan and format.
+    """Cost of the exchange of *parameters* parameters, by plan and format.
 
     Args:
         parameters: number of float32 parameters.

@@ -17,11 +17,11 @@ _TICK_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Processes:
-    """Processes of ranks, as this host knows them.
+    """Processes of ranks, as seen on this host.
 
     Args:
         memory: bytes that each rank occupies.
-        gone: ranks whose process is no more, told or not.
+        gone: ranks whose process has ended, whether events tell of it or not.
     """
 
     memory: Mapping[int, int] = field(default_factory=dict)
