@@ -57,8 +57,8 @@ class Aside:
     ) -> None:
         """Save the end of *fit*, and remove the oldest ones beyond the limit.
 
-        The leader writes into files, one rank of each host into its memory. Where one dies over
-        it, those that are left write again.
+        The leader writes files, one rank of each host its memory. If a writer dies meanwhile, the
+        remaining ranks write again.
 
         Args:
             take: function that makes the snapshot, whose step and fit are *fit*.
@@ -98,7 +98,7 @@ class Aside:
     def saved(self, fit: int) -> checkpoints.Snapshot | None:
         """Saved end of *fit*, equal on all ranks; None if it is not available.
 
-        From the memory of hosts those that have none, as new ones, get it from the others.
+        From the memory of hosts, new hosts, which have none, get it from others.
         """
         found = self.read(fit)
         if self._is_shared:

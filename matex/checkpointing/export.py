@@ -28,7 +28,7 @@ __all__ = ["archive", "export", "load", "load_weights", "model_of"]
 _OWN_MODULES = ("keras", "builtins")
 # Names of classes by which Keras stores a function's code itself.
 _CODE = ("Lambda", "__lambda__", "TorchModuleWrapper")
-# What Keras raises for a description that makes no sense, depending on where.
+# Exceptions of Keras for an invalid description, which depend on the place.
 _MALFORMED = (
     *(TypeError, ValueError, KeyError, IndexError, AttributeError, ImportError),
     *(RuntimeError, RecursionError, NotImplementedError),

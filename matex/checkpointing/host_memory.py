@@ -53,11 +53,11 @@ def reserved() -> Iterator[Places | None]:
 def ready_segments() -> None:
     """Create the directory named in the environment; local, before MPI starts.
 
-    Where it cannot be made, Open MPI takes its own.
+    If it cannot be made, Open MPI uses its own directory.
     """
     directory = segments_directory()
     if directory is not None:
-        import checkpoints  # needs h5py, which who only starts ranks does not
+        import checkpoints  # needs h5py, which a process that only starts ranks need not have
 
         try:
             checkpoints.private_directory(directory)

@@ -158,7 +158,7 @@ def architecture_of(model: Any) -> str:
 def restore(model: Any, saved: checkpoints.Snapshot, *, optimizer: bool = True) -> None:
     """Put weights and, unless *optimizer* is False, optimizer state back; local.
 
-    Variables are matched by their order, because Keras numbers layers by what the
+    Variables are matched by their order, because Keras numbers layers by the layers that the
     process built before.
 
     Raises:

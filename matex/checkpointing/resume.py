@@ -25,8 +25,8 @@ def newest_of_all(
 ) -> checkpoints.Snapshot | None:
     """The newest valid snapshot; collective.
 
-    The leader looks among the files, which all ranks can read; every rank in the memory of
-    its own node. What only some nodes hold goes to the others.
+    The leader searches the files, which all ranks can read; every rank searches the memory of its
+    own node. Snapshots that only some nodes hold are sent to the others.
 
     Raises:
         InputError: on every rank, if the directory of files cannot be used.

@@ -51,12 +51,12 @@ class HeldState(Protocol):
 Take = Callable[[], HeldState]
 
 _DRAIN_S = 60.0
-# Of what the ranks of several hosts write together. On one host with one disk it took twice as
-# long by two as by one for 30 to 1000 MB: they wait for each other at the file.
+# For files that ranks of several hosts write together. On one host with one disk two writers took
+# twice as long as one, for 30 to 1000 MB: they wait for each other at the file.
 _PART_MB = 256.0
 _KEPT_IN_MEMORY = 2
-# Until it is copied, a state that is held makes TensorFlow take as much memory again in the next
-# update, on the device where it is: larger ones are copied at once.
+# Until it is copied, a held state makes TensorFlow allocate as much memory again in the next
+# update, on its device: larger states are copied at once.
 _HELD_BYTES = 64e6
 
 

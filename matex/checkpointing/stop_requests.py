@@ -32,10 +32,10 @@ __all__ = [
 STATUS = 75
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
-#: In place of a signal's number where the wall time is what tells.
+#: Code in place of a signal's number, for a stop request by the wall time.
 CLOCK = 1000
 
-#: Where nobody told anything: ranks were lost, and all are to be started again.
+#: Code for missing ranks: there was no request, and all ranks are to be started again.
 MISSING = 1001
 
 
@@ -87,9 +87,8 @@ class StopRequest:
     Args:
         wall_time_s: longest time from now that the run may last; 0, the default, is for no limit.
 
-    A rank alone that runs a loop of its own makes no steps that are known here, and so never asks
-    for :attr:`code`: while :meth:`raise_in_handler` is on, a signal raises `ToldToLeave` where it
-    comes.
+    A single rank that runs a custom loop makes no steps that are known here, and so never reads
+    :attr:`code`: while :meth:`raise_in_handler` is on, a signal raises `ToldToLeave` at once.
     """
 
     def __init__(self, wall_time_s: float = 0.0) -> None:
@@ -172,8 +171,8 @@ class StopRequest:
         def let_through() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
 
-        # Who ends a child by a signal, as a pool does its workers, waits for its end. So none may
-        # come to the child before it has given them back.
+        # A process that ends a child by a signal, as a pool does with its workers, waits for its
+        # end. So no signal may reach the child before it has restored the handlers.
         os.register_at_fork(
             before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, before),
             after_in_parent=let_through,
@@ -188,5 +187,5 @@ class StopRequest:
             ft.fail_stop("interrupted twice")
         self._signal = self._signal or number
         if self._raises:
-            self._raises = False  # what follows is the run's end
+            self._raises = False  # the run ends now
             raise stopped_in_own_loop()

@@ -61,7 +61,7 @@ class Tier:
         if saved.error is None:
             self._is_failing = False
             self._on_written(saved)
-            if saved.path is None:  # a part of what another rank publishes
+            if saved.path is None:  # a part of a file that another rank publishes
                 return
             self._events.write(
                 "checkpoint", tier=self.name, step=saved.step, path=str(saved.path),

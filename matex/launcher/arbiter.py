@@ -1,8 +1,8 @@
 """The launcher as arbiter: it decides which part of a partitioned run goes on.
 
-A part that is not the larger one asks here, see :mod:`ft.quorum`. The launcher is one process, so
-it can give leave to one part only. It counts as dead who has ended on a host that answers, and
-nobody else.
+A part that is not larger than the rest asks here, see :mod:`ft.quorum`. The launcher is one
+process, so it can give leave to one part only. A rank counts as dead if it has ended on a host that
+answers, and only then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Arbiter", "HostNames", "Question", "Rulings", "probe"]
 
 _MOST_BYTES = 1 << 20
 _ASKED_S = 20.0  # for a host to answer: the ranks wait, and are given up after 40 s
-_PATIENCE_S = 5.0  # with one who asks and does not come to an end
+_PATIENCE_S = 5.0  # with a requester that does not finish
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Question:
     unknown: tuple[tuple[int, str, int, int], ...] = ()
     """Rank, host, process id and the space of that."""
     admitted: tuple[int, ...] = ()
-    """Those present who were in no world before."""
+    """Present ranks that were in no world before."""
 
     @staticmethod
     def read(content: Mapping[str, Any]) -> Question:
@@ -186,8 +186,7 @@ def probe(space: int, pids: Sequence[int]) -> list[str]:
 class HostNames:
     """The launcher's names for the hosts of ranks, which may call themselves differently.
 
-    The ranks that it starts fill the hosts in their order. Those that come later are on a host of
-    one of them.
+    The ranks that it starts fill the hosts in order. Newcomers are on a host of one of them.
 
     Args:
         hosts: hosts that were given, with their slots; none with a batch system, which calls
@@ -206,7 +205,7 @@ class HostNames:
 
 
 def _addresses() -> list[str]:
-    """Addresses of this host as seen by others; those that only it has are last."""
+    """Addresses of this host as seen by others; addresses that only this host has are last."""
     found = [
         address.address
         for addresses in psutil.net_if_addrs().values()

@@ -85,8 +85,8 @@ class Job:
         On other hosts its daemons end, with their ranks, when they lose it.
 
         Args:
-            ask: let mpiexec end the ranks, which takes a second. It wakes those that are
-                stopped, and they would go on meanwhile.
+            ask: whether mpiexec ends the ranks, which takes a second. It wakes stopped ranks, which
+                would go on meanwhile.
         """
         if ask:
             self.end_soon()

@@ -22,8 +22,8 @@ LOCK = ".matex-lock"
 def owned(directory: Path, option: str) -> Iterator[None]:
     """Hold *directory* as long as the block runs. Local.
 
-    The system lets go of it when this process ends, however that happens. Where the directory
-    cannot be made or its file system has no locks, nothing is held: who uses it will say so.
+    The system releases it when this process ends, however that happens. If the directory cannot be
+    made or its file system has no locks, nothing is held: later use of the directory reports that.
 
     Args:
         option: name of the option that names the directory.
@@ -50,7 +50,7 @@ def owned(directory: Path, option: str) -> Iterator[None]:
         os.pwrite(file, json.dumps(owner).encode(), 0)
         yield
     finally:
-        with contextlib.suppress(OSError):  # the directory may be gone
+        with contextlib.suppress(OSError):  # the directory may have been removed
             path.unlink()
         os.close(file)
 

@@ -29,7 +29,7 @@ OPEN_MPI_SETTINGS = {"async_mpi_finalize": "1", "coll": "^han,cuda,accelerator"}
 _VERSION_S = 60.0
 
 # A daemon of Open MPI 5.0.9 misses the end of a program that ends at once, one time in a hundred,
-# and mpiexec then waits for ever. No caller can see that, so what a host is asked to run takes a
+# and mpiexec then waits for ever. No caller can detect that, so a program run on a host takes a
 # moment.
 _NOT_TOO_QUICK = '"$@"; status=$?; sleep 0.1; exit $status'
 
@@ -42,7 +42,7 @@ class MpiexecKind(enum.Enum):
     OTHER = "an mpiexec that matex does not know"
 
 
-# What each says to --version, in lower case.
+# Text that each prints for --version, in lower case.
 _MARKS = {
     MpiexecKind.OPEN_MPI: ("open mpi", "openrte", "open-mpi"),
     MpiexecKind.HYDRA: ("hydra", "intel(r) mpi library"),
@@ -207,19 +207,19 @@ def _settings(
     """
     values = dict(OPEN_MPI_SETTINGS)
     if crowded:
-        values["mpi_yield_when_idle"] = "1"  # whoever waits leaves the core to who works
+        values["mpi_yield_when_idle"] = "1"  # a waiting process yields its core
     if acquainted:
         values["mpi_preconnect_mpi"] = "1"
     if detector:
         values |= {
             "mpi_ft_detector": "1",
             "mpi_ft_detector_period": "3",
-            # Longer than TCP is silent after a cut of 12 s: it repeats what was lost after .2 s and
-            # then twice as long each time, the last time after 12.6 s. Hosts that are cut off for
-            # longer are given up by the ranks themselves; see ft.silence.
+            # Longer than TCP is silent after a cut of 12 s: it sends lost data again after .2 s and
+            # then after twice the time each time, the last time after 12.6 s. Hosts that are cut
+            # off for longer are given up by the ranks themselves; see ft.silence.
             "mpi_ft_detector_timeout": "20",
-            # From rank to rank: the launcher's own way does not reach those who are cut off
-            # from it, nor some who are not, and they wait for the others for ever.
+            # From rank to rank: the launcher's own way does not reach ranks that are cut off from
+            # it, nor some that are not, and they wait for the others for ever.
             "mpi_ft_propagator_with_rbcast": "1",
             # A star: in the default binary tree the agreement inside Shrink never ended where
             # two ranks of one silent host were found one after the other (Open MPI 5.0.9).

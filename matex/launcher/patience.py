@@ -15,8 +15,8 @@ __all__ = [
     "LEAVE_S", "PARTED_S", "AwakeClock", "Patience", "Quiet", "has_summary", "signs_in",
 ]  # fmt: skip
 
-#: Ranks on several hosts have lost each other, and those who go on give a sign of life each second;
-#: or all have come to the end of the script, and only leave.
+#: Limit after ranks on several hosts have lost each other, when the remaining ones give a sign of
+#: life each second; or after all have ended the script, and only leave.
 PARTED_S = 40.0
 #: The ranks that are left have only to leave MPI.
 LEAVE_S = 10.0
@@ -31,9 +31,8 @@ _MOST_S = 5.0
 class AwakeClock:
     """Clock of the time in which this process was running. Local.
 
-    Where its system stood still, as a virtual machine does that is moved, the ranks had no time
-    either to give a sign. To be called now and then: what lies between two calls counts for 5 s
-    at most.
+    While its system stood still, such as a migrated virtual machine, the ranks had no time to give
+    a sign either. It is called repeatedly: the time between two calls counts for 5 s at most.
 
     Args:
         clock: seconds, of which only differences count.

@@ -75,7 +75,7 @@ class Relaunch:
         events = this_job(all_events(self._report))
         if wanted.hosts is not None:
             hosts = read_hosts(wanted.hosts)
-        else:  # the batch system's: those that ranks have met on in this job
+        else:  # the batch system's: hosts on which ranks have met in this job
             starts = [event for event in events if event["event"] == "start"]
             hosts = dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
         drained = self._drained(events)
@@ -119,7 +119,7 @@ class Relaunch:
             ranks = min(wanted.ranks, slots)
             config = replace(config, spares=min(config.spares, slots - ranks))
             wanted = replace(wanted, ranks=ranks, hosts=hosts_text(hosts))
-            if wanted.grow:  # to what there is room for
+            if wanted.grow:  # to the number that there is room for
                 config = replace(config, grow_to=ranks)
         fired = {event["fault"] for event in all_events(self._report) if event["event"] == "fault"}
         left = faults_left(config.faults, fired, ranks=wanted.ranks + config.spares)
@@ -132,7 +132,7 @@ class Relaunch:
     def tidy(self, reason: str) -> None:
         """Remove files in the memory of other hosts, if a rank died or all left early.
 
-        Ranks that all came to the end have done so themselves.
+        Ranks that all reached the end have removed them themselves.
 
         Args:
             reason: reason for the missing summary; "" if there is a summary.

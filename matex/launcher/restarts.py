@@ -59,9 +59,9 @@ class GiveUp:
 def decide(attempts: Sequence[Attempt], *, limit: int) -> StartAgain | GiveUp:
     """Decide whether to start again after *attempts*, all lost, at most *limit* times.
 
-    An attempt that came further than all before it made progress: the next one follows
-    after a second. Each one that did not doubles the delay, up to a minute, and the third
-    in a row at one step is the last, for more would fail there, too.
+    An attempt that got further than all before it made progress: the next one follows after a
+    second. Each attempt that did not doubles the delay, up to a minute, and the third in a row that
+    ends at one step is the last, because further ones would fail there, too.
     """
     if not limit:
         return GiveUp()
@@ -122,8 +122,9 @@ def drained_in(events: Iterable[Event], address_of: Callable[[int, str], str]) -
 def silent_part_is_larger(members: Mapping[int, str], silent: Collection[str]) -> bool:
     """Whether more members are on *silent* hosts than on the others.
 
-    By the rule of :mod:`ft.quorum` these may then go on without asking anybody. A half or less goes
-    on only with leave of the launcher that started it, and ends itself where it cannot ask.
+    By the rule of :mod:`ft.quorum` they may then go on without asking. A part of half the members
+    or fewer goes on only with leave of the launcher that started it, and ends itself if it cannot
+    ask.
     """
     there = sum(host in silent for host in members.values())
     return 2 * there > len(members)

@@ -39,7 +39,7 @@ def _mapped() -> set[str]:
     found: set[str] = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            with contextlib.suppress(OSError):  # it ended, or is somebody else's
+            with contextlib.suppress(OSError):  # it ended, or belongs to another user
                 lines = (entry / "maps").read_text().splitlines()
                 found.update(line.split(maxsplit=5)[5] for line in lines if "/dev/shm/" in line)
     return found

@@ -59,7 +59,7 @@ class Signals:
 
     @contextlib.contextmanager
     def passed_to(self, job: Job) -> Iterator[None]:
-        """Context in which stop requests go to *job*, at once if a signal came before."""
+        """Context in which stop requests go to *job*, at once if a signal was received before."""
         self._job = job
         if self.leave:
             job.tell(signal.SIGUSR1)
@@ -69,13 +69,12 @@ class Signals:
     def _leave(self, number: int, frame: Any) -> None:
         """Pass on the first signal as a stop request; end the ranks at a second one.
 
-        They are told by SIGUSR1, which mpiexec forwards, as it does with no other without
-        ending the job itself.
+        The request is SIGUSR1, the only signal that mpiexec forwards without ending the job itself.
         """
         self._told.append(signal.Signals(number))
         name = self._told[-1].name
         self._log.write("told", signal=name)
-        if len(self._told) == 1:  # not print(), which what this interrupts may be doing
+        if len(self._told) == 1:  # not print(), which the interrupted code may be executing
             line = f"matex: {name}: leaving after the next step; a second signal ends at once\n"
             os.write(1, line.encode())
         if self._job is not None:

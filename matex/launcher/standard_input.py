@@ -24,9 +24,8 @@ _PIECE = 1 << 16  # bytes
 def served_input(scratch: Path) -> Iterator[str | None]:
     """Context in which ranks on this host can read this program's standard input.
 
-    Nothing is read before a rank asks, and little more than it has asked for: what the script
-    leaves is for whoever comes after, as the rest of a shell's loop, and a pipe without an end
-    stops nothing.
+    Nothing is read before a rank asks, and little more than it has asked for: the rest is left for
+    later readers, such as the rest of a shell's loop, and a pipe without an end blocks nothing.
 
     Args:
         scratch: directory of the run, for content kept for other ranks.

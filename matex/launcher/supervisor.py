@@ -1,7 +1,7 @@
 """``matex run``: starts the ranks, supervises them, and restarts them after a total loss.
 
-What the survivors cannot cover comes here: the launcher died, a host was lost, all ranks
-were, or nobody gives a sign of life. Without ULFM that is every death.
+It handles the failures that survivors cannot: of the launcher, of a host, of all ranks, or the lack
+of any sign of life. Without ULFM every death is one.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class _Supervisor:
     def run(self) -> str:
         """Start ranks until a summary is written; return the reason if there is none."""
         wanted = self._wanted
-        # Open MPI says so in fifteen lines of its own.
+        # Open MPI reports this in fifteen lines of its own.
         if wanted.hosts and (unknown := self._hosts.unknown(read_hosts(wanted.hosts))):
             return f"{NOT_STARTED}: no program can be started on {', '.join(unknown)}"
         while True:
@@ -173,7 +173,7 @@ class _Supervisor:
         """Make sure that unreachable ranks cannot write any more.
 
         Returns:
-            Why that is not sure, in words; "" where it is, or a summary has come meanwhile.
+            Reason for which that is not certain; "" if it is, or a summary was written meanwhile.
         """
         directory = self._wanted.config.checkpoint
         part = "the hosts that do not answer hold the larger part of the ranks, which may go on"
@@ -196,7 +196,7 @@ class _Supervisor:
 
     def _attempt(self, wanted: Launch) -> str | None:
         """Start the ranks and wait for their end; return why they ended, None if unknown."""
-        self._report.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
+        self._report.mkdir(parents=True, exist_ok=True)  # it may have been removed
         self.logs.begin()
         command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
         (self._report / FILE).unlink(missing_ok=True)

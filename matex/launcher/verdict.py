@@ -39,7 +39,7 @@ class End(NamedTuple):
 def survived(events: Iterable[Event], logs: Mapping[int, str]) -> list[End]:
     """Ranks that ended in error while other ranks went on.
 
-    Those that an error of the script's own ended come last.
+    Ranks ended by an error of the script come last.
     """
     events = list(events)
     lost = _lost(events)

@@ -150,7 +150,7 @@ class _Met(NamedTuple):
 def _met(config: Config) -> _Met:
     """Meet the other ranks, or wait until a rank calls this process; collective.
 
-    A cold spare that nobody wants ends here, when the run is over.
+    A cold spare that is not called ends here, when the run is over.
 
     Raises:
         ft.Unrecoverable: no MPI.
@@ -163,7 +163,7 @@ def _met(config: Config) -> _Met:
     except ft.Unrecoverable:
         if not mpi.is_initialized():
             raise
-        ft.end_unnoticed()  # who had this process come is gone
+        ft.end_unnoticed()  # the sponsor has died
     if invitation is None:
         return _Met(ft.Communicator.start(cold=cold), cold_spares=cold)
     joining = Joining(invitation)
@@ -178,7 +178,7 @@ def _invitation(cold: ft.ColdSpares | None) -> ft.Invitation | None:
     """Invitation of this process, if it is a newcomer; local, and waits for a call.
 
     Raises:
-        ft.Unrecoverable: who had it come is gone.
+        ft.Unrecoverable: the sponsor has died.
     """
     if cold is None or not cold.is_one:
         return ft.Invitation.received()
@@ -195,7 +195,7 @@ def _invitation(cold: ft.ColdSpares | None) -> ft.Invitation | None:
 def import_libraries() -> None:
     """Import TensorFlow in advance, and other modules that a rank needs. Local.
 
-    Where there is none, the start of the rank says so.
+    If there is none, the start of the rank reports it.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with contextlib.suppress(ModuleNotFoundError), library_import.quick():
@@ -216,7 +216,7 @@ def seed_libraries(seed: int) -> None:
 
     keras.utils.set_random_seed(seed)
     if seed == 0:
-        # What operations with a seed of their own take where a script set none for all.
+        # Seed that operations with their own seed use if a script set no global seed.
         tensorflow.random.set_seed(_SEED_OF_TENSORFLOW)
 
 

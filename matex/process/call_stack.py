@@ -21,7 +21,7 @@ class CallKind(Enum):
     STEP = auto()
     """A shared step of a loop of the script's own."""
     PLAIN = auto()
-    """What a callback asks of a model, as one process would do it; other ranks may not."""
+    """A callback's call of a model, made as in one process; other ranks may not make it."""
     ALONE = auto()
     """A callback that only the leader calls."""
 

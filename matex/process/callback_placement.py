@@ -1,13 +1,12 @@
 """The placement of callbacks: on every rank, or on the leader alone.
 
-A user's callbacks are part of the script, so they run on every rank: what they
-collect is there on all of them after ``fit``, whoever died meanwhile, and what they
-change they change everywhere. Keras's callbacks that decide from the logs, which are
-equal on all ranks, run everywhere, too. Keras's callbacks that only write, and any whose
-class says ``on_one_rank = True``, run on the leader; when it dies the next leader's copy is
-begun and goes on. Two kinds have a state of their own: ModelCheckpoint and OrbaxCheckpoint
-keep their best value on every rank but save on one; what BackupAndRestore restores goes to
-all ranks.
+A user's callbacks are part of the script, so they run on every rank: the data that they collect are
+on all ranks after ``fit``, whichever rank died meanwhile, and they change the same things on all
+ranks. Keras's callbacks that decide by the logs, which are equal on all ranks, run on all ranks,
+too. Keras's callbacks that only write, and any whose class sets ``on_one_rank = True``, run on the
+leader; when it dies the next leader's copy is begun and continues. Two kinds have a state of their
+own: ModelCheckpoint and OrbaxCheckpoint keep their best value on every rank but save on one; the
+state that BackupAndRestore restores goes to all ranks.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ _BEGINNINGS = ("on_train_begin", "on_epoch_begin", "on_test_begin")
 class OnLeader(keras.callbacks.Callback):
     """Passes every call on while this rank leads.
 
-    A rank that comes to lead first makes the calls that begin the running phase,
-    so the inner callback finds the state it expects.
+    A rank that becomes the leader first makes the calls that begin the running phase, so the inner
+    callback finds the state it expects.
 
     Args:
         inner: the callback that was given.
@@ -230,7 +229,7 @@ class LeaderProgressBar(keras.callbacks.ProgbarLogger):
 
     def shown(self) -> contextlib.AbstractContextManager[Any]:
         """Context in which output appears as it should on this rank."""
-        if not console.is_own("stdout"):  # what the script catches is there on every rank
+        if not console.is_own("stdout"):  # output that the script captures is there on every rank
             return contextlib.nullcontext()
         if not self._leads():
             return contextlib.redirect_stdout(Nowhere())
@@ -258,7 +257,7 @@ def share_out(
     """The list to give to fit, evaluate or predict for the user's *callbacks*.
 
     Args:
-        beside_bar: words beside Keras's progress bar; None for none.
+        beside_bar: text beside Keras's progress bar; None for none.
         files: files of this rank, which are told of files that the leader's callbacks write.
     """
 

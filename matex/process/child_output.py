@@ -40,7 +40,7 @@ def _popen(original: Callable[..., None]) -> Callable[..., None]:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            original(*args, **kwargs)  # which says what is wrong
+            original(*args, **kwargs)  # which raises the proper error
             return
         for name in _STREAMS:
             if bound.arguments.get(name) is None:

@@ -29,7 +29,7 @@ __all__ = [
 _MOST_CORES = 4096
 _DIGEST = 8  # bytes
 
-# What the usual BLAS libraries of numpy ask the environment for when they are loaded.
+# Environment variables that NumPy's usual BLAS libraries read when they are loaded.
 _BLAS_THREADS = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}
 
 
@@ -150,9 +150,9 @@ def differing_sets(communicator: ft.Communicator, mine: str) -> list[str]:
 def take_cores(chosen: Cores, *, asked_for: bool, operations: int = 1) -> None:
     """Pin this process to its cores, and limit the threads of libraries. Local.
 
-    To be called before TensorFlow makes its threads; numpy's BLAS, which is loaded by then
-    and has seen all cores of the host, is told. What the user's environment says of threads
-    counts, unless they were *asked_for* as an option.
+    Called before TensorFlow makes its threads; NumPy's BLAS, which is loaded by then and has seen
+    all cores of the host, is adjusted. Thread settings in the user's environment take precedence,
+    unless threads were *asked_for* as an option.
 
     Args:
         operations: number of operations of a graph that may run at once. With one thread TensorFlow

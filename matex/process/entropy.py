@@ -1,9 +1,9 @@
 """The system's randomness for the script: equal on all ranks, different in each run.
 
-Generators without a seed, names by ``uuid4`` and tokens are part of the script's own doing, and the
-ranks do the same only where they have the same. A number follows from a key of the run, from
-where the script asks for it and from how often it did so there, so ranks need not talk about it,
-and what only the leader's callbacks ask for changes no other number.
+Unseeded generators, names from ``uuid4`` and tokens are part of the script's work, and the ranks
+work alike only if these are equal. A number follows from a key of the run, from the place in the
+script that asks for it and from the count of its earlier requests, so ranks need not communicate,
+and requests of the leader's callbacks change no other number.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | 
         life_cycle: life cycle of the run, which tells when the script has ended on every rank.
 
     Returns:
-        The files of this rank; None where it is the only one.
+        Files of this rank; None if it is the only one.
     """
     if run.communicator.initial_size == 1:
         return None

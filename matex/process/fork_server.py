@@ -2,11 +2,11 @@
 
     python -m matex.process.fork_server ADDRESS LAUNCHER CLAIM
 
-The first newcomer of a host starts it, see :mod:`matex.run.fork_client`, with the address to which
-newcomers are to write, the process id of the launcher, with which it ends, and the number of an
-open socket that keeps others from starting one, too. It never uses TensorFlow, so it has no threads
-of it that a fork would lose, and knows nothing of MPI. What it has imported is in memory once,
-however many newcomers there are.
+The first newcomer of a host starts it, see :mod:`matex.run.fork_client`, with the address for
+requests, the process id of the launcher, with which it ends, and the number of an open socket that
+keeps other newcomers from starting another server. It never uses TensorFlow, so it has no threads
+that a fork would lose, and it does not use MPI. Its imported modules are in memory once, however
+many newcomers there are.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Server:
         """Fork a newcomer for each that asks.
 
         Returns:
-            The request, in a newcomer; None in the server, when the launcher is gone.
+            Request, in a newcomer; None in the server, after the launcher has ended.
         """
         self._selector.register(self._letters, selectors.EVENT_READ)
         self._selector.register(self._launcher, selectors.EVENT_READ)
@@ -97,7 +97,7 @@ class _Server:
             return dict(request)
         for file in files:
             os.close(file)
-        with contextlib.suppress(OSError):  # who asked has ended: so does the newcomer
+        with contextlib.suppress(OSError):  # the requester has ended: so does the newcomer
             fork_client.send(connection, process)
         self._selector.register(
             os.pidfd_open(process), selectors.EVENT_READ, data=(process, connection)
@@ -120,7 +120,7 @@ class _Server:
         _, status = os.waitpid(process, 0)
         self._selector.unregister(file)
         os.close(file)
-        with connection, contextlib.suppress(OSError):  # who asked has ended first
+        with connection, contextlib.suppress(OSError):  # the requester has ended first
             fork_client.send(connection, status)
 
 
@@ -129,7 +129,7 @@ def _end_with(file: int) -> None:
     fcntl.fcntl(file, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([file], [], [], 0)[0]:  # it was gone before
+    if select.select([file], [], [], 0)[0]:  # it had closed before
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -88,7 +88,7 @@ class KerasAdapter:
         digest = self._own_loops.trained.digest() if reason is None else None
         self._life_cycle.end(digest, reason=reason)
 
-    # What Keras calls.
+    # Methods that Keras calls.
 
     def fit(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._calls.is_empty:

@@ -1,8 +1,8 @@
 """Interrupts that the script sends to its own process: exceptions, as in plain Python.
 
-SIGINT from elsewhere tells a rank to save and to leave, see
-:class:`matex.checkpointing.stop_requests.StopRequest`. A signal does not say who sent it, so what
-Python sends it by does.
+SIGINT from other processes is a stop request, see
+:class:`matex.checkpointing.stop_requests.StopRequest`. A signal does not tell its sender, so the
+Python functions that send it do.
 """
 
 from __future__ import annotations

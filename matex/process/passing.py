@@ -17,9 +17,9 @@ __all__ = ["DataPass"]
 class DataPass:
     """Reads generators, PyDatasets and pipelines as Keras does, without training. Local.
 
-    Such data may remember how often they were read: a pipeline that shuffles anew each time, a
-    PyDataset with something to do at an epoch's end, a generator. Of arrays nothing is read.
-    Where only the data say what shapes a model has, it is built of them, too.
+    Such data may count their passes: a pipeline that reshuffles each time, a PyDataset with a
+    method for an epoch's end, a generator. Arrays are not read. If only the data determine a
+    model's shapes, it is built from them, too.
 
     Args:
         say: function that prints a line for the user.

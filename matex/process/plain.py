@@ -2,8 +2,8 @@
 
     python -m matex.process.plain LOGS SEED [-m] SCRIPT [arguments of the script]
 
-Nothing is attached to Keras but a callback that writes the logs of each epoch. Seeds are those that
-a rank begins with. What the script writes is thrown away, because the run has written it.
+The only hook into Keras is a callback that records the logs of each epoch. Seeds are those of a
+rank. Files that the script writes are discarded, because the run has written them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The user's program as ``__main__``, as in ``python script.py`` or ``python -m module``.
 
-The module stays ``__main__`` when the program has come to its end, unlike with :mod:`runpy`:
-functions of ``atexit`` find its classes there, to pickle them for example.
+The module stays ``__main__`` after the program has ended, unlike with :mod:`runpy`: functions of
+``atexit`` find its classes there, for example to pickle them.
 """
 
 from __future__ import annotations

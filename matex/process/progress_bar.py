@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BesideBar", "Nowhere", "StreamBeside", "living_ranks"]
 
-_STYLES = re.compile(r"\x1b\[[0-9;]*m|[\b\r]")  # what takes no column
+_STYLES = re.compile(r"\x1b\[[0-9;]*m|[\b\r]")  # sequences that take no column
 _ERASE = "\x1b[K"  # from here to the end of the line
 
 

@@ -57,7 +57,7 @@ def run_script(script: Path, arguments: list[str], config: Config, *, module: bo
             return _failed(adapter, adapter.replicated.error)
         except MatexError as error:
             return _failed(adapter, error)
-    if os.getpid() != process:  # a child that the script forked, come to its end
+    if os.getpid() != process:  # a child that the script forked has ended
         return 0
     adapter.finish()
     return 1 if adapter.run.outcome.lost_strictly else 0

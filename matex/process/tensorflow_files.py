@@ -1,7 +1,7 @@
 """TensorFlow's own functions on files, which do not go through Python's.
 
-Its file library is replaced by :mod:`matex.process.tensorflow_library`. What opens files in C++
-is given the name of the rank's own file.
+Its file library is replaced by :mod:`matex.process.tensorflow_library`. Functions that open files
+in C++ get the name of the rank's own file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TABLE = (
     ("train", "load_checkpoint", "ckpt_dir_or_file", "read names"),
 )
 
-# Methods of tf.data.Dataset; "keep": what an earlier run has written is read, and not written anew.
+# Methods of tf.data.Dataset; "keep": files of an earlier run are read, and not written anew.
 _METHODS = (
     ("cache", "filename", "keep names"),
     ("save", "path", "write tree"),
@@ -101,7 +101,7 @@ def _translating(
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            return original(*args, **kwargs)  # which says what is wrong
+            return original(*args, **kwargs)  # which raises the proper error
         if parameter not in bound.arguments:
             return original(*args, **kwargs)
         given = bound.arguments[parameter]

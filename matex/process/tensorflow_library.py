@@ -23,7 +23,7 @@ from matex.files.writing import to_write
 
 __all__ = ["NOWHERE", "FileLibrary", "local_path"]
 
-#: A path at which there is nothing, for TensorFlow to say so in its own way.
+#: A path that does not exist, so that TensorFlow raises its own error.
 NOWHERE = f"{ALIAS}/proc/there is no such file"
 
 _HIDDEN = "include_hidden" in inspect.signature(glob.glob).parameters
@@ -124,7 +124,7 @@ class FileLibrary:
         try:
             change(view, path, call)
         except FileNotFoundError:
-            call(f"{NOWHERE}/file")  # which says so in TensorFlow's way
+            call(f"{NOWHERE}/file")  # which raises TensorFlow's error
 
     def RecursivelyCreateDir(self, path: Any) -> Any:
         asked = self._asked(path)
