@@ -96,7 +96,7 @@ def as_table(source: Any, name: str, *, floatx: str = "float32") -> Table:
         floatx: dtype as which floating point is read, "float32" by default.
 
     Returns:
-        The table; the source itself where it is one of that dtype.
+        Table; the source itself if it has that dtype.
 
     Raises:
         Unsupported: not an array, or of a dtype that cannot be exchanged.

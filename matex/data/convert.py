@@ -67,7 +67,7 @@ def convert(
     Args:
         test_rows: number of rows at the end that become ``x_test`` and ``y_test``, the others
             ``x_train`` and ``y_train``; 0 leaves the members as they are.
-        dtype: type of what is floating point.
+        dtype: dtype of floating-point members.
         force: replace *target*.
         on_progress: function of the number of rows written so far, and of all rows.
 

@@ -25,7 +25,7 @@ _UTF8_MARK = b"\xef\xbb\xbf"
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
-# What stands for a value that is missing: a line of numbers and these is no header.
+# Text for a missing value: a line of numbers and such text is no header.
 _MISSING = {"", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing"}
 
 # Above it float32 holds every second integer, and then fewer.

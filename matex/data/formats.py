@@ -13,7 +13,7 @@ from matex.errors import DataError, InputError
 
 __all__ = ["FORMATS", "SHARDS", "format_of", "head", "is_gzip", "part_of", "tars_in"]
 
-# The name a user may give: what it is called in messages.
+# Names that a user may give, and names for messages.
 FORMATS = {
     "hdf5": "HDF5",
     "csv": "CSV text",
@@ -116,7 +116,7 @@ def _folder(path: Path) -> str:
 def tars_in(folder: Path) -> list[Path]:
     """Tars in *folder*, or in folders train, val or test of it, in the order of their names.
 
-    None where they lie beside folders: these are what was unpacked of them.
+    None if they are beside folders: these are their unpacked content.
     """
     parts = [folder / name for name in _PARTS if (folder / name).is_dir()]
     found = []

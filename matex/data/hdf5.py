@@ -22,7 +22,7 @@ from matex.errors import DataError
 __all__ = ["CACHE_BYTES", "Hdf5Rows", "open_hdf5", "rows_of"]
 
 CACHE_BYTES = 256 << 20
-_BLOCK_BYTES = 256 << 10  # what is read at once where nothing is chunked
+_BLOCK_BYTES = 256 << 10  # read at once if the data set is not chunked
 _TOLD = 5  # reasons in the message about a file without rows
 
 
@@ -84,7 +84,7 @@ class Hdf5Rows(Rows):
         if offset is None or not dataset.shape or not same_bits(dataset.id.get_type(), self._dtype):
             return None
         if file.mode != "r" or file.driver != "sec2":
-            return None  # what was just written may not be in the file yet
+            return None  # data just written may not be in the file yet
         path = Path(file.filename)
         return MappedFile(path).array(dataset.name, self.shape, self._dtype, offset=offset)
 

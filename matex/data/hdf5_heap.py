@@ -18,7 +18,7 @@ _HEAD = struct.Struct("<4sB3sQ")  # mark, version, nothing, length of all with t
 _OBJECT = struct.Struct("<HHIQ")  # number, references, nothing, length without the head
 _MARK = b"GCOL\x01"
 
-# Of a longer file the first and the last so many bytes: heaps are with what describes the data.
+# Bytes searched at both ends of a longer file: heaps are near the metadata.
 _LOOKED_AT = 64 << 20
 
 

@@ -66,7 +66,7 @@ class _Walk:
 
     def _group(self, prefix: str, group: h5py.Group) -> None:
         for child in group:
-            if isinstance(child, bytes):  # as h5py gives what it cannot decode
+            if isinstance(child, bytes):  # as h5py returns names that it cannot decode
                 shown = child.decode("utf-8", "backslashreplace")
                 self.found.notes[prefix + shown] = "its name is not UTF-8, passed over"
                 continue

@@ -1,7 +1,7 @@
 """Obstacles to reading an HDF5 data set, detected before any value is read.
 
-libhdf5 looks for a filter when it meets the first chunk that was packed by it, and gives the fill
-value for what lies in a file that it does not find: numbers that nobody has stored.
+libhdf5 looks for a filter when it reads the first chunk compressed by it, and returns the fill
+value for data in a missing file: numbers that were never stored.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _places(dataset: h5py.Dataset, here: Path, name: str) -> Iterator[Path]:
 def _fits(shape: tuple[int, ...], source: h5py.VDSmap) -> bool:
     space = source.src_space
     if _grows(source.vspace) or _grows(space):
-        return True  # takes what is there
+        return True  # takes the available part
     if space.get_select_type() == h5s.SEL_ALL:
         return math.prod(shape) == source.vspace.get_select_npoints()
     _, last = space.get_select_bounds()

@@ -22,7 +22,7 @@ _WORDS = {
 def memory_type(stored: h5t.TypeID) -> np.dtype[Any] | None:
     """NumPy dtype in which libhdf5 returns values stored as *stored*; None if there is none.
 
-    It can differ from what is stored in size, precision and place of the bits.
+    It can differ from the stored type in size, precision and bit positions.
     """
     if stored.get_class() not in _NUMBERS:
         return None

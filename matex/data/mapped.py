@@ -18,10 +18,9 @@ __all__ = ["Mapped", "MappedFile"]
 class MappedFile:
     """A memory-mapped file; takes no lock and writes nothing.
 
-    The system is told that access is random: it then reads the pages that are touched and
-    no more, where it would otherwise fetch 128 KB around each. A file that is cut short
-    while it is mapped ends the process that touches it (SIGBUS), which the other ranks see as
-    a death.
+    The system is advised that access is random: it then reads only the touched pages, instead of
+    128 KB around each. A file that is truncated while it is mapped ends the process that touches it
+    (SIGBUS), which other ranks notice as a death.
     """
 
     def __init__(self, path: Path) -> None:

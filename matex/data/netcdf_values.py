@@ -4,10 +4,10 @@
 
     value = stored * scale_factor + add_offset, NaN where stored is a mark for "no value"
 
-Marks are ``_FillValue``, each ``missing_value``, what is outside of ``valid_range`` (or of
-``valid_min`` and ``valid_max``), and the value that the library puts where nothing was written.
-``_Unsigned`` says whether integers have a sign, whatever their type. netCDF4-python masks the same
-values, but applies limits of unpacked values to the packed ones.
+Marks are ``_FillValue``, each ``missing_value``, values outside ``valid_range`` (or ``valid_min``
+and ``valid_max``), and the library's value for unwritten elements. ``_Unsigned`` says whether
+integers have a sign, whatever their type. netCDF4-python masks the same values, but applies limits
+of unpacked values to the packed ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ATTRIBUTES = (
     "_Unsigned", "scale_factor", "add_offset", "_FillValue", "missing_value",
     "valid_range", "valid_min", "valid_max",
 )  # fmt: skip
-# What the netCDF library puts where nothing was written; none for bytes, whose values all occur.
+# The netCDF library's values for unwritten elements; none for bytes, whose values all occur.
 _UNWRITTEN = {
     "i2": -32767, "u2": 65535, "i4": -(2**31) + 1, "u4": 2**32 - 1,
     "i8": -(2**63) + 2, "u8": 2**64 - 2, "f4": 9.969209968386869e36, "f8": 9.969209968386869e36,
@@ -194,7 +194,7 @@ def _marks(
     if len(limits) != 2:
         ends = (_numbers(attributes, name) for name in ("valid_min", "valid_max"))
         limits = [end[0] if len(end) == 1 else None for end in ends]
-    # Limits of a wider type than what is stored, as the scale has, are for what is unpacked.
+    # Limits of a wider type than the stored one, such as the scale's, are for unpacked values.
     wide = [end for end in limits if end is not None and end.dtype.kind == "f"]
     unpacked = bool(packing) and stored.kind != "f" and bool(wide)
     low, high = limits if unpacked else (_limit(end, stored, taken) for end in limits)

@@ -34,7 +34,7 @@ def open(
 ) -> Data:
     """Open a data file or folder for reading by rows. Local; each rank opens for itself.
 
-    What it holds is found out from its content. No lock is taken and nothing is written.
+    The format is detected from the content. No lock is taken and nothing is written.
 
     =========  ==========================================================================
     hdf5       every data set of numbers, by all its names; what is passed over is in the notes

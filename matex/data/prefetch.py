@@ -26,9 +26,9 @@ class RowReader(Protocol):
 class Prefetch:
     """Rows of *source*, with the next ones read ahead by a thread.
 
-    Who asks says what is likely to be asked for next. A guess that turns out wrong (a rank
-    died, an epoch ended) costs the time of that read and nothing else. One thread reads at
-    a time, so *source* need not be safe to share.
+    The caller says which rows it will probably ask for next. A wrong guess (a rank died, an epoch
+    ended) costs the time of that read and nothing else. One thread reads at a time, so *source*
+    need not be thread-safe.
 
     There is a thread only where *source* calls its reading costly and the last read took
     a millisecond or more: arrays in memory, and files that the system holds in memory, are

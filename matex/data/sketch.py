@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["are_same_data", "sketch"]
 
-# What a script makes of a model's predictions is rounded otherwise on another number of ranks.
+# Data computed from a model's predictions are rounded differently on another number of ranks.
 _CLOSE = 1e-3
 
 

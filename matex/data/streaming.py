@@ -96,7 +96,7 @@ def as_dataset(
         return images if label is None else (images, label(rows))
 
     batches = _numbers(count, shuffle).batch(batch_size).map(read)
-    batches._matex_by_rows = True  # what it makes of a row, it makes of it in any batch
+    batches._matex_by_rows = True  # its result for a row does not depend on the batch
     return batches.prefetch(2)
 
 

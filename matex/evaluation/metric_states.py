@@ -14,8 +14,8 @@ __all__ = ["MetricStates"]
 class MetricStates:
     """Metric states of one pass, and other values that ``test_step`` returns. Local.
 
-    Of the latter Keras reports what the last batch came to; only the rank that has this batch
-    packs it, the others pack zeros.
+    For the latter Keras reports the last batch's values; only the rank with this batch packs them,
+    the others pack zeros.
 
     Args:
         model: model of the metrics.

@@ -1,7 +1,7 @@
 """Prediction shared among the ranks: each computes its rows, all get all outputs.
 
-Outputs travel as bytes, each rank's rows in their place and zeros elsewhere, so that
-sums put them together exactly, whatever their type.
+Outputs travel as bytes, each rank's rows in their places and zeros elsewhere, so that a sum joins
+them exactly, whatever their dtype.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class SharedPrediction:
     def _draws_or_writes(self, batch: GlobalBatch) -> bool:
         """Whether the graph that predicted *batch* would give other results in another run. Local.
 
-        Then parts of batches would, too, and those that come after them.
+        Then parts of batches would differ, too, and so would later batches.
         """
         if self._model.run_eagerly:
             return False

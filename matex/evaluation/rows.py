@@ -25,8 +25,8 @@ __all__ = ["RowEvaluation", "without_effect"]
 def without_effect(model: Any, call: Callable[[], object]) -> None:
     """Evaluate by *call*, and put the metrics back; local.
 
-    A test step that runs eagerly is Python that may count or print, and makes what metrics it has
-    in its first call: it runs on every rank, also where no row falls to this one.
+    An eager test step is Python that may count or print, and creates metrics in its first call: it
+    runs on every rank, even if this rank has no rows.
     """
     before = [(variable, variable.numpy()) for variable in model.metrics_variables]
     call()
@@ -115,7 +115,7 @@ class RowEvaluation:
         self._states.begin_batch()
         self.have = self.assigned_rows()
         self._chunks = self._chunked(self.have[0])
-        # A progress bar is to come to the end of the whole set with the rank's own last batch.
+        # A progress bar reaches the end of the whole set with the rank's own last batch.
         own, steps_per_execution = max(1, len(self._chunks)), self._model.steps_per_execution
         last = max(1, -(-self.num_batches // steps_per_execution)) * steps_per_execution
         ends = [last * (step + 1) // own for step in range(own)]
@@ -144,7 +144,7 @@ class RowEvaluation:
 
     def _evaluate(self, span: Span) -> None:
         self._step(self._reader.rows(np.arange(*span), then=self._next_indices))
-        if span[1] == self._samples:  # of what is no metric, Keras reports the last batch's
+        if span[1] == self._samples:  # for values beside metrics Keras reports the last batch
             self._states.keep_extra()
         self._watchdog.progress()
 

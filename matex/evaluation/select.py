@@ -22,8 +22,8 @@ __all__ = ["SharedIterators"]
 class SharedIterators:
     """Makes the evaluation and prediction iterators of one run. Each method is collective.
 
-    Args of the methods: the model, a maker of Keras's own iterator, and what Keras
-    would make that from.
+    Arguments of the methods: the model, a function that makes Keras's own iterator, and the
+    arguments for that.
     """
 
     def __init__(self, run: RunContext) -> None:

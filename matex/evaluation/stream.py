@@ -137,7 +137,7 @@ class StreamEvaluation:
         if not some:
             self._has_ended = True
             raise StopIteration
-        # Keras keeps what it gets here until the pass is over: then it becomes that of all ranks.
+        # Keras keeps this result until the end of the pass: then it becomes that of all ranks.
         self._logs = self._step.logs
         return self._logs
 
@@ -164,7 +164,7 @@ class StreamEvaluation:
     def _evaluate(self, batch: StreamBatch, spans: list[Span]) -> None:
         if spans:
             self._step(batch.rows(spans))
-        if spans and batch is self._window[-1]:  # of what is no metric, Keras reports the last's
+        if spans and batch is self._window[-1]:  # for the rest Keras reports the last batch
             self._states.keep_extra()
         self._progress()
 

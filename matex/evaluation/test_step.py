@@ -35,8 +35,8 @@ class Sharing(IntEnum):
 class TestStep:
     """``test_step`` of one model on batches of one form. Local, except :meth:`agree`.
 
-    ``sharing`` is None until it is known. Metrics must add up what they count in rows, or else in
-    batches; of what a step returns beside results of metrics, Keras reports the last batch's.
+    ``sharing`` is None until it is known. Metrics must add up their counts over rows, or else over
+    batches; of values beside metric results Keras reports the last batch's.
 
     Args:
         signature: signature of batches, with a free first axis.

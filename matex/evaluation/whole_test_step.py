@@ -35,7 +35,7 @@ def whole_test_step(
         lambda leaves: whole(keras_hooks.pack_as(signature, leaves)),
         keras_hooks.flatten(signature),
     )
-    # As long as Keras's own: what it draws goes on where the last evaluation ended. The same data
-    # may come in another structure, in validation and by itself.
+    # Kept as long as Keras's own: its draws continue where the last evaluation ended. The same data
+    # may come in another structure, in validation and alone.
     kept = model.test_function.whole.setdefault(repr(as_data(signature)), free)
     return lambda batch: kept(keras_hooks.flatten(batch))

@@ -18,7 +18,7 @@ from matex.keras_hooks.metrics import replaced
 __all__ = ["moments_over_ranks", "normalizations"]
 
 Total = Callable[[Any, str], Any]
-"""Gives the sum over the ranks of a float64 vector, whose name it is told."""
+"""Function that returns the sum over the ranks of a float64 vector, with the vector's name."""
 
 
 def normalizations(model: Any, *, asking: bool = False) -> list[Any]:

@@ -33,7 +33,7 @@ __all__ = [
 _LIST = "best_weights"
 _OWN = "own"
 
-# What every callback has, and no memory of its own.
+# Attributes that every callback has, which are no state of its own.
 _NO_MEMORY = {"_model", "model", "params", "validation_data"}
 
 # On the history of a fit that was begun elsewhere or earlier: the numbers of the epochs before.
@@ -154,7 +154,7 @@ def callback_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
 def restore_callback_state(callbacks: Iterable[Any], memory: Mapping[str, np.ndarray]) -> None:
     """Restore the state of callbacks of the same kinds in the same order; local.
 
-    What has no counterpart in *memory* stays as it is.
+    State without a counterpart in *memory* is left unchanged.
     """
     for name, callback, attributes in _deciding(callbacks):
         mine = {

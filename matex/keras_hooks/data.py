@@ -34,8 +34,8 @@ def dataset_of(feed: Any, *, most: int | None = None) -> Any:
 
     Args:
         most: number of batches until it starts again; None if unknown.
-            From a generator no more are fetched ahead: how many that were would differ by rank,
-            and what the generator gives next with it.
+            From a generator no more batches are fetched ahead: their number would differ by rank,
+            and so would the generator's next element.
     """
     adapter = feed.data_adapter
     if most is not None and isinstance(adapter, data_adapters.GeneratorDataAdapter):
@@ -76,7 +76,7 @@ def shuffled_rows(samples: int, batch_size: int, shuffle: Any, *, seed: int) -> 
         return pipeline.get_single_element()
 
     with warnings.catch_warnings():
-        # That the operations take the seed of the graph around them is what is wanted here.
+        # It is intended here that the operations take the seed of the graph around them.
         warnings.filterwarnings("ignore", message="Seed .* from outer graph")
         traced = tf.function(order, autograph=False).get_concrete_function()
     found: np.ndarray = traced().numpy()

@@ -65,7 +65,7 @@ def _replacement(original: Callable[..., Any], around: Around) -> Callable[..., 
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            return original(*args, **kwargs)  # which says what is wrong
+            return original(*args, **kwargs)  # which raises the proper error
         bound.apply_defaults()
         given = dict(bound.arguments)
         given.update(given.pop(rest, {}))

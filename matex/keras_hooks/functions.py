@@ -39,7 +39,7 @@ _inline = 0
 def watch_functions(call: Callable[[Call, Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:
     """Route the calls of all functions of ``tf.function`` through *call*. Local, once.
 
-    But for those that :func:`with_functions_inline` reaches.
+    Functions that :func:`with_functions_inline` reaches are excepted.
 
     Args:
         call: function of TensorFlow's own ``__call__``, the function, and its arguments.
@@ -58,9 +58,9 @@ def watch_functions(call: Callable[[Call, Any, tuple[Any, ...], dict[str, Any]],
 def with_functions_inline(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Result of the script's *step*, with functions of ``tf.function`` inlined into it.
 
-    As calls they would keep their traces, in which updates are left out and numbers belong to one
-    graph of ours, and would give them to whoever calls them next. :func:`watch_functions` must have
-    been called. Local.
+    As calls they would keep their traces, which lack updates and contain random numbers of a graph
+    of matex, and would use them for later callers. :func:`watch_functions` must have been called.
+    Local.
     """
     global _inline  # noqa: PLW0603 - a property of the process, as the functions' class is
     _inline += 1
@@ -122,9 +122,9 @@ def _called_inline(
 ) -> Any:
     """Result of *function*, with its operations in the graph being traced.
 
-    TensorFlow numbers the operations of a graph that draw, for their seeds: these have the numbers
-    that they would have in a graph of their own. What XLA is to compile has one, which *function*
-    does not keep. A step that runs eagerly runs it so, too.
+    TensorFlow numbers the drawing operations of a graph, for their seeds: these operations get the
+    numbers that they would have in their own graph. Functions for XLA have a graph of their own,
+    which *function* does not keep. A step that runs eagerly runs it in the same way.
     """
     if function._jit_compile:
         unkept = function._clone(None)

@@ -23,7 +23,7 @@ __all__ = [
     "made_global_generator",
 ]
 
-# Keras 3's own name for the generator of what is drawn without a seed.
+# Keras 3's own name for the generator of unseeded draws.
 _OF_KERAS = "global_seed_generator"
 
 # TensorFlow takes a seed modulo this (framework/random_seed.py).
@@ -103,8 +103,8 @@ class Generators:
     def moved_by(call: Callable[[Any], Any]) -> Iterator[Callable[[Any], Any]]:
         """Context in which only the draws of *call* advance generators. Local.
 
-        Gives the function to be called in its place. What it draws it draws as if nothing had been
-        drawn inside before. Where layers are made inside, Python's generator stays where it is.
+        Yields the function to be called in its place. Its draws are as if there had been no other
+        draws inside before. If layers are made inside, Python's generator is not restored.
         """
         before = Generators()
 
@@ -144,10 +144,10 @@ def generators_kept(*, host: bool = True) -> Iterator[list[str]]:
 class OrderSeeds:
     """Seeds of the sample orders of a script's fits. Local.
 
-    They follow from the script's own seeds: a script that seeds all generators again, before
-    each fit, gets the same order each time. The generators belong to the script and are not
-    moved, or it would draw other numbers afterwards than without matex; so fits between which
-    nothing was drawn are told apart by their count.
+    They follow from the script's own seeds: a script that reseeds all generators before each fit
+    gets the same order each time. The generators belong to the script and are not advanced, or it
+    would draw other numbers afterwards than without matex; so fits without draws between them are
+    distinguished by their count.
 
     Seeds that were set before this object was made are matex's, not the script's.
     """

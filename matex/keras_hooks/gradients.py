@@ -35,9 +35,8 @@ def mean_gradients(
 ) -> list[Any]:
     """Mean over the ranks of each gradient, None for missing ones; collective when it runs.
 
-    Gradients that are such means already are given back, and nothing is exchanged. Slices
-    stay slices, each by itself: optimizers square them before they add up what falls to
-    one row.
+    Gradients that are such means already are returned without an exchange. Slices stay separate
+    slices: optimizers square them before they sum the slices of one row.
 
     Args:
         optimizer: optimizer that gets the leader's learning rate; None for a tape.
@@ -75,8 +74,8 @@ def replaced_gradients(
 
     Args:
         taken: function of gradients, None for missing ones, and of the variables.
-        nested: function that is called before it where another tape may go through the gradients,
-            which cannot go through what *taken* makes.
+        nested: function called before it if another tape may differentiate the gradients, which is
+            impossible for the results of *taken*.
     """
     original = tf.GradientTape.gradient
 

@@ -83,7 +83,7 @@ def _followed(model: Any) -> Any:
     finally:
         for layer in model._flatten_layers():
             known = counts.get(id(layer), 0)
-            # What was followed is of no use to saving and summaries.
+            # The traced calls are of no use to saving and summaries.
             layer._inbound_nodes = layer._inbound_nodes[:known] or layer._inbound_nodes
 
 

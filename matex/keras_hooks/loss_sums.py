@@ -1,9 +1,9 @@
 """Losses that are no means over rows: local sums, divided by a number of the whole batch.
 
-Keras divides a masked loss by what is not masked, a loss reduced by ``"mean_with_sample_weight"``
-by the sum of the weights, and one reduced by ``"sum"`` by nothing. Numerators add up over the
-rows of a batch, and so do denominators. So a rank divides the numerator of its rows by the
-denominator of the whole batch, which it is told.
+Keras divides a masked loss by the number of unmasked elements, a loss reduced by
+``"mean_with_sample_weight"`` by the sum of the weights, and one reduced by ``"sum"`` by nothing.
+Numerators and denominators add up over the rows of a batch. So a rank divides the numerator of its
+rows by the denominator of the whole batch, which is passed to it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check_reductions(model: Any) -> None:
 def shared_losses(weight: Any, denominators: Any) -> Iterator[list[Any]]:
     """Context of a trace; its losses are parts of the batch's, divided by *weight*. Local.
 
-    The recorder multiplies the loss by *weight*, so that what is no loss of rows counts once.
+    The recorder multiplies the loss by *weight*, so that losses that are not over rows count once.
 
     Args:
         weight: scalar, local rows / rows of the step.

@@ -72,8 +72,8 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
         if not _is_complete(model):
             with noted_setting(model.optimizer):
                 model._symbolic_build(data_batch=data)
-    # Keras's words for whatever went wrong in call(): since 3.15 a ValueError stays one. Where it
-    # is the script's mistake, its train step meets it again, as in plain Keras.
+    # Keras's message for any error in call(): since 3.15 a ValueError is kept. If it is the
+    # script's mistake, its train step raises it again, as in plain Keras.
     except (RuntimeError, ValueError) as error:
         raise NotShareable(
             f"{type(model).__name__} cannot be built from its data before training"
@@ -96,8 +96,8 @@ def _reset_as_ever(metrics: Any) -> None:
 def build_optimizer(model: Any) -> None:
     """Create the variables of *model*'s optimizer, if it is the only one.
 
-    Where there are others it may be Keras's default, which the script has no use for; those that
-    it uses get theirs when the step is traced.
+    If there are others it may be Keras's default, which the script does not use; the optimizers
+    that it uses get their variables when the step is traced.
     """
     if not model.optimizer.built and len(optimizers_of(model)) == 1:
         build_for(model.optimizer, model.trainable_variables)

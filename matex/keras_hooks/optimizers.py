@@ -276,7 +276,7 @@ def noted_setting(optimizer: Any) -> Iterator[None]:
 
 def updates_made(optimizer: Any) -> int | None:
     """Number of updates that *optimizer* has made; None if it may skip some itself."""
-    # Not ``iterations``, which counts every so many where gradients are accumulated.
+    # Not ``iterations``, which counts accumulated gradients only every so many steps.
     return None if traits_of(optimizer).scales_loss else int(optimizer._iterations.numpy())
 
 

@@ -36,7 +36,7 @@ _CLASSES = (
 
 _STEPS = ("train_step", "compute_loss", "compute_metrics", "call", "__call__")
 
-# They mix the rows of a batch, or run what is not Keras's.
+# Layers that mix the rows of a batch, or run code that is not Keras's.
 _OTHERS = {"Lambda", "MixUp", "CutMix", "TFSMLayer", "FlaxLayer", "JaxLayer", "TorchModuleWrapper"}
 
 _REGULARIZERS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
@@ -59,7 +59,7 @@ def adds_up(model: Any) -> bool:
 def evaluates_rows(model: Any) -> bool:
     """Whether *model*'s ``test_step`` is made of parts of Keras alone that add up. Local."""
     own = "test_step" in vars(model) or type(model).test_step is not keras.Model.test_step
-    # What other losses come to depends on how rows are put together to batches.
+    # Other losses depend on how rows are grouped into batches.
     means = all(
         getattr(loss, "reduction", "mean") in ("sum_over_batch_size", "mean")
         for loss in keras.tree.flatten(model.loss)

@@ -17,7 +17,7 @@ from matex.keras_hooks.models import seed_variables
 
 __all__ = ["Chance"]
 
-# Between the ends of what may be drawn, and no value for which formulas are special.
+# Inside the range of possible draws, and no special value in formulas.
 _PLACE = 0.37
 
 
@@ -67,9 +67,8 @@ class Chance:
     def left_out(self) -> Iterator[None]:
         """Run or trace the step inside, without chance.
 
-        Whatever Keras draws is one constant, the same for all rows; dropout drops nothing, and a
-        shuffle turns the order round. BatchNorm goes by its moving statistics, and leaves them
-        alone.
+        All Keras draws are one constant, equal for all rows; dropout drops nothing, and a shuffle
+        reverses the order. BatchNorm uses its moving statistics, without updating them.
         """
         with contextlib.ExitStack() as stack:
             for name, substitute in _SUBSTITUTES.items():

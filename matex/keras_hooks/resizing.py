@@ -1,7 +1,7 @@
 """Resizing in place of Keras's variables, and of everything that remembers their shapes.
 
-The ``keras.Variable`` stays the same object, so layers, optimizers and whoever else holds
-it see the new value; only the TensorFlow variable inside is another.
+The ``keras.Variable`` stays the same object, so layers, optimizers and other holders see the new
+value; only the TensorFlow variable inside is replaced.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def slots(optimizer: Any) -> list[Slot]:
 def copies_of_weights(model: Any) -> list[tuple[Any, Any]]:
     """Each slot of the optimizers of *model* that is a weight itself, as averages are, and that.
 
-    It must follow what is done to the weight by anything but the optimizer.
+    It must follow changes of the weight that the optimizer does not make.
     """
     found: list[tuple[Any, Any]] = []
     for one in (each for optimizer in optimizers_of(model) for each in _all(optimizer)):

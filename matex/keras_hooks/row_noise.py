@@ -28,7 +28,7 @@ _ADDRESSABLE = (
     "stateless_random_normal_v2",
     "stateless_truncated_normal_v2",
 )
-# TensorFlow's draws with a state of their own, and what gives the same numbers without one.
+# TensorFlow's draws with hidden state, and their stateless equivalents.
 _STATEFUL = {
     "random_uniform": "stateless_random_uniform_v2",
     "random_uniform_int": "stateless_random_uniform_int_v2",
@@ -36,7 +36,7 @@ _STATEFUL = {
     "truncated_normal": "stateless_truncated_normal_v2",
 }
 # Keras's own functions whose result has a given shape. A trial replaces them by constants
-# (quiet.py), but what is cut like the batch need not be: its rows must differ as rows do.
+# (quiet.py), except for results that are divided like the batch: their rows must differ.
 _SHAPED = {
     name: getattr(backend.random, name)
     for name in ("normal", "uniform", "truncated_normal", "randint", "gamma", "binomial", "beta")
@@ -76,8 +76,9 @@ def rows_of_noise(
     may also have a whole number of blocks of them: a row for each fake and then for each real one.
     Other noise is the same on all ranks, as it is for all rows in one process.
 
-    Gives a function of the number of the batch's rows, for the graph that commits the step. It
-    moves on what the step drew by and did not move: TensorFlow's seeds, Keras's global generator.
+    Returns a function of the number of the batch's rows, for the graph that commits the step. It
+    advances the states that the step drew from without advancing them: TensorFlow's seeds, Keras's
+    global generator.
 
     Args:
         rows: rows that are computed.

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-#: What an operation that fails raises.
+#: Exception of a failing TensorFlow operation.
 OpError = tf.errors.OpError
 
 # Creators of variables are called from high to low: the script's have 100, a function's has 50.
@@ -200,6 +200,6 @@ def outside_functions() -> Iterator[None]:
 def graph_of(call: Callable[..., Any], *signature: Any) -> Any:
     """*call* as a graph for arguments of *signature*, without AutoGraph."""
     function = tf.function(call, input_signature=signature, autograph=False)
-    # It is traced once, but TensorFlow warns of those that are made of the same code as of one.
+    # It is traced once, but TensorFlow warns as if functions of the same code were one function.
     function._omit_frequent_tracing_warning = True
     return function

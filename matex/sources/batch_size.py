@@ -11,7 +11,7 @@ __all__ = ["most_rows"]
 # The names of TensorFlow's classes, some of which are private, without "_" and "Dataset".
 _BATCHES = ("Batch", "ParallelBatch", "PaddedBatch")
 
-# What passes batches on, in whatever order, with the rows that they have.
+# Operations that pass batches on, in any order, with their rows.
 _PASSING_ON = (
     "AssertCardinality",
     "Cache",
@@ -55,7 +55,7 @@ def most_rows(dataset: tf.data.Dataset) -> int | None:
 
 def _passed_on(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
     """Datasets whose batches *dataset* passes on unchanged."""
-    # A choice among datasets has one more input, which is the numbers of those that are chosen.
+    # A choice among datasets has one more input, the numbers of the chosen ones.
     return list(getattr(dataset, "_data_inputs", None) or dataset._inputs())
 
 

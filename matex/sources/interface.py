@@ -53,10 +53,10 @@ class Source(Protocol):
     batch has as many rows, with their number."""
 
     samples: int | None
-    """The number of samples of an epoch, where it is known beforehand."""
+    """Number of samples of an epoch; None if not known beforehand."""
 
     most_rows: int | None
-    """The largest number of rows of a global batch, where it is known beforehand."""
+    """Largest number of rows of a global batch; None if not known beforehand."""
 
     digest: int
     """63 bits that identify the batches so far, or their order; 0 where the cursor does."""

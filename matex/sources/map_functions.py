@@ -1,7 +1,7 @@
 """Whether functions of a tf.data pipeline always return the same values. Local.
 
-A function with random or other state gives what depends on how often it ran before. In a
-parallel operation of tf.data it is also a matter of chance which element it runs for first.
+A function with random or other state gives results that depend on its earlier runs. In a parallel
+operation of tf.data the order of the elements for which it runs is random as well.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def check_function(function: Any) -> None:
 def chance_decides(dataset: Any) -> bool:
     """Whether two passes over *dataset* with equal seeds can differ randomly.
 
-    They can where it has an operation that is not deterministic by the script's own wish, or a
-    parallel one and a function with state; this need not be the function of that operation.
-    A parallel interleave does not tell whether it is deterministic.
+    They can if it has an operation that the script declared nondeterministic, or a parallel
+    operation and a function with state, not necessarily of that operation. A parallel interleave
+    does not tell whether it is deterministic.
     """
     parallel = stateful = False
     pending = [dataset]

@@ -1,8 +1,8 @@
 """Rows that each rank holds in memory, and hands on to the next rank of a ring.
 
-The asynchronous ring shuffle of GossipGraD (Daily et al., arXiv:1803.05880): what a rank has
-trained on goes to the rank that trains on it in the next epoch, while the next step is
-computed. Data are read from their source once; what a death takes along is read there again.
+The asynchronous ring shuffle of GossipGraD (Daily et al., arXiv:1803.05880): rows that a rank has
+trained on go to the rank that trains on them in the next epoch, while the next step is computed.
+Data are read from their source once; rows lost by a death are read again.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ class _EpochPlan(NamedTuple):
 class RingRows(RowSource):
     """Rows known by number, in ring order; each rank holds about its own part of them.
 
-    Who needs a row next follows from the order and the members, so all ranks know, without
-    talking, what to send and what to expect. ``digest`` is the packed
-    geometry of the order.
+    The next user of a row follows from the order and the members, so all ranks know, without
+    communication, which rows to send and to expect. ``digest`` is the packed geometry of the order.
 
     Args:
         epochs: number of epochs of the fit; after the last one no rows are passed on.
@@ -194,7 +193,7 @@ class RingRows(RowSource):
     def report(self) -> dict[str, Any]:
         """Numbers of rows read and received, and the largest number held at a time.
 
-        All ranks are behind the last step, so nobody is waited for long.
+        All ranks have finished the last step, so the wait is short.
         """
         self._settle()
         told = {"read": self._read_from_source, "came": self._came, "held": self._store.most}

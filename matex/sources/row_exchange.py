@@ -18,7 +18,7 @@ class RowExchange:
     """Exchanges the rows of one step at a time. Never raises for a death: rows are then missing.
 
     Args:
-        store: store from which rows are taken, and into which those that came are put.
+        store: store from which rows are sent, and to which received rows are added.
     """
 
     def __init__(self, communicator: ft.Communicator, store: RowStore) -> None:

@@ -23,7 +23,7 @@ __all__ = ["BATCH_SIZE", "MakeFeed", "once", "rows_of", "stream_of"]
 BATCH_SIZE = 32  # Keras's own default
 
 MakeFeed = Callable[[Any], Any]
-"""Makes Keras's own epoch iterator over what is given as ``x``."""
+"""Function that makes Keras's own epoch iterator over ``x``."""
 
 
 def once(make_feed: MakeFeed) -> MakeFeed:
@@ -52,7 +52,7 @@ def rows_of(
     """Data as rows by number; None if they can only be read in sequence. Local.
 
     None also for arrays that Keras knows and that do not fit together or have no rows, and for
-    impossible batch sizes: what comes of them, Keras's own iterator says best.
+    impossible batch sizes: Keras's own iterator raises the best error for them.
 
     Raises:
         InputError: tables of matex's own that do not fit together.

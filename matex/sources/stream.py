@@ -1,13 +1,11 @@
 """Batches that arrive in sequence: tf.data, PyDataset, generators, arrays with a step count.
 
-Keras's own machinery makes them, on every rank alike, so epochs, repetition, class
-weights and running out of data are what they are in one process. Each rank takes
-its rows of each batch.
+Keras's own code makes them, equally on every rank, so epochs, repetition, class weights and the end
+of data are as in one process. Each rank takes its rows of each batch.
 
-That the ranks do get the same batches is proven, not hoped for: the digest of a row is
-its number mixed with a hash of everything that came before and of whether more
-follows. The hashes travel with the gradients, so if one rank's data differ in
-anything, the sum is wrong for every rank alike, and no update is made.
+That the ranks get the same batches is proven: the digest of a row is its number mixed with a hash
+of all earlier data and of whether more follows. The hashes travel with the gradients, so if one
+rank's data differ anywhere, the sum is wrong on every rank, and no update is made.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ _HASHED = 1 << 20  # values of a tensor that are looked at, evenly spread over i
 class Stream:
     """A source of batches made by Keras. Local.
 
-    One batch is read ahead, so that the end of the data is known, and part of what
-    the ranks compare, before the last step is made.
+    One batch is read ahead, so that the end of the data is known, and included in the comparison of
+    ranks, before the last step is made.
 
     Args:
         feed: Keras's epoch iterator over the user's data.

@@ -19,8 +19,8 @@ class StreamBatch:
     """A whole global batch, of which each rank takes rows. Local.
 
     Args:
-        tensors: the leaves. Where they have different numbers of rows, ``uneven`` says so, and only
-            the whole batch can be had.
+        tensors: leaves of the batch. If their numbers of rows differ, ``uneven`` says so, and only
+            the whole batch is available.
         span: interval of the batch in the epoch.
         digest: digest of everything up to and with this batch.
         last: whether it is the last batch.

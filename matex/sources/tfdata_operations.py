@@ -47,7 +47,7 @@ def _with_options(source: tf.data.Dataset, like: tf.data.Dataset) -> tf.data.Dat
 def _shuffled(source: tf.data.Dataset, like: tf.data.Dataset) -> tf.data.Dataset:
     """Elements in the order of *like*: both draw from the same generator.
 
-    Every pass draws from it anew: what the script has looked at before the fit counts.
+    Every pass draws from it anew, so passes of the script before the fit count.
     """
     spec = source.element_spec
     variant = tf.raw_ops.ShuffleDatasetV3(
