@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["LossProgress", "allowed_loss"]
 
-# Of what an epoch gains, and of delta.
+# Fractions of an epoch's gain, and of delta.
 _PART, _MOST = 0.5, 2.0
 
 
@@ -65,8 +65,8 @@ class LossProgress:
 
         *held_out* is on as many rows as at the last look.
 
-        The smaller of what the held-out loss and the training loss say: the first goes up and
-        down where BatchNormalization lags, the second falls while a network overfits.
+        The smaller of the values by held-out loss and training loss: the first fluctuates while
+        BatchNormalization lags, the second falls while a network overfits.
         """
         if not self.epoch or self.epoch != epoch - 1:
             return 0.0

@@ -207,7 +207,7 @@ class Apoptosis(keras.callbacks.Callback):
         goal = None if ratio is None else Goal(measure, (1 - ratio) * self._size_at_start)
         if goal is not None and goal.is_met(self._net()):
             return
-        # A callback may have asked the leader alone to stop: what it knows counts for all.
+        # A callback may have asked the leader alone to stop: the leader's value counts for all.
         if self._peers.verdict(float(self.model.stop_training)):
             return
         judge = self._judges.of_network(self._net())

@@ -1,10 +1,10 @@
 """Symmetric matrices that lose rows and columns one by one, in blocks.
 
-What a removal changes in the whole matrix is noted as columns, and applied by one matrix
-product for each block of removals. Until then only the diagonal is kept up, and single columns
-are worked out of what is noted.
+Changes of the whole matrix by a removal are recorded as columns, and applied by one matrix product
+per block of removals. Until then only the diagonal is updated, and single columns are computed from
+the records.
 
-Rows are those of a matrix; of the units that are gone they stay until :meth:`compact`.
+Rows are rows of a matrix; removed units keep theirs until :meth:`compact`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["BLOCK", "Compaction", "Inverse", "Products", "products_of"]
 
 BLOCK = 96
 
-# Up to so many columns of U a product U U^T is held as U.
+# With at most this many columns of U a product U U^T is held as U.
 _FEW = 48
 
-# Of a matrix, when what is noted is applied: what comes in between stays in a core's cache.
+# Columns per block, so that the records stay in a core's cache until they are applied.
 _AT_ONCE = 128
 
 

@@ -47,8 +47,9 @@ class Evidence(NamedTuple):
 class Limits(NamedTuple):
     """The limits of a removal.
 
-    At most ``most`` units die, at a cost of at most ``budget``, relative to the effect of all
-    units; of each of ``parts``, pairs of indices of units and a number, at least so many stay.
+    At most ``most`` units are removed, at a cost of at most ``budget``, relative to the effect of
+    all units; of each of ``parts``, pairs of indices of units and a number, at least that number is
+    kept.
     """
 
     most: int
@@ -120,7 +121,7 @@ class Survivors:
     def candidates(self, scores: np.ndarray, count: int) -> np.ndarray:
         """A mask of *count* units that may go, of the smallest scores.
 
-        All that may go where the group has parts, as one may come to its limit before the others.
+        All removable units if the group has parts, as one may reach its limit before the others.
         """
         open_to = self.alive & self.mortal
         if any(len(part) < len(scores) for part, _ in self._parts):

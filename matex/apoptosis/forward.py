@@ -20,7 +20,7 @@ _WITHOUT_WIDTHS = (layers.Dense, layers.BatchNormalization)
 # Of a loss: a trace may round otherwise, but not compute anything else.
 _ROUNDING = 1e-4
 
-# What is raised where a layer cannot be traced, and by a trace at a size it was not made for.
+# Exceptions for a layer that cannot be traced, and of a trace at an unexpected size.
 REFUSALS = (
     AttributeError,
     RuntimeError,
@@ -29,7 +29,7 @@ REFUSALS = (
     tf.errors.InvalidArgumentError,
 )
 
-# What is raised where shapes do not fit, by whatever a model is made of.
+# Exceptions for shapes that do not fit, from any part of a model.
 FAILURES = (*REFUSALS, AssertionError, LookupError, NotImplementedError, tf.errors.OpError)
 
 

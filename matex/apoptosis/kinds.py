@@ -53,7 +53,7 @@ REDUCTIONS = {
     "Nansum", "Nanvar", "Norm", "Prod", "Ptp", "Std", "Sum", "Var",
 }  # fmt: skip
 
-# That mix what lies along an axis, or several, and leave the shape.
+# Functions that mix values along axes and keep the shape.
 ALONG_AN_AXIS = {
     "Argsort", "Cumprod", "Cumsum", "LogSoftmax", "Nancumprod", "Nancumsum", "Normalize", "Roll",
     "Softmax", "Sort", "Sparsemax",

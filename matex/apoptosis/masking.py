@@ -1,13 +1,13 @@
 """Normalization layers that leave removed units out of their statistics during a trial.
 
-A trial gives the readers' rows of the dead to the living and changes no shape. That is all there
-is to a death unless a layer divides by statistics of several units (LayerNormalization,
-RMSNormalization, GroupNormalization): with fewer units these are others, so what it makes of the
-living is another, too. Here such a layer is given a mask of the living, and computes during a trial
-what it will compute after the cut.
+A trial transfers the readers' rows of removed units to kept ones and changes no shape. That is a
+complete removal unless a layer divides by statistics of several units (LayerNormalization,
+RMSNormalization, GroupNormalization): with fewer units these statistics differ, and so does the
+layer's output for kept units. Here such a layer gets a mask of the kept units, and computes during
+a trial its result after the cut.
 
-Its gamma and beta are fitted again, unit by unit: they become those with which its outputs come
-nearest, in the least squares, to what they were before anything died.
+Its gamma and beta are refitted, unit by unit: to the least squares between its outputs and those
+before any removal.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from matex.apoptosis.network import Binding, Network, Norm
 
 __all__ = ["Masks"]
 
-# Rows of what a layer normalizes that its gamma and beta are fitted on, about: two numbers a unit.
+# Approximate number of rows to which gamma and beta, two numbers per unit, are fitted.
 _ROWS = 2048
 
-# Of the square of what a unit was: below it there is nothing to fit to.
+# Fraction of a unit's former square, below which there is nothing to fit to.
 _NOTHING = 1e-6
 
 
@@ -90,7 +90,7 @@ class Masks:
             inputs: inputs that :meth:`remember` was given.
 
         Returns:
-            The variables that are assigned to, in that order, and what each held before.
+            Assigned variables, in order, and their former values.
         """
         fitting = [one for one in self._masked if not one.living.all()]
         weights = [w for one in fitting for w in one.weights if w is not None]
@@ -110,7 +110,7 @@ class Masks:
 class _AffineFit(NamedTuple):
     """The target of a fit of gamma and beta: some rows that the layer normalized, (rows, units).
 
-    ``gamma`` and ``beta`` are those that belong to these rows, 1 and 0 where there are none.
+    ``gamma`` and ``beta`` are the weights for these rows, 1 and 0 if there are none.
     """
 
     rows: np.ndarray
@@ -126,7 +126,7 @@ class _Masked:
         living = np.ones(len(norm.units), np.float32)
         self.mask = keras.Variable(living, trainable=False, name="living")
         self.visitor: Callable[[np.ndarray], None] | None = None
-        """What the first call within a pass is to do with the rows that it has normalized."""
+        """Function that the first call within a pass applies to the rows that it has normalised."""
         layer = norm.layer
         is_rms = isinstance(layer, keras.layers.RMSNormalization)
         self.weights = (layer.scale, None) if is_rms else (layer.gamma, layer.beta)

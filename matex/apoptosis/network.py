@@ -92,7 +92,7 @@ class Network:
         self.folded: dict[int, Any] = {}
         """Source number -> the BatchNormalization that follows it and nothing else."""
         self.extras: list[Binding] = []
-        """Weights beside the sources that make units what they are."""
+        """Weights beside the sources that define units."""
         self.readings: list[Reading] = []
         self.norms: dict[int, Norm] = {}
         """By the id of the layer, in the order of the graph."""

@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
     loss_before: float
     loss_after: float
     loss_allowed: float | None
-    """What it might have come to; None: anything."""
+    """Limit of the loss; None for no limit."""
     at_risk: float | None
     """At most this share of held-out predictions has changed; None where nothing is classified."""
     parameters: tuple[int, int]

@@ -1,8 +1,8 @@
 """The participants of an event: this process alone, or the ranks of a run.
 
-An event needs four things of its peers: a sum over samples, decisions about groups that one rank
-each makes, one value for all, and equal weights at the end. On ranks all of them go through
-collectives that complete when members die, so that the survivors hold the same.
+An event needs four operations of its peers: a sum over samples, decisions about groups that one
+rank each makes, one value for all, and equal weights at the end. On ranks all of them are
+collectives that complete when members die, so that the survivors hold the same results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from matex.partition.spans import Span, assigned
 
 __all__ = ["Add", "Alone", "Peers", "Together", "peers_of_process"]
 
-# Adds to a vector what rows of a sample come to.
+# Function that adds the results for rows of a sample to a vector.
 Add = Callable[[list[Span], np.ndarray], None]
 
 

@@ -1,8 +1,8 @@
 """Proof of a cut: shapes fit, and outputs equal those with removed units set to zero.
 
-Before a cut the weights by which the dead were read are zero already, so on a few rows the cut must
-not change the outputs. Where it does, or the model no longer runs, trains or loads, some rule was
-wrong about a layer. Then nothing of it stands.
+Before a cut the weights that read removed units are zero already, so on a few rows the cut must not
+change the outputs. If it does, or the model no longer runs, trains or loads, some rule was wrong
+about a layer. Then the whole cut is undone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Probe", "cut_proven"]
 # An odd number, which hardly is a width: rows that are taken for units show in the shapes.
 _ROWS = 5
 
-# Of the norm of an output: what another order of summation may change.
+# Fraction of an output's norm by which another order of summation may change it.
 _ROUNDING = {"float16": 0.05, "bfloat16": 0.2}
 _ROUNDING_ELSE = 1e-3
 
@@ -89,8 +89,8 @@ def cut_proven(
         others: variables to cut that do not belong to the model.
 
     Returns:
-        The candidates, by number, whose cut the model does not bear, each with what went wrong.
-        Nothing has been cut then. Where each is borne alone, but not all, it is all of them.
+        Candidates, by number, that cannot be cut, each with the fault. Then nothing has been cut.
+        If each can be cut alone, but not all together, these are all of them.
     """
     undo, wrong = _try(model, net, some, probe, peers, others)
     if not wrong:

@@ -1,7 +1,7 @@
 """Cutting the dead out: smaller weights, optimizer slots, symbolic shapes and options.
 
-All in place. The user's ``model`` and its layers are the objects they were, and so are
-their ``keras.Variable`` objects; what a later save, export or summary reads is smaller.
+All changes are in place. The user's ``model`` and its layers stay the same objects, and so do their
+``keras.Variable`` objects; a later save, export or summary reads smaller ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PREFIX = "apoptosis/"
 _NOTES = "apoptosis-notes"
 
 
-# Makes a model what it was before a cut; local, before anything else changes it.
+# Function that restores a model after a cut; local, before anything else changes it.
 Undo = Callable[[], None]
 
 
@@ -36,7 +36,7 @@ def cut(model: Any, net: Network, dead: Collection[int], others: Iterable[Bindin
         others: variables indexed by units that do not belong to the model.
 
     Returns:
-        What puts back all values, shapes and options (a default may be written out then).
+        Function that restores all values, shapes and options (a default may be explicit then).
     """
     bindings = [*net.bindings.values(), *others]
     kept = _kept(net, bindings, dead)
@@ -96,7 +96,7 @@ def _sliced(variable: Any, cuts: Mapping[int, np.ndarray]) -> np.ndarray:
 def _resize_rest(net: Network, dead: Collection[int], *, all_live: bool = False) -> None:
     """Resize options of layers, symbolic tensors, and the layers' expected inputs.
 
-    With *all_live* they become what they were before the *dead* went.
+    With *all_live* they are restored to their state before the *dead* were removed.
     """
     gone = np.array(sorted(dead), np.int64)
 
@@ -126,8 +126,8 @@ def flops(net: Network) -> float:
     return float(sum(2.0 * np.prod(v.shape) * times for v, times in net.work))
 
 
-# What was cut from which variable, so that a checkpoint can be put back into the model as
-# the script makes it.
+# Removed units by variable, so that a checkpoint can be restored to the model as the script
+# makes it.
 
 
 def _remember(variable: Any, cuts: Mapping[int, np.ndarray]) -> None:
@@ -167,8 +167,8 @@ def history_of(model: Any, variables: list[Any]) -> dict[str, np.ndarray]:
 def replay(model: Any, variables: list[Any], history: Mapping[str, np.ndarray]) -> bool:
     """Cut *model*, as made by its script, to the units that *history* keeps; local.
 
-    Values are those of the units that stay, so they are to be overwritten; *variables* are
-    those that the history was made of, in the same order. Whether anything was cut.
+    Kept units have their old values, to be overwritten; *variables* are those of the history, in
+    the same order. Returns whether anything was cut.
     """
     if _NOTES in history:
         note(model, json.loads(np.asarray(history[_NOTES]).tobytes()))
@@ -182,7 +182,7 @@ def replay(model: Any, variables: list[Any], history: Mapping[str, np.ndarray]) 
     }
     known = {id(variable) for variable in variables}
     changed = False
-    # What was cut is told, not which axis units ran along then: a rule, or a cut, may change that.
+    # Removed units are recorded, not the axis of units: a rule, or a cut, may change that.
     while dead := next(
         ((net, d) for net in traces(model) if (d := _all_gone(net, kept, known))), None
     ):

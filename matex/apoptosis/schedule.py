@@ -12,7 +12,7 @@ __all__ = ["LESS", "MODES", "MORE", "Calendar", "Mode", "Thresholds", "rows_to_j
 class Mode(NamedTuple):
     """The pace of shrinking: an event removes at most ``fraction`` of a group, costing ``tau``.
 
-    ``adapts``: tau follows what the held-out loss says of each event.
+    ``adapts``: tau follows the held-out loss of each event.
     """
 
     fraction: float
@@ -32,18 +32,18 @@ _MOST_TAU = 0.05
 # Parts of a threshold at which less and more than it allows is tried.
 LESS, MORE = 1 / 3, 3.0
 
-# Fewer say too little, whatever they cost.
+# With fewer rows the loss says too little, whatever they cost.
 _LEAST_ROWS = 512
 
-# Measuring and deciding about n units take as long as so many n^3 FLOPs of a forward pass: it is
-# less than half of them, in float64 and in pieces.
+# FLOPs of a forward pass, as a multiple of n^3, that take as long as measuring and deciding about n
+# units: these are less than half as many, in float64 and in pieces.
 _DECIDING = 30
 
-# After an event that made the network smaller by so much the next comes at the next epoch, and
-# else after so many; the step is traced anew after each.
+# After an event that shrank the network by this fraction the next one follows after one epoch, else
+# after this many; the step is traced again after each.
 _MUCH, _WAIT = 0.3, 2
 
-# A network of fewer FLOPs for a row takes TensorFlow about as long whatever its widths are.
+# A network with fewer FLOPs per row takes TensorFlow about as long for any widths.
 _LIGHT = 1.5e5
 
 # A group that would lose less is left: shrinking it costs more than it brings.
@@ -103,8 +103,7 @@ class Calendar:
 
         Args:
             gone: fraction of the parameters that was removed.
-            flops: operations of the smaller network for a row; infinite where size itself is the
-                goal.
+            flops: operations of the smaller network per row; infinite if size itself is the goal.
         """
         wait = self.every
         if not wait and gone >= _MUCH:

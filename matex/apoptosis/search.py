@@ -26,8 +26,8 @@ from matex.apoptosis.trace import Group
 __all__ = ["Candidate", "GroupVerdict", "Trial", "dead_of", "search", "worth_it"]
 
 
-# Of a share of what is allowed, as a loss does not rise quite as the cost does; and the least
-# part of a threshold that is tried.
+# Fraction of the allowed share, as a loss does not rise exactly as the cost; and the smallest tried
+# fraction of a threshold.
 _SAFE, _LEAST = 0.8, 1 / 9
 
 
@@ -117,8 +117,8 @@ class _Course:
     def each(self, some: Sequence[tuple[Candidate, float]]) -> None:
         """Try each group alone, and keep it if it takes at most its share of the remaining rise.
 
-        One may cost what all others together do, and would leave nothing for them. What one
-        leaves of its share is for those that matter more, which come later.
+        A group may cost as much as all others together, and would leave nothing for them. The
+        unused part of its share is for more important groups, which come later.
         """
         weighed = [(self._weight(one), one, part) for one, part in some]
         ordered = sorted(weighed, key=operator.itemgetter(0))

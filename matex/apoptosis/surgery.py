@@ -1,8 +1,8 @@
 """Evidence about groups from a model's weights, and giving the work of the dead to the rest.
 
-:func:`take_over` leaves all shapes as they are: the readers' rows of the dead become zero,
-so the network already computes what it will after :func:`matex.apoptosis.rebuild.cut`, and
-going back is a matter of values.
+:func:`take_over` keeps all shapes: the readers' rows of removed units become zero, so the network
+already computes its outputs after :func:`matex.apoptosis.rebuild.cut`, and undoing it means
+restoring values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def take_over(
         transfers: result of :func:`matex.apoptosis.criteria.transfers`.
 
     Returns:
-        The variables that were assigned to, in that order, and what each held before.
+        Assigned variables, in order, and their former values.
     """
     before = []
     for reading, transfer in zip(group.readings, transfers, strict=True):
@@ -85,7 +85,7 @@ def carry_along(
         copies: each copy and its weight.
 
     Returns:
-        The copies that were assigned to, and what each held before.
+        Assigned copies, and their former values.
     """
     first: dict[int, np.ndarray] = {}
     for variable, value in changed:

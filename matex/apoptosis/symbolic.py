@@ -1,7 +1,7 @@
 """The proof of a cut without data: every call of every layer fits, and so do the options.
 
-Rows show what a model computes. What it would do in training, or made again from its file, they do
-not: a number of units that an option of a layer still holds shows there first.
+Outputs on rows do not show the model's behaviour in training or when rebuilt from its file: a
+number of units that an option of a layer still holds is found here first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["Shapes"]
 class Shapes:
     """Calls and options of *model* before a cut, which are known to fit; local.
 
-    What fails already says nothing about the cut: an operation that cannot be called without
-    values, a class whose objects cannot be made again. It is not looked at afterwards.
+    A call that fails already tells nothing about the cut: an operation that cannot be called
+    without values, a class whose objects cannot be rebuilt. It is not checked afterwards.
     """
 
     def __init__(self, model: Any) -> None:

@@ -37,7 +37,7 @@ def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
                 f"exclude must name layers of the model, such as {', '.join(near)}. "
                 f"Received: {name!r}"
             )
-    # Whatever is excluded: names alone do not change what a unit is.
+    # Without exclusions: names alone do not change the meaning of a unit.
     net = max(traces(model), key=_living_sources)
     for source in net.sources:
         if source.layer.name in exclude:

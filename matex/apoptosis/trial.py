@@ -58,7 +58,7 @@ class ModelTrial(Trial):
         self._copies = keras_hooks.copies_of_weights(model)
         self._sums: measure.Sums | None = None
         self._values: list[tuple[Any, np.ndarray]] = []
-        self._first: dict[int, tuple[Any, np.ndarray]] = {}  # what variables held at the start
+        self._first: dict[int, tuple[Any, np.ndarray]] = {}  # values of variables at the start
         self._known: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
         self._savings: dict[int, float] = {}  # of a unit, by groups
 

@@ -10,8 +10,8 @@ __all__ = ["Units", "occurrences"]
 class Units:
     """Every channel that a layer makes is a unit, a whole number.
 
-    Units that can only be removed together are tied; those that must stay are fixed;
-    those are bent whose activation does not scale with their incoming vector.
+    Units that can only be removed together are tied; units that must be kept are fixed; units whose
+    activation does not scale with their incoming vector are bent.
     """
 
     def __init__(self) -> None:

@@ -33,8 +33,8 @@ def add_options(parser: argparse.ArgumentParser, *tables: type) -> None:
 def completed(words: Sequence[str], *tables: type) -> list[str]:
     """Command line *words*, with values for options of *tables* that may stand alone. Pure.
 
-    What follows such an option is its value where it is a number, and else the script or another
-    option. What follows the script is the script's.
+    A word after such an option is its value if it is a number, and else the script or another
+    option. Words after the script are the script's.
     """
     known = {flag: o for o in _flagged(tables) for flag in (o.flag, o.short) if flag}
     found: list[str] = []

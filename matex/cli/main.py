@@ -18,7 +18,7 @@ _COMMANDS = (run, top, resize, report, data, faults, prune, checkpoint, doctor)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status.
 
-    What begins with none of the commands is one rank of a run: ``python -m matex train.py``.
+    Arguments that begin with no command are one rank of a run: ``python -m matex train.py``.
 
     Args:
         argv: words of the command line; this process's by default.

@@ -1,8 +1,8 @@
 """Sums, rows and copies over the ranks, for work that a script shares itself.
 
-For scripts that come from Horovod; training needs none of it. Each of these is
-collective: every living rank must call it, in the same order. They recover by
-themselves when ranks die; what a dead rank had given is then missing from the result.
+For scripts written for Horovod; training does not need them. Each is collective: every living rank
+must call it, in the same order. They recover by themselves when ranks die; a dead rank's
+contribution is then missing from the result.
 """
 
 from __future__ import annotations

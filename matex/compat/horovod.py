@@ -1,8 +1,8 @@
 """Horovod's names, for scripts written for it; see docs/guide/from_horovod.md.
 
-matex averages gradients where weights are changed, so an optimizer needs no wrapper, and
-a tape needs one only for updates that no optimizer makes. Both are here so that a script
-runs before its lines are deleted, and is told what may not stay.
+matex averages gradients where weights are changed, so an optimizer needs no wrapper, and a tape
+needs one only for updates that no optimizer makes. Both are here so that a script runs before its
+lines are deleted, and its user is told which lines must go.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from matex.errors import InputError
 
 __all__ = ["DistributedGradientTape", "DistributedOptimizer", "advice"]
 
-# Horovod's options that change nothing of what is computed here.
+# Horovod's options that do not change the results here.
 _IGNORED = frozenset(
     {
         "name", "device_dense", "device_sparse", "compression", "sparse_as_dense",

@@ -30,7 +30,7 @@ ARBITER = "MATEX_ARBITER"
 
 #: The variable by which Python orders sets of text.
 HASH_SEED = "PYTHONHASHSEED"
-_RANDOM = "random"  # as where it is not set
+_RANDOM = "random"  # as if it were not set
 _HASH_SEEDS = 2**32
 
 

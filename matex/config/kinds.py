@@ -21,10 +21,10 @@ class Kind:
     Args:
         wanted: noun for messages, such as "a whole number".
         read: function from text to a value; raises ValueError for text of another form.
-        take: makes a value of what a program gives, and raises TypeError or ValueError where
-            that is of another type.
-        write: makes a text of a value, which *read* makes the same value of; at times a little
-            more of it.
+        take: function from a program's value to an option value; raises TypeError or ValueError for
+            another type.
+        write: function from a value to text, from which *read* makes the same value, or a slightly
+            larger one.
     """
 
     wanted: str

@@ -165,9 +165,9 @@ def option(
         metavar: placeholder in the help; "" for the choices, or for none.
         help: description.
         group: title under which it is listed.
-        more: fields of :class:`Option` beside these, where it does not follow: ``name`` is the
-            field's by default, ``flag`` and ``variable`` are spelled by the name, ``kind`` is
-            that of the field's type, ``default_text`` is the default.
+        more: further fields of :class:`Option` that differ from their defaults: ``name`` is the
+            field's, ``flag`` and ``variable`` follow from the name, ``kind`` from the field's type,
+            ``default_text`` from the default.
     """
     row = {"metavar": metavar, "help": help, "group": group, **more}
     return dataclasses.field(default=default, metadata={_ROW: row})

@@ -7,7 +7,7 @@ import traceback
 
 __all__ = ["called_from"]
 
-# What runs the script; what is outside of it differs where a rank came later than others.
+# Modules that run the script; frames outside of it differ on newcomers.
 _RUNNERS = ("matex.process.program", "runpy")
 
 

@@ -14,7 +14,7 @@ from matex.files.writing import to_write
 
 __all__ = ["install"]
 
-# What SQLite writes beside a database while it changes it.
+# Files that SQLite writes beside a database while it changes it.
 _BESIDE = ("-journal", "-wal", "-shm")
 _URI = 6  # its place after the name among the arguments of connect
 _MOST_COPIED = 1 << 28  # bytes of a database that is there; a larger one is only read, as a rule

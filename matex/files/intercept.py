@@ -1,6 +1,6 @@
 """Python's file functions, replaced by ones that use this rank's view.
 
-What is built on them follows: ``os.path``, ``pathlib``, ``glob``, ``shutil``, ``zipfile``, NumPy's
+Functions built on them follow: ``os.path``, ``pathlib``, ``glob``, ``shutil``, ``zipfile``, NumPy's
 ``save`` and ``load``, pickles, pictures, tables.
 """
 
@@ -28,7 +28,7 @@ _ATTRIBUTES = ("chmod", "chown", "lchown", "utime", "setxattr", "removexattr")
 def install(files: Files) -> None:
     """Replace the functions for the rest of the process. Local.
 
-    They are not put back when the script ends: what it writes at its exit is that of one rank, too.
+    They stay replaced when the script ends: its writes at exit are those of one rank, too.
     """
     replaced: dict[Any, Any] = {io.open: opening.builtin_open(files)}
     for name in _READING:

@@ -21,7 +21,7 @@ from matex.files.scratch import ALIAS
 
 __all__ = ["install", "make_directory"]
 
-# How long the leader, who shows the progress, may take until it comes to the same call.
+# Time that the leader, who shows the progress, may take to reach the same call.
 _LEADER_S, _LOOK_S = 60.0, 0.05
 _ENDINGS = (".keras", ".h5", ".hdf5")
 

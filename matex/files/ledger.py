@@ -1,8 +1,8 @@
 """Ledger of the paths that the script changed since the run began, and their former state.
 
-The leader writes a line before it first changes a path; the other ranks read them, and so find
-every path as it was at the start, however far the leader is ahead of them. What an outside
-program writes has no line, and everybody sees it.
+The leader writes a line before it first changes a path; the other ranks read the lines, and so find
+every path as it was at the start, however far the leader is ahead of them. Changes by other
+programs have no line, and all ranks see them.
 """
 
 from __future__ import annotations

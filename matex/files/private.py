@@ -62,9 +62,9 @@ class PrivateFiles:
         self._lock = threading.RLock()
         self._shared = self._changes_directory(passed[0], key)
         self._recording: set[str] = set()
-        #: What callbacks that only the leader runs call their files on this rank.
+        #: Names on this rank of files that callbacks on the leader write.
         self.names: dict[str, str] = {}
-        self.at_end: list[str] = []  # removed when all ranks have come to the end
+        self.at_end: list[str] = []  # removed when all ranks have ended the script
         remove_left()
         ledger = (
             Ledger(self._shared, communicator.world.rank) if os.path.isdir(self._shared) else None
@@ -114,7 +114,7 @@ class PrivateFiles:
         """A name of this run, equal on all ranks."""
         return os.path.basename(self._shared)
 
-    # What the replaced functions ask.
+    # Questions of the replaced functions.
 
     def view(self) -> FileView | None:
         """View of this rank; None if this thread works on the real files."""
@@ -135,7 +135,7 @@ class PrivateFiles:
         """Note that *path* has a unique name, which no other rank uses."""
         self._paths.temporary(path)
 
-    # What the run tells.
+    # Calls by the run.
 
     def script_knows_ranks(self) -> None:
         """Note that the script has asked for its rank: its later writes are its own affair."""

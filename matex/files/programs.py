@@ -1,9 +1,9 @@
 """Programs that the script runs and waits for: the leader runs them for all ranks.
 
-What a program writes is on the real files, whoever started it: a second ``rm -r logs``, a moment
-later, would remove what the leader has written since. So the others wait until the leader's has
-ended, and come to the same result. A program with other words than the leader's, such as a
-process's own number, or whose output goes to an open file of this rank, is run by each rank.
+A program writes to the real files, on whichever rank it runs: a second ``rm -r logs``, a moment
+later, would remove files that the leader has written since. So the others wait until the leader's
+program has ended, and get the same result. A program with other words than the leader's, such as a
+process id, or whose output goes to an open file of this rank, is run by each rank.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from matex.files.view import FileView
 
 __all__ = ["install"]
 
-# How long the leader may take until it comes to the same call, unless it is gone.
+# Time that the leader may take to reach the same call, unless it has died.
 _LEADER_S, _LOOK_S = 60.0, 0.01
-# What a program may raise out of the functions of subprocess.
+# Exceptions that subprocess may raise for a program.
 _ERRORS = (OSError, subprocess.SubprocessError, ValueError, TypeError)
 
 

@@ -19,8 +19,8 @@ __all__ = ["publish", "publish_open"]
 def publish(view: FileView) -> None:
     """Publish this rank's files; local, once. The earlier leader may have been behind or ahead.
 
-    What that one did and this rank has not yet done stays where it is, unseen, until
-    this rank does it.
+    Changes of that leader that this rank has not reached stay where they are, unseen, until this
+    rank makes them.
 
     Raises:
         OSError: a file cannot be written at the script's path.
@@ -35,7 +35,7 @@ def publish(view: FileView) -> None:
         _count_all(view)
         done = _bring(view, {})
         view.scratch.lead()
-        _bring(view, done)  # what other threads of this rank did meanwhile
+        _bring(view, done)  # changes that other threads of this rank made meanwhile
     for path in list(view.held):
         release(view, path)
     if view.folder is not None:

@@ -1,8 +1,8 @@
 """The tree of the files that only this rank sees, under a name that is the same on all ranks.
 
 The name goes through a descriptor: ``/proc/self/fd/900/home/me/x.csv`` is a file of this rank's own
-tree, and ``/home/me/x.csv`` itself once this rank leads. So whoever keeps such a name (a pipeline
-of tf.data, a checkpoint manager) follows; and data that hold names are equal on all ranks.
+tree, and ``/home/me/x.csv`` itself once this rank leads. So objects that keep such a name (a
+tf.data pipeline, a checkpoint manager) follow; and data that contain names are equal on all ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from matex.files import real
 __all__ = ["ALIAS", "Scratch", "remove_left"]
 
 _NUMBER = 900
-#: What is put before an absolute path.
+#: Prefix of an absolute path.
 ALIAS = f"/proc/self/fd/{_NUMBER}"
 
 

@@ -50,15 +50,15 @@ class FileView:
         self.links: dict[str, str] = {}
         #: Files of others that are kept open, by descriptor.
         self.held: dict[str, int] = {}
-        #: The working directory, where it is only in this rank's tree.
+        #: Working directory, if it is only in this rank's tree.
         self.folder: str | None = None
         self._folders = RealFolders()
         self._past: dict[str, str] = {}
-        #: What a change on the leader is told, in place of the ledger.
+        #: Function called with a change on the leader, in place of the ledger.
         self.recorder: set[str] | None = None
         #: Open files in this tree, by their own names, that are written to after this rank led.
         self.late: set[str] = set()
-        #: Changed by a leader that is gone, and not yet by this rank, which leads.
+        #: Paths changed by a dead leader, and not yet by this rank, which leads.
         self.ahead: set[str] = set()
 
     # Paths.
@@ -97,7 +97,7 @@ class FileView:
     def found(self, path: str) -> str | None:
         """Place of the content of *path*; None if there is nothing of that name.
 
-        A path that nobody changed is its own place, whether it is there or not.
+        A path that was never changed is its own place, whether it exists or not.
         """
         if self.is_mirrored(path) and not self._is_shadow(path):
             return ALIAS + path
@@ -120,8 +120,8 @@ class FileView:
     ) -> T:
         """Result of *act* at the place of the content of *path*.
 
-        The leader may change the real file between the question where it is and what *act*
-        does there. Such an answer does not count: *act* is called again at the new place.
+        The leader may change the real file between the look-up of the place and the use by *act*.
+        Such a result does not count: *act* is called again at the new place.
 
         Args:
             errors: exceptions that *act* may raise because the file changed; OSError by default.

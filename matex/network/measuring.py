@@ -1,10 +1,10 @@
 """Latency and bandwidth between two ranks, by point-to-point messages.
 
 Both ranks of a pair make the same calls; the one that *leads* gets the figures. The bandwidth is
-that of pieces of 1 MiB, all under way at once. It is a median of many tries: directions that take
-turns by their settings once in a while do not, and those that do not are slow for a try when the
-host is busy. The clock runs from the word that the other is ready until the word that it has all,
-less the round trip of these two words.
+that of pieces of 1 MiB, all under way at once, as a median of many tries: directions that usually
+take turns sometimes do not, and others are slow for a try when the host is busy. The time is from
+the message that the other rank is ready until the message that it has received everything, less the
+round trip of these two messages.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _measured(
 def _meet(comm: Any, watchdog: ft.Watchdog) -> None:
     """Wait for the other ranks without busy waiting, which could disturb measurements.
 
-    What hangs is ended by the watchdogs of those who measure, and then this fails.
+    A hanging measurement is ended by its ranks' watchdogs, and then this call fails.
     """
     request = comm.Ibarrier()
     while not request.Test():

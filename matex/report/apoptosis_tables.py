@@ -46,7 +46,7 @@ def _totals(event: Event) -> list[str]:
 def groups_table(events: Sequence[Event]) -> TextTable:
     """Units of each group at first and after each event that was to remove some of them.
 
-    Where it stayed, because the held-out loss would have risen too far, the cell says so.
+    A cell says so if the group was kept because the held-out loss would have risen too far.
     """
     groups: dict[str, list[str]] = {}
     for number, event in enumerate(events):

@@ -22,8 +22,8 @@ Row = tuple[str, str, str, str]
 def compare(a: Run, b: Run) -> list[Row]:
     """Rows of (fact, in A, in B, B less A), ready for printing.
 
-    ``time lost`` sums, over the recoveries, what passed from a fault to the next finished step:
-    faults whose recoveries overlap count once.
+    ``time lost`` sums, over the recoveries, the time from a fault to the next finished step: faults
+    whose recoveries overlap count once.
     """
     rows: list[Row] = [("", "A", "B", "B - A")]
     rows += [_row(name, *values) for name, values in _values((a, b))]

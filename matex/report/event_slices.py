@@ -11,7 +11,7 @@ from matex.report.slices import LAUNCHER, Count, Instant, Slice, Track
 
 __all__ = ["counts", "instants", "lives", "works"]
 
-# Event → track, and the fields that are told with it.
+# Event → track, and the displayed fields.
 _INSTANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "fault": ("life", ("fault", "step", "at")),
     "death": ("life", ("reason", "step", "cause", "where")),

@@ -24,7 +24,7 @@ _CAPTIONS = {
     "apoptosis.png": "Parameters, and units of each group of layers",
 }
 
-# Heading, field of a fault record, and what its value is multiplied by for the reader.
+# Heading, field of a fault record, and factor of its value for display.
 _RECOVERIES: tuple[tuple[str, str, float], ...] = (
     ("fault", "kind", 1),
     ("rank", "rank", 1),

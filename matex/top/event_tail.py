@@ -12,7 +12,7 @@ from matex.records.events import Event
 
 __all__ = ["Arrived", "EventTail"]
 
-# What begins a file: another one has another time in its first line.
+# Length of the beginning that identifies a file: another file has another time in its first line.
 _HEAD = 200  # bytes
 
 # The file is not there now: a run that begins anew removes it, and a file system may be slow.
@@ -29,8 +29,8 @@ class Arrived(NamedTuple):
 class EventTail:
     """Reads the events appended to *path* since the last read.
 
-    The file is opened each time, by which a network file system asks its server for what is new. A
-    line without its end is read when it is whole.
+    The file is opened each time, so that a network file system asks its server for new content. An
+    incomplete last line is read when it is complete.
     """
 
     def __init__(self, path: Path) -> None:

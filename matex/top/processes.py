@@ -20,7 +20,7 @@ class Processes:
     """Processes of ranks, as seen on this host.
 
     Args:
-        memory: bytes that each rank occupies.
+        memory: memory of each rank, bytes.
         gone: ranks whose process has ended, whether events tell of it or not.
     """
 
@@ -45,6 +45,6 @@ def look(ranks: Iterable[RankView], host: str) -> Processes:
                 gone.add(view.rank)
         except psutil.NoSuchProcess:
             gone.add(view.rank)
-        except psutil.AccessDenied:  # somebody else's: what its rank tells has to do
+        except psutil.AccessDenied:  # another user's: the value that its rank reports has to do
             continue
     return Processes(memory=memory, gone=frozenset(gone))

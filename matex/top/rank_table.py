@@ -71,7 +71,7 @@ def _shortest_exchange(ranks: Sequence[RankView]) -> float:
 def chosen(ranks: Sequence[RankView], most: int) -> Sequence[RankView]:
     """Ranks to show if there is room for *most*, in order.
 
-    Those that do not train come first, then the slowest.
+    Ranks that do not train come first, then the slowest.
     """
     if len(ranks) <= most:
         return ranks

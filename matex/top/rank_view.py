@@ -9,7 +9,7 @@ from enum import Enum
 
 __all__ = ["RankState", "RankView", "slowest"]
 
-# The slowest rank is named where it computes so many times as long as the others.
+# The slowest rank is named if it computes this many times as long as the others.
 _BEHIND = 1.5
 
 

@@ -18,7 +18,7 @@ from matex.top.words import in_words, printable
 __all__ = ["News", "RunView", "RunningFit", "view_of"]
 
 _NEWS = 100
-# Samples a second are those of so many seconds.
+# Samples per second are averaged over this many seconds.
 _WINDOW_S = 10.0
 # Each of these events comes from several ranks, and says the same.
 _ONCE = ("recovered", "joined", "resumed")
@@ -53,10 +53,10 @@ class RunningFit(NamedTuple):
 class RunView:
     """State of a run according to its events so far.
 
-    ``ranks`` are those of the start that runs now. ``status`` is one word. ``step`` and ``samples``
-    are what is done. ``loss`` and ``metrics`` are values in order of time, the loss within epochs
-    too. ``checkpoint`` is the event of the newest, ``ends_s`` the time at which ``--wall-time`` is
-    over, ``newest_s`` that of the last event.
+    ``ranks`` are those of the running start. ``status`` is one word. ``step`` and ``samples`` count
+    finished work. ``loss`` and ``metrics`` are values in order of time, with the loss within
+    epochs, too. ``checkpoint`` is the event of the newest checkpoint, ``ends_s`` the time at which
+    ``--wall-time`` is over, ``newest_s`` that of the last event.
     """
 
     ranks: dict[int, RankView] = field(default_factory=dict)

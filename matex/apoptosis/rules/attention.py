@@ -1,6 +1,6 @@
 """Attention layers, whose units are heads.
 
-A head is one row of the query, key and value projections, and of what reads their result.
+A head is one row of the query, key and value projections, and of the readers of their result.
 """
 
 from __future__ import annotations

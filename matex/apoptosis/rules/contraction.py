@@ -1,8 +1,8 @@
 """Products that sum over an axis, without weights as factors: matmul, einsum, attention.
 
-Each operand has a letter for every axis, as in ``"bqx,bkx->bqk"``. Units that run along a letter of
-the output are the same units there. Nothing can go of those that are summed over: no kernel reads
-them, in which their work could be given to others.
+Each operand has a letter for every axis, as in ``"bqx,bkx->bqk"``. Units along a letter of the
+output are the same units there. Units that are summed over cannot be removed: no kernel reads them
+that could take over their work.
 """
 
 from __future__ import annotations

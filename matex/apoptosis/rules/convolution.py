@@ -1,9 +1,8 @@
 """Convolution layers, whose units are filters.
 
-A grouped convolution has the same number of channels in each group before and after, so
-channel r of all groups is one unit, and so is filter r. A depthwise one mixes no channels:
-what comes of a channel is the same unit. Filters of a separable convolution read the
-channels after its depthwise half.
+A grouped convolution has the same number of channels in each group before and after, so channel r
+of all groups is one unit, and so is filter r. A depthwise one mixes no channels: its output channel
+is the same unit. Filters of a separable convolution read the channels after its depthwise half.
 """
 
 from __future__ import annotations

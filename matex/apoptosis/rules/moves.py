@@ -58,7 +58,7 @@ def reshaped(net: Network, call: Any, tags: Tags) -> Tags:
 def split(net: Network, call: Any, tags: Tags) -> Tags:
     """Split into sections of equal size along the units: unit r of all of them is removed at once.
 
-    Where they are cut at given places, these move with what is left.
+    Given split positions move with the remaining units.
     """
     (tag,), operation = tags, call.operation
     made = moved(net, call, tags)

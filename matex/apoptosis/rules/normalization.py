@@ -1,8 +1,8 @@
 """Layers that normalise over the batch, over the units of a row, or over groups of them.
 
-BatchNormalization treats each unit by itself. The others divide by statistics of several units,
-so what they make of the living changes with every death: they are noted as ``net.norms``, for
-trials to leave the dead out of these statistics (:mod:`matex.apoptosis.masking`).
+BatchNormalization treats each unit by itself. The others divide by statistics of several units, so
+their output for kept units changes with every removal: they are recorded as ``net.norms``, for
+trials to exclude removed units from these statistics (:mod:`matex.apoptosis.masking`).
 """
 
 from __future__ import annotations
