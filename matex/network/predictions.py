@@ -9,8 +9,8 @@ format has, B the bandwidth of each direction while both are in use, and L the l
   E 2 (P - 1) / P S / B + 2 (P - 1) L. MPI libraries have other algorithms, too, and choose by
   size: Open MPI 5.0.9 sent 1.0 S out of each of two hosts of two ranks, where a ring sends 1.5 S.
 - *slices*: each rank of a host exchanges a slice of the vector with the ranks of the same place on
-the other hosts, which sum a piece each: 2 (H - 1) / H f S / B + 2 L, whatever the number of ranks
-per host.
+  the other hosts, which sum a piece each: 2 (H - 1) / H f S / B + 2 L, whatever the number of
+  ranks per host.
 
 The sums inside a host, and the work of making a format, come on top.
 """
