@@ -175,7 +175,7 @@ class Communicator:
 
         Raises:
             PeerFailure: a peer died, or the sum is not valid; call :meth:`recover` next.
-            UsageError: shapes or dtypes differ, or an array is not contiguous.
+            UsageError: shapes or dtypes differ, or *recv* is not contiguous; nothing was sent.
             ClosedError: after :meth:`leave`.
             Unrecoverable: a peer died and there is no ULFM.
         """
