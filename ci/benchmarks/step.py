@@ -85,6 +85,7 @@ def measure(name: str, rounds: int) -> None:
     from matex.fitting.listeners import Cursor, FitListener
     from matex.fitting.replica_check import ReplicaCheck
     from matex.fitting.replicated_update import ReplicatedUpdate
+    from matex.fitting.update_check import UpdateCheck
     from matex.fitting.whole_batches import WholeBatches
     from matex.partition.order import shuffled_anew
     from matex.records.step_report import StepReport, StepRequests
@@ -151,7 +152,7 @@ def measure(name: str, rounds: int) -> None:
         rate=FullRate(),
         uncut=WholeBatches(run, shared, ReplicatedUpdate(run), number=0),
         end=EndOfData(shared, source, shared.train_step),
-        beside_steps=nullcontext,
+        updates=UpdateCheck(shared, None),
         listeners=[Guards()],
     )
     original = shared.make_train_function()  # for batches that cannot be cut: not these

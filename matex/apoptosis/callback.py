@@ -14,7 +14,7 @@ from matex.apoptosis import rebuild, telling
 from matex.apoptosis.allowance import LossProgress, allowed_loss
 from matex.apoptosis.arguments import check_arguments, named
 from matex.apoptosis.event import hold_event
-from matex.apoptosis.forward import Traced
+from matex.apoptosis.forward import REFUSALS, Traced
 from matex.apoptosis.judges import Judges
 from matex.apoptosis.network import Network
 from matex.apoptosis.outcome import Outcome
@@ -24,6 +24,8 @@ from matex.apoptosis.targets import Goal, size_of
 from matex.apoptosis.teller import Teller
 from matex.apoptosis.trace import trace
 from matex.apoptosis.trial import Options
+from matex.errors import Unsupported
+from matex.keras_hooks.error_text import reason_of
 
 __all__ = ["Apoptosis"]
 
@@ -135,9 +137,23 @@ class Apoptosis(keras.callbacks.Callback):
         self._progress = LossProgress()
         self.read_notes()
         if self._progress.at_start is None and self._delta is not None:
-            at_start = self._judges.before_training().loss(self._peers)
-            self._progress = LossProgress(at_start=at_start)
+            self._progress = LossProgress(at_start=self._loss_at_start())
         self._note()
+
+    def _loss_at_start(self) -> float | None:
+        """The loss before training; collective.
+
+        Raises:
+            Unsupported: on every rank, where the model cannot be called with the data.
+        """
+        try:
+            return self._judges.before_training().loss(self._peers)
+        except REFUSALS as error:
+            raise Unsupported(
+                "apoptosis calls a model with the x of its data, to judge it before and after it "
+                f"is cut. Received: {type(self.model).__name__}, which cannot be called so "
+                f"({reason_of(error)}); give matex.Apoptosis data=(x, y) with an x that it takes"
+            ) from error
 
     def read_notes(self) -> None:
         """Continue from the notes that the run, or the rank, before this one saved with the model.

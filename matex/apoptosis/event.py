@@ -95,4 +95,5 @@ def hold_event(
         flops=(sizes[1], rebuild.flops(after)),
         left_alone=trial.net.left_alone | refused,
         refused=tuple(trial.layers_of(unfit)),
+        has_loss=judge.has_loss,
     )

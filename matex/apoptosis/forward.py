@@ -45,15 +45,23 @@ class Forward:
         The loss is None where there is nothing to judge by.
         """
         outputs = self.model(batch[0], training=False)
-        if not self._has_loss(batch):
+        if not self.has_loss(batch):
             return outputs, None
         return outputs, float(_mean_loss(self.model, batch, outputs))
 
     def forget(self) -> None:
         """Drop the traced functions, because the layers' computation has changed."""
 
-    def _has_loss(self, batch: tuple[Any, ...]) -> bool:
-        return self.model.compiled and keras.utils.unpack_x_y_sample_weight(batch)[1] is not None
+    def has_loss(self, batch: tuple[Any, ...]) -> bool:
+        """Whether *batch* has a ``y``, and the model a loss of it.
+
+        A model whose ``train_step`` alone knows its losses has none.
+        """
+        model = self.model
+        if not model.compiled or keras.utils.unpack_x_y_sample_weight(batch)[1] is None:
+            return False
+        has_own = type(model).compute_loss is not keras.Model.compute_loss
+        return has_own or model.loss is not None
 
 
 class Traced(Forward):
@@ -76,7 +84,7 @@ class Traced(Forward):
         self._serves_all = all(type(layer) in _WITHOUT_WIDTHS for layer in holders)
 
     def __call__(self, batch: tuple[Any, ...]) -> tuple[Any, float | None]:
-        if self.model.run_eagerly or not self._has_loss(batch):
+        if self.model.run_eagerly or not self.has_loss(batch):
             return super().__call__(batch)
         shapes = [tuple(variable.shape) for variable in self.model.weights]
         if shapes != self._shapes:

@@ -47,6 +47,11 @@ class Judge:
         total, weight = peers.total(self._sample.size, 2, add)
         return peers.verdict(float(total / max(weight, 1e-300)))
 
+    @property
+    def has_loss(self) -> bool:
+        """Whether the model has a loss of the rows; without one it is judged by nothing."""
+        return all(self._forward.has_loss(batch) for batch in self._sample.batches([(0, 1)]))
+
     def forget(self) -> None:
         """Drop the traced functions, because more than weights has changed; local."""
         self._forward.forget()

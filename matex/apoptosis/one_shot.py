@@ -18,7 +18,7 @@ from matex.apoptosis.forward import Forward
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.measure import rows_wanted
 from matex.apoptosis.network import Network
-from matex.apoptosis.one_shot_rows import must_be_finite, rows_of
+from matex.apoptosis.one_shot_rows import must_be_finite, must_have_loss, rows_of
 from matex.apoptosis.outcome import Outcome
 from matex.apoptosis.peers import Alone
 from matex.apoptosis.proof import Probe
@@ -104,6 +104,7 @@ def _pruned(
     _must_be_reachable(net, target, ratio)
     scoring, held_out = _split(x, y, samples)
     must_be_finite(model, [scoring, held_out])
+    must_have_loss(model, held_out)
     wanted = rows_wanted(net, groups_of(net))
     before = _outputs(model, held_out)
     outcome = hold_event(
@@ -211,10 +212,12 @@ def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) ->
     outcome, (measured, held_out) = pruned.outcome, pruned.rows
     sizes = {"parameters": outcome.parameters, "flops": outcome.flops}
     before, after = sizes[asked.measure]
+    loss = f"loss {outcome.loss_before:.4f} -> {outcome.loss_after:.4f}"
+    if not outcome.has_loss:
+        loss = "no loss, which wants a compiled model and y in the data"
     lines = [
         f"{out}: parameters {outcome.parameters[0]:,} -> {outcome.parameters[1]:,}, FLOPs "
-        f"{outcome.flops[0]:.3g} -> {outcome.flops[1]:.3g}, loss {outcome.loss_before:.4f} -> "
-        f"{outcome.loss_after:.4f}; {totals_of(outcome.changes)}",
+        f"{outcome.flops[0]:.3g} -> {outcome.flops[1]:.3g}, {loss}; {totals_of(outcome.changes)}",
         f"{1 - after / before:.1%} of the {asked.measure} are gone, {asked.size:.1%} were asked; "
         f"on {held_out} rows that were not measured on the outputs changed by {pruned.moved:.2g} "
         "of their norm",

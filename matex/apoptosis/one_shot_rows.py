@@ -9,10 +9,12 @@ import numpy as np
 
 import matex.data
 from matex import keras_hooks
+from matex.apoptosis.forward import REFUSALS, Forward
 from matex.apoptosis.samples import Sample
 from matex.errors import InputError
+from matex.keras_hooks.error_text import reason_of
 
-__all__ = ["must_be_finite", "rows_of"]
+__all__ = ["must_be_finite", "must_have_loss", "rows_of"]
 
 _NAMES = (("x_train", "y_train"), ("x", "y"))
 
@@ -20,23 +22,20 @@ _NAMES = (("x_train", "y_train"), ("x", "y"))
 def rows_of(path: Path, model: Any) -> tuple[Any, Any]:
     """``x`` and ``y`` of a data file, of the shapes that *model* takes.
 
-    A model of several inputs gets a dict of the members that are named as they are. ``y`` is None
-    where there is none.
+    A model of several inputs gets a dict of the members that are named as they are, one of several
+    outputs with a loss a list of those named as these. ``y`` is None where there is none.
 
     Raises:
         InputError: a member is missing, or its rows have another shape.
     """
     found = matex.data.open(path)
-    inputs = keras_hooks.functional_of(model).inputs
+    functional = keras_hooks.functional_of(model)
+    inputs, ends = functional.inputs, list(functional.output_names)
     x: Any
+    y: Any
     if len(inputs) > 1:
         names = [keras_hooks.input_name(tensor) for tensor in inputs]
-        if missing := [name for name in names if name not in found]:
-            raise InputError(
-                f"{path} must hold {', '.join(names)}, as the model's inputs are named. "
-                f"Received: {', '.join(found)}, without {', '.join(missing)}"
-            )
-        x = {name: found[name] for name in names}
+        x = _named(path, found, names, "inputs")
         y = next((found[name] for _, name in _NAMES if name in found), None)
     else:
         pair = next((pair for pair in _NAMES if pair[0] in found), None)
@@ -46,9 +45,21 @@ def rows_of(path: Path, model: Any) -> tuple[Any, Any]:
             )
         x, y = found[pair[0]], found.get(pair[1])
         names = [pair[0]]
+    if model.compiled and len(ends) > 1 and (y is not None or not found.keys().isdisjoint(ends)):
+        y = list(_named(path, found, ends, "outputs").values())
     for name, tensor in zip(names, inputs, strict=True):
         _must_fit(path, name, tuple(found[name].shape), tuple(tensor.shape))
     return x, y
+
+
+def _named(path: Path, found: Any, names: list[str], what: str) -> dict[str, Any]:
+    """The members of *found* that are named as the model's inputs, or outputs, are."""
+    if missing := [name for name in names if name not in found]:
+        raise InputError(
+            f"{path} must hold {', '.join(names)}, as the model's {what} are named. "
+            f"Received: {', '.join(found)}, without {', '.join(missing)}"
+        )
+    return {name: found[name] for name in names}
 
 
 def _must_fit(path: Path, name: str, given: tuple[int, ...], wanted: tuple[Any, ...]) -> None:
@@ -66,6 +77,20 @@ def _must_fit(path: Path, name: str, given: tuple[int, ...], wanted: tuple[Any, 
             f"rows of {name} in {path} must have the shape {wanted[1:]}, as the model takes them. "
             f"Received: {given[1:]}"
         )
+
+
+def must_have_loss(model: Any, sample: Sample) -> None:
+    """Raise InputError where *model*'s loss cannot be computed of rows of *sample*."""
+    for batch in sample.batches([(0, 1)]):
+        try:
+            Forward(model)(batch)
+        except REFUSALS as error:
+            shapes = [tuple(leaf.shape) for leaf in keras_hooks.flatten(batch[1])]
+            raise InputError(
+                "the loss that the model was compiled with must be one of the rows of y. "
+                f"Received: y of the shape {', '.join(str(shape[1:]) for shape in shapes)} a row, "
+                f"for which it says: {reason_of(error)}"
+            ) from error
 
 
 def must_be_finite(model: Any, samples: list[Sample]) -> None:

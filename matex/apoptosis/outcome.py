@@ -39,6 +39,8 @@ class Outcome(NamedTuple):
     """Layers, or layers that go together, and why nothing of them can go."""
     refused: tuple[str, ...]
     """Layers whose units were cut, found to be needed by something unknown, and put back."""
+    has_loss: bool = True
+    """Whether the model has a loss of the held-out rows; else losses are 0, and limit nothing."""
 
     @property
     def changed(self) -> bool:

@@ -44,10 +44,12 @@ def line_of(outcome: Outcome) -> str:
     before, after = outcome.parameters
     limit = "" if outcome.loss_allowed is None else f" (at most {outcome.loss_allowed:.4f})"
     risk = "" if outcome.at_risk is None else f", at most {outcome.at_risk:.1%} predicted otherwise"
+    loss = f"held-out loss {outcome.loss_before:.4f} -> {outcome.loss_after:.4f}{limit}"
+    if not outcome.has_loss:
+        loss = "no held-out loss limited it (the data have no y, or the model no loss of it)"
     return (
         f"{totals_of(outcome.changes)}; parameters {before:,} -> {after:,} "
-        f"(-{1 - after / max(before, 1):.1%}); held-out loss {outcome.loss_before:.4f} -> "
-        f"{outcome.loss_after:.4f}{limit}{risk}"
+        f"(-{1 - after / max(before, 1):.1%}); {loss}{risk}"
     )
 
 

@@ -27,7 +27,8 @@ def add_command(commands: Any) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="data file with x_train and y_train, or x and y; half of its rows are held out",
+        help="data file with x_train and y_train, or x and y (of several inputs or outputs: "
+        "members with their names); half of its rows are held out",
     )
     add(
         "--ratio",

@@ -1,11 +1,11 @@
 """Sum of a step's gradients as factors of low rank, small enough for a slow network.
 
 PowerSGD: Vogels, Karimireddy and Jaggi, arXiv:1905.13727. A gradient of n x m numbers, summed over
-    the ranks, travels as two factors of n x R and m x R: each rank multiplies its own part by the
-    same m x R matrix, the products are summed (first exchange) and made orthonormal, each rank
-    multiplies its part by them, and these products are summed, too (second exchange). The product
-    of the summed factors replaces the gradient's sum, and each rank adds the rest of its own part
-    in the next step (error feedback).
+the ranks, travels as two factors of n x R and m x R: each rank multiplies its own part by the
+same m x R matrix, the products are summed (first exchange) and made orthonormal, each rank
+multiplies its part by them, and these products are summed, too (second exchange). The product
+of the summed factors replaces the gradient's sum, and each rank adds the rest of its own part
+in the next step (error feedback).
 
 The result does not depend on the order in which hosts sum, because every product is linear in the
 gradients. It is bit-identical on machines of any kind: each member computes with the sums by

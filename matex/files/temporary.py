@@ -1,10 +1,9 @@
 """Temporary files, whose names are unique to a rank, and directories, whose names are common.
 
 A file in a script's temporary directory may be written by a callback on the leader and read by
-every
-rank: its name is part of the script's work, like any other. It follows from the run, from the place
-    in the script that asks for it and from the count of its earlier requests, so ranks need not
-    communicate, and requests of the leader's callbacks change no other name.
+every rank: its name is part of the script's work, like any other. It follows from the run, from the
+place in the script that asks for it and from the count of its earlier requests, so ranks need not
+communicate, and requests of the leader's callbacks change no other name.
 """
 
 from __future__ import annotations

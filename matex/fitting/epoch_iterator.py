@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from matex.errors import NotShareable
 from matex.fitting.listeners import Cursor, FitListener
+from matex.fitting.update_check import UpdateCheck
 from matex.keras_hooks.rows import is_free
 from matex.records.step_report import Interval
 from matex.sources.interface import GlobalBatch, Source
@@ -74,7 +75,7 @@ class EpochIterator:
         rate: schedule of the learning rate.
         uncut: maker of the steps if batches turn out not to be divisible.
         end: maker of plain Keras's changes at the end of data of unknown length.
-        beside_steps: function that returns a context for updates outside of steps.
+        updates: check that each step was one update.
         listeners: listeners to each step, in this order.
     """
 
@@ -88,7 +89,7 @@ class EpochIterator:
         rate: RateSchedule,
         uncut: UncutSteps,
         end: EndOfData,
-        beside_steps: Callable[[], contextlib.AbstractContextManager[None]],
+        updates: UpdateCheck,
         listeners: Sequence[FitListener],
     ) -> None:
         self.engine = engine
@@ -97,7 +98,7 @@ class EpochIterator:
         self._rate = rate
         self._uncut = uncut
         self._end = end
-        self._beside_steps = beside_steps
+        self._updates = updates
         self._has_ended = False
         self._listeners = listeners
         self._next = start
@@ -139,11 +140,7 @@ class EpochIterator:
         self.engine.stop_wanted = wanted
 
     def begin_at(self, epoch: int, samples: int | None = None) -> None:
-        """Begin at *samples* of *epoch*, before the first epoch.
-
-        Args:
-            samples: number of its samples that are done; that of the start by default.
-        """
+        """Begin at *samples* of *epoch*, those given at the start by default. Before all epochs."""
         done = self._next.samples if samples is None else samples
         self._next = self._next._replace(epoch=epoch, samples=done)
 
@@ -165,6 +162,8 @@ class EpochIterator:
             yield
         if self._is_cut:
             self.engine.consensus()
+            if self.engine.makes_one_update:
+                self._updates.check()
 
     def __iter__(self) -> Iterator[tuple[int, int, EpochIterator]]:
         epoch, samples = self._epoch, self._samples = self._next.epoch, self._next.samples
@@ -239,14 +238,14 @@ class EpochIterator:
             logs = self._step(batch, original)
         if logs is None and self.source.ran_out and not self._has_ended:
             self._has_ended = True
-            with self._beside_steps():
+            with self._updates.left_out():
                 self._end.passed()
         resumed, self._is_resumed = self._is_resumed, False
-        if logs is None and resumed:
+        if logs is not None:
+            return logs
+        if resumed:
             return dict(self._model.get_metrics_result())
-        if logs is None:
-            raise StopIteration
-        return logs
+        raise StopIteration
 
     def _next_batch(self) -> GlobalBatch | None:
         batch, self._left_over = self._left_over, None
@@ -276,6 +275,7 @@ class EpochIterator:
         factor, samples = 1.0, self.source.samples
         if samples is not None:
             factor = self._rate.rate_factor(self._epoch + batch.span[0] / samples)
+        self._updates.step_begins()
         report = self.engine.run(batch, rate_factor=factor, decline=decline, fetched=self._fetched)
         self.stop_agreed = report.agreed.stop
         self._samples = batch.span[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +24,7 @@ from matex.fitting.spare_handover import Handover
 from matex.fitting.trained_models import TrainedModels
 from matex.fitting.update_check import UpdateCheck
 from matex.fitting.whole_batches import WholeBatches
+from matex.keras_hooks import early_optimizers
 from matex.partition.order import OrderSeed
 from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
@@ -76,7 +76,6 @@ class Fit:
             saved=saved if is_of_fit(saved, number) else None,
         )
         self._whole = WholeBatches(run, model, replicated, number=number)
-        self._updates = UpdateCheck(model)
         self._parts = FitParts(
             run=run,
             model=model,
@@ -86,7 +85,7 @@ class Fit:
             plan=FitPlan(run, model),
             checkpoint=self._checkpoint,
             whole=self._whole,
-            updates=self._updates,
+            updates=UpdateCheck(model, arguments["callbacks"]),
             trained=trained,
         )
         self._agreement = EpochAgreement(run, model, arguments["callbacks"])
@@ -123,6 +122,12 @@ class Fit:
             InputError, Unsupported: on every rank.
         """
         self._has_begun = True
+        if self._checkpoint.saved is not None:
+            return self._begin(make_feed, given)
+        with early_optimizers.building(self._model.optimizer):
+            return self._begin(make_feed, given)
+
+    def _begin(self, make_feed: MakeFeed, given: dict[str, Any]) -> Any:
         keras_hooks.verify(type(self._model))
         batches = rows_of(**given)
         check_same_data(self._run.communicator, given["x"], batches, "fit")
@@ -162,7 +167,6 @@ class Fit:
         if iterator.source.samples is not None:
             done = min(int(epoch[0]), self._arguments["epochs"]) - given
             self._run.ledger.expect_samples(-done * iterator.source.samples)
-        self._updates.begin()
 
     def after_begin(self) -> None:
         """Restore the state of an earlier run, or wait as a spare; collective.
@@ -190,7 +194,7 @@ class Fit:
             handover.restore(self._model, self._checkpoint, self._arguments["callbacks"])
         except MatexError as error:
             ft.fail_stop(f"a spare cannot go on from the state of the others: {error}")
-        self._updates.begin()
+        early_optimizers.now_built(self._model.optimizer)
         handover.begin(self._model, iterator, self._arguments)
 
     def passed_validation(self) -> tuple[int, ...] | None:
@@ -204,21 +208,18 @@ class Fit:
 
     def step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
         """Make the steps of a call of Keras's train function; return the logs; collective."""
+        early_optimizers.now_built(self._model.optimizer)
         if self._iterator is not None:
             self._logs = self._iterator.run(original)
         else:
             self._logs = self._whole.step_of(lambda: original(iterator))
         return self._logs
 
-    def beside_steps(self) -> contextlib.AbstractContextManager[None]:
-        """Context for a step that a callback makes, of this model or another; local."""
-        return self._updates.left_out()
-
     def after_batch(self) -> None:
         """Request the stop that a callback asked for, after the callbacks of a batch.
 
         Local: the request travels with the next step, and all ranks stop by the sum of requests. If
-            every rank computes whole batches it is collective, and all ranks stop at once.
+        every rank computes whole batches it is collective, and all ranks stop at once.
 
         Raises:
             PreemptedExit: with whole batches, if the ranks agreed to leave.
@@ -251,11 +252,9 @@ class Fit:
         """Decide on the next epoch and compare replicas, after an epoch's callbacks; collective.
 
         Raises:
-            ReplicasDiverged, HooksError: on every rank.
+            ReplicasDiverged: on every rank.
         """
         model, iterator = self._model, self._iterator
-        if iterator is not None and iterator.engine.makes_one_update and not self._whole.has_begun:
-            self._updates.check()
         agreed = self._agreement.settle(epoch, stops=self._wants_to_stop)
         if agreed.stops:
             model.stop_training = True

@@ -141,7 +141,7 @@ def begin_shared(
         rate=plan,
         uncut=fit.whole,
         end=EndOfData(model, source, model.train_step),
-        beside_steps=fit.updates.left_out,
+        updates=fit.updates,
         listeners=listeners,
     )
     return SharedFit(iterator, spares, listeners)
@@ -178,7 +178,6 @@ def _count(fit: FitParts, source: Source, start: Cursor) -> None:
         expected = (epochs - start.epoch) * source.samples - start.samples
         run.ledger.expect_samples(max(0, expected))
     run.ledger.note_parameters(keras_hooks.parameters(fit.model))
-    fit.updates.begin()
 
 
 def _note(

@@ -16,31 +16,49 @@ __all__ = ["UpdateCheck"]
 
 
 class UpdateCheck(FitListener):
-    """Compares the optimizer's own count with the number of steps of this fit. Local.
+    """Compares the optimizer's own count with the number of steps of an epoch. Local.
 
-    Steps of another model, trained by a callback meanwhile, do not count.
+    A callback may set the count between two steps: it reads a file of weights and optimizer, goes
+    back to an earlier step, or trains the model itself. The count is read again after it.
+
+    Args:
+        callbacks: callbacks of the fit, as given.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, callbacks: Any) -> None:
         self._model = model
-        self._wanted = 0
+        # Reading the count takes a few percent of a small step.
+        self._reads_each_step = any(
+            map(keras_hooks.sees_train_batches, keras_hooks.listed(callbacks))
+        )
+        self._wanted = self._seen = 0
 
-    def begin(self) -> None:
+    def _count(self) -> int:
+        return keras_hooks.updates_made(self._model.optimizer) or 0
+
+    def epoch_begins(self) -> None:
         """Start from the optimizer's current count."""
-        self._wanted = keras_hooks.updates_made(self._model.optimizer) or 0
+        self._wanted = self._seen = self._count()
+
+    def step_begins(self) -> None:
+        """Leave out changes of the count that callbacks have made since the last step."""
+        if self._reads_each_step:
+            self._wanted += self._count() - self._seen
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
         self._wanted += 1
+        if self._reads_each_step:
+            self._seen = self._count()
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
-        """Context whose updates do not count, which a callback makes between two steps."""
-        before = keras_hooks.updates_made(self._model.optimizer) or 0
+        """Context whose updates do not count."""
+        before = self._count()
         yield
-        self._wanted += (keras_hooks.updates_made(self._model.optimizer) or 0) - before
+        self._wanted += self._count() - before
 
     def check(self) -> None:
-        """Check that the numbers of updates and of steps since :meth:`begin` are equal.
+        """Check that the numbers of updates and steps since :meth:`epoch_begins` are equal.
 
         Raises:
             HooksError: they differ; on every rank.

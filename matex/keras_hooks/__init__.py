@@ -14,6 +14,7 @@ from matex.keras_hooks.callbacks import (
     saves_best,
     saving_nothing,
     sees_test_batches,
+    sees_train_batches,
     set_history,
 )
 from matex.keras_hooks.data import as_data, dataset_of, is_dataset, is_stream, shuffled_rows
@@ -264,6 +265,7 @@ __all__ = [
     "script_model",
     "seed_variables",
     "sees_test_batches",
+    "sees_train_batches",
     "set_batch_shape",
     "set_history",
     "set_input_shapes",

@@ -18,7 +18,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.optimizers import base_optimizer
 
 from matex.errors import HooksError, SeveralUpdatesFound
-from matex.keras_hooks import optimizers
+from matex.keras_hooks import early_optimizers, optimizers
 from matex.keras_hooks.versions import TESTED, outside
 
 __all__ = ["TrainerHooks", "attach", "untested", "verify"]
@@ -75,6 +75,8 @@ def attach(hooks: TrainerHooks) -> None:
     _replace_maker(trainer, "make_predict_function", "predict_function", hooks.predict_function)
     _replace_epoch_iterator(hooks)
     _guard_optimizer(hooks)
+    for name in ("save_own_variables", "load_own_variables"):
+        _replace(base_optimizer.BaseOptimizer, name, early_optimizers.as_unbuilt)
     verify(keras.Model)
 
 

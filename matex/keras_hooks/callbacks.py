@@ -27,6 +27,7 @@ __all__ = [
     "saves_best",
     "saving_nothing",
     "sees_test_batches",
+    "sees_train_batches",
     "set_history",
 ]
 
@@ -103,9 +104,20 @@ def is_of_keras(callback: Any) -> bool:
 
 def sees_test_batches(callback: Any) -> bool:
     """Whether *callback*, a user's, does something before or after each batch of an evaluation."""
+    return _sees(callback, "on_test_batch")
+
+
+def sees_train_batches(callback: Any) -> bool:
+    """Whether *callback*, a user's, does something before or after each batch of training."""
+    return _sees(callback, "on_train_batch", "on_batch")
+
+
+def _sees(callback: Any, *stems: str) -> bool:
     if is_of_keras(callback):
         return False
-    methods = (getattr(callback, f"on_test_batch_{edge}", None) for edge in ("begin", "end"))
+    methods = [
+        getattr(callback, f"{stem}_{edge}", None) for stem in stems for edge in ("begin", "end")
+    ]
     return not all(getattr(method, "_is_default", False) for method in methods)
 
 

@@ -12,6 +12,7 @@ from keras.src.applications.convnext import LayerScale, StochasticDepth  # not i
 from keras.src.backend.common import global_state
 
 from matex.errors import Unsupported
+from matex.keras_hooks.error_text import reason_of
 
 __all__ = [
     "GraphCall",
@@ -78,7 +79,7 @@ def _followed(model: Any) -> Any:
     except (TypeError, ValueError, AttributeError, NotImplementedError, RuntimeError) as error:
         raise Unsupported(
             f"a model is pruned where its layers can be followed. Received: {name}, whose call "
-            f"does not take symbolic tensors ({error}); write it as a functional model"
+            f"does not take symbolic tensors ({reason_of(error)}); write it as a functional model"
         ) from error
     finally:
         for layer in model._flatten_layers():

@@ -21,6 +21,7 @@ import keras
 
 from matex import keras_hooks
 from matex.files.private import PrivateFiles
+from matex.keras_hooks import early_optimizers
 from matex.process.progress_bar import BesideBar, Nowhere, StreamBeside
 from matex.records import console
 
@@ -166,6 +167,8 @@ class RestoringOnLeader(OnLeader):
 
     def _pass(self, name: str, *args: Any) -> None:
         self._inner.set_model(self.model)
+        if name == "on_train_begin":
+            early_optimizers.now_built(self.model.optimizer)  # it builds what it reads into
         if self._leads():
             self._alone(lambda: getattr(self._inner, name)(*args))
         elif name == "on_train_begin" and not self.model.built:

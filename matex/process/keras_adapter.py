@@ -225,8 +225,7 @@ class KerasAdapter:
             if self._calls.only is CallKind.FIT and self._fit is not None:
                 return self._fit.step(original, iterator)
             if not self._calls.is_empty:
-                with contextlib.nullcontext() if self._fit is None else self._fit.beside_steps():
-                    return original(iterator)
+                return original(iterator)
             return self._own_loops.train_on_batch(original, model, trainers, next(iterator))
 
         return self._passing.reading_or(model, train)

@@ -5,8 +5,8 @@ newcomer of a host starts a fork server, :mod:`matex.process.fork_server`, which
 background. From then on newcomers are forked from the server, with the environment, files and cores
 of the process that asked. That process, the program of this module, is the one that MPI has
 started: it passes signals on, ends as the newcomer ends, and takes it along when it is killed. It
-    is fast because it imports only the standard library. If the fork server is not ready, the
-    process becomes the newcomer itself, by ``exec``.
+is fast because it imports only the standard library. If the fork server is not ready, the
+process becomes the newcomer itself, by ``exec``.
 
 """
 

@@ -21,9 +21,9 @@ class SumsInGraph:
 
     The gradient that a tape computes on a rank is of the rank's own mean over rows, or of its own
     sum: in the first case the whole is the mean over ranks, weighted by their rows. A gradient
-        passed back through a sum over the ranks thus becomes ``sum(scale * gradient) / scale``,
-        where *scale* is the rank's share of the rows, or 1; through that operation, by a tape
-        around the first, it becomes one of the same form.
+    passed back through a sum over the ranks thus becomes ``sum(scale * gradient) / scale``,
+    where *scale* is the rank's share of the rows, or 1; through that operation, by a tape
+    around the first, it becomes one of the same form.
 
     Args:
         exchanges: exchanges of the step.

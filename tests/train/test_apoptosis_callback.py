@@ -17,7 +17,7 @@ from matex.apoptosis.allowance import LossProgress
 from matex.apoptosis.schedule import MODES
 from matex.apoptosis.targets import MEASURES, size_of
 from matex.apoptosis.trace import trace
-from matex.errors import InputError
+from matex.errors import InputError, Unsupported
 
 
 def make(seed: int = 0) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -290,3 +290,32 @@ def test_what_is_wrong_is_told_in_one_line(wrong: dict[str, Any], told: str) -> 
     with pytest.raises(InputError, match=told) as caught:
         matex.Apoptosis(**wrong)
     assert "Received: " in str(caught.value) and "\n" not in str(caught.value)
+
+
+class Generating(keras.Model):
+    """A model that is called with noise, and trained with what it is to make."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = keras.Sequential([layers.Input((3,)), layers.Dense(24), layers.Dense(6)])
+
+    def call(self, noise: Any) -> Any:
+        return self.net(noise)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        return {"loss": tf.reduce_mean(data)}
+
+
+def test_a_model_that_cannot_be_called_with_the_data_is_refused_in_one_line() -> None:
+    model = Generating()
+    model(np.zeros((1, 3)))
+    model.compile("adam", "mse")
+    with pytest.raises(Unsupported, match="calls a model with the x of its data") as caught:
+        model.fit(np.zeros((60, 6)), callbacks=[once()], verbose=0)
+    said = str(caught.value)
+    assert "Received: Generating" in said and "value 3" in said and "\n" not in said
+    assert "\x1b" not in said
+    model.compile()  # its train step alone knows losses
+    callback = once("aggressive", data=(np.ones((60, 3)), np.zeros((60, 6))))
+    model.fit(np.zeros((60, 6)), callbacks=[callback], verbose=0)
+    assert callback.events[0]["parameters"] < callback.events[0]["parameters_before"]

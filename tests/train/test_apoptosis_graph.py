@@ -253,7 +253,7 @@ def _attending(layer: Any, *, lora: bool) -> tuple[Any, Any]:
         (_reducing(lambda x: ops.cumsum(x, -1)), "mixes the units"),
         (_reducing(lambda x: layers.Dot(1)([layers.Flatten()(x)] * 2)), "sums over the units"),
         *(
-            (_attending(layer, lora=lora), "more than arrays" if lora else "does not sum")
+            (_attending(layer, lora=lora), "a LoRA adapter" if lora else "does not sum")
             for lora in (False, True)
             for layer in (
                 layers.MultiHeadAttention(2, 4, name="odd"),

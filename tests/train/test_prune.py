@@ -95,6 +95,8 @@ def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str
     own = Own()
     own(np.zeros((1, 4), np.float32))
     own.save(folder / "own.keras")
+    with h5py.File(folder / "wide.h5", "w") as file:
+        file["x"], file["y"] = np.zeros((9, 8, 8, 1), np.float32), np.zeros((9, 3), np.float32)
     model, data = str(folder / "m.keras"), str(folder / "d.h5")
     for arguments, told in (
         ([str(folder / "none.keras"), "--data", data, "--ratio", "0.5"], "no file"),
@@ -108,6 +110,7 @@ def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str
         ([model, "--data", str(folder / "flat.h5"), "--ratio", "0.5"], "shape (8, 8, 1)"),
         ([model, "--data", str(folder / "nan.h5"), "--ratio", "0.5"], "in 1 of 3 rows of x"),
         ([model, "--data", str(folder / "z.h5"), "--ratio", "0.5"], "x and y. Received: z"),
+        ([model, "--data", str(folder / "wide.h5"), "--ratio", "0.5"], "y of the shape (3,) a row"),
         ([str(folder / "nan.keras"), "--data", data, "--ratio", "0.5"], "infinity in a/kernel"),
         ([str(folder / "two.keras"), "--data", data, "--ratio", "0.5"], "hold left, right"),
         ([str(folder / "own.keras"), "--data", data, "--ratio", "0.5"], "Received: a Own"),
@@ -145,6 +148,32 @@ def test_models_of_several_inputs_take_rows_by_name(
         file["right"], file["left"] = generator.random((30, 6)), generator.random((30, 4))
     command = ["prune", str(tmp_path / "m.keras"), "--data", str(tmp_path / "d.h5")]
     assert main([*command, "--ratio", "0.5"]) == 0
-    _, reached, warning, _, *rows = capsys.readouterr().out.splitlines()
+    sizes, reached, warning, _, *rows = capsys.readouterr().out.splitlines()
     assert re.match(r"  of_left +40 -> ", rows[0]) and "on 15 rows" in reached
     assert warning.startswith("warning: 15 rows") and "80 rows in the file" in warning
+    assert "no loss, which wants a compiled model" in sizes
+
+
+def test_a_loss_of_several_outputs_takes_rows_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((6,))
+    shared = layers.Dense(40, "relu")(inputs)
+    outputs = [layers.Dense(1, "sigmoid", name="kind")(shared), layers.Dense(2, name="at")(shared)]
+    model = keras.Model(inputs, outputs)
+    model.compile("adam", ["binary_crossentropy", "mse"])
+    model.save(tmp_path / "m.keras")
+    x = np.random.default_rng(0).random((80, 6)).astype(np.float32)
+    kind, at = np.ones((80, 1), np.float32), x[:, :2]
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        file["x"], file["kind"], file["at"] = x, kind, at
+    with h5py.File(tmp_path / "y.h5", "w") as file:
+        file["x"], file["y"] = x, kind
+    command = ["prune", str(tmp_path / "m.keras"), "--ratio", "0.3", "--data"]
+    assert main([*command, str(tmp_path / "d.h5")]) == 0
+    loss = model.evaluate(x[1::2], [kind[1::2], at[1::2]], verbose=0, return_dict=True)["loss"]
+    assert f"loss {loss:.4f} -> " in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*command, str(tmp_path / "y.h5"), "--force"])
+    assert "hold kind, at, as the model's outputs are named" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from matex.apoptosis.network import Network, Reading, Tag
-from matex.apoptosis.rules.dense import NOT_SUMMED, plain_kernel
+from matex.apoptosis.rules.dense import NOT_SUMMED, adaptation
 
 __all__ = ["grouped_query", "multi_head"]
 
@@ -66,8 +66,8 @@ def _inputs(call: Any, tags: Tags) -> dict[str, Tag | None]:
 
 def _obstacle(inputs: dict[str, Tag | None], projections: list[Any]) -> str:
     """Reason for which no head can be removed; "" if one can."""
-    if not all(map(plain_kernel, projections)):
-        return "its projections are more than arrays"
+    if adapted := next(filter(None, map(adaptation, projections)), ""):
+        return f"one of its projections is no plain array: {adapted}"
     if any(tag is not None and tag.axis != 2 for tag in inputs.values()):
         return NOT_SUMMED
     return ""

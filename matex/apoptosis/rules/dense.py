@@ -12,10 +12,10 @@ from matex.apoptosis.network import Network, Reading, Tag
 __all__ = [
     "NOT_SUMMED",
     "activated",
+    "adaptation",
     "dense",
     "embedding",
     "layer_scale",
-    "plain_kernel",
     "prelu",
     "reversible",
 ]
@@ -29,8 +29,8 @@ def dense(net: Network, call: Any, tags: Tags) -> Tags:
     layer, (tag,) = call.operation, tags
     (output,) = call.outputs
     axis = len(output.shape) - 1
-    if not plain_kernel(layer):
-        net.leave(layer, tags, "its kernel is more than a matrix")
+    if adapted := adaptation(layer):
+        net.leave(layer, tags, adapted)
         return [None]
     if tag is not None and tag.axis != axis:
         net.leave(layer, tags, NOT_SUMMED)
@@ -48,9 +48,11 @@ def dense(net: Network, call: Any, tags: Tags) -> Tags:
     return [activated(net, layer, Tag(axis, units, number, linear=True))]
 
 
-def plain_kernel(layer: Any) -> bool:
-    """Whether the layer's kernel is a variable, without any transformation."""
-    return not getattr(layer, "lora_enabled", False) and layer.quantization_mode is None
+def adaptation(layer: Any) -> str:
+    """Reason for which the kernel or table of *layer* is no plain variable; "" if it is one."""
+    if getattr(layer, "lora_enabled", False):
+        return "it has a LoRA adapter"
+    return "" if layer.quantization_mode is None else f"it is quantized ({layer.quantization_mode})"
 
 
 def activated(net: Network, layer: Any, tag: Tag) -> Tag | None:
@@ -74,8 +76,8 @@ def embedding(net: Network, call: Any, tags: Tags) -> Tags:
     layer = call.operation
     (output,) = call.outputs
     net.keep(tags[0], layer, "it is given indices")
-    if not plain_kernel(layer):
-        net.leave(layer, tags, "its table is more than a matrix")
+    if adapted := adaptation(layer):
+        net.leave(layer, tags, adapted)
         return [None]
     units = net.units.new(layer.output_dim)
     number = net.source(layer, (layer.embeddings, 1), units=units)
@@ -89,8 +91,8 @@ def reversible(net: Network, call: Any, tags: Tags) -> Tags:
     if not (call.kwargs.get("reverse") or call.args[1:] == (True,)):
         return embedding(net, call, tags)
     axis = len(call.inputs[0].shape) - 1
-    if not plain_kernel(layer):
-        net.leave(layer, tags, "its table is more than a matrix")
+    if adapted := adaptation(layer):
+        net.leave(layer, tags, adapted)
         return [None]
     if tag is not None and tag.axis != axis:
         net.leave(layer, tags, NOT_SUMMED)

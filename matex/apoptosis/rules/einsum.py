@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from matex.apoptosis.network import Network, Reading, Tag
-from matex.apoptosis.rules.dense import activated, plain_kernel
+from matex.apoptosis.rules.dense import activated, adaptation
 
 __all__ = ["einsum_dense"]
 
@@ -39,8 +39,8 @@ def einsum_dense(net: Network, call: Any, tags: Tags) -> Tags:
     (output,) = call.outputs
     letters = _letters(layer.equation)
     new = [] if letters is None else [c for c in letters.made if c not in letters.given]
-    if not plain_kernel(layer):
-        net.leave(layer, tags, "its kernel is more than one array")
+    if adapted := adaptation(layer):
+        net.leave(layer, tags, adapted)
         return [None]
     if letters is None or not new:
         net.leave(layer, tags, "its equation makes no units of its own")

@@ -185,6 +185,50 @@ tell("after such steps", rounded(model.get_weights()[0].ravel()))
 tell("made them", int(model.optimizer.iterations.numpy()))
 
 
+class Rewinding(keras.callbacks.Callback):
+    """Goes back, in each of its calls once, to a file that holds the optimizer, too."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+        if epoch == 1:
+            self.model.load_weights("first.weights.h5")
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 2 and self.epoch == 1:
+            self.model.load_weights("first.weights.h5")
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 0:
+            self.model.save_weights("first.weights.h5")
+        if epoch == 1:
+            self.model.load_weights("first.weights.h5")
+
+
+model = made()
+model.compile("adam", "mse")
+fit(model, Rewinding())
+tell("rewound", [int(model.optimizer.iterations.numpy()), *rounded(model.get_weights()[0].ravel())])
+
+
+class Beginning(keras.callbacks.Callback):
+    """Reads and writes a file before the first step, in which Keras makes the slots."""
+
+    def on_train_begin(self, logs=None):
+        self.model.load_weights("first.weights.h5")
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 0:
+            self.model.save_weights("begun.weights.h5")
+
+
+model = made()
+model.compile("adam", "mse")
+fit(model, Beginning())
+model.load_weights("begun.weights.h5")
+fit(model, epochs=1)
+tell("begun", [int(model.optimizer.iterations.numpy()), *rounded(model.get_weights()[0].ravel())])
+
+
 class Slow(keras.callbacks.Callback):
     """Runs on one rank, as it says."""
 

@@ -32,6 +32,10 @@ def test_the_line_of_a_large_network_is_short() -> None:
         "(-11.0%); held-out loss 0.5000 -> 0.5100 (at most 0.5200), at most 3.1% predicted "
         "otherwise"
     )
+    assert line_of(outcome(*groups)._replace(has_loss=False)).endswith(
+        "; no held-out loss limited it (the data have no y, or the model no loss of it), at most "
+        "3.1% predicted otherwise"
+    )
 
 
 def test_where_nothing_can_go_the_line_says_so() -> None:

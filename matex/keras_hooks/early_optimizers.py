@@ -1,0 +1,56 @@
+"""Optimizers that a fit has built before its first step, in which plain Keras builds them.
+
+Before that step a callback may save weights, to go back to them later, or read a file. In plain
+Keras the optimizer has no slots then: the file is without them, reading it later leaves the
+optimizer alone, and so does reading a file with slots now. A fit of ranks builds it as it begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+__all__ = ["as_unbuilt", "building", "now_built"]
+
+# Optimizer -> the variables that it had before.
+_early: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+
+
+def _parts(optimizer: Any) -> list[Any]:
+    """*optimizer* and the one that it surrounds, where it does."""
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return [part for part in (optimizer, inner) if part is not None]
+
+
+@contextlib.contextmanager
+def building(optimizer: Any) -> Iterator[None]:
+    """Note whether *optimizer* is built inside, until :func:`now_built` drops the note. Local."""
+    before = [(part, list(part.variables)) for part in _parts(optimizer) if not part.built]
+    yield
+    _early.update((part, variables) for part, variables in before if part.built)
+
+
+def now_built(optimizer: Any) -> None:
+    """Drop the note: in plain Keras *optimizer* has its slots by now, too. Local."""
+    if _early:
+        for part in _parts(optimizer):
+            _early.pop(part, None)
+
+
+class _Unbuilt:
+    """An optimizer with the variables that it had before it was built."""
+
+    def __init__(self, optimizer: Any, variables: list[Any]) -> None:
+        self._optimizer = optimizer
+        self.variables = variables
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._optimizer, name)
+
+
+def as_unbuilt(original: Callable[..., Any], optimizer: Any, store: Any) -> Any:
+    """Save, or read, what *optimizer* has in plain Keras by now; *original* is Keras's method."""
+    variables = _early.get(optimizer)
+    return original(optimizer if variables is None else _Unbuilt(optimizer, variables), store)
