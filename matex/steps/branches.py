@@ -10,7 +10,7 @@ from typing import Any
 
 from matex.steps.graph_inspection import ONE_FOR_ALL
 
-__all__ = ["takes_branch_by_rows"]
+__all__ = ["gives_shape", "is_same_on_all_ranks", "takes_branch_by_rows"]
 
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 _LOOPS = ("While", "StatelessWhile")
@@ -54,7 +54,7 @@ class _Graph:
 
     def _look_at(self, operation: Any) -> None:
         given = [id(tensor) in self._made for tensor in operation.inputs]
-        if not any(given) or operation.type in _SHAPES or _is_same_on_all_ranks(operation):
+        if not any(given) or gives_shape(operation) or is_same_on_all_ranks(operation):
             return
         made = [True] * len(operation.outputs)
         if operation.type in _BRANCHES:
@@ -112,7 +112,12 @@ class _Graph:
         return [function for function in found if function is not None]
 
 
-def _is_same_on_all_ranks(operation: Any) -> bool:
+def gives_shape(operation: Any) -> bool:
+    """Whether *operation* returns the shape of a tensor and none of its values."""
+    return operation.type in _SHAPES
+
+
+def is_same_on_all_ranks(operation: Any) -> bool:
     """Whether *operation* is an exchange, or returns a value that the script set for all rows."""
     is_exchange = operation.type in _PYTHON or operation.type.startswith("Matex")
     return is_exchange or ONE_FOR_ALL in operation.name

@@ -21,6 +21,7 @@ from matex.steps.update_trial import find_inseparable_update
 from tests import slow
 
 ROWS, WIDTH, SIZE = 16, 6, 4
+ZERO = tf.Variable(0.0, trainable=False)  # until a callback sets it
 Loss = Callable[[Any, Any], Any]
 
 
@@ -162,6 +163,15 @@ ACROSS: dict[str, Loss] = {
     ),
     "product": lambda y, p: tf.reduce_prod(tf.sigmoid(p[:, 0]) + 0.5),
 }  # fmt: skip
+LATER: dict[str, Loss] = {
+    "above-a-threshold": lambda y, p: tf.maximum(tf.reduce_mean(rowwise(y, p)), 1e-6),
+    "below-a-threshold": lambda y, p: tf.reduce_mean(rowwise(y, p))
+    + tf.nn.relu(tf.reduce_mean(y * p[:, 0]) - 1e3),
+    "flooded": lambda y, p: tf.abs(tf.reduce_mean(rowwise(y, p)) - 1e-6),
+    "times-zero": lambda y, p: tf.reduce_mean(rowwise(y, p)) + 0.0 * tf.reduce_mean(p) ** 2,
+    "times-a-variable": lambda y, p: tf.reduce_mean(rowwise(y, p))
+    + ZERO * tf.reduce_mean(p) * tf.reduce_mean(y),
+}  # fmt: skip
 BY_ROW: dict[str, Loss] = {
     "squares": lambda y, p: tf.reduce_mean(rowwise(y, p)),
     "by-count": lambda y, p: tf.reduce_sum(rowwise(y, p)) / tf.cast(tf.shape(y)[0], tf.float32),
@@ -280,10 +290,22 @@ def test_what_looks_across_rows_is_found(name: str, place: str) -> None:
     assert REASONS[place](ACROSS[name]) != ""
 
 
+@pytest.mark.parametrize("name", slow.all_but(["below-a-threshold", "times-a-variable"], LATER))
+def test_what_will_look_across_rows_is_found(name: str) -> None:
+    assert "of a sum over rows" in reason_in_a_fit(LATER[name])
+
+
 @pytest.mark.parametrize("place", REASONS)
 @pytest.mark.parametrize("name", slow.all_but(["squares", "by-count"], BY_ROW))
 def test_what_does_not_is_shared(name: str, place: str) -> None:
     assert REASONS[place](BY_ROW[name]) == ""
+
+
+@pytest.mark.parametrize("place", REASONS)
+def test_statistics_of_parts_are_no_reason(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    normalised = [keras.Input((WIDTH,)), layers.BatchNormalization(), layers.Dense(SIZE)]
+    monkeypatch.setattr(f"{__name__}.network", lambda: keras.Sequential(normalised))
+    assert REASONS[place](BY_ROW["squares"]) == ""
 
 
 @pytest.mark.parametrize("place", REASONS)

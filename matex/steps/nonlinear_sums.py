@@ -1,0 +1,80 @@
+"""Nonlinear functions of sums over the rows of a batch: their parts do not add up.
+
+The trial of a few rows tells only where such a function bends for these rows: not a clipped
+gradient that is still small, a penalty above a threshold that is not yet reached, or a square
+whose factor is zero until later. The graph tells before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matex.steps.branches import gives_shape, is_same_on_all_ranks
+
+__all__ = ["bending_of_sums"]
+
+_ROW, _SUM = 1, 2
+"""How a value is made of rows: each of its own, or all of several ones. Else it is 0."""
+
+_PRODUCTS = ("Mul", "MulNoNan", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
+_DIVISIONS = ("RealDiv", "Div", "DivNoNan", "Xdivy")
+_CHOICES = ("Select", "SelectV2")
+_BENT = (
+    "Abs", "ClipByValue", "ComplexAbs", "Elu", "Erf", "Exp", "Expm1", "IsFinite", "IsInf", "IsNan",
+    "Log", "Log1p", "Maximum", "Minimum", "Pow", "Reciprocal", "Relu", "Relu6", "Rsqrt", "Sigmoid",
+    "Sign", "Softplus", "Sqrt", "Square", "SquaredDifference", "Tanh",
+)  # fmt: skip
+
+
+def bending_of_sums(function: Any, gradients: list[Any]) -> str:
+    """The way in which *function* makes a gradient that does not add up over rows; "". Local.
+
+    A value that follows from rows but has no axis of them is a sum. Loops and branches are not
+    looked into.
+
+    Args:
+        function: concrete function of a batch and a control vector.
+        gradients: tensors of its graph.
+    """
+    graph = function.graph
+    rows = len(graph.inputs) - len(function.captured_inputs) - 1
+    made = {id(tensor): _ROW for tensor in graph.inputs[:rows]}
+    leading = _leading_to(gradients)
+    for operation in graph.get_operations():
+        given = [made.get(id(tensor), 0) for tensor in operation.inputs]
+        if not any(given) or gives_shape(operation) or is_same_on_all_ranks(operation):
+            continue
+        if operation.name in leading and _bends_sum(operation.type, given):
+            return f"a gradient is made by {operation.type} of a sum over rows"
+        for tensor in operation.outputs:
+            made[id(tensor)] = _SUM if _is_sum(tensor) else max(given)
+    return ""
+
+
+def _bends_sum(kind: str, given: list[int]) -> bool:
+    """Whether an operation of a *kind* is not linear in the sums among what it is *given*."""
+    if kind in _PRODUCTS:
+        return _SUM in given and given.count(0) < len(given) - 1
+    if kind in _DIVISIONS:
+        return given[1] == _SUM or (given[0] == _SUM and given[1] != 0)
+    if kind in _CHOICES:
+        return given[0] == _SUM
+    return kind in _BENT and _SUM in given
+
+
+def _is_sum(tensor: Any) -> bool:
+    """Whether *tensor*, made of rows, has no axis of them. Lengths, which are integers, do not."""
+    is_number = tensor.dtype.is_floating or tensor.dtype.is_complex
+    return is_number and bool(tensor.shape.is_fully_defined())
+
+
+def _leading_to(tensors: list[Any]) -> set[str]:
+    """The names of the operations that *tensors* are made by."""
+    names: set[str] = set()
+    left = [tensor.op for tensor in tensors]
+    while left:
+        operation = left.pop()
+        if operation.name not in names:
+            names.add(operation.name)
+            left += [tensor.op for tensor in operation.inputs]
+    return names
