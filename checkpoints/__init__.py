@@ -6,7 +6,7 @@
     store.save(Snapshot(weights={"dense/kernel": kernel}, cursor={"step": 120}))
     found = store.newest_valid()  # (path, snapshot), or None
 
-`BackgroundWriter` saves from a thread, `daly_s` says how often it pays to.
+`BackgroundWriter` saves from a thread; `daly_s` computes the interval between checkpoints.
 """
 
 from checkpoints.background import BackgroundWriter, Saved

@@ -1,6 +1,6 @@
-"""Saving from a thread of its own, so that whoever computes waits for a copy at most.
+"""Saving from a thread, so that the computing thread waits for a copy of the arrays at most.
 
-Or not even that, where something is held that the thread can make a snapshot of.
+A function that makes the snapshot can be given instead: then even the copy is made by the thread.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Given = Snapshot | Callable[[], Snapshot]
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """The outcome of one attempt to save a snapshot.
+    """Outcome of one attempt to save a snapshot.
 
     Attributes:
-        step: training steps done in the snapshot.
-        seconds: time that the attempt took.
-        busy_s: seconds of it that a processor worked.
-        path: file on the disk; None where the attempt failed, or where another process publishes
-            the file, of which this one wrote a part.
-        error: reason of a failure; None where there was none.
+        step: number of training steps done in the snapshot.
+        seconds: duration of the attempt.
+        busy_s: processor time of the attempt in this thread, seconds.
+        path: file on the disk; None if the attempt failed, or if another process publishes the
+            file, of which this process wrote a part.
+        error: reason of a failure; None if there was none.
         place: number of the part that this process wrote, from 0.
-        parts: number of parts of the file, each written by a process of its own.
+        parts: number of parts of the file, each written by another process.
 
     Example:
         >>> saved = checkpoints.Saved(step=120, seconds=0.8, busy_s=0.1)
@@ -53,19 +53,19 @@ class Saved:
 
 
 class BackgroundWriter:
-    """Saves snapshots one after the other; the newest waits while one is being written.
+    """Saves snapshots one after the other; the newest one waits while another is being written.
 
-    A snapshot that cannot be saved is tried again, after 1 s and then ever more seldom, until
-    it can be or a newer one takes its place: a full disk ends nothing, and a mount that comes
-    back is used again.
+    A snapshot that cannot be saved is tried again, after 1 s and then at longer intervals, until
+    it is saved or a newer one replaces it: so a full disk is survived, and a mount that returns is
+    used again.
 
-    The arrays of a snapshot must not change after it was given. One that is given with a team is
-    saved by all of its processes together; where they fail, the one that publishes writes all.
+    The arrays of a snapshot must not change after `save`. A snapshot with a team is saved by all
+    processes of the team together; if they fail, the publishing process writes the whole file.
 
     Args:
-        store: store that receives the snapshots; nobody else saves to this object.
-        on_saved: function of the outcome, called from the thread after each attempt.
-        retry_s: seconds to wait after a first failure, 1 by default.
+        store: store for the snapshots; no other object saves to it.
+        on_saved: function of the outcome, called from the saving thread after each attempt.
+        retry_s: seconds to wait after the first failure, 1 by default.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as directory:
@@ -92,12 +92,12 @@ class BackgroundWriter:
         self._thread: threading.Thread | None = None
 
     def save(self, snapshot: Given, team: Team | None = None) -> None:
-        """Hand over a snapshot; it takes the place of one that still waits.
+        """Queue a snapshot; it replaces a snapshot that still waits.
 
         Args:
-            snapshot: snapshot, or function that makes it, once, when its turn comes, in the
-                thread. An exception of that function ends the thread.
-            team: processes that save it together; None, the default, for this one alone.
+            snapshot: snapshot, or function that returns it, called once in the thread when its turn
+                comes. An exception of that function ends the thread.
+            team: processes that save it together; None, the default, for this process alone.
 
         Raises:
             ValueError: after `close`.
@@ -116,12 +116,12 @@ class BackgroundWriter:
     def save_now(self, snapshot: Snapshot, team: Team | None = None) -> Saved:
         """Save from the calling thread, and return when it is done or has failed.
 
-        What waits is left out: this one is newer. Neither is tried again, and ``on_saved``
-        hears of this one as of any other.
+        A waiting snapshot is dropped, because it is older. A failure is not retried. ``on_saved``
+        is called as for any attempt.
 
         Args:
             snapshot: snapshot to save.
-            team: processes that save it together; None, the default, for this one alone.
+            team: processes that save it together; None, the default, for this process alone.
 
         Returns:
             The outcome; a failure is in its ``error``.
@@ -139,7 +139,7 @@ class BackgroundWriter:
             timeout_s: seconds to wait for the thread; None, the default, for no limit.
 
         Returns:
-            Whether the thread ended in time.
+            True if the thread has ended in time.
         """
         with self._changed:
             self._closing = True
@@ -159,7 +159,7 @@ class BackgroundWriter:
                 if given is None:
                     return
             self._save(*given)
-            given = None  # and with it a whole state
+            given = None  # it holds a whole state
 
     def _save(self, given: Given, team: Team | None) -> None:
         began_s = time.thread_time()
@@ -168,13 +168,13 @@ class BackgroundWriter:
         delay_s = self._retry_s
         last = False
         if team is not None:
-            # Who waits here for others must not keep them waiting for its part of a newer one.
+            # A writer that waits here must not delay other processes' work on a newer snapshot.
             known = team.over
             team = replace(team, over=lambda: known() or self._is_superseded())
         while True:
             saved = self._attempt(snapshot, team, making_s)
             making_s = 0.0
-            stale = isinstance(saved.error, StaleWriter)  # for good
+            stale = isinstance(saved.error, StaleWriter)  # no retry can help
             if saved.error is None or saved.place or last or stale:
                 return
             team = None

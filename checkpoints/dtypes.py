@@ -1,11 +1,11 @@
-"""Element types that a snapshot holds, and how each lies in the file.
+"""Element types of arrays in a snapshot, and their representation in the file.
 
 NumPy's own numbers and booleans are stored as they are, little-endian. The short types of
-machine learning (bfloat16 and its kin), which neither NumPy nor HDF5 knows, are stored as
-unsigned integers of the same width, with their name beside them. They come back as the type of
-`ml_dtypes` where that is installed, otherwise as a record of one field, named after the type,
-that holds the bits: ``array["bfloat16"]`` is then an array of uint16. Such a record cannot be
-mistaken for numbers, and saves again as what it is.
+machine learning (bfloat16 and others), unknown to NumPy and HDF5, are stored as unsigned integers
+of the same width, with the type's name as an attribute. They are read as the type of `ml_dtypes` if
+that is installed, otherwise as a record of one field, named after the type, that holds the bits:
+``array["bfloat16"]`` is then an array of uint16. Such a record cannot be mistaken for numbers, and
+is saved again as its original type.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ FOREIGN = {
 }
 
 
-@functools.cache  # NumPy makes the name anew each time it is asked for
+@functools.cache  # NumPy computes the name at each access
 def stored_name(dtype: np.dtype[Any]) -> str | None:
-    """The name under which arrays of this type are stored, or None: they cannot be."""
+    """Name under which arrays of *dtype* are stored; None if they cannot be stored."""
     if dtype.names is not None:
         (name, *more) = dtype.names or ("",)
         is_bits = not more and name in FOREIGN and dtype == np.dtype([(name, FOREIGN[name])])
@@ -47,14 +47,14 @@ def stored_name(dtype: np.dtype[Any]) -> str | None:
 
 
 def storage_dtype(name: str) -> np.dtype[Any]:
-    """The little-endian type in the file of arrays named so. KeyError: no such name."""
+    """Little-endian dtype of arrays stored as *name*. Raises KeyError for an unknown name."""
     if name in NATIVE:
         return np.dtype(name).newbyteorder("<")
     return np.dtype(FOREIGN[name]).newbyteorder("<")
 
 
 def to_storage(array: Array) -> Array:
-    """*array* in the type of the file, shape and bits kept, C-contiguous; a view where possible."""
+    """*array* in its dtype of the file, shape and bits kept, C-contiguous; a view if possible."""
     name = stored_name(array.dtype)
     if name is None:
         raise ValueError(f"a storable array was wanted. Received: dtype={array.dtype}.")
@@ -64,7 +64,7 @@ def to_storage(array: Array) -> Array:
 
 
 def from_storage(array: Array, name: str) -> Array:
-    """The inverse of `to_storage`; a view on machines of little-endian order."""
+    """Inverse of `to_storage`; a view on little-endian machines."""
     if name in NATIVE:
         return array.astype(np.dtype(name), copy=False)
     native = array.astype(np.dtype(FOREIGN[name]), copy=False)

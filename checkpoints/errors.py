@@ -1,17 +1,17 @@
-"""Errors about checkpoints.
+"""Exceptions about checkpoints.
 
 ::
 
     CheckpointError
-    ├── InvalidSnapshot (ValueError)       your input: something in it cannot be saved
-    ├── DamagedSnapshot                    the file is not what was written: cut, flipped bits
-    │   └── NotASnapshot                   it is a file of another kind
-    ├── IncompatibleSnapshot (ValueError)  the file is whole, but this version must not read it
+    ├── InvalidSnapshot (ValueError)       the caller's input: something in it cannot be saved ├──
+    DamagedSnapshot                    the file differs from what was written: truncated, bit flips
+    │   └── NotASnapshot                   the file is of another kind ├── IncompatibleSnapshot
+    (ValueError)  the file is undamaged, but this version must not read it
     ├── SnapshotNotFound (FileNotFoundError)
-    └── StorageError (OSError)             the directory: full, read-only, vanished, not yours
-        └── StaleWriter                    others have gone on without this process
+    └── StorageError (OSError)             the directory: full, read-only, vanished, another user's
+        └── StaleWriter                    a later world writes here; this process was left behind
 
-Every message is one line: what was wanted, what was received, what to do.
+Every message is one line: the requirement, the value received, the remedy.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = [
 
 
 class CheckpointError(Exception):
-    """The root: whatever this package raises about checkpoints."""
+    """Base class of all exceptions of this package."""
 
 
 class InvalidSnapshot(CheckpointError, ValueError):
-    """A snapshot to be saved has a name, type or shape that no file can hold."""
+    """A snapshot has a name, type or shape that no file can hold."""
 
 
 class DamagedSnapshot(CheckpointError):
-    """The bytes of a file differ from those that were written. Has `path` and `reason`."""
+    """The bytes of a file differ from the bytes written. Has `path` and `reason`."""
 
     def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
         super().__init__(path, reason)
@@ -55,7 +55,7 @@ class DamagedSnapshot(CheckpointError):
 
 
 class NotASnapshot(DamagedSnapshot):
-    """A file of another kind: nothing in it is left of a snapshot, if it ever was one."""
+    """A file of another kind: none of it is recognisable as a snapshot."""
 
 
 class IncompatibleSnapshot(CheckpointError, ValueError):
@@ -79,14 +79,14 @@ class SnapshotNotFound(CheckpointError, FileNotFoundError):
 
 
 class StorageError(CheckpointError, OSError):
-    """The operating system refused. The OSError is the `__cause__`; `errno` is its number."""
+    """The operating system refused an operation. The OSError is `__cause__`, its number `errno`."""
 
 
 class StaleWriter(StorageError):
-    """A later world writes into the directory; this process belongs to one that it has left.
+    """A later world writes into the directory; this process belongs to an earlier one.
 
-    Has `directory`, `world` and `newest`: each a start of the run, and how many times its members
-    have changed since.
+    Has `directory`, `world` and `newest`. A world is a pair: the number of the start of the run,
+    and the number of changes of its members since then.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ _ADVICE = {
 
 
 def storage_error(wanted: str, path: str | os.PathLike[str], error: OSError) -> StorageError:
-    """Make the one-line StorageError for an OSError; raise it `from error`."""
+    """One-line StorageError for an OSError; raise it `from error`."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     advice = _ADVICE.get(error.errno or 0, "Check the file system")
     problem = StorageError(f"{wanted}. Received: path={os.fspath(path)!r}, {reason}. {advice}.")

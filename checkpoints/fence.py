@@ -1,8 +1,8 @@
-"""A file beside the snapshots that keeps out who still writes for a world that others have left.
+"""A file beside the snapshots that refuses writers of worlds that have been left behind.
 
-A process on a host that was cut off, or that its launcher gave up, may finish a file that it had
-begun while the others, or a run that was started again, have gone on. What it writes would be
-whole, but later than it should come, and it would remove snapshots that are not its own to remove.
+A process on a host that was cut off, or that its launcher gave up, may finish a file after the
+other processes, or a restarted run, have gone on. The file would be whole but outdated, and the
+process would remove snapshots that belong to the others.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from checkpoints.errors import StaleWriter, storage_error
 
 __all__ = ["FENCE", "Fence"]
 
-#: The name of the file in the directory: the world, such as ``3 1``, and a line break.
+#: Name of the file in the directory; its content is the world, such as ``3 1``, and a line break.
 FENCE = ".fence"
 
 World = tuple[int, int]
 
 
 class Fence:
-    """The fence of a directory, for one of the processes that write into it. Local.
+    """The fence of a directory, for one of the processes that write to it. Local.
 
     Args:
         directory: path of the directory, which all writers share.
-        world: function that gives the world of this process, asked at each `check`: number of
-            the start of the run, and how many times its members have changed since. Later worlds
+        world: function that returns the world of this process, called at each `check`: the number
+            of the start of the run, and the number of changes of its members since. Later worlds
             are larger.
 
-    It takes no lock, which a host that stands still would hold: between a look at the fence and
-    the renaming that follows, another world can still come, for as long as both take.
+    No lock is taken, because a host that stands still would hold it. So a later world may still
+    come between the check of the fence and the renaming that follows.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as directory:
@@ -50,12 +50,12 @@ class Fence:
         self._world = world
 
     def newest(self) -> World:
-        """Read the latest world that has written here, or was about to.
+        """Read the latest world that has written here, or was about to write.
 
-        The rest of a damaged file counts as none.
+        A damaged file counts as no world.
 
         Returns:
-            The world; (0, 0) where none has.
+            The world; (0, 0) if none has written.
 
         Raises:
             StorageError: the file cannot be read.
@@ -71,10 +71,10 @@ class Fence:
         return int(words[0]), int(words[1])
 
     def passes(self) -> bool:
-        """Whether no later world than this one has written here.
+        """Whether this world is still the latest that has written here.
 
         Returns:
-            True where this world's writers still pass.
+            True if writers of this world may still publish.
 
         Raises:
             StorageError: the file cannot be read.
@@ -82,10 +82,10 @@ class Fence:
         return self._world() >= self.newest()
 
     def check(self) -> None:
-        """Keep out all earlier worlds than this one; to be called right before publishing.
+        """Refuse all earlier worlds from now on; called right before publishing.
 
         Raises:
-            StaleWriter: a later one has kept this one out.
+            StaleWriter: a later world has refused this one.
             StorageError: the file cannot be read or written.
         """
         mine, newest = self._world(), self.newest()

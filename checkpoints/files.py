@@ -1,4 +1,4 @@
-"""Files in the directory of a store: names, atomic publishing, temporaries of the dead."""
+"""Files in the directory of a store: names, atomic publishing, leftover temporary files."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pathlib import Path
 from checkpoints.retention import is_stale
 
 _SNAPSHOT = re.compile(r"step-(\d{9,18})\.h5")
-# Of a host and a process there, and of several processes with more numbers: see `together`.
+# Host and process id, and further numbers if several processes write: see `together`.
 _TEMPORARY = re.compile(
     r"(?:step-\d{9,18}\.h5|\.fence)\.([A-Za-z0-9_-]+)\.(\d{1,10})(?:\.\d{1,10}){0,2}\.tmp"
 )
 
-#: Temporaries that this process is writing now: its own id says nothing about leftovers of a
-#: former process with the same id, which is the rule in containers.
+#: Temporary files that this process is writing. Its own process id says nothing about leftovers of
+#: an earlier process with the same id, which is usual in containers.
 _writing: set[str] = set()
 _writing_lock = threading.Lock()
 
 
 def file_name(step: int) -> str:
-    """The name of the snapshot of a step: ``step-000000123.h5``."""
+    """Name of the snapshot file of a step: ``step-000000123.h5``."""
     return f"step-{step:09d}.h5"
 
 
 def step_of(name: str) -> int | None:
-    """The step in the name of a file; None if it is not the name of a snapshot."""
+    """Step in the name of a snapshot file; None for any other name."""
     match = _SNAPSHOT.fullmatch(name)
     if match is None or name != file_name(int(match[1])):
         return None
@@ -39,19 +39,19 @@ def step_of(name: str) -> int | None:
 
 
 def temporary_name(name: str, tag: str) -> str:
-    """The temporary name of the file *name*; *tag* is ``HOST.PID`` of the publishing process."""
+    """Temporary name of the file *name*; *tag* is ``HOST.PID`` of the publishing process."""
     return f"{name}.{tag}.tmp"
 
 
 def tag_of(host: str, process: int) -> str:
-    """Name a process in the names of its temporary files. Pure.
+    """Tag of a process in the names of its temporary files. Pure.
 
     Args:
         host: name of the host.
-        process: process id there.
+        process: process id on that host.
 
     Returns:
-        Text of letters that a file's name may have.
+        ``HOST.PID``, of characters that are safe in file names.
 
     Example:
         >>> checkpoints.tag_of("node-7", 4711)
@@ -63,20 +63,20 @@ def tag_of(host: str, process: int) -> str:
 def publish(
     path: Path, pieces: Iterable[memoryview], check: Callable[[], None] = lambda: None
 ) -> None:
-    """Write a file so that its name only ever means all of these bytes, safely on the disk.
+    """Write a file atomically: its name refers to all of these bytes, on the disk, or to none.
 
-    Aside, synchronised, renamed, and the directory synchronised. On any error the temporary
-    is removed and what the name meant before is untouched.
+    The temporary file is written, synchronised and renamed, and the directory is synchronised. On
+    an error the temporary file is removed and the file *path* is unchanged.
 
     Args:
-        check: function called right before the file takes its name; it may raise to hinder it.
+        check: function called right before the renaming; it may raise to prevent it.
 
     Raises:
         OSError: from the operating system.
     """
     temporary = path.with_name(temporary_name(path.name, tag_of(_host(), os.getpid())))
     with in_use(temporary.name), contextlib.ExitStack() as undo:
-        # Our own, of an earlier attempt after which even the removal failed.
+        # A leftover of this process, after an attempt in which even the removal failed.
         remove_quietly(temporary)
         with temporary.open("xb", buffering=0) as file:
             undo.callback(remove_quietly, temporary)
@@ -92,7 +92,7 @@ def publish(
 
 
 def sync_directory(directory: Path) -> None:
-    """Make renames and removals in a directory durable, where the file system can."""
+    """Make renames and removals in a directory durable, if the file system supports it."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -104,10 +104,10 @@ def sync_directory(directory: Path) -> None:
 
 
 def remove_stale(directory: Path) -> list[str]:
-    """Remove temporaries whose writer is gone. Returns their names.
+    """Remove temporary files whose writer has ended; return their names.
 
     Raises:
-        OSError: the directory cannot be listed. Files that cannot be removed are left.
+        OSError: the directory cannot be listed. Files that cannot be removed are left in place.
     """
     removed = []
     with os.scandir(directory) as entries:
@@ -148,10 +148,10 @@ def _plain(host: str) -> str:
 
 @contextlib.contextmanager
 def in_use(*names: str) -> Iterator[None]:
-    """Context in which this thread alone of the process writes temporaries of these names.
+    """Context in which only this thread of the process writes temporary files of these names.
 
     Raises:
-        OSError: EBUSY, somebody else does.
+        OSError: EBUSY, another thread does.
     """
     with _writing_lock:
         if busy := _writing.intersection(names):
@@ -165,6 +165,6 @@ def in_use(*names: str) -> Iterator[None]:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove the file *path*, if that is possible."""
+    """Remove the file *path*, ignoring errors."""
     with contextlib.suppress(OSError):
         path.unlink()

@@ -1,17 +1,17 @@
-"""The HDF5 side of a file: metadata that point at arrays which somebody else writes.
+"""HDF5 metadata of a snapshot file, which refer to arrays that are written separately.
 
 ::
 
     /                    format, format_version, created, software, content
-    /manifest            the text of `manifest`, a fixed-length UTF-8 string
-    /architecture        the model as JSON text, a fixed-length UTF-8 string
+    /manifest            text of `manifest`, a fixed-length UTF-8 string
+    /architecture        model as JSON text, a fixed-length UTF-8 string
     /weights/...         variables of the model
     /optimizer/...       variables of the optimizer
-    /cursor/...          where training stands, int64 scalars
+    /cursor/...          position of training, int64 scalars
     /extra/...           other arrays
 
 Every array is a contiguous data set with the attributes `dtype` (its name in `dtypes`),
-`position` (its place in its section, from 0) and `crc32` (of its bytes in the file).
+`position` (its index in its section, from 0) and `crc32` (checksum of its bytes in the file).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Attributes = Mapping[str, str | int]
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """A data set to be: its path, shape and NumPy type; None for text of `nbytes` bytes."""
+    """A data set to create: path, shape and NumPy type; type None for text of `nbytes` bytes."""
 
     path: str
     nbytes: int
@@ -46,15 +46,15 @@ class DataSet:
 def metadata_of(
     sets: Sequence[DataSet], *, root: Attributes, groups: Mapping[str, Attributes]
 ) -> memoryview:
-    """The bytes from 512 on of a file whose arrays follow them, in this order, without gaps.
+    """Bytes from 512 on of a file in which the arrays of *sets* follow, in order, without gaps.
 
     Args:
-        sets: every data set; intermediate groups are made.
+        sets: all data sets; intermediate groups are created.
         root: attributes of the root; text of at most 64 kB, or integers of 32 bits unsigned.
-        groups: groups at the root, with attributes.
+        groups: groups below the root, with their attributes.
 
     Raises:
-        RuntimeError: this release of the HDF5 library lays out files in another way.
+        RuntimeError: this release of the HDF5 library uses another file layout.
     """
     image = MetadataImage()
     # 1.8 is the oldest format with checksummed metadata; every newer h5ls reads it.
@@ -63,8 +63,8 @@ def metadata_of(
         for name, attributes in groups.items():
             _write_attributes(h5g.create(file.id, name.encode()), attributes)
         made = [_create(file.id, dataset) for dataset in sets]
-        # Storage is allocated at the first write to a data set, so everything that exists now
-        # lies before all arrays.
+        # Storage is allocated at the first write to a data set, so the metadata written so far
+        # precede all arrays.
         file.flush()
         start = image.limit = image.end
         offsets = [_allocate(*pair) for pair in zip(made, sets, strict=True)]
@@ -100,7 +100,7 @@ def _create(file: h5g.GroupID, wanted: DataSet) -> h5d.DatasetID:
 
 
 def _allocate(dataset: h5d.DatasetID, wanted: DataSet) -> int | None:
-    """Make HDF5 place a data set by writing one element, which the image drops."""
+    """Make HDF5 allocate a data set by writing one element, which the image drops."""
     if wanted.nbytes == 0:
         return None
     chosen = dataset.get_space()

@@ -1,8 +1,8 @@
-"""A file in memory that holds the HDF5 metadata and only pretends to hold the arrays.
+"""A file in memory that holds the HDF5 metadata, and discards the arrays written to it.
 
 The HDF5 library works on this object and never on a disk. So its locks do not matter on network
-file systems; a full disk, after which it cannot close a file (h5py issues 914 and 1120), is met
-by plain writes alone; and the arrays go from their memory to the disk without a copy.
+file systems; a full disk, after which it cannot close a file (h5py issues 914 and 1120), affects
+plain writes alone; and the arrays go from memory to the disk without a copy.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ Buffer = bytes | bytearray | memoryview
 
 
 class MetadataImage(io.RawIOBase):
-    """File-like object for h5py, which holds bytes below `limit` and drops others.
+    """File-like object for h5py that holds the bytes below `limit` and drops the others.
 
     Attributes:
-        data: the bytes held, from 0 on; those behind them read as zeros.
-        limit: writes from here on are only noted in `dropped`. None: all are held.
-        dropped: (first, end) of the writes that were not held.
-        end: length of the pretended file.
+        data: bytes held, from offset 0; bytes behind them read as zeros.
+        limit: offset from which writes are only recorded in `dropped`; None to hold all bytes.
+        dropped: pairs (first, end) of the writes that were not held.
+        end: length of the simulated file.
     """
 
     def __init__(self) -> None:
@@ -75,4 +75,4 @@ class MetadataImage(io.RawIOBase):
         return self.end
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Do nothing: there is no buffer."""

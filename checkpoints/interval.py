@@ -1,11 +1,11 @@
-"""Pure: how long to wait between two checkpoints.
+"""Intervals between checkpoints. Pure.
 
-With the cost C of a checkpoint and the mean time M to a failure that needs one, both in
-seconds, Young's interval is sqrt(2 C M) (Communications of the ACM 17, 1974) and Daly's a
-refinement of it (Future Generation Computer Systems 22, 2006), within 0.3 % of the optimum.
+With the cost C of a checkpoint and the mean time M to a failure after which a checkpoint is needed,
+both in seconds, Young's interval is sqrt(2 C M) (Communications of the ACM 17, 1974). Daly's
+refines it (Future Generation Computer Systems 22, 2006), within 0.3 % of the optimum.
 
-M is the mean time to *total* loss. Where survivors go on in place, the death of one of
-them needs no checkpoint.
+M is the mean time to *total* loss: if survivors go on in place, the death of one process needs no
+checkpoint.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def young_s(cost_s: float, mean_time_s: float) -> float:
     """Young's interval between checkpoints, sqrt(2 C M) (CACM 17, 1974). Pure.
 
     Args:
-        cost_s: seconds of training that one checkpoint takes (C); at least 0.
-        mean_time_s: mean seconds to a failure that needs one (M); above 0.
+        cost_s: seconds of training lost to one checkpoint (C); at least 0.
+        mean_time_s: mean seconds to a failure after which a checkpoint is needed (M); above 0.
 
     Returns:
         Seconds of training between two checkpoints.
@@ -42,8 +42,8 @@ def daly_s(cost_s: float, mean_time_s: float) -> float:
     It is sqrt(2 C M) [1 + x/3 + x^2/9] - C with x = sqrt(C / 2 M) where C < 2 M, else M.
 
     Args:
-        cost_s: seconds of training that one checkpoint takes (C); at least 0.
-        mean_time_s: mean seconds to a failure that needs one (M); above 0.
+        cost_s: seconds of training lost to one checkpoint (C); at least 0.
+        mean_time_s: mean seconds to a failure after which a checkpoint is needed (M); above 0.
 
     Returns:
         Seconds of training between two checkpoints.
@@ -70,25 +70,25 @@ def mean_time_to_total_loss_s(
     repair_rate: float = 0.0,
     common_rate: float = 1 / (7 * 86_400),
 ) -> float:
-    """Mean time until fewer members than needed are left, or all are lost at once. Pure.
+    """Mean time until fewer than *needed* members are left, or all are lost at once. Pure.
 
-    With f_k = (p - k) lambda and r_k = k mu for k of p members gone, the mean time from k to
-    k + 1 gone is e_k = 1/f_k + (r_k / f_k) e_(k-1), and that to the loss of the quorum is the
-    sum of e_0 to e_(p - needed).
+    With f_k = (p - k) lambda and r_k = k mu for k of p members lost, the mean time from k to
+    k + 1 lost is e_k = 1/f_k + (r_k / f_k) e_(k-1), and the mean time to the loss of the quorum is
+    the sum of e_0 to e_(p - needed).
 
     Args:
         members: number of members (p).
-        needed: number of members without which there is no quorum, 1 by default.
-        failure_rate: failures of one member per second (lambda).
-        repair_rate: replacements of one that is gone per second (mu), 0 by default.
-        common_rate: losses of all at once per second (power, file system, scheduler); by default
-            once in seven days.
+        needed: least number of members that form a quorum, 1 by default.
+        failure_rate: failures per member and second (lambda).
+        repair_rate: replacements per lost member and second (mu), 0 by default.
+        common_rate: losses of all members at once per second (power, file system, scheduler); by
+            default once in seven days.
 
     Returns:
-        Seconds.
+        Mean time, seconds.
 
     Raises:
-        ValueError: no member, more needed than there are, or a rate below 0.
+        ValueError: no member, *needed* above *members*, or a rate below 0.
 
     Example:
         >>> day_s = 86_400.0

@@ -1,10 +1,10 @@
-"""The list of what a file holds: text of JSON, one line for the file, one for each array.
+"""Manifest of a file: JSON text, one line for the file and one for each array.
 
 The lines are in the order of the arrays in the file, which follow one another without gaps, so
-no line says where its array lies. A reader needs only the manifest, never the HDF5 metadata,
-which say the same for `h5ls` and h5py: the HDF5 library crashes on crafted metadata (1.14.6, a
+no line needs the offset of its array. A reader needs only the manifest, never the HDF5 metadata,
+which repeat it for `h5ls` and h5py: the HDF5 library crashes on crafted metadata (1.14.6, a
 segmentation fault in about one of thirty mutations of a group of more than eight members with
-its checksums set right), while text can be judged line by line.
+its checksums corrected), while text can be checked line by line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from checkpoints.dtypes import FOREIGN, NATIVE, storage_dtype
 FORMAT = "named arrays of a training run"
 VERSION = 1
 
-#: The sections in the order of the file; the description is an attribute of their group.
+#: Sections in the order of the file; the description is an attribute of the section's group.
 SECTIONS = {
     "weights": "variables of the model, by path",
     "optimizer": "variables of the optimizer, by path",
@@ -32,20 +32,20 @@ SECTIONS = {
 }
 
 ARCHITECTURE = "architecture"
-#: The dtype of the architecture: bytes of UTF-8, its shape being their number.
+#: Dtype name of the architecture: bytes of UTF-8; its shape is their number.
 TEXT = "text"
 
-#: More than the longest name, 32 extents and the line about the software can need.
+#: Above the length of any line: the longest name, 32 extents, and the line about the software.
 MAX_LINE_BYTES = 16_384
 
 
 class MalformedManifest(Exception):
-    """The text is not a manifest that this version knows. The reader adds the path."""
+    """The text is not a manifest of this version. The reader adds the path."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One array: `crc32` is that of its bytes in the file."""
+    """Description of one array; `crc32` is the checksum of its bytes in the file."""
 
     section: str
     name: str
@@ -63,12 +63,12 @@ class Entry:
 
 
 def content_digest(entries: Iterable[Entry]) -> str:
-    """BLAKE2b of 256 bits, in hex: equal for equal states, whenever and wherever saved."""
+    """BLAKE2b digest of 256 bits, in hex; equal for equal states, whenever and wherever saved."""
     return hashlib.blake2b(_lines(map(asdict, entries)), digest_size=32).hexdigest()
 
 
 def render_manifest(entries: Sequence[Entry], *, created: str, software: str) -> bytes:
-    """The text of the entries, architecture first, then by section."""
+    """Manifest of the entries: architecture first, then in the order of the sections."""
     head = {
         "format": FORMAT,
         "format_version": VERSION,
@@ -80,10 +80,10 @@ def render_manifest(entries: Sequence[Entry], *, created: str, software: str) ->
 
 
 def parse_manifest(text: bytes) -> list[Entry]:
-    """The entries, architecture first, then by section, names unique in each.
+    """Entries of a manifest: architecture first, then by section; names are unique in a section.
 
     Raises:
-        MalformedManifest: with the reason.
+        MalformedManifest: the text is not a valid manifest; the message is the reason.
     """
     if not text.endswith(b"\n"):
         raise MalformedManifest("its manifest does not end with a line")
@@ -133,7 +133,7 @@ def _entry(row: dict[str, Any]) -> Entry:
     if type(row["crc32"]) is not int:
         raise MalformedManifest(f"{what} has a malformed crc32")
     entry = Entry(section=section, name=name, dtype=dtype, shape=tuple(shape), crc32=row["crc32"])
-    # NumPy wants this of arrays of no elements, too.
+    # NumPy requires this for empty arrays, too.
     if math.prod(size or 1 for size in shape) * entry.storage.itemsize >= 2**63:
         raise MalformedManifest(f"{what} has a shape beyond any memory")
     if dtype == TEXT and len(shape) != 1:

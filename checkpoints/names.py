@@ -1,10 +1,10 @@
-"""Names of arrays -> paths of HDF5 links, all different. For people; the manifest has the names.
+"""Unique HDF5 link paths for the names of arrays. For people; the manifest has the names.
 
-A slash in a name makes a group, so ``dense/kernel`` is found where `h5ls` would look for it.
-What a path cannot say is escaped: ``%`` and control characters as ``%XX``, the segment ``.``
-as ``%2E``, an empty segment as ``%empty``. An array whose name is also the beginning of
-another's (``a`` beside ``a/b``) would need a data set and a group at one place; its own last
-segment gets the suffix ``%array``.
+A slash in a name makes a group, so `h5ls` finds ``dense/kernel`` as a path. Characters that a
+path cannot contain are escaped: ``%`` and control characters as ``%XX``, the segment ``.`` as
+``%2E``, an empty segment as ``%empty``. If a name is also the beginning of another (``a`` beside
+``a/b``), it would need a data set and a group at one path; then its own last segment gets the
+suffix ``%array``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SPECIAL = re.compile(r"[%\x00-\x1f\x7f]")
 
 
 def name_problem(name: object) -> str | None:
-    """Why this cannot be the name of an array; None if it can."""
+    """Reason for which *name* cannot name an array; None if it can."""
     if not isinstance(name, str):
         return "a name must be a str"
     try:
@@ -29,7 +29,7 @@ def name_problem(name: object) -> str | None:
 
 
 def link_paths(names: Iterable[str]) -> list[str]:
-    """The path of each name, relative to the group of its section. Names must differ."""
+    """Link path of each of the *names*, which must differ, relative to the group of its section."""
     names = list(names)
     groups = {name[:end] for name in names for end, char in enumerate(name) if char == "/"}
     return [

@@ -1,8 +1,8 @@
-"""The bytes of a file -> Snapshot, with every byte checked and nothing executed or followed.
+"""Reader of snapshot files: checks every byte, executes nothing and follows no link.
 
-The order matters: the seal, the length, the digest of the index, the manifest; memory for
-arrays is allocated only when their sizes together are those of the file; each array is read
-straight into its place and its CRC compared. The HDF5 library is not used (see `manifest`).
+The order of the checks matters: seal, length, digest of the index, manifest; memory for arrays
+is allocated only if their sizes add up to the length of the file; each array is read straight
+into its memory and its CRC compared. The HDF5 library is not used (see `manifest`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def read_snapshot(path: PathLike) -> Snapshot:
         The snapshot, with arrays of its own.
 
     Raises:
-        SnapshotNotFound: there is no such file.
-        DamagedSnapshot: the bytes are not those that were written.
-        IncompatibleSnapshot: undamaged, but of a newer format, or not a snapshot at all.
+        SnapshotNotFound: the file does not exist.
+        DamagedSnapshot: the bytes differ from the bytes written, or it is a file of another kind.
+        IncompatibleSnapshot: undamaged, but of a newer format or with values that this version
+            refuses.
         StorageError: the file cannot be opened or read.
 
     Example:
@@ -59,9 +60,9 @@ def read_snapshot(path: PathLike) -> Snapshot:
 
 
 def read_array(path: PathLike, section: str, name: str) -> Array | None:
-    """One array, checked, without reading the others; None where there is none.
+    """One array, checked, without reading the others; None if there is none of that name.
 
-    Raises as `read_snapshot` does.
+    Raises the same exceptions as `read_snapshot`.
     """
 
     def read(file: io.FileIO) -> Array | None:
@@ -93,7 +94,7 @@ def _opened(path: PathLike, read: Callable[[io.FileIO], Result]) -> Result:
 
 
 def _opener(path: str, flags: int) -> int:
-    # A named pipe must not make this wait for a writer.
+    # Opening a named pipe must not wait for a writer.
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -104,7 +105,7 @@ def _read(path: PathLike, file: io.FileIO) -> Snapshot:
 
 
 def _entries(path: PathLike, file: io.FileIO) -> list[Entry]:
-    """Check all that lies before the arrays, and leave the file at the first of them."""
+    """Check everything before the arrays, and leave the file positioned at the first array."""
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
         raise DamagedSnapshot(path, "not a regular file")

@@ -1,11 +1,11 @@
-"""Pure: which snapshots stay, and which temporaries belong to nobody."""
+"""Retention of snapshots, and detection of stale temporary files. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 
-#: A temporary of another host, whose processes cannot be asked, is stale after a day.
+#: Age after which a temporary file of another host, whose processes cannot be checked, is stale.
 FOREIGN_STALE_S = 86_400.0
 
 
@@ -18,22 +18,23 @@ def retained(
     scores: Mapping[int, float] | None = None,
     written: int | None = None,
 ) -> set[int]:
-    """Choose the steps whose files stay: the union of what each rule keeps. Pure.
+    """Choose the steps whose files stay: the union of the steps kept by each rule. Pure.
 
     Args:
         steps: steps that have files, in any order.
-        keep_last: number of steps that stay, counted from `written` downwards; at least 1.
-        keep_every: number of steps of which the first that has a file stays, from the first
-            multiple on; 0, the default, for none.
-        keep_best: number of the lowest scores that stay; of equal ones the later steps. 0 by
+        keep_last: number of steps that stay, counted down from `written`; at least 1.
+        keep_every: interval in steps: the first file at or after each multiple of it stays; 0, the
+            default, for none.
+        keep_best: number of steps with the lowest scores that stay; later steps win ties. 0 by
             default.
-        scores: score by step, for steps that have one; not-a-number counts as none.
-        written: step just written, which always stays, as do all newer ones: they may be
-            damaged leftovers, so they do not count, but it is not for retention to judge.
-            By default the highest step.
+            default.
+        scores: score by step; a missing score or NaN counts as none.
+        written: step just written, which always stays. All higher steps stay, too: they may be
+            damaged leftovers, which retention does not judge, so they do not count. The highest
+            step by default.
 
     Returns:
-        A subset of `steps`.
+        Subset of `steps`.
 
     Raises:
         ValueError: keep_last is less than 1, or another number less than 0.
@@ -74,5 +75,5 @@ def _best(steps: list[int], count: int, scores: Mapping[int, float] | None) -> s
 
 
 def is_stale(*, same_host: bool, process_alive: bool, age_s: float) -> bool:
-    """Whether the writer of a temporary is gone. Of another host only its age is known."""
+    """Whether the writer of a temporary file has ended; for another host only its age is known."""
     return not process_alive if same_host else age_s > FOREIGN_STALE_S

@@ -1,10 +1,10 @@
-"""The first 512 bytes of a file: text that leaves no later byte unaccounted for.
+"""The seal: text in the first 512 bytes of a file, from which every later byte can be checked.
 
-HDF5 lets a file begin with a block of the user's own. Ours is a few lines that anybody can read
-with `head`. They give the length of the file and the digest of its index: the HDF5 metadata and
-the manifest, which lie together behind the block. The manifest holds the CRC of every array,
-and the arrays fill the rest. So one pass over the bytes checks all of them. The digest covers the
-numbers in the block, too, and only one text is right for these values.
+HDF5 allows a file to begin with a user block. The seal is a few lines in it that `head` shows. They
+give the length of the file and the digest of its index: the HDF5 metadata and the manifest, which
+follow the block. The manifest holds the CRC of every array, and the arrays fill the rest of the
+file. So one pass over the bytes checks all of them. The digest also covers the numbers in the
+block, and there is exactly one valid text for these values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PATTERN = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Seal:
-    """Bytes of the whole file, where the manifest lies, the digest in hex."""
+    """Length of the file, start and end of the manifest (bytes), and digest of the index in hex."""
 
     file_bytes: int
     manifest_start: int
@@ -41,7 +41,7 @@ class Seal:
     digest: str
 
     def block(self) -> bytes:
-        """The 512 bytes: text, spaces, a last line feed."""
+        """Block of 512 bytes: text, spaces, a final line feed."""
         text = _TEXT.format(
             start=SIZE,
             file_bytes=self.file_bytes,
@@ -52,7 +52,7 @@ class Seal:
         return text.encode("ascii").ljust(SIZE - 1) + b"\n"
 
     def digest_of(self, *index: Buffer) -> str:
-        """Digest over the bytes from 512 to `manifest_end`, which `digest` must equal."""
+        """Digest of the numbers and of the bytes from 512 to `manifest_end`, in hex."""
         numbers = f"{self.file_bytes} {self.manifest_start} {self.manifest_end}\n"
         digest = hashlib.blake2b(numbers.encode("ascii"), digest_size=32)
         for piece in index:
@@ -61,7 +61,7 @@ class Seal:
 
 
 def make_seal(metadata: Buffer, manifest: Buffer, *, array_bytes: int) -> Seal:
-    """The seal of a file of these metadata, this manifest and so many bytes of arrays."""
+    """Seal of a file with this metadata and manifest and *array_bytes* bytes of arrays."""
     start = SIZE + len(metadata)
     end = start + len(manifest)
     draft = Seal(file_bytes=end + array_bytes, manifest_start=start, manifest_end=end, digest="")
@@ -69,12 +69,12 @@ def make_seal(metadata: Buffer, manifest: Buffer, *, array_bytes: int) -> Seal:
 
 
 def resembles(block: bytes) -> bool:
-    """Whether the first bytes of a file are those of a seal, or of a damaged one."""
+    """Whether the first bytes of a file come from a seal, possibly a damaged one."""
     return any(line.split(b"{")[0] in block for line in _TEXT.encode().splitlines())
 
 
 def parse_seal(block: bytes) -> Seal | None:
-    """The seal in the first 512 bytes of a file; None if a single bit of them is wrong."""
+    """Seal in the first 512 bytes of a file; None if a single bit of them is wrong."""
     match = _PATTERN.match(block)
     if match is None:
         return None

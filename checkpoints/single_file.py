@@ -1,4 +1,4 @@
-"""One snapshot in a file of any name, outside of a store."""
+"""Writing of a snapshot to a file of any name, outside of a store."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["write_snapshot"]
 
 
 def write_snapshot(path: str | os.PathLike[str], snapshot: Snapshot) -> None:
-    """Write a snapshot to a file of any name, atomically, as a `Store` does. Local.
+    """Write a snapshot atomically to a file of any name. Local.
 
     Args:
         path: path of the file; the directory must exist.
         snapshot: snapshot to write.
 
     Raises:
-        StorageError: disk full, directory read-only or vanished, and the like. The name then
-            means what it meant before.
+        StorageError: disk full, directory read-only or vanished, or a similar error; the file is
+            then unchanged.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as directory:

@@ -1,4 +1,4 @@
-"""The state of a training run that is saved, with nothing about the ranks that ran it."""
+"""State of a training run to be saved; it contains nothing about ranks."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from checkpoints.dtypes import Array, stored_name
 from checkpoints.errors import InvalidSnapshot
 from checkpoints.names import name_problem
 
-#: HDF5 knows no more dimensions.
+#: Largest number of dimensions in HDF5.
 MAX_DIMENSIONS = 32
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Snapshot:
-    """The state of training between two steps.
+    """State of training between two steps.
 
-    The mappings keep their order. Arrays are held, not copied: they must not change until a
+    The mappings keep their order. Arrays are referenced, not copied: they must not change until a
     save has returned. NumPy scalars become arrays of shape ().
 
     Attributes:
         weights: variables of the model, by path; names may contain "/".
         optimizer: variables of the optimizer (slots, iterations, loss scale), by path.
-        cursor: position of training; int64 range. `step` (>= 0) is required and names the
-            file; by custom also `seed`, `fit`, `epoch` and `samples` (of the epoch, used).
+        cursor: position of training as int64 numbers. `step` (>= 0) is required and names the file;
+            by convention also `seed`, `fit`, `epoch` and `samples` (used of the epoch so far).
         architecture: the model as JSON text; may be empty.
         extra: other arrays, such as the states of metrics.
 
     Raises:
-        InvalidSnapshot: a name, type, shape or number that no file can hold.
+        InvalidSnapshot: a name, type, shape or number cannot be stored.
 
     Example:
         >>> kernel = np.zeros((4, 2), np.float32)
@@ -72,12 +72,12 @@ class Snapshot:
 
     @property
     def step(self) -> int:
-        """Training steps done, from 0."""
+        """Number of training steps done."""
         return self.cursor["step"]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
+        """Total size of all arrays, bytes."""
         sections = (self.weights, self.optimizer, self.extra)
         return sum(array.nbytes for section in sections for array in section.values())
 

@@ -1,4 +1,4 @@
-"""A directory of snapshots: written whole or not at all, read only when undamaged."""
+"""A directory of snapshots, each written as a whole or not at all, and checked when read."""
 
 from __future__ import annotations
 
@@ -35,23 +35,24 @@ Paths = list[Path]
 class Store:
     """The snapshots of one run in one directory, named ``step-000000123.h5``.
 
-    Nothing is touched until the first call. A missing directory is created by `prepare` (or
-    the first `save`), never again after that: one that vanished may be a mount point without
-    its file system, and writing there would only look like saving.
+    The directory is not accessed before the first call. A missing directory is created by `prepare`
+    (or the first `save`), and never again: a directory that vanished may be a mount point without
+    its file system, and files written there would be lost.
 
-    One process at a time should save; any number may read at the same time.
+    One process at a time should save; any number of processes may read at the same time.
 
     Args:
-        directory: path of the directory of the files.
-        keep_last: number of newest snapshots that stay, at least 1, by default 3; see `retained`.
-        keep_every: number of steps out of which one more snapshot stays; 0, the default, for none.
-        keep_best: number of snapshots of the lowest ``extra["score"]`` (float64, shape ()) that
-            stay, too; 0 by default.
-        fence: fence asked before a `save` makes or removes anything; none by default.
-        software: versions by name, noted in every file beside those of Python, NumPy, h5py.
+        directory: path of the directory.
+        keep_last: number of newest snapshots that stay, at least 1, 3 by default; see `retained`.
+        keep_every: interval in steps at which further snapshots stay; 0, the default, for none.
+        keep_best: number of snapshots with the lowest ``extra["score"]`` (float64, shape ()) that
+            stay in addition; 0 by default.
+        fence: fence checked before a `save` creates or removes a file; none by default.
+        software: versions by name, recorded in every file beside the versions of Python, NumPy and
+            h5py.
 
     Raises:
-        ValueError: keep_last is less than 1.
+        ValueError: keep_last is below 1, or keep_every or keep_best below 0.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as directory:
@@ -86,7 +87,7 @@ class Store:
         self._prepared = False
 
     def prepare(self) -> None:
-        """Create the directory if need be, and remove temporaries whose process is gone.
+        """Create the directory if necessary, and remove temporary files whose process has ended.
 
         Raises:
             StorageError: the directory cannot be created or listed, or belongs to another user.
@@ -110,10 +111,10 @@ class Store:
             _log.info("removed %s, left by a process that is gone", name)
 
     def save(self, snapshot: Snapshot) -> Path:
-        """Write a snapshot and return its path; then remove those beyond `keep_last`.
+        """Write a snapshot and return its path; then remove the snapshots that retention drops.
 
-        When this returns, the file is on the disk under its name. When it raises, every older
-        file is as it was and no temporary is left. A snapshot of the same step is replaced.
+        When this returns, the file is on the disk under its name. When it raises, every older file
+        is unchanged and no temporary file is left. A snapshot of the same step is replaced.
 
         Args:
             snapshot: snapshot to save.
@@ -122,8 +123,8 @@ class Store:
             Path of the file.
 
         Raises:
-            StaleWriter: the fence keeps this process out.
-            StorageError: disk full, directory read-only or vanished, and the like.
+            StaleWriter: the fence refuses this process.
+            StorageError: disk full, directory read-only or vanished, or a similar error.
         """
         path, encoded = self._ready(snapshot)
         pieces = encoded().pieces
@@ -137,21 +138,21 @@ class Store:
         return path
 
     def save_together(self, snapshot: Snapshot, team: Team) -> Path | None:
-        """Save with other processes that hold an equal snapshot, each a range of the file's bytes.
+        """Save together with other processes that hold an equal snapshot; each writes a byte range.
 
-        All of *team* call it; the one at place 0 publishes.
+        All processes of *team* call it; the process at place 0 publishes.
 
         Args:
-            snapshot: snapshot to save, equal on all.
-            team: the processes, as this one is among them.
+            snapshot: snapshot to save, equal on all processes.
+            team: the processes, with the place of this one.
 
         Returns:
-            Path of the file, for the publisher. None for the others, and where not all came to
-            write their part of the same: then nothing was changed, and the publisher can `save`
-            alone.
+            Path of the file, for the publisher. None for the other processes, and for the publisher
+            if not all of them wrote their range of an equal snapshot: then no file has changed, and
+            the publisher can `save` alone.
 
         Raises:
-            StorageError: as `save`, by the one that met it.
+            StorageError: as in `save`, on the process that met it.
         """
         path, encoded = self._ready(snapshot)
         try:
@@ -183,7 +184,7 @@ class Store:
         self._retire(written=snapshot.step)
 
     def load(self, path: str | os.PathLike[str]) -> Snapshot:
-        """Read a snapshot and check every byte. It raises as `read_snapshot` does.
+        """Read a snapshot and check every byte. Raises the same exceptions as `read_snapshot`.
 
         Args:
             path: path of the file.
@@ -196,20 +197,20 @@ class Store:
     def newest_valid(
         self, *, on_skip: Callable[[Path, CheckpointError], None] | None = None
     ) -> tuple[Path, Snapshot] | None:
-        """Find the undamaged snapshot of the highest step.
+        """Find the undamaged snapshot with the highest step.
 
-        Damaged files on the way are left where they are.
+        Damaged files are left in place.
 
         Args:
-            on_skip: function of each file passed over and of the reason; by default one line of
-                warning goes to the logger "checkpoints".
+            on_skip: function of each skipped file and the reason; by default a warning goes to the
+                logger "checkpoints".
 
         Returns:
             Path and snapshot; None if there is none.
 
         Raises:
-            IncompatibleSnapshot: the newest undamaged file is of a newer format or refused: to
-                go back to an older one would silently repeat training.
+            IncompatibleSnapshot: the newest undamaged file has a newer format or refused values; an
+                older file would silently repeat training.
             StorageError: the directory or a file cannot be read.
         """
         for path in reversed(self.list()):
@@ -223,12 +224,12 @@ class Store:
         return None
 
     def list(self) -> Paths:
-        """List the files of all snapshots, undamaged or not.
+        """List the files of all snapshots, damaged ones included.
 
-        A directory that does not exist yet has none; one that has vanished is an error.
+        A directory that has not been created yet is empty; one that has vanished is an error.
 
         Returns:
-            Paths by rising step.
+            Paths in the order of their steps.
 
         Raises:
             StorageError: the directory cannot be listed.
@@ -245,7 +246,7 @@ class Store:
         return [self.directory / files.file_name(step) for step in steps]
 
     def _score_of(self, step: int, path: Path) -> float:
-        """The score of a file that another process may have written; NaN: none, or damaged."""
+        """Score of a file, possibly written by another process; NaN if absent or damaged."""
         if not self.keep_best:
             return math.nan
         if step not in self._scores:
@@ -256,7 +257,7 @@ class Store:
         return self._scores[step]
 
     def _retire(self, *, written: int) -> None:
-        """Remove what retention lets go. The new file is safe, so trouble is only logged."""
+        """Remove the files that retention drops. The new file is safe: errors are only logged."""
         try:
             paths = {files.step_of(path.name) or 0: path for path in self.list()}
             stay = retained(

@@ -1,7 +1,7 @@
-"""Several stores of one run, the quick and volatile ones beside the slow and lasting one.
+"""Directories for several stores of one run: fast and volatile ones beside a lasting one.
 
-A tier in the memory of a node (``/dev/shm``) outlives the processes but not the node; that
-on a file system outlives both. What is newest and whole counts, wherever it is.
+A store in the memory of a node (``/dev/shm``) outlives the processes but not the node; a store on
+a file system outlives both. The newest undamaged snapshot counts, in whichever store it is.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["discard", "private_directory"]
 
 
 def private_directory(path: str | os.PathLike[str]) -> Path:
-    """Make a directory that this user alone may use; it may be there already. Local.
+    """Make a directory that only this user can access; it may exist already. Local.
 
     Args:
-        path: path of the directory. Those above it must exist: in a place where anybody may
-            write, the name could otherwise be taken before.
+        path: path of the directory; its parent must exist. In a place where anybody may write the
+            name could otherwise be taken by another user first.
 
     Returns:
         The path.
 
     Raises:
-        StorageError: it cannot be made, or belongs to somebody else.
+        StorageError: the directory cannot be made, belongs to another user or is open to others.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as above:
@@ -54,10 +54,10 @@ def private_directory(path: str | os.PathLike[str]) -> Path:
 
 
 def discard(path: str | os.PathLike[str]) -> None:
-    """Remove a directory made by `private_directory` and all in it. Local.
+    """Remove a directory made by `private_directory` with its content. Local.
 
     Args:
-        path: path of the directory; it need not be there.
+        path: path of the directory; a missing one is ignored.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as above:

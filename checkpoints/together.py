@@ -1,14 +1,15 @@
-"""One file written by several processes that hold equal snapshots, each a range of its bytes.
+"""Writing of one file by several processes with equal snapshots; each writes a byte range.
 
-The first of them publishes. It makes the temporary file and an empty mark for each of the
-others, writes its own range, and waits for the marks to say that theirs is on the disk. Only
-then it renames. A mark holds the digest of the whole content as its writer has it, so ranges
-of states that differ never come together in one file. The others make no file: who comes
-late, or to a directory that is not the same, finds nothing to write to and leaves nothing.
+The process at place 0 publishes. It creates the temporary file and an empty mark for each other
+process, writes its own range, and waits until the marks say that the other ranges are on the
+disk. Only then it renames the file. A mark holds the digest of the whole content in its writer's
+memory, so ranges of different states never come together in one file. The other processes create
+no file: one that is late, or that sees another directory, has nothing to write to, and leaves no
+file behind.
 
-No message is exchanged and nobody depends on the others for long: where a mark is wrong or
-does not come, the publisher is told so, and can write all of it alone. Who waits for a mark opens
-it anew each time, which on NFS asks the server.
+No message is exchanged and no process waits long for another: if a mark is wrong or does not
+appear, the publisher is told so, and can write the whole file alone. A process that waits for a
+mark opens it anew each time, which on NFS asks the server.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["Team", "contribute", "publish", "ranges", "slices"]
 Span = tuple[int, int]
 Encode = Callable[[], Encoded]
 
-#: Boundaries between ranges: no page, block or stripe of a file system is shared then.
+#: Alignment of the ranges, so that they share no page, block or stripe of a file system.
 _ALIGN = 1 << 20
 _LEAST_S = 10.0
 _TIMES = 2.0
@@ -39,14 +40,14 @@ _FAILED = b"failed\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Team:
-    """This process among those that write one file.
+    """This process as one of the processes that write a file together.
 
     Args:
-        place: number of this process among them; 0 publishes, others contribute.
+        place: index of this process among them; 0 publishes, the others contribute.
         size: number of processes.
-        tag: ``HOST.PID.NUMBER`` of the publisher, equal for all of them and used once.
-        over: function that says whether one of them is known to be gone, asked again and again;
-            none is by default.
+        tag: ``HOST.PID.NUMBER`` of the publisher, equal on all processes and used once.
+        over: function that returns whether one of the processes is known to have ended, called
+            again and again; by default none has.
 
     Example:
         >>> import os, threading
@@ -71,9 +72,9 @@ class Team:
 
 
 def ranges(head: int, end: int, parts: int) -> list[Span]:
-    """The bytes from 0 to *end* in so many ranges, one after the other; some may be empty. Pure.
+    """Bytes 0 to *end* divided into *parts* consecutive ranges, of which some may be empty. Pure.
 
-    The first *head* bytes, which name the time and the software, are all in the first.
+    The first *head* bytes, which contain the time and the software, are all in the first range.
     """
     align = _ALIGN if end >= 2 * parts * _ALIGN else 1
     cuts = [max(head, end * part // parts // align * align) for part in range(1, parts)]
@@ -81,7 +82,7 @@ def ranges(head: int, end: int, parts: int) -> list[Span]:
 
 
 def slices(pieces: Iterable[memoryview], span: Span) -> Iterator[tuple[int, memoryview]]:
-    """Slices of *pieces*, which follow one another, in *span*, each with its place. Pure."""
+    """Slices of the consecutive *pieces* that lie in *span*, each with its offset. Pure."""
     first, end = span
     start = 0
     for piece in pieces:
@@ -94,20 +95,20 @@ def slices(pieces: Iterable[memoryview], span: Span) -> Iterator[tuple[int, memo
 def publish(
     path: Path, encode: Encode, team: Team, check: Callable[[], None] = lambda: None
 ) -> bool:
-    """Write the first range, and publish when all others are there. Whether it was published.
+    """Write the first range, and publish when all others are written; return whether it did.
 
-    Where it was not, or an error was raised, what the name meant before is untouched and
-    nothing is left.
+    If it did not, or an exception was raised, the file *path* is unchanged and no temporary file is
+    left.
 
     Args:
-        encode: function called when the others can begin.
-        check: function called right before the file takes its name; it may raise to hinder it.
+        encode: function that returns the content, called when the other processes can begin.
+        check: function called right before the renaming; it may raise to prevent it.
 
     Raises:
         OSError: from the operating system.
     """
     temporary, marks = _paths(path, team)
-    made = [*marks, temporary]  # whoever sees the last of them writes a mark soon
+    made = [*marks, temporary]  # a process that sees the temporary file writes its mark soon
     with files.in_use(*(file.name for file in made)), contextlib.ExitStack() as undo:
         for file in made:
             file.open("xb").close()
@@ -127,10 +128,10 @@ def publish(
 
 
 def contribute(path: Path, encode: Encode, team: Team) -> bool:
-    """Write one of the other ranges. Whether that was still wanted.
+    """Write the range of this process; return whether the publisher still wanted it.
 
     Raises:
-        OSError: from the operating system; the publisher learns of it.
+        OSError: from the operating system; the publisher finds it in the mark.
     """
     temporary, marks = _paths(path, team)
     mark = marks[team.place - 1]
@@ -169,12 +170,12 @@ def _mark(encoded: Encoded, span: Span) -> bytes:
 
 
 def _patience_s(own_s: float) -> float:
-    """Seconds that the others may take after the publisher's own range. Pure."""
+    """Seconds that other processes may take after the publisher has written its range. Pure."""
     return max(_LEAST_S, _TIMES * own_s)
 
 
 def _write(descriptor: int, encoded: Encoded, span: Span) -> None:
-    """Bring *span* to the disk, and close."""
+    """Write *span* to the disk, and close the descriptor."""
     try:
         for place, piece in slices(encoded.pieces, span):
             done = 0
@@ -195,7 +196,7 @@ def _note(mark: Path, text: bytes) -> None:
 
 
 def _found(temporary: Path, team: Team, *, until: float) -> int | None:
-    """The temporary file, when its maker has come so far; None: nobody makes it any more."""
+    """Descriptor of the temporary file once it exists; None if no process will create it."""
     for _ in _looks(team, until):
         with contextlib.suppress(FileNotFoundError):
             return os.open(temporary, os.O_WRONLY | os.O_CLOEXEC)
@@ -209,7 +210,7 @@ def _all_marked(wanted: dict[Path, bytes], team: Team, *, until: float) -> bool:
             text = mark.read_bytes()
             if text == missing[mark]:
                 del missing[mark]
-            elif text.endswith(b"\n"):  # it failed, or holds another state
+            elif text.endswith(b"\n"):  # the writer failed, or holds another state
                 return False
         if not missing:
             return True
@@ -217,7 +218,7 @@ def _all_marked(wanted: dict[Path, bytes], team: Team, *, until: float) -> bool:
 
 
 def _looks(team: Team, until: float) -> Iterator[None]:
-    """Once now, and ever more seldom until it is too late or over, and then once more."""
+    """Yield at once, then at growing intervals until time or *team* is over, and once more."""
     pause_s = _SOONEST_S
     while not team.over() and time.monotonic() < until:
         yield

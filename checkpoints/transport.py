@@ -1,4 +1,4 @@
-"""A snapshot as bytes in memory, for another process: the bytes of a file, checked like one."""
+"""A snapshot as bytes for another process: the bytes of its file, checked in the same way."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def from_bytes(content: Array) -> Snapshot:
     """Decode a snapshot, and check every byte. Local.
 
     Args:
-        content: contiguous array of uint8, of shape (bytes,), as `to_bytes` gives it.
+        content: contiguous array of uint8, of shape (bytes,), from `to_bytes`.
 
     Returns:
         The snapshot.
 
     Raises:
-        DamagedSnapshot, IncompatibleSnapshot: as from a file.
+        DamagedSnapshot, IncompatibleSnapshot: as in `read_snapshot`.
 
     Example:
         >>> snapshot = checkpoints.Snapshot(weights={"w": np.arange(3)}, cursor={"step": 3})

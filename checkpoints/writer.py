@@ -1,4 +1,4 @@
-"""Snapshot -> the bytes of a file, as buffers in the order of the file. Touches no disk."""
+"""Encoding of a snapshot as buffers, in the order of its file. Touches no disk."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from checkpoints.snapshot import Snapshot
 
 MAX_SOFTWARE_BYTES = 2048
 
-_MOST_THREADS = 4  # beyond that, memory is the limit
+_MOST_THREADS = 4  # with more, memory bandwidth is the limit
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """An array: its line in the manifest, its data set, its bytes (uint8, one dimension)."""
+    """An array: its manifest entry, its data set, and its bytes (uint8, 1-D)."""
 
     entry: Entry
     dataset: DataSet
@@ -46,10 +46,10 @@ class _Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded:
-    """A file to be: its pieces follow one another.
+    """Content of a file, as consecutive pieces.
 
-    `head` is the block, the HDF5 metadata and the manifest, in which the time stands, and is of
-    one length for equal states; `arrays` is the rest; `content` the digest over all arrays.
+    `head` is the seal, the HDF5 metadata and the manifest, which contains the time; its length is
+    equal for equal states. `arrays` is the rest, and `content` the digest of all arrays.
     """
 
     head: list[memoryview]
@@ -70,13 +70,13 @@ class Encoded:
 
 
 def encode(snapshot: Snapshot, *, software: Mapping[str, str] | None = None) -> Encoded:
-    """The file of a snapshot.
+    """Content of the file of a snapshot.
 
-    The pieces of arrays are views of the snapshot's own memory (copies only of arrays that are
-    not C-contiguous or not little-endian), so they must not change before they are written.
+    The pieces of arrays are views of the snapshot's own memory (copied only if not C-contiguous or
+    not little-endian), so the arrays must not change before they are written.
 
     Args:
-        software: names and versions to note beside those of Python, NumPy, h5py and HDF5.
+        software: names and versions recorded beside those of Python, NumPy, h5py and HDF5.
 
     Raises:
         InvalidSnapshot: the text about the software is longer than 2048 bytes.
@@ -137,7 +137,7 @@ def _arrays(snapshot: Snapshot) -> Iterator[_Part]:
 
 
 def _crcs(arrays: Sequence[Array]) -> list[int]:
-    """The checksums of the bytes of each, by as many threads as this process has cores."""
+    """CRC-32 of each array's bytes, computed by up to four threads."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     with ThreadPoolExecutor(max(1, min(cores, len(arrays), _MOST_THREADS))) as threads:
         return list(threads.map(lambda array: zlib.crc32(_bytes_of(array).data), arrays))
@@ -148,7 +148,7 @@ def _bytes_of(array: Array) -> Array:
 
 
 def _architecture(text: str) -> _Part:
-    # HDF5 has no strings of no bytes: empty text is one NUL.
+    # HDF5 has no empty strings: empty text is one NUL.
     data = np.frombuffer(text.encode() or b"\0", np.uint8)
     entry = Entry(
         section=ARCHITECTURE, name="", dtype=TEXT, shape=data.shape, crc32=zlib.crc32(data.data)

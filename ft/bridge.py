@@ -1,8 +1,8 @@
-"""A connection of two processes, of which one has no part yet in what the others do.
+"""A connection of two processes, one of which does not take part in the run yet.
 
 A process that is started to take the place of one that died is a *newcomer*; the member that
-started it is its *sponsor*. They speak over an MPI communicator of the two, in messages that are
-small JSON objects, and neither ever waits for the other without looking whether it lives.
+started it is its *sponsor*. They exchange messages, which are small JSON objects, over an MPI
+communicator of the two. Neither waits for the other without checking that it is alive.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Message = dict[str, Any]
 
 _TAG = 77
 _LOOK_S = 0.005
-_LOOKS = 40  # between two looks for whether the other process lives
+_LOOKS = 40  # between two checks that the other process is alive
 
 
 class BridgeBroken(Exception):
-    """The other end of a bridge is gone."""
+    """The process at the other end of a bridge has ended."""
 
 
 class Bridge:
-    """One end of the connection.
+    """One end of the connection between a sponsor and a newcomer.
 
     Args:
-        comm: an ``mpi4py.MPI.Comm`` of the two, which this object owns from now on.
-        other: rank of the other end in it.
+        comm: an ``mpi4py.MPI.Comm`` of the two processes, which this object owns from now on.
+        other: rank of the other process in *comm*.
     """
 
     def __init__(self, comm: Any, other: int) -> None:
@@ -43,13 +43,13 @@ class Bridge:
         self.comm = comm
         self.other = other
         self.pid = 0
-        """Process id of the other end, where it has said one and is on this host."""
+        """Process id of the other end, if it has told it and is on this host; else 0."""
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send *message*; local, for it is small.
+        """Send *message*; local, because the message is small.
 
         Raises:
-            BridgeBroken: the other end is gone.
+            BridgeBroken: the other process has ended.
         """
         content = np.frombuffer(json.dumps(message).encode(), np.uint8)
         try:
@@ -58,10 +58,10 @@ class Bridge:
             raise BridgeBroken(str(error)) from None
 
     def heard(self) -> Message | None:
-        """The next message that has come; None where none has. Local.
+        """Next message that has arrived; None if there is none. Local.
 
         Raises:
-            BridgeBroken: the other end is gone.
+            BridgeBroken: the other process has ended.
         """
         status = self._mpi.Status()
         try:
@@ -75,13 +75,13 @@ class Bridge:
         return message
 
     def wait(self, idle: Callable[[], None] = lambda: None) -> Message:
-        """Wait for the next message without keeping a core busy.
+        """Wait for the next message; local, without busy waiting.
 
         Args:
-            idle: local function called some hundred times a second meanwhile; none by default.
+            idle: local function called some hundred times a second while waiting; none by default.
 
         Raises:
-            BridgeBroken: the other end is gone.
+            BridgeBroken: the other process has ended.
         """
         looks = 0
         while (message := self.heard()) is None:
@@ -93,7 +93,7 @@ class Bridge:
         return message
 
     def is_broken(self) -> bool:
-        """Whether the other end is known to be gone. Local."""
+        """Whether the other process is known to have ended. Local."""
         if self.pid and not is_alive(self.pid):
             return True
         try:

@@ -1,4 +1,4 @@
-"""Messages of ranks and cold spares over MPI_COMM_WORLD, and connections of two of them."""
+"""Messages between ranks and cold spares over MPI_COMM_WORLD, and connections of two of them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ __all__ = ["ColdMessages", "Signal"]
 
 
 class Signal(IntEnum):
-    """The meaning of a message, which has no content but for PART's."""
+    """Tag of a message, which names its meaning; only PART has content."""
 
     CALL = 81
-    """To a cold spare: become a newcomer of the sender's."""
+    """To a cold spare: become a newcomer, with the sender as its sponsor."""
     HERE = 82
-    """The answer to it."""
+    """A cold spare's answer to CALL."""
     WORKS = 83
-    """From a newcomer that was admitted: the sender is no cold spare any more."""
+    """From an admitted newcomer: the sender is a working rank and no cold spare any more."""
     OVER = 84
-    """To a cold spare: nobody will call any more."""
+    """To a cold spare: the run is over, no call will come."""
     PART = 85
-    """To a cold spare of the same host: its content is the addresses of hosts that fell silent."""
+    """To a cold spare of the same host; the content is the addresses of hosts that fell silent."""
 
 
 class ColdMessages:
-    """One end of them.
+    """Sends and receives the messages between ranks and cold spares. Local but for :meth:`pair`.
 
     Args:
-        comm: an ``mpi4py.MPI.Comm`` that serves for nothing else.
+        comm: an ``mpi4py.MPI.Comm`` that carries nothing else.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -38,10 +38,10 @@ class ColdMessages:
         self._comm = comm
 
     def tell(self, rank: int, tag: Signal, content: bytes = b"") -> None:
-        """Send a message, which is small, to a *rank* of the communicator. Local.
+        """Send a small message to *rank* of the communicator. Local.
 
         Raises:
-            BridgeBroken: it is gone.
+            BridgeBroken: that rank has died.
         """
         try:
             self._comm.Send([content, self._mpi.BYTE], dest=rank, tag=tag)
@@ -49,7 +49,7 @@ class ColdMessages:
             raise BridgeBroken(str(error)) from None
 
     def heard(self) -> tuple[int, int, bytes] | None:
-        """The source, tag and content of the next message; None where none has come."""
+        """Source, tag and content of the next message; None if no message has arrived. Local."""
         status = self._mpi.Status()
         try:
             if not self._comm.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
@@ -58,16 +58,16 @@ class ColdMessages:
             content = bytearray(status.Get_count(self._mpi.BYTE))
             self._comm.Recv([content, self._mpi.BYTE], source=source, tag=tag)
         except self._mpi.Exception:
-            # MPI says so once of each death: it could have been the one who was to send.
+            # MPI reports each death once; the dead rank may have been the expected sender.
             self._comm.Ack_failed(len(self.failed()))
             return None
         return source, tag, bytes(content)
 
     def has_answered(self, rank: int) -> bool:
-        """Whether HERE has come from *rank*, which is taken note of. Local.
+        """Whether *rank* has answered HERE; the answer is received. Local.
 
         Raises:
-            BridgeBroken: it is gone.
+            BridgeBroken: *rank* has died.
         """
         try:
             if not self._comm.Iprobe(source=rank, tag=Signal.HERE):
@@ -80,10 +80,11 @@ class ColdMessages:
         return True
 
     def pair(self, *, sponsor: int, newcomer: int) -> Any:
-        """A communicator of the two; both call this, where no other thread makes communicators.
+        """Communicator of *sponsor* and *newcomer*; collective over the two processes.
 
-        It is made from a group alone: no call that makes one from MPI_COMM_WORLD works any more
-        where one of its processes has died.
+        It is called where no other thread of theirs makes communicators. It is made from a group,
+        because once a process of MPI_COMM_WORLD has died every call that makes a communicator from
+        MPI_COMM_WORLD itself fails.
         """
         group = self._comm.Get_group().Incl([sponsor, newcomer])
         try:
@@ -92,5 +93,5 @@ class ColdMessages:
             raise BridgeBroken(str(error)) from None
 
     def failed(self) -> set[int]:
-        """Ranks of the communicator that MPI knows to be dead. Local."""
+        """Ranks of the communicator that MPI reports as failed. Local."""
         return set(mpi.failed_ranks(self._comm))

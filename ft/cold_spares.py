@@ -1,11 +1,11 @@
-"""Processes that started with the ranks, wait, and have imported nothing but MPI.
+"""Cold spares: processes started with the ranks that wait with nothing imported but MPI.
 
-A *cold spare* takes a tenth of a rank's memory. A member that calls one becomes its sponsor,
-and the cold spare a newcomer, see :mod:`ft.newcomers`. It is the way on several hosts, where Open
-MPI 5.0 cannot start processes in a running job.
+A *cold spare* takes a tenth of a rank's memory. A member that calls a cold spare becomes its
+sponsor, and the cold spare a newcomer, see :mod:`ft.newcomers`. Runs on several hosts use cold
+spares because Open MPI 5.0 cannot start processes there while a job runs.
 
-Members and cold spares speak over MPI_COMM_WORLD, which serves for nothing else then. It is never
-repaired: between two of its processes that live, messages arrive whoever has died.
+Members and cold spares communicate over MPI_COMM_WORLD, which carries nothing else and is never
+repaired: messages between two living processes of it arrive, whichever others have died.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from ft.world import Member
 
 __all__ = ["Call", "ColdSpares"]
 
-# It is no hurry: importing what a rank needs takes seconds.
+# There is no hurry: importing what a rank needs takes seconds.
 _LOOK_S = 0.2
-# It takes some milliseconds, or some hundred where many processes share few cores.
+# Making the pair takes some milliseconds, or some hundred where many processes share few cores.
 _PAIR_S = 15.0
 _STUCK = "a cold spare died while it was being connected, which Open MPI cannot end"
 
 
 class Call:
-    """A call to a cold spare, the way of a newcomer: see :meth:`ColdSpares.call`. Local.
+    """A call to a cold spare, as a :class:`ft.Way`: see :meth:`ColdSpares.call`. Local.
 
     Args:
         spares: cold spares of the run.
-        rank: rank in MPI_COMM_WORLD of the one that was called.
+        rank: rank in MPI_COMM_WORLD of the cold spare that was called.
     """
 
     def __init__(self, spares: ColdSpares, rank: int) -> None:
@@ -48,26 +48,26 @@ class Call:
         self._rank = rank
 
     def bridge(self) -> Bridge | None:
-        """Connect with the process, where it has answered; local.
+        """Connect with the cold spare, if it has answered; local.
 
-        It takes some milliseconds of the caller, and is for where no other thread of it makes
-        communicators: Open MPI 5.0 does not make two at once.
+        The connection takes the caller some milliseconds. No other thread of the caller may make
+        communicators meanwhile: Open MPI 5.0 does not make two at once.
 
         Returns:
-            The connection; None as long as there is no answer.
+            The connection; None while there is no answer.
 
         Raises:
-            BridgeBroken: it will not come.
+            BridgeBroken: the cold spare has died.
         """
         return self._spares.answer(self._rank)
 
 
 class ColdSpares:
-    """The cold spares of a run, as each of its processes sees them.
+    """The cold spares of a run, as seen by each of its processes.
 
     Args:
         comm: MPI_COMM_WORLD, an ``mpi4py.MPI.Comm``.
-        members: all processes in it, in its order, the cold spares last.
+        members: all processes of *comm*, in its order, the cold spares last.
         cold: number of cold spares.
 
     Example:
@@ -90,15 +90,15 @@ class ColdSpares:
 
     @classmethod
     def meet(cls, cold: int) -> ColdSpares:
-        """Exchange ranks and hosts; collective over MPI_COMM_WORLD, once, before the ranks meet.
+        """Exchange ranks and hosts; collective over MPI_COMM_WORLD, once, before the ranks start.
 
-        A death in it ends all: nobody has trained yet.
+        A death during this call ends all processes: nothing has been trained yet.
 
         Args:
             cold: number of cold spares, the last processes of MPI_COMM_WORLD, at least 1.
 
         Returns:
-            The cold spares, of which this process may be one.
+            The cold spares; this process may be one of them.
         """
         comm = mpi.load().COMM_WORLD
         mine = encode_member(Member.here(comm.Get_rank()))
@@ -108,16 +108,16 @@ class ColdSpares:
 
     @property
     def is_one(self) -> bool:
-        """Whether this process began as a cold spare. Local."""
+        """Whether this process was started as a cold spare. Local."""
         return bool(self._comm.Get_rank() >= self._first)
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Hosts on which cold spares began. Local, equal on all."""
+        """Hosts on which cold spares were started. Local, equal on all processes."""
         return frozenset(member.host for member in self._members[self._first :])
 
     def ranks_apart(self) -> Any:
-        """A communicator of the ranks alone; collective over them.
+        """Communicator of the ranks without the cold spares; collective over the ranks.
 
         :meth:`ft.Communicator.start` calls it.
 
@@ -127,14 +127,14 @@ class ColdSpares:
         return self._comm.Create_group(self._comm.Get_group().Incl(range(self._first)))
 
     def free(self, known: Iterable[Member] = ()) -> tuple[Member, ...]:
-        """Cold spares that are alive and that nobody has called, as far as is known here. Local.
+        """Living cold spares that have not been called, as far as this process knows. Local.
 
         Args:
-            known: processes that are members by now; none by default.
+            known: processes that are members now; none by default.
 
         Returns:
-            Each with its rank in MPI_COMM_WORLD, by which it is called; as a newcomer it gets
-            another, so that no rank is lower than those that were there before it.
+            Members with their ranks in MPI_COMM_WORLD, which :meth:`call` takes. A newcomer gets
+            another rank, higher than every rank before it.
         """
         working = {(member.host, member.space, member.pid) for member in known}
         others = self._messages.failed() | self._called | {self._comm.Get_rank()}
@@ -145,13 +145,13 @@ class ColdSpares:
         )
 
     def call(self, rank: int) -> Call:
-        """Make a newcomer of a cold spare; local to its sponsor.
+        """Turn a cold spare into a newcomer; local to its sponsor.
 
         Args:
-            rank: rank in MPI_COMM_WORLD of one that is free.
+            rank: rank in MPI_COMM_WORLD of a cold spare from :meth:`free`.
 
         Returns:
-            Way for :class:`ft.Newcomer`.
+            The call, as the *way* of a :class:`ft.Newcomer`.
         """
         self._called.add(rank)
         with contextlib.suppress(BridgeBroken):  # which the first look at the call finds, too
@@ -159,18 +159,18 @@ class ColdSpares:
         return Call(self, rank)
 
     def answer(self, rank: int) -> Bridge | None:
-        """Connect with a cold spare that was called, where it has answered. Local.
+        """Connect with a cold spare that was called, if it has answered. Local.
 
         :meth:`Call.bridge` calls it.
 
         Args:
-            rank: rank in MPI_COMM_WORLD.
+            rank: rank in MPI_COMM_WORLD of the cold spare.
 
         Returns:
-            The connection; None as long as there is no answer.
+            The connection; None while there is no answer.
 
         Raises:
-            BridgeBroken: it is gone.
+            BridgeBroken: the cold spare has died.
         """
         if not self._messages.has_answered(rank):
             return None
@@ -178,18 +178,18 @@ class ColdSpares:
             return Bridge(self._messages.pair(sponsor=self._comm.Get_rank(), newcomer=rank), 1)
 
     def wait(self, expected: Callable[[], None] = lambda: None) -> Bridge | None:
-        """Wait, at no cost, until a member calls; on a cold spare, once.
+        """Wait, without using a core, until a member calls; on a cold spare, once.
 
         Args:
-            expected: function that is called once, when this process is the next of its host,
-                because another has taken a place there: what it will want can be made ready. It is
-                not to take long, for meanwhile no message is heard.
+            expected: function called once, when this process becomes the next cold spare of its
+                host because another one has joined the run there; it may prepare what this process
+                will need. It must be short, because no message is received meanwhile.
 
         Returns:
-            Connection with that member; None where the run is over.
+            Connection with the member that called; None when the run is over.
 
         Raises:
-            Unrecoverable: nobody is left who could call.
+            Unrecoverable: every process that could call has died.
         """
         works = set(range(self._first))
         gone: set[int] = set()
@@ -213,21 +213,21 @@ class ColdSpares:
                     is_next = True
                     expected()
             elif tag == Signal.CALL:
-                with contextlib.suppress(BridgeBroken):  # who called is gone: the next one may
+                with contextlib.suppress(BridgeBroken):  # the caller has died; another may call
                     return self._answered(source)
 
     def _is_next(self, last: int, *, elsewhere: set[int]) -> bool:
-        """Whether this process is the first that waits on the host of *last*, which works now."""
+        """Whether this process is the first that waits on the host of *last*, which now works."""
         own = self._members[self._comm.Get_rank()]
         waiting = (m.rank for m in self._members[self._first :] if m.host == own.host)
         first = min(rank for rank in waiting if rank not in elsewhere)
         return bool(own.host == self._members[last].host and own.rank == first)
 
     def _answered(self, sponsor: int) -> Bridge:
-        """The connection with *sponsor*, which has called.
+        """Connection with *sponsor*, which has called.
 
         Raises:
-            BridgeBroken: it is gone.
+            BridgeBroken: the sponsor has died.
         """
         self._messages.tell(sponsor, Signal.HERE)
         with ended_after(LONG_STEP_S):
@@ -235,11 +235,11 @@ class ColdSpares:
             return Bridge(pair, 0)
 
     def _parted(self, gone: set[int], works: set[int]) -> set[int]:
-        """The ranks in MPI_COMM_WORLD that are lost, of whom *gone* were known before.
+        """Ranks in MPI_COMM_WORLD that have died; *gone* are those already known.
 
-        As ranks do in a repair, this process shuts its connections to hosts that answer nothing:
-        when the network returns, what they believe must not reach it and those who work. Where
-        some of those who work are on its host, they say so, and know it sooner.
+        As ranks do in a repair, this process shuts its connections to silent hosts: when the
+        network returns, failure reports of those hosts must not reach this process or the working
+        ranks. If working ranks are on its host, they send PART, and notice the silence sooner.
         """
         now = self._messages.failed()
         me = self._members[self._comm.Get_rank()]
@@ -253,13 +253,13 @@ class ColdSpares:
         self._tell_all(Signal.WORKS)
 
     def part(self, known: Iterable[Member] = ()) -> None:
-        """Have the cold spares of this host shut connections that this process has shut. Local.
+        """Make the cold spares of this host shut the connections that this process has shut. Local.
 
-        They have no messages of their own by which they would find out in time that a host is
-        silent, and what they hear of it when the network returns they tell the ranks.
+        Cold spares exchange no messages by which they would notice a silent host in time, and when
+        the network returns they would pass its failure reports on to the ranks.
 
         Args:
-            known: processes that are members by now; none by default.
+            known: processes that are members now; none by default.
         """
         addresses = sockets.left_behind()
         if addresses == self._parted_from:
@@ -274,10 +274,10 @@ class ColdSpares:
                     )
 
     def dismiss(self, known: Iterable[Member] = ()) -> None:
-        """Let the cold spares end, because the run is over; local, by the leader.
+        """Tell the cold spares that the run is over, so that they end; local, called by the leader.
 
         Args:
-            known: processes that are members by now; none by default.
+            known: processes that are members now; none by default.
         """
         self._tell_all(Signal.OVER, known)
 

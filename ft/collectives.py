@@ -1,7 +1,7 @@
-"""Collectives as operations: the calls of MPI that each one makes, and whether its result is valid.
+"""Collectives as operations: the MPI calls of each one, and whether its result is valid.
 
-Each function makes one attempt for the members of one world, without communication. An attempt
-after a repair wants a new operation, for the members of then.
+Each function builds one attempt for the members of a given world, without communication. After a
+repair a new operation must be built, for the members that remain.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ __all__ = [
     "gathered",
 ]
 
-# Of one call: half of what a core's cache holds, and enough for a ring to be busy sending.
+# Bytes of one call: half of what a core's cache holds, and enough for a ring to be busy sending.
 _CHUNK_BYTES = 512 << 10
 _RING_BYTES = 64 << 10
-# Of one call between hosts: each pays the network's latency, and no cache is the limit.
+# Bytes of one call between hosts: each call pays the network's latency, and no cache is the limit.
 _FAR_BYTES = 64 << 20
 
 
 def chunk_elements(itemsize: int, ranks: int, *, hosts: int = 1) -> int:
-    """Number of elements of a long vector to reduce in one call of MPI. Pure.
+    """Number of elements of a long vector to reduce in one MPI call. Pure.
 
     Reducing 100 MB over two ranks of one host took 44 ms in one call and 13 ms in
     calls of 512 KB, which stay in the cache (Open MPI 5.0.11); 16 ms in calls of
-    128 KB. With many ranks each still gets 64 KB of a call. Between hosts each call pays the
+    128 KB. With many ranks each rank still gets 64 KB of a call. Between hosts each call pays the
     network's latency: 4.1 MB over two hosts of two ranks, at 1 Gbit/s and 1 ms, took 373 ms in
-    calls of 512 KB and 74 ms in one. Counts stay far below 2^31.
+    calls of 512 KB and 74 ms in one call. Counts stay far below 2^31.
 
     Args:
         itemsize: bytes of one element.
         ranks: number of members.
-        hosts: number of hosts that they are on, 1 by default.
+        hosts: number of hosts of the members, 1 by default.
 
     Returns:
         Elements of one call, at least 1 for items of up to 512 KB.
@@ -71,20 +71,20 @@ def allreduce(
     overwritten: Callable[[], None] | None = None,
     chunk: int | None = None,
 ) -> Operation:
-    """Sum of *send* over the members, into *recv*.
+    """Allreduce that sums *send* over the members into *recv*.
 
     Args:
         world: the members.
         send, recv: contiguous arrays of one shape and dtype that do not overlap.
-        valid: local function that says whether *recv* can be right; by default the members count
-            themselves.
-        untouched: whether the caller leaves *recv* alone until the next operation is complete.
-        overwritten: function called when all are there, before the sum overwrites the result of the
-            operation before it; no barrier is made by default.
-        chunk: elements in one call of MPI; :func:`chunk_elements` by default.
+        valid: local function that returns whether *recv* can be right; by default the members are
+            counted by a second allreduce.
+        untouched: whether the caller does not write to *recv* until the next operation is complete.
+        overwritten: function called once all members are present, after a barrier and before the
+            sum overwrites the result of the previous operation; no barrier by default.
+        chunk: elements of one MPI call; :func:`chunk_elements` by default.
 
     Raises:
-        UsageError: the buffers do not fit.
+        UsageError: shapes or dtypes differ.
     """
     if send.shape != recv.shape or send.dtype != recv.dtype:
         raise UsageError(
@@ -109,21 +109,21 @@ def allreduce(
 
 
 def barrier() -> Operation:
-    """Wait for all members, with an empty result."""
+    """Barrier over all members, with an empty result."""
     return Operation(np.empty(0, np.uint8), lambda comm: comm.Barrier())
 
 
 def broadcast(
     world: World, buffer: np.ndarray, own: np.ndarray, *, sources: Sequence[int] = ()
 ) -> Operation:
-    """Copy of the leader's, or of the first living source's, content into everybody's *buffer*.
+    """Broadcast into every member's *buffer*, from the leader or the first living source.
 
     Args:
         world: the members.
         buffer: contiguous array that receives the content.
-        own: content of this rank before the first attempt, a copy of *buffer*: a source that
-            died may have written a part of it.
-        sources: original ranks, equal on all; none for the leader.
+        own: this rank's content before the first attempt, a copy of *buffer*: a source that died
+            may have written a part of *buffer*.
+        sources: original ranks, equal on all ranks; empty for the leader.
 
     Raises:
         Unrecoverable: none of the sources is alive.
@@ -139,20 +139,20 @@ def broadcast(
     def call(comm: Any) -> None:
         np.copyto(buffer, own)
         comm.Bcast(buffer, root=root)
-        comm.Barrier()  # nobody may run ahead by more than one operation
+        comm.Barrier()  # no rank may run ahead by more than one operation
 
     return Operation(buffer, call)
 
 
 def allgather(world: World, send: np.ndarray) -> Operation:
-    """Rows of bytes from all members, in their order: a tag of the rank, then its *send*.
+    """Allgather of bytes: a row of each member, in their order, a tag of the rank, then its *send*.
 
-    With a death on the way, MPI may report success and leave zeros where rows should be; the
-    tags tell.
+    When a rank dies meanwhile, MPI may report success and leave zeros in place of rows; the tags
+    reveal this.
 
     Args:
         world: the members.
-        send: array of one shape and dtype everywhere.
+        send: array of the same shape and dtype on all ranks.
     """
     body = np.frombuffer(np.asarray(send).tobytes(), np.uint8)
     mine = np.concatenate([rank_tag(world.rank), body])
@@ -167,25 +167,25 @@ def allgather(world: World, send: np.ndarray) -> Operation:
 
 
 def gathered(rows: np.ndarray, like: np.ndarray) -> Gathered:
-    """Arrays in the rows of a complete :func:`allgather`.
+    """Arrays in the rows of a completed :func:`allgather`.
 
     Args:
         rows: uint8, of shape (ranks, bytes of the tag and of one array).
-        like: array of the shape and dtype of each.
+        like: array of the shape and dtype of each row's array.
     """
     content = rows[:, rank_tag(0).size :].copy().reshape(-1).view(like.dtype)
     return Gathered(ranks=tagged_ranks(rows), rows=content.reshape(len(rows), *like.shape))
 
 
 def count_flags(world: World, flag: bool) -> Operation:
-    """Count of the members whose *flag* is true, then of all that were counted: int64, shape (2,).
+    """Number of members whose *flag* is true, and number of members counted: int64, shape (2,).
 
-    MPI's own Agree is not used: a revoke does not end it, and it would pair with the agreement
-    inside the Shrink of a rank that is one operation behind.
+    MPI_Comm_agree is not used: a revoke does not end it, and it would pair with the agreement
+    inside the shrink of a rank that is one operation behind.
 
     Args:
         world: the members.
-        flag: this rank's.
+        flag: flag of this rank.
     """
     mine, result = np.array([bool(flag), 1], np.int64), np.zeros(2, np.int64)
     return Operation(

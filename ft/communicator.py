@@ -1,4 +1,4 @@
-"""Collectives over flat NumPy buffers that outlive their members."""
+"""Collectives over flat NumPy buffers that survive the death of members."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["Communicator"]
 
 
 class Communicator:
-    """Collectives over the living ranks, which survive the death of others.
+    """Collectives over the living ranks, which survive the death of other ranks.
 
     Unless said otherwise a method is *collective*: every member must call it, in the same order,
-    from one thread at a time. :meth:`allreduce`, whose input is work that the dead no longer do,
+    from one thread at a time. :meth:`allreduce` sums work that a dead rank no longer does, so it
     raises :class:`PeerFailure`: the caller then calls :meth:`recover`, adds the missing work and
-    makes it again under the same number. The others recover by themselves.
+    repeats the sum under the same number. The other collectives recover by themselves.
 
     Args:
         comm: an ``mpi4py.MPI.Comm`` that this object owns from now on; :meth:`start` takes
@@ -38,7 +38,7 @@ class Communicator:
         world: the members of *comm*, in its order.
         hooks: functions called at each repair; none by default.
         initial_size: number of ranks at the start of the run; the size of *world* by default.
-        cold: cold spares that wait beside them, equal on all ranks; None by default.
+        cold: cold spares of the run, equal on all ranks; None by default.
 
     Example:
         >>> comm = ft.Communicator.start()
@@ -65,17 +65,17 @@ class Communicator:
 
     @classmethod
     def start(cls, hooks: Hooks | None = None, *, cold: ColdSpares | None = None) -> Communicator:
-        """Initialise MPI and exchange who is there; collective over MPI_COMM_WORLD.
+        """Initialise MPI and exchange hosts and process ids; collective over MPI_COMM_WORLD.
 
         Args:
             hooks: functions called at each repair; none by default.
-            cold: cold spares, which have no part in it; None by default.
+            cold: cold spares, which take no part in this call; None by default.
 
         Returns:
-            Communicator of the ranks that have met.
+            Communicator of all ranks, without the cold spares.
 
         Raises:
-            Unrecoverable: no MPI, or a rank died during the start without ULFM.
+            Unrecoverable: no MPI was found, or a rank died during the start without ULFM.
         """
         # COMM_WORLD itself, not a copy: when a rank dies while a communicator is made,
         # Open MPI 5.0.11 may crash the others, and so early nobody has a checkpoint.
@@ -93,22 +93,22 @@ class Communicator:
 
     @property
     def done(self) -> int:
-        """Number of operations that completed here. Local."""
+        """Number of operations completed on this rank. Local."""
         return self._log.done
 
     @property
     def ulfm(self) -> bool:
-        """Whether the death of a peer can be survived in place. Local."""
+        """Whether the run can survive the death of a peer in place. Local."""
         return self._membership.ulfm
 
     @property
     def failure(self) -> PeerFailure | None:
-        """The failure that :meth:`recover` has not yet dealt with, if any. Local."""
+        """Failure that awaits :meth:`recover`; None if there is none. Local."""
         return self._log.failure
 
     @property
     def pending(self) -> Pending:
-        """Participants of the next operation, and those lost since. Local, equal on all ranks."""
+        """Participants of the next operation, and losses since. Local, equal on all ranks."""
         return self._log.pending
 
     @property
@@ -118,29 +118,29 @@ class Communicator:
 
     @property
     def hosts(self) -> Mapping[int, str]:
-        """Host of each original rank that has met, the dead too. Local, equal everywhere."""
+        """Host of each original rank so far, dead ranks included. Local, equal on all ranks."""
         return self._membership.hosts
 
     @property
     def initial_size(self) -> int:
-        """Number of ranks at the start. Local, and equal on all ranks."""
+        """Number of ranks at the start of the run. Local, equal on all ranks."""
         return self._membership.initial_size
 
     @property
     def vacancies(self) -> int:
-        """Number of vacant places that :meth:`fill` would try to fill. Local, equal everywhere."""
+        """Number of places that :meth:`fill` would try to fill. Local, equal on all ranks."""
         return self._standby.vacancies
 
     @property
     def hooks(self) -> Hooks:
-        """Functions called at each repair, and around each stretch of waiting. Local."""
+        """Functions called at each repair, and around each wait for other ranks. Local."""
         return self._membership.hooks
 
     def attach(self, hooks: Hooks) -> None:
-        """Call other hooks from now on. Local.
+        """Replace the hooks. Local.
 
         Args:
-            hooks: functions called at each repair.
+            hooks: functions called at each repair from now on.
         """
         self._membership.hooks = hooks
 
@@ -156,29 +156,30 @@ class Communicator:
     ) -> None:
         """Sum *send* over the members into *recv*, out of place; collective.
 
-        After a failure the content of *recv* is undefined, and *send* is as it was.
+        After a failure *recv* is undefined and *send* unchanged.
 
         Args:
             send: contiguous array of any shape and numeric dtype, equal on all ranks; only read.
             recv: contiguous array of the same shape and dtype, which does not overlap *send*.
-            valid: local function that says whether *recv* can be right, for example from a 1
-                that every rank adds; a sum that is not counts as one that failed. By default
-                the members count themselves in a further, small collective.
-            untouched: promise not to write into *recv* before the next operation is complete,
-                because a peer may still need the result from here. It saves the copy that is
-                kept for the peer otherwise. False by default.
-            barrier_first: promise until the next operation begins, which may write into this same
-                *recv*: that one waits until all are there, for then nobody needs the result any
-                more. It costs a barrier, and saves a buffer. False by default.
-            chunk: elements in a call of MPI, the same everywhere; :func:`chunk_elements` gives it.
+            valid: local function that returns whether *recv* can be right, for example from a 1
+                that every rank adds; a sum that is not valid counts as a failure. By default the
+                members are counted by a second, small allreduce.
+            untouched: promise not to write to *recv* before the next operation is complete, because
+                a peer may still need the result from this rank. Without the promise a copy of the
+                result is kept for the peer. False by default.
+            barrier_first: promise not to write to *recv* before the next operation begins, which
+                may write to the same *recv*: that operation waits for all members first, and then
+                no peer needs the old result. It costs a barrier, and saves a buffer. False by
+                default.
+            chunk: elements of one MPI call, equal on all ranks; :func:`chunk_elements` by default.
 
         Raises:
-            PeerFailure: a peer died, or the sum is not valid; :meth:`recover` comes next.
-            UsageError: the buffers do not fit; nothing was communicated.
+            PeerFailure: a peer died, or the sum is not valid; call :meth:`recover` next.
+            UsageError: shapes or dtypes differ, or *recv* is not contiguous; nothing was sent.
             ClosedError: after :meth:`leave`.
             Unrecoverable: a peer died and there is no ULFM.
         """
-        # MPI returns at once from an empty one, and ranks would drift apart.
+        # MPI returns at once from an empty allreduce, and ranks would drift apart.
         overwrites = self.result_overwritten if barrier_first or not recv.size else None
         operation = collectives.allreduce(
             self.world, send, recv, valid=valid, untouched=untouched or barrier_first,
@@ -187,50 +188,50 @@ class Communicator:
         self._operations.attempt(operation)
 
     def broadcast(self, buffer: np.ndarray, *, sources: Sequence[int] = ()) -> None:
-        """Copy the leader's *buffer* into everybody's; collective.
+        """Copy the leader's *buffer* into the *buffer* of every member; collective.
 
-        When the leader dies on the way, the next leader's content counts. It recovers by itself.
+        If the leader dies meanwhile, the next leader's content is copied. Recovers by itself.
 
         Args:
-            buffer: contiguous array of one shape and dtype everywhere.
-            sources: original ranks, equal on all; the first of them that lives is copied
-                in place of the leader. None by default.
+            buffer: contiguous array of the same shape and dtype on all ranks.
+            sources: original ranks, equal on all ranks; the first living one of them is copied in
+                place of the leader. None by default.
 
         Raises:
-            Unrecoverable: none of the sources is alive; on every rank.
+            Unrecoverable: no source is alive; raised on every rank.
         """
         own = buffer.copy() if self.world.size > 1 else buffer
         self.insist(lambda: collectives.broadcast(self.world, buffer, own, sources=sources))
 
     def allgather(self, send: np.ndarray) -> Gathered:
-        """Gather everybody's *send*, one row a member; collective.
+        """Gather *send* of all members, one row per member; collective.
 
-        Members that die on the way may or may not have a row, alike on all ranks. It recovers by
+        Members that die meanwhile may or may not have a row, equally on all ranks. Recovers by
         itself.
 
         Args:
-            send: array of one shape and dtype everywhere.
+            send: array of the same shape and dtype on all ranks.
 
         Returns:
-            Rows and the original ranks that they are from, equal on all ranks.
+            Rows and the original rank of each row, equal on all ranks.
         """
         rows = self.insist(lambda: collectives.allgather(self.world, send))
         return collectives.gathered(rows, np.asarray(send))
 
     def barrier(self) -> None:
-        """Return when every living member has entered; collective. It recovers by itself."""
+        """Wait until every living member has entered; collective. Recovers by itself."""
         self.insist(collectives.barrier)
 
     def agree(self, flag: bool) -> bool:
-        """Find out whether *flag* is true on every living member; collective.
+        """Determine whether *flag* is true on every living member; collective.
 
-        It recovers by itself, and never raises :class:`PeerFailure`.
+        Recovers by itself, and never raises :class:`PeerFailure`.
 
         Args:
-            flag: this rank's.
+            flag: flag of this rank.
 
         Returns:
-            Whether all are true, equal on all ranks.
+            True if the flags of all living members are true; equal on all ranks.
         """
         true, of_all = self.insist(lambda: collectives.count_flags(self.world, flag))
         return bool(true == of_all)
@@ -248,14 +249,14 @@ class Communicator:
         self._operations.attempt(Operation(result, call, valid, untouched), computes=computes)
 
     def result_overwritten(self) -> None:
-        """Say, inside the call of an attempt, that it writes over the result before it. Local.
+        """Note, inside the call of an attempt, that it overwrites the previous result. Local.
 
-        All members must be here by then: nobody needs it, or somebody else hands it over.
+        All members must have entered: then no peer needs it, or another member hands it over.
         """
         self._log.is_intact = False
 
     def insist(self, make: Callable[[], Operation]) -> np.ndarray:
-        """Attempt what *make()* gives until it completes: see :meth:`Operations.insist`."""
+        """Attempt the operation from *make()* until it completes: see :meth:`Operations.insist`."""
         return self._operations.insist(make)
 
     def recover(self, *, joinable: bool = False) -> Recovery:
@@ -263,7 +264,7 @@ class Communicator:
         return self._membership.recover(joinable=joinable)
 
     def regroup(self, why: str) -> bool:
-        """Meet after this rank left a common computation: see :meth:`Operations.regroup`."""
+        """View change after this rank left a common computation: see :meth:`Operations.regroup`."""
         return self._operations.regroup(why)
 
     def leave(self) -> None:
@@ -279,11 +280,11 @@ class Communicator:
         return self._standby.wait(idle)
 
     def fill(self) -> tuple[tuple[int, int], ...]:
-        """Let spares take the places of those who died: see :meth:`Standby.fill`."""
+        """Let spares take the places of dead ranks: see :meth:`Standby.fill`."""
         return self._standby.fill()
 
     def call_back(self, *, closing: bool = False) -> None:
-        """Make members of all who wait: see :meth:`Standby.call_back`."""
+        """Make all waiting ranks members again: see :meth:`Standby.call_back`."""
         self._standby.call_back(closing=closing)
 
     def admit(self, newcomer: Newcomer | None) -> Member | None:
@@ -291,7 +292,7 @@ class Communicator:
         return self._membership.admit(newcomer)
 
     def join(self, admission: Admission) -> None:
-        """Wait in reserve from now on, on a newcomer: see :meth:`Membership.enter`."""
+        """Wait in reserve from now on, as a newcomer: see :meth:`Membership.enter`."""
         self._membership.enter(admission)
 
     def lost_in_reserve(self) -> tuple[int, ...]:

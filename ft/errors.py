@@ -1,4 +1,4 @@
-"""Everything that ``ft`` raises.
+"""Exceptions that ``ft`` raises.
 
 ::
 
@@ -6,8 +6,8 @@
     +-- PeerFailure          a peer broke: recover() and go on
     +-- ClosedError          this communicator was left: nothing more can be done with it
     +-- Unrecoverable        the MPI library cannot repair: the run must be started again
-    +-- UsageError           (also ValueError) what the caller asked for is wrong
-        +-- FaultSyntaxError a fault given as text is not one
+    +-- UsageError           (also ValueError) the caller's argument is wrong
+        +-- FaultSyntaxError a fault given as text is not valid
     InjectedFault            (RuntimeError) a fault of kind "raise": a bug in user code, on purpose
 """
 
@@ -25,16 +25,15 @@ __all__ = [
 
 
 class FtError(Exception):
-    """Base of every error raised on purpose by this package."""
+    """Base class of every error that this package raises on purpose."""
 
 
 class PeerFailure(FtError):
     """A collective did not complete because a peer died or revoked the communicator.
 
-    Nothing the caller passed in was changed, except the receive buffer, whose
-    content is undefined. Every surviving rank gets this error, in this operation
-    or in the one after it; every one of them must call
-    :meth:`ft.Communicator.recover` next.
+    Nothing the caller passed in was changed, except the receive buffer, whose content is
+    undefined. Every surviving rank gets this error, in this operation or in the next one, and
+    must call :meth:`ft.Communicator.recover` next.
     """
 
     def __init__(self, operation: int, cause: str) -> None:
@@ -48,7 +47,7 @@ class ClosedError(FtError):
 
 
 class Unrecoverable(FtError):
-    """A peer died and this MPI has no ULFM, or it was not switched on."""
+    """A failure that cannot be survived in place, for example without ULFM; start the run again."""
 
 
 class UsageError(FtError, ValueError):
@@ -56,7 +55,7 @@ class UsageError(FtError, ValueError):
 
 
 class FaultSyntaxError(UsageError):
-    """A fault given as text could not be understood; the message names the part."""
+    """A fault given as text is not valid; the message names the wrong part."""
 
 
 class InjectedFault(RuntimeError):

@@ -1,9 +1,9 @@
-"""Ending a process so that no peer hangs.
+"""Ways of ending a process so that no peer hangs.
 
 mpi4py finalises MPI when the interpreter ends. After an uncaught exception or
-``sys.exit(1)`` on one rank that call waits for peers which are waiting for this
-rank: everything hangs. So a process that ends in error kills itself, which its
-peers see at once, and one that ends well leaves together with them.
+``sys.exit(1)`` on one rank that call waits for peers, which wait for this rank: a deadlock.
+So a process that ends in error kills itself, which its peers notice at once, and a process
+that ends normally finalises MPI together with its peers.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def on_fail_stop(callback: Callable[[str], None]) -> None:
     """Call a function just before this process ends itself in error. Local.
 
     Args:
-        callback: function of the reason, one line of text; an OSError or ValueError of it is
-            passed over.
+        callback: function of the reason, one line of text; its OSError and ValueError are
+            suppressed.
 
     Example:
         >>> ft.on_fail_stop(lambda reason: print("ended:", reason))
@@ -56,11 +56,11 @@ def on_fail_stop(callback: Callable[[str], None]) -> None:
 
 
 def program_error() -> BaseException | None:
-    """The program's exception that ends this process, for a callback of :func:`on_fail_stop`.
+    """Exception of the program that ends this process, for a callback of :func:`on_fail_stop`.
 
     Returns:
-        The exception; a ``SystemExit`` stands for an exit with a nonzero status. None where
-        whoever called :func:`fail_stop` decided to end it.
+        The exception; a ``SystemExit`` stands for an exit with a nonzero status. None if
+        :func:`fail_stop` was called for another reason.
 
     Example:
         >>> ft.program_error() is None  # nothing ends this process
@@ -73,15 +73,15 @@ def fail_stop(reason: str, *, error: BaseException | None = None) -> NoReturn:
     """End this process now, by SIGKILL, so that its peers notice and go on. Local.
 
     Output is flushed first. Nothing else runs: no ``atexit``, no MPI_Finalize. A process
-    that no launcher started has no peers, and ends with status 1.
+    that no launcher started has no peers, and exits with status 1.
 
     Args:
-        reason: text of one line, for the callbacks of :func:`on_fail_stop`.
-        error: exception out of the program that is the reason, see :func:`program_error`;
-            none by default.
+        reason: one line of text, for the callbacks of :func:`on_fail_stop`.
+        error: exception of the program that is the reason, see :func:`program_error`; None by
+            default.
 
     Raises:
-        SystemExit: never seen, for SIGKILL cannot be caught; it tells type checkers of the end.
+        SystemExit: never reached, because SIGKILL cannot be caught; for type checkers.
 
     Example:
         >>> import subprocess, sys
@@ -99,12 +99,12 @@ def fail_stop(reason: str, *, error: BaseException | None = None) -> NoReturn:
 
 
 def end_unnoticed() -> NoReturn:
-    """End this process, which waits to be admitted, now: it is no rank, so no peer notices. Local.
+    """End this process, a newcomer that is not admitted yet, without notice by any peer. Local.
 
-    Output is flushed first. It ends by status 1: of a signal mpiexec would print some lines.
+    Output is flushed first. It exits with status 1: mpiexec would print lines about a signal.
 
     Raises:
-        SystemExit: never seen, as by :func:`fail_stop`.
+        SystemExit: never reached, as in :func:`fail_stop`.
 
     Example:
         >>> import subprocess, sys
@@ -125,7 +125,7 @@ def _flush() -> None:
 
 
 def _tell(reason: str, error: BaseException | None) -> None:
-    """Call the functions of :func:`on_fail_stop`."""
+    """Call the callbacks of :func:`on_fail_stop`."""
     global _program_error  # noqa: PLW0603 - one process, one end
     _program_error = error
     for callback in _fail_stop_callbacks:
@@ -136,22 +136,22 @@ def _tell(reason: str, error: BaseException | None) -> None:
 def shield(
     farewell: Callable[[], None], *, before_print: Callable[[BaseException], None] | None = None
 ) -> None:
-    """Let an error on this rank end this rank only, and at once, from now on. Local.
+    """Make an error on this rank end this rank alone, and at once, from now on. Local.
 
-    Uncaught exceptions, also in threads, and ``sys.exit`` or ``os._exit`` with a
-    nonzero status print what they have to say and then :func:`fail_stop`; an exception of the
-    main thread calls the program's ``atexit`` functions in between. A normal end of the
-    program calls *farewell*, which must leave together with the peers. ``os._exit(0)`` before
-    that is a death, too, of which the functions of :func:`on_fail_stop` are told.
+    Uncaught exceptions, also in threads, and ``sys.exit`` or ``os._exit`` with a nonzero
+    status print their message and then call :func:`fail_stop`; an exception of the main thread
+    first calls the program's ``atexit`` functions. A normal end of the program calls *farewell*,
+    which must finalise MPI together with the peers. ``os._exit(0)`` before a normal end counts as
+    a death, too, and calls the callbacks of :func:`on_fail_stop`.
 
-    Libraries that exit through ``raise SystemExit(1)`` are not seen by
-    ``sys.exit``; run such code under :func:`shielded`.
+    ``raise SystemExit(1)`` in a library does not pass through ``sys.exit``; run such code
+    under :func:`shielded`.
 
     Args:
-        farewell: function called at the normal end; :meth:`ft.Communicator.leave` fits. That of
-            a later call takes its place.
-        before_print: function that gets an exception of the main thread before it is printed, and
-            may shorten its traceback; none by default.
+        farewell: function called at the normal end, such as :meth:`ft.Communicator.leave`; a later
+            call of ``shield`` replaces it.
+        before_print: function called with an exception of the main thread before it is printed; it
+            may shorten the traceback. None by default.
 
     Example:
         >>> import subprocess, sys
@@ -176,11 +176,11 @@ def shield(
 
 @contextlib.contextmanager
 def shielded() -> Iterator[None]:
-    """Run a block whose every abnormal end is this rank's death, whatever raised it. Local.
+    """Run a block whose every abnormal end ends this rank, whatever was raised. Local.
 
     Raises:
-        BaseException: only in a child that was forked inside: it is no rank, and ends as any
-            process does.
+        BaseException: only in a child process that was forked inside the block: a child is no rank,
+            and ends like any process.
 
     Example:
         >>> with ft.shielded():
@@ -247,8 +247,8 @@ def _exit(code: object = None) -> NoReturn:
 
 
 def _exit_now(status: int) -> NoReturn:
-    # PRRTE 3.0 (Open MPI 5.0.11) tells nobody of a rank that ends with a status
-    # other than 0, so its peers would wait for ever.
+    # PRRTE 3.0 (Open MPI 5.0.11) reports nothing about a rank that ends with a nonzero status,
+    # so its peers would wait for ever.
     if not mpi.is_finalized():
         reason, error = f"os._exit with status {status}", SystemExit(status)
         if status != 0:
@@ -258,9 +258,9 @@ def _exit_now(status: int) -> NoReturn:
 
 
 def _call_exit_handlers() -> None:
-    """Call the handlers of ``atexit``, as Python does at any end but a kill; once.
+    """Call the ``atexit`` functions once, as Python does at any end but a kill.
 
-    None of them may meet the peers: :func:`_at_exit` is not among them.
+    None of them may communicate: :func:`_at_exit` is removed first.
     """
     atexit.unregister(_at_exit)
     atexit._run_exitfuncs()
@@ -277,7 +277,7 @@ def _at_exit() -> None:
 
 
 def _in_child() -> None:
-    """A forked child is no rank: nobody waits for it, and it ends as any process does."""
+    """Undo the shield in a forked child, which is no rank and ends like any process."""
     global _is_child  # noqa: PLW0603 - so is the process
     _is_child = True
     sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
@@ -287,5 +287,5 @@ def _in_child() -> None:
 
 
 def forget_exit() -> None:
-    """A collective completed: an earlier ``sys.exit`` was caught and is history."""
+    """Forget an earlier ``sys.exit``, which was caught: a collective has completed since."""
     _exit_requested.clear()

@@ -1,12 +1,12 @@
-"""Models of when machines fail, and seeded random fault plans. Pure.
+"""Models of the times at which machines fail, and seeded random fault plans. Pure.
 
 Every rank and every node is a renewal process with Weibull intervals, shape *k*, and the
 whole machine fails once in ``mtbf_s`` on average. *k* = 1 is the exponential model; failure
 logs of large machines are fitted by *k* from 0.5 to 0.8 (Schroeder and Gibson, DSN 2006).
 
 A machine is rarely new when a job starts. Intervals that begin with the job would make all
-units young together, and the first failures come much too early when k < 1; so the first
-interval of each unit is the rest of one that is under way (the stationary start),
+units young together, and the first failures would come much too early when k < 1; so the first
+interval of each unit is the rest of an interval under way (the stationary start),
 
     R = U * scale * G^(1/k),    U uniform on (0, 1),    G ~ Gamma(1 + 1/k, 1),
 
@@ -35,13 +35,13 @@ class FailureModel:
     Args:
         mtbf_s: mean time between failures of the whole machine, seconds.
         ranks: number of ranks, placed on the nodes in blocks; at least 2.
-        nodes: number of hosts that they are on, 1 by default.
+        nodes: number of hosts of the ranks, 1 by default.
         shape: Weibull's k, from 0.1 to 10; 1, the default, is exponential.
         node_share: fraction of the failures that take a whole node, 0 by default.
-        cascade: probability that a failure is followed by another one inside its
-            recovery, which may be followed by a further one; 0 by default.
-        kinds, phases: kinds of a single rank's failure, and where it strikes, each drawn
-            with equal chances; "kill" and "compute" by default.
+        cascade: probability that another failure follows inside the recovery from a failure, which
+            may be followed in turn; 0 by default.
+        kinds, phases: kinds and phases of a single rank's failure, each drawn with equal
+            probability; "kill" and "compute" by default.
 
     Raises:
         UsageError: a value is out of its range.
@@ -92,7 +92,7 @@ class FailureModel:
 def sample(model: FailureModel, *, duration_s: float, seed: int) -> tuple[Fault, ...]:
     """Draw the faults of a run from a failure model. Pure.
 
-    Nobody is repaired: the dead stay dead, so failures become rarer, and the last rank
+    Ranks are not repaired: dead ranks stay dead, so failures become rarer, and the last rank
     is spared.
 
     Args:
@@ -101,7 +101,7 @@ def sample(model: FailureModel, *, duration_s: float, seed: int) -> tuple[Fault,
         seed: seed of the random numbers; equal seeds give equal faults.
 
     Returns:
-        Faults that are due by time, in order.
+        Faults due by time (``time_s``), in order.
 
     Example:
         >>> model = ft.FailureModel(mtbf_s=10.0, ranks=4)
@@ -145,11 +145,11 @@ def sample(model: FailureModel, *, duration_s: float, seed: int) -> tuple[Fault,
 
 
 def in_steps(faults: Sequence[Fault], *, step_s: float) -> tuple[Fault, ...]:
-    """Turn faults that are due by time into faults that are due in a step. Pure.
+    """Replace the times at which faults are due by steps. Pure.
 
     Args:
-        faults: any faults; those that are not due by time stay as they are.
-        step_s: time of one step, seconds.
+        faults: any faults; faults that are not due by time are left unchanged.
+        step_s: duration of one step, seconds.
 
     Returns:
         The faults, each due in the step that runs at its time.
@@ -183,7 +183,7 @@ def _named(fault: Fault) -> Fault:
 
 
 def _mean(model: FailureModel, units: int, share: float) -> float:
-    """Mean interval of one of *units* that make up *share* of the failures, seconds."""
+    """Mean interval between failures of one unit, of *units* that cause *share* of all, seconds."""
     return model.mtbf_s * units / share if share else math.inf
 
 

@@ -1,13 +1,13 @@
-"""Faults on purpose: what they are and how they are written. Pure.
+"""Injected faults: their kinds and their written form. Pure.
 
 A fault is written ``KIND:key=value,...``. It is due
 
 * in a step: ``kill:rank=2,step=40``, counted over the whole script from 0;
-* from a time on: ``kill:rank=2,time=12.5``, in seconds since the ranks have met;
-* after an event: ``kill:rank=2,event=checkpoint,count=3``, the third one of that rank.
+* from a time on: ``kill:rank=2,time=12.5``, in seconds since the ranks started;
+* after an event: ``kill:rank=2,event=checkpoint,count=3``, the third such event of that rank.
 
-When it is due it strikes where ``at`` says, ``compute`` by default; a fault that waits
-for an event and has no ``at`` strikes with the event.
+A fault that is due strikes in the phase ``at``, ``compute`` by default; a fault that waits for
+an event and has no ``at`` strikes with the event.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EVENTS = (
 
 TARGETS = ("weights", "optimizer")
 
-# kind -> (what it does, keys it takes beside rank and when)
+# kind -> (effect, keys beside rank and step, time or event)
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "kill": ("SIGKILL, as when the kernel or the scheduler ends a process", ("at",)),
     "segv": ("SIGSEGV, as a bug in native code does", ("at",)),
@@ -69,23 +69,23 @@ _WANTED = "wanted KIND:key=value,... such as kill:rank=2,step=40"
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One planned fault; exactly one of ``step``, ``time_s`` and ``event`` says when it is due.
+    """One planned fault; it is due by exactly one of ``step``, ``time_s`` and ``event``.
 
     Attributes:
         kind: key of :data:`KINDS`.
-        ranks: original ranks that it hits; empty for kind ``node``.
+        ranks: original ranks that the fault hits; empty for kind ``node``.
         step: training step of the script, counted from 0.
-        time_s: seconds since the ranks have met.
+        time_s: seconds since the ranks started.
         event: one of :data:`EVENTS`.
-        count: number of the event on that rank, 1 for the first.
-        at: one of :data:`PHASES`; "" where the fault strikes with the event.
+        count: occurrence of the event on that rank, 1 for the first.
+        at: one of :data:`PHASES`; "" for a fault that strikes with its event.
         host: name of the host, for kind ``node``.
         factor: ratio of times, for kind ``slow``; at least 1.
-        steps: number of steps that ``slow`` lasts.
+        steps: number of slow steps, for kind ``slow``.
         target: "weights" or "optimizer", for kind ``bitflip``.
-        bit: place of the bit that flips, from 0 to 31.
+        bit: position of the bit that flips, from 0 to 31.
         text: written form.
-        where: file and line that it was read from, "" for none.
+        where: file and line from which the fault was read; "" if there is none.
 
     Example:
         >>> fault = ft.parse_fault("kill:rank=2,step=40")
@@ -110,31 +110,31 @@ class Fault:
 
     @property
     def lethal(self) -> bool:
-        """Whether the rank it hits is lost."""
+        """Whether the fault ends the rank that it hits."""
         return self.kind in _LETHAL
 
     @property
     def name(self) -> str:
-        """The fault and the line that it stands in, for messages."""
+        """Text of the fault, after the file and line it was read from, for messages."""
         return f"{self.where}: fault {self.text!r}" if self.where else f"fault {self.text!r}"
 
     def hits(self, rank: int, host: str) -> bool:
-        """Whether the fault is for this rank.
+        """Whether the fault hits a rank.
 
         Args:
             rank: original rank.
-            host: name of the host that it runs on.
+            host: name of the rank's host.
 
         Returns:
-            True where the rank, or for kind ``node`` the host, is named.
+            True if the fault names the rank or, for kind ``node``, the host.
         """
         return self.host == host if self.kind == "node" else rank in self.ranks
 
     def values(self) -> dict[str, str]:
-        """Keys of the written form, without those that have their default.
+        """Keys and values of the written form, without defaults.
 
         Returns:
-            Text of each value, by its key.
+            Text of each value, by key.
         """
         default = Fault(kind="", ranks=(), at="" if self.event else "compute")
         values = {
@@ -154,7 +154,7 @@ class Fault:
         """Written form of the fault.
 
         Returns:
-            Text that :func:`parse_fault` makes this fault of.
+            Text from which :func:`parse_fault` makes this fault.
         """
         return f"{self.kind}:" + ",".join(f"{key}={value}" for key, value in self.values().items())
 
@@ -166,10 +166,10 @@ def parse_fault(text: str) -> Fault:
         text: written form, ``KIND:key=value,...``.
 
     Returns:
-        The fault; ``text`` of it is *text*.
+        The fault; its ``text`` is *text*.
 
     Raises:
-        FaultSyntaxError: a part is wrong; the message, of one line, names it.
+        FaultSyntaxError: a part is wrong; the message, one line, names the part.
 
     Example:
         >>> ft.parse_fault("slow:rank=0,step=5,factor=3,steps=50").factor
@@ -233,15 +233,15 @@ def parse_fault(text: str) -> Fault:
 
 
 def check_faults(faults: Iterable[Fault], *, ranks: int, replaced: bool = False) -> None:
-    """Refuse a plan that names ranks that do not exist or leaves nobody alive. Pure.
+    """Refuse a plan that names nonexistent ranks or leaves no rank alive. Pure.
 
     Args:
         faults: the whole plan.
         ranks: number of ranks at the start.
-        replaced: whether ranks that die are started again, so that all may. False by default.
+        replaced: whether dead ranks are started again, so that all may die. False by default.
 
     Raises:
-        FaultSyntaxError: the message, of one line, names the fault or the excess.
+        FaultSyntaxError: the message, one line, names the fault or the ranks.
 
     Example:
         >>> ft.check_faults([ft.parse_fault("kill:rank=2,step=40")], ranks=4)
@@ -264,7 +264,7 @@ def check_faults(faults: Iterable[Fault], *, ranks: int, replaced: bool = False)
 
 
 class _Values(NamedTuple):
-    """The keys of a fault as given, and checks of their values."""
+    """Keys and values of a fault as given, with checks of the values."""
 
     text: str
     given: dict[str, str]

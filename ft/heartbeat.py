@@ -1,11 +1,11 @@
-"""Keeps Open MPI's failure detector alive while a rank computes.
+"""Calls that keep Open MPI's failure detector alive while a rank computes.
 
-With ``mpi_ft_detector`` every rank sends heartbeats and listens for those of another, so that
-a silent host is found. Both happen inside MPI calls only, and a rank that computes for longer
-than the time-out would be declared dead. The detector's own thread
-(``mpi_ft_detector_thread``) is no way out: in Open MPI 5.0.11 it burns a core from the first
-to the last moment of MPI_Init, where it may also end in a jump to nowhere, and it keeps
-MPI_Finalize from returning.
+With ``mpi_ft_detector`` every rank sends heartbeats and listens for those of another rank, so
+that a silent host is found. Both happen inside MPI calls only, and a rank that computes for
+longer than the time-out would be declared dead. The detector's own thread
+(``mpi_ft_detector_thread``) is no remedy: in Open MPI 5.0.11 it uses a whole core from the
+start to the end of MPI, may crash by a jump to an invalid address, and keeps MPI_Finalize from
+returning.
 
 So a POSIX timer calls the progress engine instead, on a thread that the C library makes for
 each call. Python's lock is not needed for it: a rank may hold that for as long as it likes.
@@ -29,9 +29,9 @@ _SIGEV_THREAD = 2
 
 
 def interval(environment: Mapping[str, str]) -> float | None:
-    """Seconds between two calls of the progress engine; None where nothing needs it. Pure.
+    """Seconds between two calls of the progress engine; None if the detector needs none. Pure.
 
-    A heartbeat is sent by the first call after its time, so several are made in a period.
+    A heartbeat is sent by the first call after it is due, so several calls are made in a period.
     """
     if environment.get(_ON, "0") == "0" or environment.get(_THREAD, "0") != "0":
         return None
@@ -77,8 +77,8 @@ class Heartbeat:
         library: a file linked to the MPI library, as mpi4py's extension is.
 
     Raises:
-        Unrecoverable: this MPI has no such function.
-        OSError: the system gives no timer.
+        Unrecoverable: this MPI library has no ``opal_progress``.
+        OSError: the system provides no timer.
     """
 
     def __init__(self, library: str, *, every_s: float) -> None:
@@ -98,7 +98,7 @@ class Heartbeat:
         self._call("timer_settime", self._timer, 0, _Timing(every, every), None)
 
     def stop(self) -> None:
-        """Call it no more; before MPI_Finalize."""
+        """Stop the calls; before MPI_Finalize."""
         self._call("timer_delete", self._timer)
 
     def _call(self, name: str, *arguments: object) -> None:
@@ -109,6 +109,6 @@ class Heartbeat:
 
 
 def _system() -> ctypes.CDLL:
-    """The library with the timers: the C library's own, or beside it in glibc before 2.34."""
+    """C library that has the timers: libc, or librt in glibc before 2.34."""
     system = ctypes.CDLL(None, use_errno=True)
     return system if hasattr(system, "timer_create") else ctypes.CDLL("librt.so.1", use_errno=True)

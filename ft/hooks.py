@@ -1,4 +1,4 @@
-"""Hooks of a program into the repairs of its communicator."""
+"""Functions of a program that its communicator calls at repairs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Hooks"]
 
 
 class Hooks:
-    """Functions that a communicator calls on this rank; a subclass overrides what it needs.
+    """Functions that a communicator calls on this rank; a subclass overrides some of them.
 
     All are local: none may communicate with other ranks. They are given to
-    :meth:`ft.Communicator.start`, or, where they need the communicator themselves, to
+    :meth:`ft.Communicator.start` or, if they need the communicator themselves, to
     :meth:`ft.Communicator.attach`.
 
     Example:
@@ -33,40 +33,39 @@ class Hooks:
     """
 
     def waiting(self) -> AbstractContextManager[object]:
-        """Context of every stretch in which this rank waits for others.
+        """Context of each period in which this rank waits for other ranks.
 
         Returns:
-            A new context manager; :meth:`ft.Watchdog.waiting` gives one that fits.
+            A new context manager, such as :meth:`ft.Watchdog.waiting`.
         """
         return nullcontext()
 
     def before_recovery(self) -> None:
-        """End this rank instead of repairing, where the others have given it up.
+        """End this rank instead of repairing, if the other ranks have given it up.
 
-        :meth:`ft.Watchdog.end_if_woken` fits.
+        :meth:`ft.Watchdog.end_if_woken` does this.
         """
 
     def recovery_point(self) -> None:
-        """Do what fault injection does inside each repair, between its two agreements."""
+        """Strike with injected faults inside each repair, between its two agreements."""
 
     def recovered(self, recovery: Recovery) -> None:
-        """Hear of a view change: one after a failure, or one that changed the members.
+        """Handle a view change after a failure, or one that changed the members.
 
         Args:
-            recovery: view change and its times, equal on all members but for the times and
-                ``finished``.
+            recovery: the view change, equal on all members but for its times and ``finished``.
         """
 
     def decide(self, parting: Parting) -> Ruling:
-        """Answer as arbiter, on one rank, whether those present may go on; it may take seconds.
+        """Decide as arbiter, on one rank, whether the present ranks may go on; it may take seconds.
 
-        It is asked only where ranks are on several hosts and those who came to a repair are half
-        of the last world or less, see :mod:`ft.quorum`.
+        It is called only if ranks are on several hosts and the ranks present at a repair are at
+        most half of the last world, see :mod:`ft.quorum`.
 
         Args:
-            parting: ranks that came, that are known to be dead, and of which nothing is known.
+            parting: ranks that are present, known to be dead, or unknown.
 
         Returns:
-            Whether they may go on, and who of the unknown ranks has ended.
+            Whether the present ranks may go on, and which of the unknown ranks have ended.
         """
         return no_arbiter(parting)

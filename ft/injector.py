@@ -1,4 +1,4 @@
-"""Setting planned faults off, on the rank that they are for."""
+"""Injection of planned faults on the rank that they hit."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ft.faults import Fault
 
 __all__ = ["Injector"]
 
-# These change numbers, where the program asks for them; the others strike by themselves.
+# Faults that change numbers, taken by the program; all other kinds strike by themselves.
 _TAKEN = frozenset({"nan", "bitflip"})
 
 
 class Injector:
-    """Sets off the faults that hit this rank. Local; each fault fires once.
+    """Injects the faults that hit this rank. Local; each fault fires once.
 
-    ``step`` is the number of the running step, which the program counts. Times are
-    counted from here.
+    ``step`` is the number of the running step, set by the program. Fault times are counted from
+    the construction.
 
     Args:
         faults: the whole plan.
         rank: original rank of this process.
-        host: name of its host, for faults of kind ``node``; "" by default.
+        host: name of this rank's host, for faults of kind ``node``; "" by default.
         before: function called with the fault just before it takes effect, to record it.
-        clock: function that gives seconds; ``time.monotonic`` by default.
+        clock: function that returns seconds; ``time.monotonic`` by default.
 
     Example:
         >>> injector = ft.Injector([ft.parse_fault("nan:rank=1,step=7")], rank=1)
@@ -59,7 +59,7 @@ class Injector:
         self.step = 0
 
     def at(self, phase: str) -> None:
-        """Set off the faults that are due in *phase* of the current ``step``, which is reached.
+        """Fire the faults that are due in *phase* of the current ``step``.
 
         Args:
             phase: one of :data:`ft.PHASES`.
@@ -68,24 +68,24 @@ class Injector:
             self._set_off(self._due(phase))
 
     def heard(self, event: str) -> None:
-        """Set off the faults that are due with *event*, which this rank has recorded.
+        """Fire the faults that are due with *event*, which this rank has recorded.
 
         Args:
-            event: any name; those of :data:`ft.EVENTS` can be in a plan.
+            event: any name; plans can contain those of :data:`ft.EVENTS`.
         """
         if self._waiting:
             self._heard[event] += 1
             self._set_off(self._due(""))
 
     def take(self, kind: str, target: str = "") -> list[Fault]:
-        """Take the faults that change numbers and are due, for the caller to do.
+        """Remove and return the due faults that change numbers, for the caller to carry out.
 
         Args:
             kind: ``nan`` or ``bitflip``.
             target: "weights" or "optimizer" for ``bitflip``; "" for any, the default.
 
         Returns:
-            Faults, each of which is given once.
+            Faults; each is returned once.
         """
         if not self._waiting:
             return []
@@ -100,13 +100,13 @@ class Injector:
         return due
 
     def during(self, phase: str) -> bool:
-        """Arm a fault that must strike, from a thread, while the next call runs.
+        """Start the due faults of *phase* in a thread, so that they strike during the next call.
 
         Args:
             phase: one of :data:`ft.PHASES`.
 
         Returns:
-            Whether one was armed.
+            Whether a fault was due.
         """
         due = self._due(phase) if self._waiting else []
         for fault in due:
@@ -119,10 +119,10 @@ class Injector:
         return bool(due)
 
     def drag(self, busy_s: float) -> None:
-        """Stretch a computation while a ``slow`` fault lasts.
+        """Sleep as long as a current ``slow`` fault stretches a computation.
 
         Args:
-            busy_s: seconds that it took.
+            busy_s: duration of the computation, seconds.
         """
         if self._slow is None:
             return
@@ -133,12 +133,12 @@ class Injector:
 
     @property
     def strikes(self) -> bool:
-        """Whether something was planned for this rank that is not over."""
+        """Whether a fault for this rank has not fired, or a ``slow`` fault is not over."""
         return bool(self._waiting) or self._slow is not None
 
     @property
     def unfired(self) -> tuple[Fault, ...]:
-        """Faults meant for this rank that have not fired."""
+        """Faults for this rank that have not fired."""
         return tuple(self._waiting)
 
     def _due(self, phase: str) -> list[Fault]:
@@ -159,7 +159,7 @@ class Injector:
 
     def _set_off(self, due: list[Fault]) -> None:
         for fault in due:
-            if fault not in self._waiting:  # went off with the record of the one before
+            if fault not in self._waiting:  # fired with the record of the previous one
                 continue
             self._waiting.remove(fault)
             self._before(fault)

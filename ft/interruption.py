@@ -1,9 +1,9 @@
-"""Ends an operation that a death has made vain, though it waits for others than the dead.
+"""Interruption of operations that cannot complete after a death although they wait for live ranks.
 
-MPI ends an operation where it waits for a rank whose death it knows. One that waits for a rank
-which is cut off as well goes on waiting until the failure detector has found that one, too, and it
-finds one rank at a time: between hosts some 40 s after the one before. By then the launcher may
-have given all ranks up.
+MPI ends an operation that waits for a rank known to be dead. An operation that waits for a rank
+which is cut off as well goes on waiting until the failure detector has found that rank, too. The
+detector finds one rank at a time, between hosts one every 40 s or so. Meanwhile the launcher
+may have given all ranks up.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _EVERY_S = 1.0
 class Interruption:
     """A thread that revokes the communicator of an operation while MPI knows of a dead member.
 
-    It does so where the same operation is under way a second later: what the operation itself
-    notices is left to it. Local; the thread begins with the first operation.
+    The thread revokes only if the same operation is still under way a second later, because the
+    operation itself notices most deaths. Local; the thread starts with the first operation.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._handle: Any = None
         self._number = 0  # of the operation
-        self._vain = 0  # the number of one whose communicator had a dead member
+        self._vain = 0  # number of an operation whose communicator had a dead member
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
     def watching(self, handle: Any) -> Iterator[None]:
         """Context of an operation on *handle*, an ``mpi4py.MPI.Comm`` with ULFM.
 
-        The thread calls MPI inside only.
+        The thread calls MPI only inside this context.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="ft-deaths", daemon=True)

@@ -1,4 +1,4 @@
-"""The way of a newcomer from its first word with its sponsor to its admission by all."""
+"""A newcomer's side of joining a run, from its first message to its admission."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _CONNECT_S = 120
 
 
 class Admission(NamedTuple):
-    """Membership that a newcomer is given when it is admitted.
+    """Membership that a newcomer receives when it is admitted.
 
     Args:
-        whole: communicator of all, an ``mpi4py.MPI.Comm``.
-        world: members and those in reserve, of whom this rank is one.
-        view: view that all have.
-        hosts: host of each original rank that there has been.
+        whole: communicator of members and spares, an ``mpi4py.MPI.Comm``.
+        world: members and spares; this rank is one of the spares.
+        view: view of all ranks.
+        hosts: host of each original rank so far, dead ranks included.
 
     Example:
         >>> enters = lambda comm, admission: comm.join(admission)  # a newcomer, which then waits
@@ -41,14 +41,14 @@ class Admission(NamedTuple):
 
 
 class Invitation:
-    """A sponsor's invitation, on the newcomer. Local; one to a process.
+    """Invitation by a sponsor, on the newcomer. Local; at most one per process.
 
     Args:
         bridge: connection to the sponsor, such as :meth:`ft.ColdSpares.wait` gives; its first
             message is ``welcome``.
 
     Raises:
-        Unrecoverable: the sponsor is gone already.
+        Unrecoverable: the sponsor has died.
 
     Example:
         >>> ft.Invitation.received() is None  # nobody started this process
@@ -69,16 +69,16 @@ class Invitation:
 
     @staticmethod
     def received() -> Invitation | None:
-        """The invitation of the member that started this process by :class:`ft.Spawn`; local, once.
+        """Invitation of the member that started this process by :class:`ft.Spawn`; local, once.
 
-        It initialises MPI, so it comes after :func:`ft.allow_newcomers` and before
+        It initialises MPI: call it after :func:`ft.allow_newcomers` and before
         :meth:`ft.Communicator.start`.
 
         Returns:
-            The invitation; None for a process that no member started.
+            The invitation; None if no member started this process.
 
         Raises:
-            Unrecoverable: the sponsor is gone already.
+            Unrecoverable: the sponsor has died.
         """
         MPI = mpi.load()
         if not mpi.has_mpi() or MPI.Comm.Get_parent() == MPI.COMM_NULL:
@@ -92,20 +92,20 @@ class Invitation:
 
     @property
     def world(self) -> World:
-        """The world of this process alone, which leads nobody. Local.
+        """World of this process alone, which is no leader. Local.
 
-        A communicator of it and of MPI_COMM_SELF serves until this process is admitted.
+        A communicator of this world and MPI_COMM_SELF serves until this process is admitted.
         """
         return World(members=(self.member,), rank=self.rank, apart=True)
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send the sponsor a message. Local.
+        """Send a message to the sponsor. Local.
 
         Args:
-            message: content, of what JSON knows.
+            message: content that can be written as JSON.
 
         Raises:
-            Unrecoverable: the sponsor is gone.
+            Unrecoverable: the sponsor has died.
         """
         try:
             self._bridge.tell(message)
@@ -113,13 +113,13 @@ class Invitation:
             raise Unrecoverable(f"who started this process is gone: {error}") from None
 
     def wait(self) -> Message | Admission:
-        """Wait for the sponsor's next message, or to be admitted by all; local.
+        """Wait for the sponsor's next message, or for admission by all ranks; local.
 
         Returns:
             The message, or the membership for :meth:`ft.Communicator.join`.
 
         Raises:
-            Unrecoverable: the sponsor is gone, or the admission came to nothing.
+            Unrecoverable: the sponsor has died, or the admission failed.
         """
         try:
             message = self._bridge.wait()

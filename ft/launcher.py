@@ -1,4 +1,4 @@
-"""The launcher of this process: pure functions of its environment."""
+"""Detection of the launcher of this process from its environment. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Started(NamedTuple):
     """The launcher that started a process, and the number of processes.
 
     Attributes:
-        launcher: name of the launcher, in words.
-        processes: number of processes that it started; 0 where it does not say.
+        launcher: name of the launcher, as in messages.
+        processes: number of processes that it started; 0 if unknown.
 
     Example:
         >>> ft.Started("srun", 8).processes
@@ -24,8 +24,8 @@ class Started(NamedTuple):
     processes: int
 
 
-# A variable that only this launcher's processes have, and where their number is. The inner
-# one comes first: an mpiexec inside a step of Slurm has both.
+# Name of the launcher, variable that only its processes have, and variable with their number. The
+# inner launcher comes first: an mpiexec inside a step of Slurm has both.
 _LAUNCHERS = (
     ("Open MPI's mpiexec", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("MPICH's mpiexec", "PMI_RANK", "PMI_SIZE"),
@@ -35,16 +35,16 @@ _LAUNCHERS = (
 
 
 def started_by(environment: Mapping[str, str]) -> Started | None:
-    """Find out which launcher started a process. Pure.
+    """Determine which launcher started a process. Pure.
 
-    The script of a Slurm batch job is not a step of it: it runs once, whatever the
-    number of tasks that the job was given.
+    The script of a Slurm batch job is not a step of the job: it runs once, whatever the number of
+    tasks.
 
     Args:
         environment: environment variables of the process.
 
     Returns:
-        The launcher; None where a user started the process.
+        The launcher; None if no launcher started the process.
 
     Example:
         >>> ft.started_by({"PMI_RANK": "0", "PMI_SIZE": "4"})
@@ -60,13 +60,13 @@ def started_by(environment: Mapping[str, str]) -> Started | None:
 
 
 def transports(environment: Mapping[str, str]) -> dict[str, str]:
-    """Settings of Open MPI's transports (``btl``), those of *environment* left out. Pure.
+    """Settings of Open MPI's transports (``btl``) that *environment* does not contain. Pure.
 
-    A process that no launcher started needs none: Open MPI 5.0 would give it a segment in
-    /dev/shm, and leave it there. On one host the one for libfabric finds nobody to talk to,
-    and where it finds no network either it sleeps a second before it says so. Between hosts TCP
-    is told to send: by default the receiver fetches large messages, and two hosts that exchange
-    some take turns (4.1 MB both ways at 100 Mbit/s: 669 ms, and 354 to 378 by sending).
+    A process that no launcher started needs no transport: Open MPI 5.0 would create a segment in
+    /dev/shm, and leave it there. On one host the libfabric transport finds no peer, and if it finds
+    no network either it sleeps a second before it reports that. Between hosts TCP is set to send:
+    by default the receiver fetches large messages, and two hosts that exchange messages take turns
+    (4.1 MB both ways at 100 Mbit/s: 669 ms, and 354 to 378 by sending).
     """
     ranks = environment.get("OMPI_COMM_WORLD_SIZE", "")
     if started_by(environment) is None:

@@ -1,8 +1,8 @@
-"""Group membership: views of who takes part, changed after a failure, to change places, to leave.
+"""Group membership: views of the members, changed after failures and to move, add or release ranks.
 
-Every view change is a repair of the communicator of all, spares among them, for a repair is the
-only call that all survivors end alike. Operations are the members' alone, on a communicator of
-their own.
+Every view change is a repair of the communicator of all ranks, spares included, because a repair
+is the only call that ends alike on all survivors. Operations run among the members alone, on a
+communicator of their own.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from ft.world import Member, World
 
 __all__ = ["Membership"]
 
-# Survivors are at most one operation apart, so a second view change finds them all there;
-# further ones are for deaths on the way.
+# Survivors are at most one operation apart, so a second view change finds them all; further view
+# changes are for deaths meanwhile.
 _VIEW_CHANGES = 20
 _SURE = 2
 
 
 class Membership:
-    """The living ranks, and the view changes by which they go on without the dead.
+    """The living ranks, and the view changes after which they go on without dead ranks.
 
-    ``handle`` is the communicator of the members, ``whole`` that of those in reserve, too.
-    ``vacant`` are ranks that were lost and not replaced, and newcomers for whom a place was added.
+    ``handle`` is the communicator of the members, ``whole`` that of members and spares. ``vacant``
+    are ranks that were lost and not replaced, and newcomers for which a place was added.
 
     Args:
         comm: an ``mpi4py.MPI.Comm`` that this object owns from now on.
         world: the members of *comm*, in its order.
         log: operations of this rank, whose newest result each view change hands over.
         hooks: functions called at each view change.
-        cold: cold spares that wait beside them, whose hosts are wanted without ranks, too; equal
-            on all ranks, None by default.
+        cold: cold spares of the run, whose hosts stay in use without ranks; equal on all ranks,
+            None by default.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Membership:
         self._is_wanted = False  # this rank waits, and a place is vacant
 
     def introduce(self, members: Sequence[Member]) -> None:
-        """Replace members of which only the ranks are known by *members*; local.
+        """Set hosts and process ids of members that are known by rank only; local.
 
         Args:
-            members: all that have met, the dead too: hosts of theirs are known from now on.
+            members: all ranks that have started, dead ranks included.
         """
         known = {member.rank: member for member in members}
         self.world = replace(
@@ -89,7 +89,7 @@ class Membership:
         self._watch_hosts()
 
     def set_working(self, working: int) -> None:
-        """Say how many members go on working when some are set aside; local.
+        """Set the number of members that go on working when others are set aside; local.
 
         Args:
             working: number of members, equal on all ranks.
@@ -97,10 +97,10 @@ class Membership:
         self._working = working
 
     def enter(self, admission: Admission) -> None:
-        """Wait in reserve from now on, as all others have settled; local, on a newcomer.
+        """Wait in reserve from now on; local, on a newcomer that all ranks have admitted.
 
         Args:
-            admission: membership that they have.
+            admission: membership of this rank.
         """
         self.handle, self.whole = self._mpi.COMM_NULL, admission.whole
         self.world = admission.world
@@ -114,10 +114,10 @@ class Membership:
         """Let a newcomer wait in reserve; collective over the members, with those in reserve.
 
         Args:
-            newcomer: process that the leader sponsors; None on the others.
+            newcomer: process that the leader sponsors; None on the other ranks.
 
         Returns:
-            The member that was admitted; None where the newcomer, or its sponsor, was lost.
+            The admitted member; None if the newcomer or its sponsor was lost.
         """
         self._newcomer = newcomer
         admitted: list[Member] = []
@@ -133,26 +133,26 @@ class Membership:
         return admitted[0] if admitted else None
 
     def known_dead(self) -> list[int]:
-        """Original ranks, members or in reserve, that MPI knows to be dead; local."""
+        """Original ranks of dead members and spares, as far as MPI knows; local."""
         return [self._present[place] for place in mpi.failed_ranks(self.whole)]
 
     def recover(self, *, joinable: bool = False) -> Recovery:
         """Repair the communicator and settle the operation that failed; collective.
 
-        It returns when all survivors hold the same members and no one is ahead. A death on the
-        way is part of the same recovery.
+        It returns when all survivors have the same members and have completed the same operations.
+        A death meanwhile is part of the same recovery.
 
         Args:
-            joinable: whether a newcomer can take part in the next attempt at this operation.
-                Where all members say so and none has completed it, spares take the places of
-                the dead. False by default.
+            joinable: whether a newcomer can take part in the next attempt at this operation. If all
+                members pass True and none has completed the operation, spares take the places of
+                dead ranks. False by default.
 
         Returns:
-            What was found and done; ``finished`` says whether the operation must be made again.
+            The view change; ``finished`` is False if the operation must be made again.
 
         Raises:
             UsageError: no operation has failed here.
-            Unrecoverable: nobody is left who has the result, or who worked.
+            Unrecoverable: no survivor has the result, or no working rank is left.
         """
         if self._log.failure is None:
             raise UsageError("recover() wants a PeerFailure before it. Received: no failure")
@@ -168,22 +168,23 @@ class Membership:
         or_end: bool = True,
         on_change: Callable[[Recovery], None] = lambda recovery: None,
     ) -> bool:
-        """Change views until all members came for *purpose*, or *until()* holds; collective.
+        """Change views until all members came for *purpose* or *until()* is true; collective.
 
-        All survivors end a repair alike, also those who are still in the last operation and come
-        through :meth:`recover`.
+        All survivors leave a repair together, including ranks that are still in the last operation
+        and come through :meth:`recover`.
 
         Args:
-            purpose: reason for which this rank comes.
-            why: text of the failure that others see.
-            until: tells, alike on all ranks that come for this, that no view change is wanted.
-            may_skip: whether to go on without *purpose* where others are in the next operation
+            purpose: reason for which this rank comes to the repair.
+            why: message of the failure that other ranks see.
+            until: function, equal on all ranks that come for *purpose*, that returns whether no
+                view change is needed.
+            may_skip: whether to go on without *purpose* if other ranks are in the next operation
                 already.
-            or_end: whether this rank ends where its peers go on without it.
+            or_end: whether this rank ends itself if its peers go on without it.
             on_change: function called after each view change.
 
         Returns:
-            Whether they came; False, without *or_end*, where others keep making operations.
+            True if they came; False, without *or_end*, if other ranks keep making operations.
         """
         elsewhere = 0
         for _ in range(_VIEW_CHANGES):
@@ -202,13 +203,13 @@ class Membership:
         return False
 
     def change_view(self, purpose: Purpose) -> Recovery:
-        """Repair the communicator of all, and go on with the next view; collective, with spares.
+        """Repair the communicator of all ranks and install the next view; collective, with spares.
 
         Args:
-            purpose: reason for which this rank comes.
+            purpose: reason for which this rank comes to the repair.
 
         Returns:
-            What was found and done.
+            The view change.
         """
         self.hooks.before_recovery()
         before, log = self.world, self._log
@@ -224,12 +225,12 @@ class Membership:
             kept=() if self._cold is None else self._cold.hosts,
             newcomer=self._newcomer if purpose == Purpose.ADMIT else None,
         )
-        # Others may be in an operation that this rank does not come to, or not yet.
+        # Other ranks may be in an operation that this rank does not take part in, or not yet.
         passed = purpose in ELSEWHERE or (purpose == Purpose.FILL and log.out_of_step)
         interrupts = log.is_broken or passed
         if interrupts and self.handle is not self.whole and not self.handle.Is_revoked():
             self.handle.Revoke()
-        # Who waits knows not what for, unless a place was vacant when it came.
+        # A spare does not know why a repair happens, unless a place was vacant when it came.
         notice = log.is_broken or (purpose == Purpose.WAIT and not self._is_wanted)
         self._is_wanted = False
         with self.hooks.waiting():
@@ -272,7 +273,7 @@ class Membership:
             self._silent_hosts.start()
 
     def _part(self) -> None:
-        """Shut the connections to silent hosts, also those of cold spares on this host. Local."""
+        """Shut the connections to silent hosts, also those of this host's cold spares. Local."""
         if self.world.spread:
             self._silent_hosts.settle()
         if self._cold is not None:
@@ -288,7 +289,7 @@ class Membership:
         self._log.go_on(view, joins=before.waits)
 
     def _introduce_newcomer(self, view: View, change: ViewChange) -> None:
-        """Tell the newcomer that all have admitted it, or end it; local, on its sponsor."""
+        """Tell the newcomer that it is admitted, or end it; local, on its sponsor."""
         newcomer = self._newcomer
         if newcomer is None or view.met != Purpose.ADMIT:
             return

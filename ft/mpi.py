@@ -1,7 +1,7 @@
-"""Starting MPI, asking it for ULFM, and finalising it.
+"""Start and end of MPI, and detection of ULFM.
 
-MPI is finalised here, by :func:`finalize` alone: what mpi4py does by itself when the interpreter
-ends would wait for peers, also after an error; see :mod:`ft.exit_guard`.
+MPI is finalised by :func:`finalize` alone: mpi4py's own finalisation at the end of the
+interpreter would wait for peers, also after an error; see :mod:`ft.exit_guard`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "weakness",
 ]
 
-# They call a function of the half-made communicator (ompi_comm_revoke_local); earlier ones do not.
+# These call a function of the half-made communicator (ompi_comm_revoke_local); earlier ones do not.
 _CRASHING = ((5, 0, 10), (5, 0, 11))
 
 _INSTALL = (
@@ -48,13 +48,13 @@ _SEPARATE = (
 _heartbeat: Heartbeat | None = None
 _threads = False
 _finalized = False
-_MPI_FT = 12  # of Open MPI's mpi.h; mpi4py has no name for it, and gives the address of the value
+_MPI_FT = 12  # of Open MPI's mpi.h; mpi4py has no name for it, and returns the address of the value
 
 
 def allow_newcomers() -> None:
-    """Let several threads of this process call MPI at once, as a sponsor does; local.
+    """Allow several threads of this process to call MPI at once, as a sponsor does; local.
 
-    It comes before MPI is initialised.
+    Call it before MPI is initialised.
 
     Example:
         >>> ft.allow_newcomers()
@@ -64,18 +64,18 @@ def allow_newcomers() -> None:
 
 
 def load() -> Any:
-    """Import and initialise ``mpi4py.MPI``; a local call, but MPI_Init waits for all ranks.
+    """Import and initialise ``mpi4py.MPI``; local, but MPI_Init waits for all ranks.
 
-    A process that no launcher started needs no MPI: where none can be loaded it gets
-    what stands for one with a single rank, see :func:`has_mpi`.
+    A process that no launcher started needs no MPI: if no library can be loaded it gets a
+    stand-in for one rank, see :func:`has_mpi`.
 
-    Thread level SERIALIZED is asked for: an exchange may run on a thread of the
-    training framework while the main thread waits for it. After :func:`allow_newcomers` it is
-    MULTIPLE; with the failure detector, too, and a :class:`ft.heartbeat.Heartbeat` begins.
+    The thread level is SERIALIZED: an exchange may run on a thread of the training framework while
+    the main thread waits for it. After :func:`allow_newcomers` it is MULTIPLE; with the failure
+    detector as well, and then a :class:`ft.heartbeat.Heartbeat` starts.
 
     Raises:
-        Unrecoverable: a launcher started this process, and no MPI library can be
-            loaded, or the one that was loaded does not see the other processes.
+        Unrecoverable: a launcher started this process, and no MPI library can be loaded, or the
+            loaded one does not see the other processes.
     """
     started = started_by(os.environ)
     try:
@@ -104,10 +104,10 @@ def load() -> Any:
 
 
 def has_mpi() -> bool:
-    """Find out whether an MPI library was loaded; local, but MPI_Init waits for all ranks.
+    """Determine whether an MPI library was loaded; local, but MPI_Init waits for all ranks.
 
     Returns:
-        False for a process that is alone without one.
+        False for a single process without an MPI library.
 
     Example:
         >>> ft.has_mpi()
@@ -118,9 +118,9 @@ def has_mpi() -> bool:
 
 @contextlib.contextmanager
 def _transports() -> Iterator[None]:
-    """Inside, the settings of transports that this process may need and the user has not made.
+    """Context with the settings of transports that this process needs and the user has not set.
 
-    The settings are taken back at once: a launcher started from here would inherit them.
+    They are removed at its end: a launcher started from this process would inherit them.
     """
     wanted = transports(os.environ)
     os.environ.update(wanted)
@@ -133,11 +133,11 @@ def _transports() -> Iterator[None]:
 
 @functools.cache
 def has_ulfm() -> bool:
-    """Find out whether a dead peer can be survived in place; local.
+    """Determine whether the death of a peer can be survived in place; local.
 
-    The methods and even the symbols exist as stubs in libraries that cannot do it, and the
-    environment may be that of another MPI. So the library itself is asked: the attribute
-    ``MPI_FT`` of MPI_COMM_WORLD, by which Open MPI says whether it runs with ULFM.
+    The methods and even the symbols exist as stubs in libraries without ULFM, and the
+    environment may be that of another MPI. So the library is asked: by the attribute ``MPI_FT``
+    of MPI_COMM_WORLD Open MPI tells whether it runs with ULFM.
 
     Returns:
         True under Open MPI 5 with ULFM switched on; False for a process without MPI.
@@ -159,7 +159,7 @@ def has_ulfm() -> bool:
 
 
 def weakness(vendor: str, version: tuple[int, ...]) -> str:
-    """Known bug of an MPI library when ranks die, and what to do; empty where none is known.
+    """Description of a known bug of an MPI library when ranks die, with a remedy; else empty.
 
     Args:
         vendor, version: result of ``mpi4py.MPI.get_vendor()``, such as "Open MPI" and (5, 0, 9).
@@ -174,27 +174,27 @@ def weakness(vendor: str, version: tuple[int, ...]) -> str:
 
 
 def failed_ranks(comm: Any) -> list[int]:
-    """Ranks in *comm*, an ``mpi4py.MPI.Comm``, that MPI knows to be dead; local."""
+    """Ranks in *comm*, an ``mpi4py.MPI.Comm``, that MPI reports as failed; local."""
     failed, whole = comm.Get_failed(), comm.Get_group()
     places: Any = load().Group.Translate_ranks(failed, range(failed.Get_size()), whole)
     return list(places)
 
 
 def finalize() -> None:
-    """MPI_Finalize, once; safe after failures with ``async_mpi_finalize``."""
+    """Finalise MPI, once; safe after failures with ``async_mpi_finalize``."""
     global _finalized  # noqa: PLW0603 - MPI is a property of the process
     mpi = load()
     if mpi is not SERIAL and not mpi.Is_finalized():
         if _heartbeat is not None:
             _heartbeat.stop()
-        # mpi4py's own would keep the interpreter locked, and the watchdog with it, while it waits
-        # for the others. The extension's handle finds the very library that it is linked to.
+        # mpi4py's own MPI_Finalize would hold the interpreter's lock, and block the watchdog, while
+        # it waits for peers. The extension's handle finds the very library that it is linked to.
         ctypes.CDLL(mpi.__file__).MPI_Finalize()
     _finalized = True
 
 
 def is_initialized() -> bool:
-    """Whether MPI has begun in this process. Local."""
+    """Whether MPI has been initialised in this process. Local."""
     module = sys.modules.get("mpi4py.MPI")
     return module is not None and module.Is_initialized()
 

@@ -1,7 +1,7 @@
-"""Processes that come to take the places of those who died.
+"""Newcomers: processes that take the places of dead ranks, and how a sponsor starts them.
 
-The member that has one come, its *sponsor*, is the only one to whom a newcomer can speak until it
-is admitted. When either dies before that, the other gives up.
+Until it is admitted, a newcomer communicates only with the member that started it, its *sponsor*.
+If one of the two dies before that, the other gives up.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from ft.world import Member, World
 
 __all__ = ["COME", "END", "MEMBER", "Newcomer", "Spawn", "Way"]
 
-#: The fields of messages: the newcomer, as it introduces itself; that all connect with it now; why
-#: it is to end.
+#: Fields of messages: the newcomer's own description; the request to connect with all ranks; the
+#: reason for which the newcomer must end.
 MEMBER, COME, END = "member", "come", "end"
 
 
 class Way(Protocol):
-    """A way by which a process comes. Local to its sponsor.
+    """A way of getting a newcomer's process: a start or a call. Local to its sponsor.
 
     Example:
         >>> comes: ft.Way | None = None  # a ft.Spawn, or what ft.ColdSpares.call gives
     """
 
     def bridge(self) -> Bridge | None:
-        """Connect with the process, where it is there; local.
+        """Connect with the process, if it has arrived; local.
 
         Returns:
-            The connection; None as long as it is not there.
+            The connection; None while the process has not arrived.
 
         Raises:
-            BridgeBroken: it will not come.
+            BridgeBroken: the process cannot be started or has ended.
         """
         ...
 
 
 class Spawn:
-    """A process that is started on this host, in a thread, for that takes a second.
+    """Start of a process on this host, in a thread because it takes a second. Local.
 
-    :func:`ft.allow_newcomers` lets MPI allow for it.
+    :func:`ft.allow_newcomers` must have been called before MPI was initialised.
 
     Args:
-        command: program and arguments, which call :meth:`ft.Invitation.received`.
+        command: program and arguments; the program calls :meth:`ft.Invitation.received`.
 
     Example:
         >>> import sys
@@ -77,13 +77,13 @@ class Spawn:
             self._failure = str(error)
 
     def bridge(self) -> Bridge | None:
-        """Connect with the process, where it is there; local.
+        """Connect with the process, if it has arrived; local.
 
         Returns:
-            The connection; None as long as it is not there.
+            The connection; None while the process has not arrived.
 
         Raises:
-            BridgeBroken: it will not come.
+            BridgeBroken: the process could not be started.
         """
         if self._failure:
             raise BridgeBroken(self._failure)
@@ -91,14 +91,14 @@ class Spawn:
 
 
 class Newcomer:
-    """A process that is to become a member, as its sponsor sees it. Local to the sponsor.
+    """A process that is to become a member, on its sponsor. Local.
 
-    The sponsor works on while it comes, and looks for it now and then by :meth:`heard`.
+    The sponsor works on meanwhile, and calls :meth:`heard` from time to time.
 
     Args:
-        rank: original rank that it will have; nobody has had it.
-        way: start of it, a :class:`ft.Spawn` or a call by :meth:`ft.ColdSpares.call`.
-        welcome: content of the first message to it, of what JSON knows.
+        rank: new original rank of the process, higher than all ranks so far.
+        way: start of the process, a :class:`ft.Spawn` or a call by :meth:`ft.ColdSpares.call`.
+        welcome: content of the first message to it, which can be written as JSON.
 
     Example:
         >>> command = ["python", "train.py"]
@@ -109,20 +109,20 @@ class Newcomer:
         self.rank = rank
         self.started_s = time.monotonic()
         self.welcomed_s: float | None = None
-        """Time of its welcome, as by ``time.monotonic()``; None as long as it is not there."""
+        """Time of the first message to it (``time.monotonic()``); None before it has arrived."""
         self.member: Member | None = None
         self.failure = ""
-        """Reason for which it could not be started, or is gone; "" where it lives."""
+        """Reason for which the process could not be started or has ended; "" while it lives."""
         self._way = way
         self._bridge: Bridge | None = None
         self._awaits = False  # an answer to its last message
         self._welcome = {**welcome, "rank": rank}
 
     def heard(self) -> Message | None:
-        """Look for the next message that came from it. Local.
+        """Receive its next message, if one has arrived. Local.
 
         Returns:
-            The message; None where none has come, or where it is gone, see ``failure``.
+            The message; None if there is none, or if the process has ended, see ``failure``.
         """
         if self.failure:
             return None
@@ -148,7 +148,7 @@ class Newcomer:
         return message
 
     def _welcome_it(self) -> None:
-        """Connect with it, where it is there."""
+        """Connect with the process and send the welcome, if it has arrived."""
         try:
             self._bridge = self._way.bridge()
         except BridgeBroken as error:
@@ -158,10 +158,10 @@ class Newcomer:
             self.welcomed_s = time.monotonic()
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send it a message. Local; nothing happens where it is gone.
+        """Send it a message; without effect if the process has ended. Local.
 
         Args:
-            message: content, of what JSON knows.
+            message: content that can be written as JSON.
         """
         if self._bridge is None or self.failure:
             return
@@ -172,12 +172,12 @@ class Newcomer:
             self.failure = str(error)
 
     def give_up(self, why: str) -> None:
-        """End its process, and have nothing more to do with it. Local.
+        """End its process and drop it. Local.
 
-        It ends where it waits for its sponsor, or when it next does; on this host at once.
+        A process on this host ends at once, others when they next wait for their sponsor.
 
         Args:
-            why: reason of it, kept as ``failure`` where there is none yet.
+            why: reason, kept as ``failure`` if there is none yet.
         """
         if self.is_here and not self._awaits:
             assert self.member is not None
@@ -189,30 +189,30 @@ class Newcomer:
 
     @property
     def is_here(self) -> bool:
-        """Whether it has said who it is, and its process is one of this host's. Local."""
+        """Whether it has introduced itself and runs on this host. Local."""
         here, there = Member.here(self.rank), self.member
         return there is not None and (there.host, there.space) == (here.host, here.space)
 
     def connected(self, new: Any, root: int) -> Any:
-        """Connect it with all; collective, with the others in :func:`ft.connecting.connected`.
+        """Connect it with all ranks; collective with :func:`ft.connecting.connected` on the others.
 
         Args:
-            new: communicator of the others, an ``mpi4py.MPI.Comm``.
-            root: rank of this process in it.
+            new: communicator of the ranks without the newcomer, an ``mpi4py.MPI.Comm``.
+            root: rank of this process in *new*.
 
         Returns:
-            The communicator of all and of it.
+            Communicator of all ranks and the newcomer.
         """
         assert self._bridge is not None
         self.tell({COME: True})
         return connected(new, root, self._bridge.comm)
 
     def settle(self, world: World, view: View, hosts: Mapping[int, str]) -> None:
-        """Tell it that all have admitted it, and what they know; local.
+        """Tell it that all ranks have admitted it, and send it their membership; local.
 
         Args:
-            world, view: members and those in reserve, the newcomer among them.
-            hosts: host of each original rank that there has been.
+            world, view: members and spares; the newcomer is one of the spares.
+            hosts: host of each original rank so far, dead ranks included.
         """
         everyone = [(m.rank, encode_member(m).tobytes().hex()) for m in world.everyone]
         known = {"generation": world.generation, "spread": world.spread, "members": everyone}

@@ -1,8 +1,8 @@
 """The log of one rank's numbered operations: how many completed, and the result of the newest.
 
-Every rank counts the collectives it has completed (``done``). Each one makes its members wait
-for each other, so when something breaks the survivors' counts differ by at most one, and the
-operation in question is known to all.
+Every rank counts the collectives it has completed (``done``). Each collective makes its members
+wait for each other, so after a failure the survivors' counts differ by at most one, and all know
+which operation is in question.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["OperationLog"]
 class OperationLog:
     """Counts operations, and keeps the result that a peer may still need. Local.
 
-    ``done`` is how many completed, ``failure`` the one that is not yet recovered,
-    ``is_broken`` whether MPI reported it or this rank only came to a repair, ``detect_time_s``
-    when that was (``time.time()``). ``is_intact`` is whether the newest result is still there.
-    ``doubts`` counts results of the running operation that were not valid. ``out_of_step`` is that
-    of :class:`ft.Pending`.
+    ``done`` is the number of completed operations, ``failure`` the failure not yet recovered from,
+    ``is_broken`` whether MPI reported it (otherwise this rank only came to a repair),
+    ``detect_time_s`` the time of it (``time.time()``). ``is_intact`` is whether the newest result
+    has not been overwritten. ``doubts`` counts invalid results of the running operation.
+    ``out_of_step`` is the field of :class:`ft.Pending`.
 
     Args:
-        world: the members that take part in the first operation.
+        world: participants of the first operation.
     """
 
     def __init__(self, world: World) -> None:
@@ -47,12 +47,12 @@ class OperationLog:
         self._repairs = 0
         self._attempted = np.empty(0, np.uint8)
         self._result = np.empty(0, np.uint8)
-        self._untouched = True  # whether who attempted it leaves the result alone
+        self._untouched = True  # whether the caller of the attempt leaves the result alone
         self._copy = np.empty(0, np.uint8)
 
     @property
     def pending(self) -> Pending:
-        """Participants of the next operation, and those lost since; equal on all ranks."""
+        """Participants of the next operation, and those that died since; equal on all ranks."""
         return Pending(
             operation=self.done + 1,
             expected=self.participants,
@@ -62,19 +62,19 @@ class OperationLog:
         )
 
     def begin(self, result: np.ndarray, *, untouched: bool) -> None:
-        """Note an attempt at the next operation.
+        """Record an attempt at the next operation.
 
         Args:
-            result: contiguous buffer that holds the outcome once it is complete.
-            untouched: whether the caller leaves it alone until the next operation is complete.
+            result: contiguous buffer for the result.
+            untouched: whether the caller does not write to it until the next operation is complete.
         """
         self._attempted, self._untouched = result, untouched
 
     def fail(self, cause: str) -> PeerFailure:
-        """Note that the attempt failed, and return its error.
+        """Record that the attempt failed, and return the error.
 
         Args:
-            cause: message of MPI.
+            cause: error message of MPI.
         """
         self.detect_time_s = time.time()
         self.is_broken = True
@@ -82,20 +82,20 @@ class OperationLog:
         return self.failure
 
     def leave_off(self, why: str) -> None:
-        """Note that this rank comes to a repair though no operation of its own has failed.
+        """Record that this rank comes to a repair without a failed operation of its own.
 
         Args:
-            why: text of the error that a peer sees.
+            why: message of the error that a peer sees.
         """
         if self.failure is None:
             self.detect_time_s = time.time()
             self.failure = PeerFailure(self.done + 1, why)
 
     def complete(self, world: World) -> None:
-        """Count the attempted operation, whose result is there, and keep that result.
+        """Count the attempted operation as complete, and keep its result.
 
         Args:
-            world: the members by now.
+            world: the current members.
         """
         self.done += 1
         self.doubts = 0
@@ -109,11 +109,11 @@ class OperationLog:
         forget_exit()
 
     def go_on(self, view: View, *, joins: bool) -> None:
-        """Take over what the view after a repair says of the next operation.
+        """Take over the state of the next operation from the view after a repair.
 
         Args:
-            view: the view that all go on with.
-            joins: whether this rank was in reserve, and knows no count of its own.
+            view: next view, equal on all ranks.
+            joins: whether this rank was in reserve, and so has no count of its own.
         """
         self.participants, self.lost = view.expected, view.lost
         self.out_of_step = not view.together
@@ -123,17 +123,17 @@ class OperationLog:
         self.is_broken = False
 
     def hand_over(self, new: Any, *, done: np.ndarray, intact: np.ndarray) -> None:
-        """Give the result of the newest complete operation to the members that miss it.
+        """Send the result of the newest complete operation to the members that lack it.
 
         Collective over *new*; after it every rank holds the result.
 
         Args:
             new: communicator of the members, an ``mpi4py.MPI.Comm``.
-            done, intact: int64 arrays of one element a member, in its order: the operations that
-                it completed, and whether it still has the result of the newest.
+            done, intact: int64 arrays with one element per member, in the order of *new*: its
+                number of completed operations, and whether it still has the newest result.
 
         Raises:
-            Unrecoverable: on all ranks, where nobody has that result any more.
+            Unrecoverable: on all ranks, if no member has that result any more.
         """
         newest = int(done.max())
         if int(done.min()) == newest:
@@ -149,15 +149,15 @@ class OperationLog:
                 f"the result of operation {newest} must be with a survivor who completed it. "
                 "Received: none that has not been written over; start from the newest checkpoint"
             )
-        # The ahead ones keep what they have: a transient copy, not their live buffer, takes part.
+        # Ranks that have the result keep it: a temporary copy, not their live buffer, takes part.
         mine = self._attempted if self.done < newest else np.array(self._result, copy=True)
         new.Bcast(mine, root=int(holders[0]))
 
     def _copied(self, result: np.ndarray, world: World) -> np.ndarray:
-        """The bytes of *result*, for a peer that may need it while its owner writes over it.
+        """Copy of *result*, for a peer that may need it after the caller has overwritten *result*.
 
-        One buffer serves all: a rank that has completed an operation knows that all have the one
-        before.
+        One buffer is enough: when a rank has completed an operation, all ranks have the previous
+        result.
         """
         if len(world.everyone) == 1:
             return self._copy

@@ -1,13 +1,13 @@
-"""Numbered collectives that can be replayed after a peer died.
+"""Numbered collectives that can be replayed after a peer has died.
 
-When something breaks the survivors' counts differ by at most one (:mod:`ft.operation_log`):
+After a failure the survivors' counts differ by at most one (:mod:`ft.operation_log`):
 
-* somebody completed the operation: its result, which includes what the dead contributed,
-  is handed to those who did not;
-* nobody did: all of them make it again, on the survivors.
+* some rank completed the operation: its result, which includes the dead rank's contribution,
+  is sent to the ranks that lack it;
+* no rank did: all of them make the operation again, among the survivors.
 
-A caller that needs the dead rank's *work* in the replayed operation asks
-:attr:`ft.Communicator.pending` who was expected to take part in it and who was lost.
+A caller that needs the dead rank's *work* in the replayed operation learns from
+:attr:`ft.Communicator.pending` which ranks were expected in it and which died.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ft.views import Purpose
 
 __all__ = ["Operation", "Operations"]
 
-# A result that is wrong because a peer died is right in the repetition.
+# A result that is wrong because a peer died is right when the operation is repeated.
 _DOUBTS = 3
 
 _NO_ULFM = (
@@ -42,14 +42,15 @@ class Operation(NamedTuple):
     """One attempt at a collective.
 
     Args:
-        result: contiguous array that holds the outcome.
-        call: function of the MPI communicator; it must not return before every member has
-            entered it.
-        valid: local function that says whether *result* can be right; if not, the operation
+        result: contiguous array for the result.
+        call: function of the MPI communicator; it must not return before every member has entered
+            it.
+        valid: local function that returns whether *result* can be right; if not, the operation
+            failed. Always True by default.
             failed. It always can by default.
-        untouched: promise of the caller that nobody writes into *result* before the next
-            operation is complete, because a peer may still need it. Without that promise a copy
-            is kept for the peer. False by default.
+        untouched: promise of the caller not to write to *result* before the next operation is
+            complete, because a peer may still need it. Without the promise a copy is kept for the
+            peer. False by default.
     """
 
     result: np.ndarray
@@ -59,11 +60,11 @@ class Operation(NamedTuple):
 
 
 class Operations:
-    """Makes numbered operations among the members, repeats them, and ends them together.
+    """Runs numbered operations among the members, repeats them, and ends them together.
 
     Args:
-        membership: members and spares.
-        log: count and results on this rank.
+        membership: members and spares of the run.
+        log: count and results of this rank.
     """
 
     def __init__(self, membership: Membership, log: OperationLog) -> None:
@@ -74,21 +75,21 @@ class Operations:
         self._closed = False
 
     def attempt(self, operation: Operation, *, computes: bool = False) -> None:
-        """Make *operation* as the next numbered one; collective.
+        """Run *operation* as the next numbered operation; collective.
 
-        It is the seam for collectives made elsewhere (a native op). After a failure the content
-        of the result is undefined.
+        It is also the entry for collectives made elsewhere (a native op). After a failure the
+        result is undefined.
 
         Args:
-            operation: the call and its result.
-            computes: whether the call also computes, and is no stretch of waiting for others.
-                False by default.
+            operation: the call and its result buffer.
+            computes: whether the call also computes, so that its time is not all spent waiting for
+                other ranks. False by default.
 
         Raises:
-            PeerFailure: it did not complete; or an earlier failure was not recovered.
+            PeerFailure: the operation did not complete; or an earlier failure was not recovered.
             UsageError: the result is not contiguous, or this rank is in reserve.
             ClosedError: after :meth:`leave`.
-            Unrecoverable: a peer died and there is no ULFM; or no repetition gives a valid result.
+            Unrecoverable: a peer died without ULFM; or repetitions give no valid result.
         """
         membership, log = self._membership, self._log
         if self._closed:
@@ -125,13 +126,13 @@ class Operations:
         log.complete(membership.world)
 
     def insist(self, make: Callable[[], Operation]) -> np.ndarray:
-        """Attempt what *make()* gives, anew after each recovery, until it is complete; collective.
+        """Attempt the result of *make()*, anew after each recovery, until it completes; collective.
 
         Args:
-            make: gives the operation for the members of now; its input does not depend on them.
+            make: builds the operation for the current members; its input does not depend on them.
 
         Returns:
-            The result of the operation that completed.
+            Result of the completed operation.
         """
         while True:
             operation = make()
@@ -143,17 +144,17 @@ class Operations:
                     return operation.result
 
     def regroup(self, why: str) -> bool:
-        """Meet after this rank left a common computation before its end; collective.
+        """Change views after this rank left a common computation before its end; collective.
 
-        Where all living ranks did so they go on together, whatever operations each had still
-        to make. Without ULFM nothing is done.
+        If all living ranks left it they go on together, whichever operations each still had to
+        make. Without ULFM nothing is done.
 
         Args:
-            why: text of the failure that others see.
+            why: message of the failure that other ranks see.
 
         Returns:
-            False where others go on with that computation. The caller must then end this rank:
-            they would wait for it, or take its next operation for one of theirs.
+            False if other ranks go on with that computation. The caller must then end this rank:
+            the others would wait for it, or match its next operation with one of theirs.
         """
         membership = self._membership
         if not membership.ulfm or self._closed:
@@ -165,10 +166,10 @@ class Operations:
         )
 
     def leave(self) -> None:
-        """Wait for all living members, then finalise MPI; collective, once, the last call.
+        """Wait for all living members, then finalise MPI; collective, once, as the last call.
 
-        Members that die meanwhile are left out. A rank that leaves while others
-        still make operations ends itself: they would wait for it.
+        Members that die meanwhile are left out. A rank that leaves while other ranks still make
+        operations ends itself, because they would wait for it.
         """
         membership = self._membership
         if self._closed:
@@ -176,16 +177,16 @@ class Operations:
         if membership.world.waits:
             fail_stop("this rank came to its end while it was in reserve")
         if membership.ulfm and len(membership.world.everyone) > 1:
-            # Survivors are at most one operation apart, so a second view change finds all leaving.
+            # Survivors are at most one operation apart, so the next view change finds all leaving.
             membership.agree_on(
                 Purpose.LEAVE, "this rank came to its end", until=lambda: membership.world.size == 1
             )
         self._closed = True
-        with membership.hooks.waiting():  # for one that is stopped right now, for example
+        with membership.hooks.waiting():  # for a rank that is stopped right now, for example
             mpi.finalize()
 
     def _watched(self, handle: Any) -> AbstractContextManager[None]:
-        """Context of an operation on *handle*; on one host MPI tells all of a death at once."""
+        """Context of an operation; empty on one host, where MPI reports deaths at once."""
         membership = self._membership
         if not membership.ulfm or membership.world.host_count == 1:
             return nullcontext()

@@ -1,4 +1,4 @@
-"""Vectors on their way to or from single peers, while this rank computes."""
+"""Point-to-point messages of vectors, sent and received while this rank computes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ft.errors import UsageError
 
 __all__ = ["Receiving", "Sending", "Swap"]
 
-# The least that MPI promises for a tag is 32767: two channels of so many.
+# MPI guarantees tags up to 32767: enough for two channels with this many numbers each.
 _TAGS = 1 << 14
 _CHANNELS = 2
 
@@ -25,7 +25,7 @@ def _tag(number: int, channel: int) -> int:
 
 
 class _Transfer:
-    """One vector on one of its ways: see :class:`Swap`, whose rules hold here."""
+    """One vector being sent or received: see :class:`Swap`, whose rules apply."""
 
     def __init__(
         self,
@@ -59,23 +59,23 @@ class _Transfer:
             except self._mpi.Exception:
                 self._whole = False
         if not self._whole:
-            # MPI may still write into, or read, what a failed request named.
+            # MPI may still write to, or read, the buffer of a failed request.
             _failed.append(self)
         return self._whole
 
 
 class Sending(_Transfer):
-    """A vector on its way to a peer, which makes a :class:`Receiving`; local.
+    """Send of a vector to a peer, which makes a :class:`Receiving`; local.
 
     Args:
-        communicator: communicator of both.
-        vector: contiguous; not to be written before :meth:`wait` has returned.
+        communicator: communicator of the two ranks.
+        vector: contiguous array, not to be written before :meth:`wait` has returned.
         to: original rank of a living member, other than this one.
-        number: number that tells one message from the next.
-        channel: 0 or 1, 0 by default; numbers of one mean nothing in the other.
+        number: number that distinguishes the message from the next.
+        channel: 0 or 1, 0 by default; numbers count separately in each channel.
 
     Raises:
-        UsageError: *to* is this rank or no living member, or there is no such channel.
+        UsageError: *to* is this rank or no living member, or *channel* is not 0 or 1.
 
     Example:
         >>> comm = ft.Communicator.start()
@@ -103,25 +103,25 @@ class Sending(_Transfer):
         )
 
     def wait(self) -> bool:
-        """Wait until *vector* is free again; local.
+        """Wait until *vector* may be written again; local.
 
         Returns:
-            Whether it is on its way or there; False where the peer is gone.
+            True if the message was sent; False if the peer or this communicator has failed.
         """
         return self._ended()
 
 
 class Receiving(_Transfer):
-    """A vector on its way from a peer, which makes a :class:`Sending`; local.
+    """Receive of a vector from a peer, which makes a :class:`Sending`; local.
 
     Args:
-        communicator: communicator of both.
-        into: contiguous, of the shape and dtype that the peer sends; to be read by :meth:`wait`.
+        communicator: communicator of the two ranks.
+        into: contiguous array of the shape and dtype that the peer sends, read after :meth:`wait`.
         source: original rank of a living member, other than this one.
-        number, channel: number and channel that the peer gives its message.
+        number, channel: number and channel of the peer's :class:`Sending`.
 
     Raises:
-        UsageError: *source* is this rank or no living member, or there is no such channel.
+        UsageError: *source* is this rank or no living member, or *channel* is not 0 or 1.
 
     Example:
         >>> comm = ft.Communicator.start()
@@ -154,27 +154,27 @@ class Receiving(_Transfer):
         """Wait for the peer's message; local.
 
         Returns:
-            The vector that the peer sent, or None where it or this communicator is gone.
+            The vector that the peer sent; None if the peer or this communicator has failed.
         """
         return self._vector if self._ended() else None
 
 
 class Swap:
-    """One vector on its way to a peer, and one from a peer (not always the same).
+    """Send of a vector to a peer, and receive of a vector from the same or another peer.
 
-    Not one of the communicator's numbered operations: it waits for the two peers
-    alone, and is not replayed. A death never raises here: what did not come whole
-    is None, and the next numbered operation finds the death.
+    It is no numbered operation of the communicator: it waits for the two peers alone, and is not
+    replayed. A death never raises here: a vector that did not arrive whole is None, and the next
+    numbered operation reports the death.
 
-    Making it is local. Every peer must make its part, with the same *number*, before
-    the members' next numbered operation; each ends it by :meth:`wait`, also after
-    further operations. A repair in between ends it without a result.
+    Construction is local. Every peer must make its part, with the same *number*, before the
+    members' next numbered operation, and ends it by :meth:`wait`, also after further operations. A
+    repair before :meth:`wait` ends it without a result.
 
     Args:
-        communicator: communicator of all three.
-        send: contiguous; not to be written before :meth:`wait` has returned.
+        communicator: communicator of the three ranks.
+        send: contiguous array, not to be written before :meth:`wait` has returned.
         to, source: original ranks of living members, other than this one.
-        number: number that tells one swap from the next.
+        number: number that distinguishes the swap from the next.
 
     Raises:
         UsageError: *to* or *source* is this rank or no living member.
@@ -199,8 +199,7 @@ class Swap:
         """Wait for both messages; local.
 
         Returns:
-            The vector that the peer sent, or None where one of the peers or this communicator is
-            gone.
+            The vector that *source* sent; None if one of the peers or this communicator has failed.
         """
         got, sent = self._receiving.wait(), self._sending.wait()
         return got if sent else None

@@ -1,7 +1,7 @@
-"""Inside a repair: those who came find out whether they are the ones who may go on.
+"""Decision, inside a repair, whether the ranks that are present may go on.
 
-Functions that take a new communicator are collective over it. Rows carry a seal: when a rank dies
-on the way, MPI may report success and leave zeros.
+Functions that take a new communicator are collective over it. Rows carry a seal, because when a
+rank dies meanwhile MPI may report success and leave zeros.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ft.world import Member, World
 
 __all__ = ["must_be_sealed", "other_hosts", "stay_one"]
 
-# A process that is about to end may write its memory to disk first.
+# A process that is about to end may first write a core file.
 _DYING_S = 3.0
 _ANSWER_BYTES = 512
 
@@ -33,19 +33,19 @@ def stay_one(
     *,
     kept: Container[str] = (),
 ) -> None:
-    """Return on ranks that may go on without the others; the others end themselves.
+    """Return on the ranks if they may go on without the missing ranks; else end them.
 
-    Those who go on shut their connections to the hosts that no longer take part, which may
-    return: what their ranks believe must not reach this world any more. They keep them where all
-    ranks of the host have ended: processes that wait there may take their places.
+    Ranks that go on shut their connections to the hosts of missing ranks, which may come back:
+    their failure reports must not reach this world any more. Connections stay open if all ranks of
+    the host have ended, because cold spares there may take their places.
 
     Args:
         new: the repaired communicator, an ``mpi4py.MPI.Comm``.
-        world: the last one that all ranks knew.
-        present: the original ranks in *new*, in its order.
-        arbiter: function asked by the first of them, where they cannot know it by themselves.
-        kept: hosts that are wanted even without ranks, so that it is to be found out whether
-            these have ended; none by default, and equal on all ranks.
+        world: last world that all ranks knew.
+        present: original ranks of the processes in *new*, in its order.
+        arbiter: function called by the first present rank if the ranks cannot decide by themselves.
+        kept: hosts that stay in use without ranks, so that the end of their ranks must be
+            determined; none by default, equal on all ranks.
     """
     missing = tuple(member for member in world.everyone if member.rank not in present)
     came = tuple(member for member in world.everyone if member.rank in present)
@@ -63,7 +63,7 @@ def stay_one(
 
 
 def other_hosts(world: World) -> set[str]:
-    """The addresses of the hosts of *world* but this one, without those left behind. Local."""
+    """Addresses of the other hosts of *world*, without hosts that were left behind. Local."""
     return _addresses(world.everyone) - set(world.me.addresses) - sockets.left_behind()
 
 
@@ -72,10 +72,10 @@ def _addresses(members: Iterable[Member]) -> set[str]:
 
 
 def must_be_sealed(seals: np.ndarray) -> None:
-    """Take zeros for what they are: the death of a rank, reported as success.
+    """Raise if a seal is missing: MPI has reported a rank's death as success, with zeros.
 
     Raises:
-        mpi4py.MPI.Exception: one of *seals* is none.
+        mpi4py.MPI.Exception: an element of *seals* is not the seal.
     """
     if not (seals == SEAL).all():
         MPI = mpi.load()
@@ -83,7 +83,7 @@ def must_be_sealed(seals: np.ndarray) -> None:
 
 
 def _ended(new: Any, me: Member, missing: tuple[Member, ...]) -> tuple[Member, ...]:
-    """The members of *missing* whose end a rank on their host has seen."""
+    """Members of *missing* whose end a rank on their host has seen; collective over *new*."""
     mine = [n for n, m in enumerate(missing) if (m.host, m.space) == (me.host, me.space)]
     row = np.zeros(len(missing) + 1, np.int64)
     row[mine] = has_ended([missing[n] for n in mine], within_s=_DYING_S)
@@ -95,17 +95,17 @@ def _ended(new: Any, me: Member, missing: tuple[Member, ...]) -> tuple[Member, .
 
 
 def _ruling_on_heard(parting: Parting, arbiter: Arbiter) -> Ruling:
-    """The ruling of *arbiter* about members on hosts that this rank still hears."""
+    """Ruling of *arbiter* about the members on hosts that have not fallen silent."""
     gone = sockets.left_behind()
     heard = tuple(member for member in parting.unknown if gone.isdisjoint(member.addresses))
     return arbiter(replace(parting, unknown=heard)) if heard else Ruling()
 
 
 def _answer(new: Any, parting: Parting, arbiter: Arbiter, *, asks: bool) -> Ruling:
-    """The answer of the arbiter, whom the first rank asks; the same on all ranks.
+    """Ruling of the arbiter, which the first rank asks; equal on all ranks.
 
-    Where those present may go on anyway, it is asked of hosts alone that have not fallen silent: it
-    would wait for the others.
+    If the present ranks may go on anyway, the arbiter is asked about hosts that have not fallen
+    silent only: it would wait for the others.
     """
     unknown = [member.rank for member in parting.unknown]
     text = np.zeros(_ANSWER_BYTES, np.uint8)

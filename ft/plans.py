@@ -1,8 +1,8 @@
-"""Fault plans as CSV: one line a fault, in the order in which they are due. Pure.
+"""Fault plans as CSV: one fault per line, in the order in which they are due. Pure.
 
-The first line names the columns, of which only ``kind`` must be there; the others are
-the keys of a written fault (see :mod:`ft.faults`), empty where a fault has none. Lines
-that begin with ``#`` are comments.
+The first line names the columns, of which only ``kind`` is required; the others are the keys of
+a written fault (see :mod:`ft.faults`), with empty cells for keys that a fault does not have.
+Lines that begin with ``#`` are comments.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def read_plan(lines: Iterable[str], *, name: str) -> tuple[Fault, ...]:
     """Read a fault plan from its lines. Pure.
 
     Args:
-        lines: lines of CSV, of which the first names the columns.
-        name: name of the plan in messages, such as its file's.
+        lines: lines of CSV; the first one names the columns.
+        name: name of the plan in messages, such as its file name.
 
     Returns:
         The faults, in the order in which they are due.
 
     Raises:
-        FaultSyntaxError: the message, of one line, says which line is wrong, and why.
+        FaultSyntaxError: a line is wrong; the message, one line, names the line and the reason.
 
     Example:
         >>> ft.read_plan(["step,kind,rank", "40,kill,2"], name="plan.csv")[0].written()
@@ -77,11 +77,11 @@ def write_plan(faults: Sequence[Fault], *, comment: str = "") -> str:
     """Write a fault plan as text. Pure.
 
     Args:
-        faults: faults in the order in which they are due.
-        comment: text of one or more lines that comes first; none by default.
+        faults: faults, in the order in which they are due.
+        comment: one or more lines of text at the top; none by default.
 
     Returns:
-        CSV that :func:`read_plan` reads the faults from, with the columns that are needed.
+        CSV text for :func:`read_plan`, with the columns that the faults use.
 
     Example:
         >>> print(ft.write_plan([ft.parse_fault("kill:rank=2,step=40")], comment="one death"))

@@ -1,18 +1,18 @@
-"""Rules by which at most one part of a world that fell apart may go on.
+"""Rules by which at most one part of a partitioned world goes on.
 
-A rank that does not come to a repair is dead, or it is alive behind a network that is cut. Only
-where nobody else can go on, too, may those who came do so. They may
+A rank that is absent from a repair is dead, or alive behind a network that is cut. The present
+ranks may go on only if no other part can. They may
 
-1. where all ranks are and always were on one host, which no network can part. (Ranks of one host
-   that have lost another host may be parted: Open MPI takes for dead whom a rank behind a cut
-   network has given up, and hears of it when the network returns.)
-2. where they are more than all others, the members of the last world and those in reserve, dead or
-   alive. (A part that was given leave, and died, may have gone on meanwhile.)
-3. where an arbiter outside of the ranks says so, see :class:`Parting`. Where there is none, or it
-   does not answer, they may where they are more than those of whom nothing is known: the ones that
-   are proved dead do not count then.
+1. if all ranks are and always were on one host, which no network can partition. (Ranks of one host
+   that have lost another host may be partitioned: Open MPI counts as dead any rank that a rank
+   behind a cut network has given up, once it hears of it when the network returns.)
+2. if they are more than all other members and spares of the last world together, dead or alive. (A
+   part that was given leave, and died, may have gone on meanwhile.)
+3. if an arbiter outside of the ranks says so, see :class:`Parting`. If there is no arbiter, or it
+   does not answer, they may if they are more than the unknown ranks: ranks that are proved dead
+   do not count then.
 
-Two parts of one world cannot both be the larger one, and of two halves the arbiter chooses one.
+Two parts of one world cannot both be the larger, and of two halves the arbiter picks one.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _LOOK_S = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Parting:
-    """The ranks of the last world that all of them knew, as those see it who came to a repair.
+    """The ranks of the last common world, as known by the ranks that are present at a repair.
 
     Attributes:
-        present: ranks that came.
-        spread: whether the run ever had several hosts.
-        dead: ranks that did not, and whose processes have ended, as a rank on the same host saw.
-        unknown: ranks of which nothing is known.
+        present: ranks that are present.
+        spread: whether the run has ever used several hosts.
+        dead: absent ranks whose processes have ended, as a rank on the same host saw.
+        unknown: absent ranks that may be dead or alive.
 
     Example:
         >>> one, two, three = (ft.Member(rank=r, host=h, pid=1) for r, h in enumerate("aab"))
@@ -55,17 +55,17 @@ class Parting:
 
     @property
     def is_decided(self) -> bool:
-        """Whether those present may go on by themselves. Pure."""
+        """Whether the present ranks may go on without an arbiter. Pure."""
         return not self.spread or len(self.present) > len(self.unknown) + len(self.dead)
 
     @property
     def is_larger(self) -> bool:
-        """Whether those present are more than all that may be alive elsewhere. Pure."""
+        """Whether the present ranks are more than all ranks that may be alive elsewhere. Pure."""
         return len(self.present) > len(self.unknown)
 
     @property
     def text(self) -> str:
-        """Whom those present have lost, in words. Pure."""
+        """Description of the ranks that the present ranks have lost. Pure."""
         here, dead, unknown = (
             named([member.rank for member in some])
             for some in (self.present, self.dead, self.unknown)
@@ -76,11 +76,11 @@ class Parting:
 
 
 class Ruling(NamedTuple):
-    """The answer of an arbiter.
+    """Answer of an arbiter.
 
     Attributes:
-        refusal: reason for which those present may not go on, in one sentence; "" where they may.
-        ended: unknown ranks of which the arbiter has found out that their processes have ended.
+        refusal: reason for which the present ranks may not go on, one sentence; "" if they may.
+        ended: unknown ranks whose processes have ended, as the arbiter has found out.
 
     Example:
         >>> bool(ft.Ruling().refusal)  # they may
@@ -91,24 +91,24 @@ class Ruling(NamedTuple):
     ended: tuple[int, ...] = ()
 
 
-#: Answers, on one rank, whether those present may go on, half of the last world or less. It may
-#: take some seconds.
+#: Decides, on one rank, whether the present ranks, at most half of the last world, may go on. It
+#: may take some seconds.
 Arbiter = Callable[[Parting], Ruling]
 
 
 def named(ranks: Iterable[int]) -> str:
-    """Ranks in words: ``rank 3``, ``ranks 0, 2``. Pure."""
+    """Text that names the ranks: ``rank 3``, ``ranks 0, 2``. Pure."""
     numbers = [str(rank) for rank in sorted(ranks)]
     return f"rank{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
 
 
 def no_arbiter(parting: Parting) -> Ruling:
-    """The answer where nobody can be asked, so that no smaller part was ever given leave."""
+    """Ruling without an arbiter, so that no smaller part ever got leave to go on. Pure."""
     return Ruling("" if parting.is_larger else "there is nobody to ask which part may go on")
 
 
 def has_ended(members: Sequence[Member], *, within_s: float) -> list[bool]:
-    """Whether the processes of *members*, all on this host, have ended, or do so *within_s*."""
+    """Whether each process of *members*, on this host, has ended or ends *within_s* seconds."""
     limit = time.monotonic() + within_s
     while True:
         ended = [not is_alive(member.pid) for member in members]

@@ -1,4 +1,4 @@
-"""Records that the communicator gives: immutable values."""
+"""Immutable records that the communicator returns."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["Gathered", "Pending", "Recovery"]
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """A view change: what one call of :meth:`ft.Communicator.recover` found and did.
+    """View change, as returned by :meth:`ft.Communicator.recover`.
 
     Attributes:
-        operation: number of the operation that failed here.
-        finished: whether that operation is complete now, its result taken over from a peer;
-            otherwise it must be made again.
-        lost: members that are gone.
-        before, after: members and spares, before and from now on.
-        detect_time_s, repaired_time_s: times of detection and of the end, as ``time.time()``
-            gives them, seconds.
-        replaced: pairs of original ranks: one that is gone, now or since an earlier recovery,
-            and the spare that is a member in its place from now on.
+        operation: number of the operation that failed on this rank.
+        finished: whether that operation is complete now, with the result of a peer; if False it
+            must be made again.
+        lost: members that have died or were left behind.
+        before, after: worlds before and after the view change.
+        detect_time_s, repaired_time_s: times of detection and of the end of the repair, as
+            ``time.time()``, seconds.
+        replaced: pairs of original ranks: a lost rank, of this or an earlier recovery, and the
+            spare that has become a member in its place.
         met: purpose for which all members came.
-        together: whether all had completed the same operations by then.
-        admitted: processes that wait in reserve from now on, and did not exist for the others.
+        together: whether all members had completed the same operations.
+        admitted: newcomers that wait in reserve from now on.
 
     Example:
         >>> before = ft.World(members=(ft.Member(rank=0, host="a", pid=1),
@@ -54,28 +54,29 @@ class Recovery:
 
     @property
     def repair_s(self) -> float:
-        """Seconds from detection to the end of the repair."""
+        """Seconds from the detection to the end of the repair."""
         return self.repaired_time_s - self.detect_time_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """Participants of the next operation, and which of them died since; equal on all survivors.
+    """Participants of the next operation, and which of them have died; equal on all survivors.
 
     Survivors hold equal values whether or not they noticed a failure in the same operation. Work
-    is divided among ``expected``; the work of ``lost`` is divided among the others.
+    is divided among ``expected``; the work of ``lost`` is divided among the remaining ranks.
 
     Attributes:
         operation: number of the next operation.
-        expected: original ranks that were alive when it could first have been started. A spare
-            stands where the rank did whose place it took, so that nobody else's work changes.
+        expected: original ranks that were alive when the operation could first have been started. A
+            spare has the position of the rank that it replaced, so that no other rank's work
+            changes.
         lost: expected ranks that died since.
-        out_of_step: whether at the last repair, which nobody need have died for, some members
-            were one operation behind and were given its result. Until the next operation
-            completes, members disagree about which point-to-point messages were already sent, so
-            none may be started: see :attr:`p2p_unsafe`.
-        repairs: number of repairs when it could first have been started. Messages that were
-            under way at a repair are lost.
+        out_of_step: whether at the last repair, possibly without a death, some members were one
+            operation behind and were given its result. Until the next operation completes, members
+            disagree about which point-to-point messages have been sent, so none may be started: see
+            :attr:`p2p_unsafe`.
+        repairs: number of repairs when the operation could first have been started. Messages under
+            way at a repair are lost.
 
     Example:
         >>> pending = ft.Pending(operation=4, expected=(0, 1, 2), lost=(1,))
@@ -93,13 +94,13 @@ class Pending:
 
     @property
     def p2p_unsafe(self) -> bool:
-        """Whether a peer may not make its part of a message that is made before the operation."""
+        """Whether a peer may lack its part of a message that is started before the operation."""
         return self.out_of_step or bool(self.lost)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """Rows of an allgather, equal on all ranks.
+    """Rows of an allgather, equal on all ranks; ``gathered[rank]`` is the row of a rank.
 
     Attributes:
         ranks: original rank of each row.

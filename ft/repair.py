@@ -1,8 +1,8 @@
-"""Repair of a broken communicator, until all survivors agree on a whole one.
+"""Repair of a broken communicator, until all survivors agree on a new one.
 
 The order of calls was found by trial: without the first agreement a fast
-survivor revokes the new communicator while a slow one is still inside shrink
-(segmentation fault); without the second, survivors part ways (hang). On each
+survivor revokes the new communicator while a slow one is still inside shrink (segmentation
+fault); without the second, survivors end up in different communicators (hang). On each
 new communicator every survivor makes the same three calls, *agree, settle,
 agree*, whatever fails in between, so their agreements always pair up.
 """
@@ -17,7 +17,7 @@ from ft import mpi
 
 __all__ = ["repair"]
 
-# The daemon tells all ranks of a host at once; longer only where nobody died.
+# The daemon tells all ranks of a host at once; the wait is longer only if no rank died.
 _NOTICE_S = 0.25
 
 
@@ -31,15 +31,15 @@ def repair(
 ) -> Any:
     """Revoke, shrink and agree until all survivors have settled; return the new communicator.
 
-    Collective over the survivors. *settle(new)* may communicate over *new*; when
-    it returns on all of them the repair is done, and when a further rank dies on
-    the way everything is repeated on what is left. It must be repeatable.
+    Collective over the survivors. *settle(new)* may communicate over *new*; the repair is done when
+    it has returned on all of them. If a further rank dies meanwhile, everything is repeated among
+    the remaining ranks, so *settle* must be repeatable.
 
-    *point* is called when all have left the shrink; fault injection kills there.
+    *point* is called when all survivors have left the shrink; fault injection kills there.
 
-    *part* is called before each shrink, and may end connections to hosts that do not answer.
+    *part* is called before each shrink, and may shut connections to silent hosts.
 
-    *await_notice* is False where nobody died: the communicator is repaired to leave it.
+    *await_notice* is False if no rank died: the communicator is repaired for another purpose.
 
     Args:
         broken: an ``mpi4py.MPI.Comm`` on which an operation failed.
@@ -69,15 +69,15 @@ def repair(
 
 
 def _hear_of_the_dead(MPI: Any, broken: Any) -> None:
-    """Let the library take note of a death before it makes a communicator.
+    """Let the MPI library process the news of a death before it makes a communicator.
 
-    A peer's revoke may come before the news of the death. When these then arrive
-    inside Shrink, Open MPI 5.0.10 and 5.0.11 visit the half-made communicator and crash
+    A peer's revoke may arrive before the news of the death. If that news then arrives inside
+    Shrink, Open MPI 5.0.10 and 5.0.11 visit the half-made communicator and crash
     (ompi_comm_revoke_local under ompi_comm_activate).
     """
     limit = time.monotonic() + _NOTICE_S
     while broken.Get_failed().Get_size() == 0 and time.monotonic() < limit:
-        MPI.COMM_SELF.Iprobe()  # any call that makes the library look at its events
+        MPI.COMM_SELF.Iprobe()  # any call that makes the library process its events
 
 
 def _agree(MPI: Any, comm: Any, flag: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Stand-in for mpi4py, for a process that has neither an MPI nor peers."""
+"""Stand-in for mpi4py in a process without an MPI library and without peers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["SERIAL"]
 
 
 class _Error(Exception):
-    """Is never raised: nothing fails among one."""
+    """Stand-in for mpi4py's exception; never raised, because one rank has no failures."""
 
 
 class _SerialWorld:
@@ -21,10 +21,10 @@ class _SerialWorld:
         return 1
 
     def Barrier(self) -> None:
-        """Everybody is here."""
+        """Return at once."""
 
     def Bcast(self, buffer: np.ndarray, root: int = 0) -> None:
-        """Everybody has it."""
+        """Leave *buffer* as it is."""
 
     def Allreduce(self, send: np.ndarray, recv: np.ndarray, op: object = None) -> None:
         np.copyto(recv, send)
@@ -34,7 +34,7 @@ class _SerialWorld:
 
 
 class _SerialMpi:
-    """Stands for the module ``mpi4py.MPI``."""
+    """Stand-in for the module ``mpi4py.MPI``."""
 
     Exception = _Error
     COMM_WORLD = _SerialWorld()

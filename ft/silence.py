@@ -1,12 +1,12 @@
-"""Hosts that answer nothing any more, and the end of the connections to them.
+"""Detection of silent hosts, and shutdown of the connections to them.
 
-A network that is cut looks like one that is slow: TCP sends again what was lost, each time after
-twice as long, so after a cut of 8 s some connections stay silent for 13 s, and the heartbeats of
-Open MPI's detector with them. If that one gave a rank up then, the network would be whole, and the
-news would reach ranks that had never been cut off. So its time-out is longer than any such silence,
-and hosts are given up here: where a connection has been silent for 10 s *and* an attempt to connect
-anew, which no backlog delays, is not answered either. Then all connections to that host are shut,
-while the network is still cut, and MPI counts all its ranks as lost at once.
+A network that is cut looks like a slow one: TCP sends lost data again, each time after twice the
+time, so after a cut of 8 s some connections stay silent for 13 s, and with them the heartbeats of
+Open MPI's failure detector. If the detector gave a rank up then, the network would be whole again,
+and the news would reach ranks that had never been cut off. So its time-out is longer than any such
+silence, and hosts are given up here: when a connection has been silent for 10 s *and* a new attempt
+to connect, which no backlog delays, is not answered either. Then all connections to that host are
+shut, while the network is still cut, and MPI counts all ranks of the host as lost at once.
 """
 
 from __future__ import annotations
@@ -24,30 +24,29 @@ from ft import sockets
 
 __all__ = ["SilentHosts"]
 
-# Of linux/tcp.h's struct tcp_info: how often what waits for an acknowledgment was sent again, how
-# often one who has nothing to say was asked for a sign, and for how many milliseconds no data and
-# no acknowledgment have come.
+# Fields of linux/tcp.h's struct tcp_info: number of retransmissions of unacknowledged data, number
+# of unanswered keep-alive probes, and milliseconds since the last data and the last acknowledgment.
 _TCP_INFO = struct.Struct("=2xBB48xII")
-# The kernel answers for a process that stands still, too. Whoever is asked each second and answers
-# was heard in the last 1.5 s.
+# The kernel answers for a stopped process, too. A host that is probed each second and answers was
+# heard in the last 1.5 s.
 _UNANSWERED, _SILENT_S, _HEARD_S = 4, 10.0, 1.5
 _EVERY_S, _PROBING_S = 1.0, 0.05
-_SETTLING_S = 0.002  # an answer comes in less where the host lives
-# In which a silence is found out about, from its beginning, and some time.
+_SETTLING_S = 0.002  # a living host answers in less
+# Time in which a silence is detected, from its beginning, and a margin.
 _SETTLED_S = _SILENT_S + 5.0
 
 _TCP_RTO_MAX_MS = 44  # linux/tcp.h, since Linux 6.15
-# Whoever has nothing to say is asked for a sign each second, and what is lost is sent again each
-# second where the kernel can be told so.
+# Idle connections are probed each second, and lost data is sent again each second if the kernel has
+# that option.
 _OPTIONS = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 127),  # the most: to end it is not the kernel's
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1),  # at once where nothing has come for so long
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 127),  # the most: the kernel must not end it
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1),  # probed at once if nothing has come for so long
     (socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, 1000),
 )
 
-# No service has it, and the kernel answers for nobody: outside the range from which it gives ports.
+# No service uses this port, and the kernel never assigns it: it is outside the ephemeral range.
 _PORT = 65535
 _ANSWER_S = 1.0
 
@@ -56,8 +55,8 @@ class _Silence(NamedTuple):
     """The longest silence among the connections to one host.
 
     Attributes:
-        seconds: time for which nothing has come.
-        unanswered: number of times that it was sent the same, or asked for a sign, since.
+        seconds: time since anything was received.
+        unanswered: number of retransmissions or keep-alive probes since.
     """
 
     seconds: float
@@ -65,20 +64,20 @@ class _Silence(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether something came just now. Pure."""
+        """Whether something was received just now. Pure."""
         return self.seconds < _HEARD_S
 
     @property
     def is_long(self) -> bool:
-        """Whether a host that cannot be reached may be given up for it. Pure."""
+        """Whether the silence is long enough to give up a host that cannot be reached. Pure."""
         return self.seconds >= _SILENT_S and self.unanswered >= _UNANSWERED
 
 
 class _HostProbe:
-    """An attempt to connect to a host, to see whether it answers: a refusal is an answer. Local.
+    """An attempt to connect to a host, to test whether it answers; a refusal is an answer. Local.
 
     Raises:
-        OSError: this process can have no socket more.
+        OSError: this process cannot open another socket.
     """
 
     def __init__(self, address: str) -> None:
@@ -88,7 +87,7 @@ class _HostProbe:
 
     @property
     def is_answered(self) -> bool | None:
-        """Whether the host has answered; None as long as it may yet."""
+        """Whether the host has answered; None while it may still answer."""
         if self._status == errno.EINPROGRESS:
             error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if not error and not self._is_connected():
@@ -104,27 +103,27 @@ class _HostProbe:
         return True
 
     def end(self) -> None:
-        """Wait for no answer any more."""
+        """Close the socket, and wait for no answer any more."""
         self._socket.close()
 
 
 class _HostProbes:
-    """The probes of hosts that are in doubt. Local."""
+    """The probes of doubtful hosts. Local."""
 
     def __init__(self) -> None:
         self._by_address: dict[str, _HostProbe] = {}
 
     def make(self, doubtful: Mapping[str, _Silence]) -> set[str]:
-        """Addresses that have answered; those that have not, silent for too long, are shut.
+        """Probe hosts; return addresses that answered, and shut hosts without answer for too long.
 
         Args:
-            doubtful: silence of each host that is in doubt; probes of others end.
+            doubtful: silence of each doubtful host; probes of other hosts end.
         """
         probes = self._by_address
         for address in probes.keys() - doubtful:
             probes.pop(address).end()
         for address in doubtful.keys() - probes.keys():
-            with contextlib.suppress(OSError):  # nothing is known then
+            with contextlib.suppress(OSError):  # then nothing is known of the host
                 probes[address] = _HostProbe(address)
         answers = {address: probe.is_answered for address, probe in probes.items()}
         for address, answer in answers.items():
@@ -136,18 +135,18 @@ class _HostProbes:
 
     @property
     def are_under_way(self) -> bool:
-        """Whether one has no answer yet. Pure."""
+        """Whether a probe still awaits its answer. Pure."""
         return bool(self._by_address)
 
 
 class SilentHosts:
-    """Finds hosts that answer nothing any more, and shuts this process's connections to them.
+    """Finds silent hosts, and shuts this process's connections to them.
 
-    A host is given up where a connection to it has been silent for 10 s, though something was sent
-    or asked for, and where it does not answer a new attempt to connect within a second.
+    A host is given up if a connection to it has been silent for 10 s, although data or probes were
+    sent, and if it does not answer a new attempt to connect within a second.
 
     Args:
-        addresses: function that gives the IPv4 addresses of the other hosts, now.
+        addresses: function that returns the current IPv4 addresses of the other hosts.
     """
 
     def __init__(self, addresses: Callable[[], Collection[str]]) -> None:
@@ -155,14 +154,14 @@ class SilentHosts:
         self._thread = threading.Thread(target=self._watch, name="ft-silence", daemon=True)
 
     def start(self) -> None:
-        """Look each second from now on, in a thread; local, and of no effect after the first."""
+        """Check each second from now on, in a thread; local, later calls have no effect."""
         if not self._thread.is_alive():
             self._thread.start()
 
     def settle(self) -> None:
-        """Look until no host is in doubt; local, before a repair.
+        """Check until no host is in doubt; local, before a repair.
 
-        It takes no time where all hosts answer, and up to 15 s where one does not.
+        It takes no time if all hosts answer, and up to 15 s if a host does not.
         """
         limit = time.monotonic() + _SETTLED_S
         probes = _HostProbes()
@@ -188,7 +187,7 @@ class SilentHosts:
 
 
 def _silences(addresses: Collection[str]) -> dict[str, _Silence]:
-    """The longest silence of each of *addresses*, connections of which are asked for signs."""
+    """Longest silence of each of *addresses*; sets keep-alive options on their connections."""
     found: dict[str, _Silence] = {}
     if not addresses:
         return found
@@ -198,7 +197,7 @@ def _silences(addresses: Collection[str]) -> dict[str, _Silence]:
             if peer not in addresses:
                 continue
             for option in _OPTIONS:
-                with contextlib.suppress(OSError):  # unknown to this kernel
+                with contextlib.suppress(OSError):  # the kernel does not know this option
                     connection.setsockopt(*option)
             info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
             resent, asked, data_ms, answer_ms = _TCP_INFO.unpack(info)

@@ -1,16 +1,16 @@
 """The TCP connections of this process to other hosts.
 
 After a repair that has left a host behind, the connections to it are shut. Otherwise its ranks,
-which may be alive behind a network that is cut, tell the others when the network returns whom
-*they* have given up; Open MPI passes this on as news of deaths, and healthy ranks part.
+which may be alive behind a cut network, report the ranks that *they* have given up when the network
+returns; Open MPI passes these reports on as deaths, and healthy ranks separate.
 
-Those to a host that has fallen silent are shut, too (:mod:`ft.silence`). Open MPI's detector finds
-one of its ranks at a time, each some 40 s after the one before it, and the network may return
-meanwhile; where a connection ends, the rank at its other end is lost at once.
+Connections to a host that has fallen silent are shut, too (:mod:`ft.silence`). Open MPI's detector
+finds one of its ranks at a time, some 40 s after the previous one, and the network may return
+meanwhile; when a connection ends, the rank at its other end is lost at once.
 
-Nor may such a host connect anew: ranks make connections when they first need them. Those that
-this process has begun, and that wait for an answer, would be made when the network returns: the
-answer is dropped. (They are not shut: Open MPI 5.0.9 may crash where one ends before it was made.)
+Nor may such a host connect anew: ranks make connections when they first need them. Connections
+that this process has begun, without an answer yet, would be made when the network returns: the
+answer is dropped. (They are not shut: Open MPI 5.0.9 may crash if one ends before it is made.)
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ __all__ = ["connections", "left_behind", "own_addresses", "plain", "shut"]
 
 _SIOCGIFADDR = 0x8915  # linux/sockios.h: the IPv4 address of an interface
 _DESCRIPTORS = Path("/proc/self/fd")
-# Where the kernel lists TCP sockets, and how it writes the state of one that waits for the answer
-# to its first packet (linux/tcp_states.h: TCP_SYN_SENT).
+# The kernel's lists of TCP sockets, and its code for the state of a socket that waits for the
+# answer to its first packet (linux/tcp_states.h: TCP_SYN_SENT).
 _TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 _SYN_SENT = "02"
 _MAPPED = "0000000000000000FFFF0000"  # an IPv4 address in the form of IPv6, four bytes at a time
 
 _left_behind: set[str] = set()  # a property of the process, as its sockets are
 
-# A filter of packets, in the machine language of linux/filter.h: each step is its code, how many
-# steps to leave out where something holds and where it does not, and a number.
+# A packet filter in the machine language of linux/filter.h: each step is its code, the numbers of
+# steps to skip if a condition holds and if it does not, and a number.
 _SO_ATTACH_FILTER = 26
 _NETWORK_HEADER, _KEEP = 0xFFF00000, 0xFFFFFFFF
 
 
 def own_addresses() -> tuple[str, ...]:
-    """The IPv4 addresses of this host's interfaces, without those of the loopback interface."""
+    """IPv4 addresses of this host's interfaces, without the loopback interface."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
@@ -58,12 +58,12 @@ def own_addresses() -> tuple[str, ...]:
 
 
 def shut(addresses: Collection[str]) -> int:
-    """Shut this process's TCP connections with the hosts of *addresses*; return how many.
+    """Shut this process's TCP connections to the hosts of *addresses*; return their number.
 
-    Both directions end at once: what arrives later is refused by the kernel, which answers no
-    attempt of those hosts to connect again, and drops their answers to attempts of this process.
-    The descriptors stay open, and whoever reads one
-    finds its end. Not only MPI's connections are shut: nothing tells them from those of the script.
+    Both directions end at once: the kernel refuses data that arrives later, answers no attempt of
+    these hosts to connect again, and drops their answers to attempts of this process. The
+    descriptors stay open, and reading one finds the end of the stream. Not only MPI's connections
+    are shut: nothing distinguishes them from connections of the script.
     """
     if not addresses:
         return 0
@@ -83,15 +83,15 @@ def shut(addresses: Collection[str]) -> int:
 
 
 def left_behind() -> frozenset[str]:
-    """Addresses with whose hosts this process has nothing to do any more: see :func:`shut`."""
+    """Addresses of hosts that this process has shut out: see :func:`shut`."""
     return frozenset(_left_behind)
 
 
 def _ignore(connection: socket.socket, addresses: Sequence[str]) -> None:
-    """Have the kernel drop what comes from *addresses* before *connection* sees it."""
+    """Make the kernel drop packets from *addresses* before *connection* sees them."""
     steps = [
         (0x30, 0, 0, _NETWORK_HEADER),  # load its first byte
-        (0x54, 0, 0, 0xF0),  # of which these bits are the version
+        (0x54, 0, 0, 0xF0),  # whose upper bits are the version
         (0x15, 1, 0, 0x40),  # 4?
         (0x06, 0, 0, _KEEP),
         (0x20, 0, 0, _NETWORK_HEADER + 12),  # load the address of the sender
@@ -106,7 +106,7 @@ def _ignore(connection: socket.socket, addresses: Sequence[str]) -> None:
 
 
 def connections() -> Iterator[socket.socket]:
-    """Copies of this process's TCP sockets, each of which the caller closes."""
+    """Copies of this process's TCP sockets; the caller closes each of them."""
     try:
         descriptors = [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
     except OSError:  # a system without /proc
@@ -126,7 +126,7 @@ def connections() -> Iterator[socket.socket]:
 
 
 def _begun() -> dict[int, str]:
-    """IPv4 addresses to which TCP sockets connect that have no answer yet, by inode."""
+    """IPv4 addresses of connections that TCP sockets have begun without an answer, by inode."""
     found = {}
     for table in _TABLES:
         try:
@@ -142,5 +142,5 @@ def _begun() -> dict[int, str]:
 
 
 def plain(address: str) -> str:
-    """An IPv4 address that is written as one of IPv6, in its own form."""
+    """Dotted form of an IPv4 address that may be mapped into IPv6."""
     return address.removeprefix("::ffff:")

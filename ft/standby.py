@@ -1,4 +1,4 @@
-"""Ranks that wait, at no cost, until one that works is lost."""
+"""Spares: ranks that wait, without using a core, until a working rank is lost."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ft.views import Purpose
 
 __all__ = ["Standby"]
 
-# A blocking call of Open MPI 5.0 keeps a core busy. So often one looks instead.
+# A blocking call of Open MPI 5.0 keeps a core busy, so spares poll at this interval instead.
 _LOOK_S = 0.005
-_LOOKS = 40  # between two looks for whether anybody works at all
+_LOOKS = 40  # polls between two checks that any working rank is left
 
 
 class Standby:
-    """Members that step aside, and come back in the place of one that died.
+    """Sets members aside as spares, and makes spares members in the places of dead ranks.
 
     ::
 
@@ -31,8 +31,8 @@ class Standby:
             comm.fill()                 # a newcomer can begin here
             ...
 
-    A rank in reserve takes part in repairs, and in nothing else. While members are in
-    operations its death disturbs nobody.
+    A spare takes part in repairs, and in nothing else. Its death while members are in operations
+    does not interrupt them.
 
     Args:
         membership: members and spares.
@@ -46,22 +46,22 @@ class Standby:
 
     @property
     def vacancies(self) -> int:
-        """Number of vacant places that :meth:`fill` would try to fill. Local, equal everywhere."""
+        """Number of places that :meth:`fill` would try to fill. Local, equal on all ranks."""
         return min(len(self._membership.vacant), len(self._membership.world.reserve))
 
     def set_aside(self, working: int) -> bool:
         """Let all but the first *working* members wait in reserve; collective.
 
         Args:
-            working: number of members that go on working, at least 1. It must be equal on all
-                ranks; the number of living members is not, for some learn later than others of
-                a death.
+            working: number of members that go on working, at least 1, equal on all ranks. The
+                number of living members would not be: some ranks learn of a death later than
+                others.
 
         Returns:
-            Whether this rank works on; a rank that does not calls :meth:`wait` next.
+            True if this rank works on; if False the rank calls :meth:`wait` next.
 
         Raises:
-            UsageError: without ULFM; or some are in reserve already.
+            UsageError: no ULFM; or ranks are in reserve already; or *working* is below 1.
         """
         membership = self._membership
         if working < 1 or not membership.ulfm or membership.world.reserve:
@@ -82,14 +82,14 @@ class Standby:
         """Wait until this rank is a member again; called by each rank that was set aside.
 
         Args:
-            idle: local function called some hundred times a second meanwhile; none by default.
+            idle: local function called some hundred times a second while waiting; none by default.
 
         Returns:
-            The view change by which it became one. ``met`` says why: FILL, a rank died and this
-            one has its place; RETURN, or CLOSE, the others called all back.
+            View change by which it became a member. ``met`` is the reason: FILL, a rank died and
+            this rank has its place; RETURN or CLOSE, the members called all spares back.
 
         Raises:
-            Unrecoverable: all members died; on all in reserve.
+            Unrecoverable: all members died; raised on all spares.
             UsageError: this rank is a member.
         """
         membership = self._membership
@@ -103,16 +103,16 @@ class Standby:
                 return recovery
 
     def fill(self) -> tuple[tuple[int, int], ...]:
-        """Let spares take the places of those who died; collective over the members.
+        """Let spares take the places of dead ranks; collective over the members.
 
-        It is called where a newcomer can begin; the caller sends what the newcomer needs to know.
-        It is local where no place is vacant or nobody waits. Where others did not know of the
-        death when they were here, and are in the next operation, places stay vacant until the
-        next call.
+        It is called at a point at which a newcomer can begin; the caller then sends the newcomer
+        its state. It is local if no place is vacant or no spare is left. If other members did not
+        know of the death when they were here, and are in the next operation, places stay vacant
+        until the next call.
 
         Returns:
-            Pairs of the rank that is gone and the one that took its place; none, and the caller
-            goes on, where none was taken.
+            Pairs of a lost rank and the spare that took its place; empty if no place was taken, and
+            then the caller goes on.
         """
         found: list[tuple[int, int]] = []
         self._membership.agree_on(
@@ -125,10 +125,10 @@ class Standby:
         return tuple(found)
 
     def call_back(self, *, closing: bool = False) -> None:
-        """Make members of all who wait; collective over the members. Local where nobody waits.
+        """Make all spares members; collective over the members. Local if there is no spare.
 
         Args:
-            closing: whether all leave together next; False by default.
+            closing: whether all ranks leave together next; False by default.
         """
         membership = self._membership
         membership.agree_on(
@@ -141,7 +141,7 @@ class Standby:
         """Ranks in reserve that MPI knows to be dead, before any repair. Local.
 
         Returns:
-            Original ranks, in no order.
+            Original ranks, in no particular order.
         """
         membership = self._membership
         waiting = {member.rank for member in membership.world.reserve}
@@ -154,7 +154,7 @@ class Standby:
             idle()
             looks += 1
             if looks % _LOOKS == 0 and set(membership.world.ranks) <= set(membership.known_dead()):
-                # so that all in reserve come to it, and find nobody who works
+                # Then all spares come to the repair, and find that no working rank is left.
                 membership.whole.Revoke()
                 break
             time.sleep(_LOOK_S)

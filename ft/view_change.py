@@ -1,4 +1,4 @@
-"""One view change: what every survivor does on the repaired communicator until all have settled."""
+"""One view change: the steps of every survivor on the repaired communicator."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _NOBODY_WORKS = (
 
 
 class ViewChange:
-    """Reports in, the next view and its communicator out; repeatable when a further rank dies.
+    """Computes the next view and its communicator from reports; repeatable if another rank dies.
 
-    After :meth:`settle` has returned on all, ``active`` is the communicator of the members
-    (COMM_NULL on the others), ``present`` are the original ranks in the repaired one, in its
-    order, ``view`` is the next view and ``finished`` whether the operation that failed here is
-    complete now, its result in the buffer of its attempt. ``whole`` is the communicator of all who
-    are present, the repaired one or one in which the member ``admitted`` is, too.
+    After :meth:`settle` has returned on all ranks, ``active`` is the communicator of the members
+    (COMM_NULL on spares), ``present`` the original ranks in the repaired communicator, in its
+    order, ``view`` the next view, and ``finished`` whether the operation that failed on this rank
+    is now complete, with its result in the buffer of the attempt. ``whole`` is the communicator of
+    all present ranks: the repaired one, or one that also contains the ``admitted`` member.
 
     Args:
-        purpose: reason for which this rank comes.
+        purpose: reason for which this rank comes to the repair.
         vacant: ranks that were lost and not replaced.
-        world: the members and spares that this rank knows.
+        world: members and spares as this rank knows them.
         log: operations of this rank.
         working: number of members that go on working, with ``Purpose.ASIDE``.
-        size: number of original ranks that there have been.
-        arbiter: answers where those who came cannot know whether they may go on.
-        kept: hosts that are wanted even without ranks; none by default.
-        newcomer: process that this rank sponsors and that all are to admit, with
+        size: number of original ranks so far.
+        arbiter: function that decides if the present ranks cannot know whether they may go on.
+        kept: hosts that stay in use without ranks; none by default.
+        newcomer: process that this rank sponsors and that all ranks are to admit, with
             ``Purpose.ADMIT``; None on all other ranks.
     """
 
@@ -81,16 +81,16 @@ class ViewChange:
         self.finished = False
 
     def settle(self, new: Any) -> None:
-        """Agree on the next view, and hand over the result that some miss.
+        """Agree on the next view, and send the newest result to members that lack it.
 
-        Collective over *new*. It changes nothing but the attempted buffer of a rank that is
-        behind, so it can be repeated after a failure.
+        Collective over *new*. It changes nothing but the attempt's buffer of a rank that is behind,
+        so it can be repeated after a failure.
 
         Args:
             new: the repaired communicator of all, an ``mpi4py.MPI.Comm``.
 
         Raises:
-            Unrecoverable: on all ranks, where no rank that worked is left or a result is gone.
+            Unrecoverable: on all ranks, if no working rank is left or no member has the result.
         """
         world, log = self._world, self._log
         self.whole, self.admitted = new, None
@@ -119,10 +119,10 @@ class ViewChange:
             self._admit(new, view)
 
     def _admit(self, new: Any, view: View) -> None:
-        """Take the newcomer of the leader into the communicator of all, where there is one.
+        """Connect the leader's newcomer with all ranks, if there is a newcomer.
 
-        Where no place is vacant for it, it has one of its own: then the members become more.
-        Should somebody die over it, the next attempt at this view change does without.
+        If no place is vacant for it, a place is added, and the number of members grows. If a rank
+        dies meanwhile, the next attempt at this view change leaves the newcomer out.
         """
         self._may_admit = False
         leader, newcomer = self.present.index(min(view.members)), self._newcomer
@@ -146,7 +146,7 @@ class ViewChange:
         self.view = replace(view, waiting=waiting, vacant=(*view.vacant, *own))
 
     def _next_view(self, reports: np.ndarray, newest: int) -> View:
-        """Next view, from the *reports* of the ranks that came, on a rank that works."""
+        """Next view, from the *reports* of all present ranks; on a working rank."""
         world, log = self._world, self._log
         behind = log.done < newest  # the result will be handed over
         before = View(
@@ -163,7 +163,7 @@ class ViewChange:
         return next_view(before, came, together=len(done) == 1, working=self._working)
 
     def _received_view(self, new: Any, view: View | None, *, source: int) -> View:
-        """View of the working rank at *source*, which spares receive, too."""
+        """View of the working rank at *source*, broadcast to all ranks, spares included."""
         blank = View(met=Purpose.WAIT, done=0, members=(), expected=())
         packed = (view or blank).pack(self._size)
         if view is None:
@@ -171,7 +171,7 @@ class ViewChange:
         new.Bcast(packed, root=source)
         try:
             return View.unpack(packed)
-        except ValueError:  # the death of a rank, reported as success
+        except ValueError:  # MPI reported a rank's death as success
             raise self._mpi.Exception(self._mpi.ERR_OTHER) from None
 
     def _communicator_of(self, new: Any, members: tuple[int, ...]) -> Any:

@@ -1,7 +1,7 @@
-"""Views of the membership: what ranks come to a repair for, and the view they go on with. Pure.
+"""Views of the membership, and the purposes for which ranks come to a repair. Pure.
 
-Spares wait beside the working ranks and take part in nothing but repairs. What the working ranks
-know of the running operation travels to them as a :class:`View`.
+Spares wait beside the working ranks and take part in nothing but repairs. They receive the state of
+the running operation from the working ranks as a :class:`View`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ft.errors import UsageError
 
 __all__ = ["ELSEWHERE", "NEWCOMERS", "SEAL", "Purpose", "View", "next_view"]
 
-#: What a message must end with, so that zeros in its place are not taken for one.
+#: Last number of every message, so that zeros in its place are recognised.
 SEAL = 0x6D61746578
 
 
@@ -26,27 +26,27 @@ class Purpose(IntEnum):
     GO_ON = 0
     """An operation failed, or there is no other reason."""
     FILL = 1
-    """... and before the next attempt spares may take the places of the dead."""
+    """As GO_ON; and before the next attempt spares may take the places of dead ranks."""
     ASIDE = 2
-    """Some members are to wait in reserve from now on."""
+    """Some members are to become spares."""
     RETURN = 3
-    """The ranks that wait are to be members again."""
+    """All spares are to become members again."""
     CLOSE = 4
-    """The same, to leave together."""
+    """All spares are to become members again, to leave together."""
     LEAVE = 5
-    """This rank has come to its end."""
+    """This rank has reached its end."""
     WAIT = 6
-    """This rank is in reserve."""
+    """This rank is a spare."""
     REGROUP = 7
     """This rank left a common computation before its end, as all others may have done."""
     ADMIT = 8
-    """A process that was started meanwhile is to wait in reserve."""
+    """A newcomer is to wait in reserve."""
 
 
-#: After these some members have no part in what was done before.
+#: After these purposes some members have taken no part in earlier operations.
 NEWCOMERS = (Purpose.FILL, Purpose.RETURN, Purpose.CLOSE)
 
-#: Ranks that come for these do not make the operation that others may be in.
+#: Ranks with these purposes do not make the operation in which other ranks may be.
 ELSEWHERE = (Purpose.CLOSE, Purpose.LEAVE, Purpose.REGROUP)
 
 
@@ -54,11 +54,11 @@ ELSEWHERE = (Purpose.CLOSE, Purpose.LEAVE, Purpose.REGROUP)
 class View:
     """The members, spares and running operation after a repair, equal on all ranks.
 
-    Ranks are original ones. ``met`` is what all working ranks came for; GO_ON where they came for
-    different things. ``together`` is whether all had completed the same operations. ``done``
-    counts the operations of the working ranks; ``expected`` and ``lost`` are those of
+    Ranks are original ones. ``met`` is the purpose of all working ranks, GO_ON if their purposes
+    differ. ``together`` is whether all had completed the same operations. ``done`` is the number of
+    operations that the working ranks have completed; ``expected`` and ``lost`` are as in
     :class:`ft.Pending`; ``vacant`` are ranks that were lost and not replaced, and newcomers for
-    whom a place was added; ``left`` are those whose places ``joined`` took in this repair.
+    which a place was added; ``left`` are the ranks whose places ``joined`` took in this repair.
     """
 
     met: Purpose
@@ -73,7 +73,7 @@ class View:
     joined: tuple[int, ...] = ()
 
     def pack(self, size: int) -> np.ndarray:
-        """int64, of the same shape for all views among at most *size* ranks."""
+        """Array of int64, of the same shape for all views of at most *size* ranks."""
         packed = np.full((len(_LISTS) + 1, size + 4), -1, np.int64)
         packed[0, :4] = self.met, self.done, self.together, SEAL
         for row, name in zip(packed[1:], _LISTS, strict=True):
@@ -84,10 +84,10 @@ class View:
 
     @staticmethod
     def unpack(packed: np.ndarray) -> View:
-        """The view that was packed.
+        """View that :meth:`pack` encoded.
 
         Raises:
-            ValueError: it is not one: a rank died while it was sent.
+            ValueError: the seal is missing, because a rank died while the view was sent.
         """
         if packed[0, 3] != SEAL:
             raise ValueError("a packed view was wanted. Received: something else")
@@ -111,17 +111,17 @@ def next_view(
     together: bool,
     working: int = 0,
 ) -> View:
-    """The view after a repair, from the view before it and each rank's reason to come.
+    """Next view, from the view before a repair and each rank's purpose.
 
     Args:
-        before: view that the working ranks knew, after what was missing of the last operation
-            has been handed over.
-        came: the living ranks, those in reserve for WAIT.
+        before: view that the working ranks knew, after the last operation's result has been sent to
+            members that lacked it.
+        came: purposes of the present ranks, WAIT for spares.
         together: whether all working ranks had completed the same operations.
         working: number of members that go on working, with ASIDE.
 
     Raises:
-        UsageError: no working rank came.
+        UsageError: no working rank is present.
     """
     members = tuple(rank for rank in before.members if rank in came)
     if not members:
@@ -154,15 +154,15 @@ def next_view(
 def _anew(
     now: View, members: Sequence[int], waiting: Sequence[int], *, vacant: tuple[int, ...]
 ) -> View:
-    """View with other members from the next operation on."""
+    """View *now* with other members and spares from the next operation on."""
     members, waiting = tuple(members), tuple(waiting)
     return replace(now, members=members, waiting=waiting, expected=members, lost=(), vacant=vacant)
 
 
 def _filled(now: View) -> View:
-    """The view with each spare in the place of a dead rank, so that no other rank's work changes.
+    """View with each spare in the place of a dead rank, so that no other rank's work changes.
 
-    Where that place is not part of the running operation any more, it comes last.
+    If that place is no longer part of the running operation, the spare comes last.
     """
     taken = dict(zip(now.vacant, now.waiting, strict=False))
     expected = tuple(taken.get(rank, rank) for rank in now.expected)

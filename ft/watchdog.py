@@ -1,10 +1,9 @@
-"""Ends what has stopped making progress, so that the others can go on.
+"""Watchdog that ends processes without progress, so that other ranks can go on.
 
-MPI notices a dead process, not a silent one. Each rank therefore watches itself
-from a thread: busy with its own work for too long means it is stuck and ends
-itself; waiting in a collective for much longer than that means the library is.
-While it waits it also looks at the other ranks of its host: a stopped process
-(SIGSTOP, state T) would keep the whole job from ever ending, so it is ended.
+MPI notices a dead process, not a silent one. Each rank therefore watches itself from a thread: if
+its own work makes no progress for too long it ends itself; a wait in a collective for much longer
+than that means that the MPI library hangs. While it waits it also checks the other ranks of its
+host: a stopped process (SIGSTOP, state T) would keep the job from ever ending, so it is ended.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from ft.world import Member
 
 __all__ = ["Watchdog", "is_stopped"]
 
-# A collective is entered by all within one step, so waiting three times the
-# longest allowed work means that nobody is working any more.
+# All ranks enter a collective within one step, so a wait of three times the longest allowed work
+# means that no rank is working any more.
 _PATIENCE = 3.0
 
-# A look that comes so much too late was kept waiting by a system that stood still, as a virtual
-# machine does that is moved: such time is nobody's.
+# A check that is later than this was delayed by a system that stood still, such as a virtual
+# machine that is migrated: such time counts for no rank.
 _LATE_S = 0.5
 
-# To compile work a rank has this many times its limit besides: together that is
-# no longer than the others wait for it.
+# To compile work a rank has this many times its limit in addition: together that is no longer than
+# other ranks wait for it.
 _COMPILING = 2.0
 
 
@@ -51,19 +50,18 @@ class Watchdog:
     """A thread that ends this process when it makes no progress. Local.
 
     Args:
-        timeout_s: longest stretch of :meth:`working` without :meth:`progress`, seconds above 0.
-        neighbours: function that gives the other ranks of this host, now; none by default.
-        stopped_after_s: time that a neighbour may be stopped while this rank waits for it,
+        timeout_s: longest time in :meth:`working` without :meth:`progress`, seconds, above 0.
+        neighbours: function that returns the current other ranks of this host; none by default.
+        stopped_after_s: time for which a neighbour may be stopped while this rank waits for it,
             seconds; 10 by default.
-        patience: function that gives how many times as long as for work of its own this rank
-            waits for others; 3 by default. Where all wait and nobody knows for whom, it should
-            differ from rank to rank: the first to give up lets the others repair.
-        compilers: ends of the paths of Python files that compile work, as TensorFlow's
-            ``framework/func_graph.py`` traces a graph. While the main thread is inside one,
-            its time counts against a limit twice as long, apart from its other work; none by
-            default.
-        say: function called with one line before anything is ended; it prints by default.
-        beat: function called about once a second from the thread, as long as this process lives.
+        patience: function that returns how long this rank waits for other ranks, as a multiple of
+            *timeout_s*; 3 by default. It should differ between ranks: if all of them wait, the
+            first rank to give up lets the others repair.
+        compilers: path endings of Python files that compile work, such as TensorFlow's
+            ``framework/func_graph.py``, which traces a graph. While the main thread is inside one
+            of them, its time counts separately, against a limit twice as long; none by default.
+        say: function called with one line of text before a process is ended; prints by default.
+        beat: function called several times a second from the thread while this process lives.
 
     Raises:
         UsageError: *timeout_s* is not above 0.
@@ -76,8 +74,8 @@ class Watchdog:
         ...         dog.progress()  # each within 60 s of the one before
         >>> dog.stop()
 
-    ``waiting_since`` may be set to a function that says since when (``time.monotonic()``)
-    a collective made outside Python waits, 0 when none does.
+    ``waiting_since`` may be set to a function that returns since when (``time.monotonic()``)
+    a collective outside Python has been waiting, 0 if none is.
     """
 
     def __init__(
@@ -112,31 +110,31 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="ft-watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch; the thread ends with the process or with :meth:`stop`."""
+        """Start the thread; it ends with the process or with :meth:`stop`."""
         self.progress()
         self._beat = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._end.set()
 
     def progress(self) -> None:
-        """This rank has got on: the count starts again."""
+        """Restart the count, because this rank has made progress."""
         self._since = time.monotonic()
         self._compiled_s = self._frozen_s = 0.0
 
     def together(self) -> None:
-        """An operation of all is complete: they have not gone on without this rank."""
+        """Note that an operation of all ranks is complete: none has gone on without this rank."""
         self._slept_s = 0.0
 
     @contextlib.contextmanager
     def working(self, on: bool = True, *, timeout_s: float | None = None) -> Iterator[None]:
-        """Context of work that others wait for: only here is a lack of progress a hang.
+        """Context of work for which other ranks wait: only inside it is a lack of progress a hang.
 
         Args:
-            on: False for a stretch inside it that may last as long as it likes.
-            timeout_s: limit of this stretch, seconds; that of the watchdog by default.
+            on: False for a part inside it that may take any time.
+            timeout_s: limit inside this context, seconds; the watchdog's limit by default.
         """
         before = self._working, self._limit_s
         self._working, self._limit_s = on, timeout_s or self._limit_s
@@ -149,7 +147,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Context of a collective: from here on it is others that are waited for."""
+        """Context of a collective, in which this rank waits for other ranks."""
         self._waiting = True
         self.progress()
         try:
@@ -161,10 +159,10 @@ class Watchdog:
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
-        """Inside :meth:`waiting`: a stretch of this rank's own work, in which others wait for it.
+        """Context, inside :meth:`waiting`, of this rank's own work for which other ranks wait.
 
-        Without it a rank that is stuck there would pass for one that waits, and all
-        would give up together.
+        Without it a rank that is stuck there would count as waiting, and all ranks would give up
+        together.
         """
         before = self._waiting, self._working
         self._waiting, self._working = False, True
@@ -176,11 +174,11 @@ class Watchdog:
             self.progress()
 
     def end_if_woken(self) -> None:
-        """End this rank, before a repair, if it was stopped so long that the others gave it up.
+        """End this rank, before a repair, if it was stopped so long that other ranks gave it up.
 
-        A process that SIGSTOP or its host held, and that is then woken, must not repair
-        a communicator that the others have repaired without it. Where all were stopped
-        together nothing failed, and nothing is ended.
+        A process that was held by SIGSTOP or by its host, and then woken, must not repair a
+        communicator that other ranks have repaired without it. If all ranks were stopped together
+        nothing has failed, and no rank is ended.
         """
         slept_s = max(self._slept_s, time.monotonic() - self._beat)
         if self._thread.is_alive() and slept_s > self._stopped_after_s:
@@ -222,7 +220,7 @@ class Watchdog:
                 fail_stop(reason)
 
     def _frame(self) -> FrameType | None:
-        """The innermost frame of the main thread."""
+        """Innermost frame of the main thread."""
         return sys._current_frames().get(self._main or 0)
 
     def _is_compiling(self) -> bool:
@@ -234,7 +232,7 @@ class Watchdog:
         return False
 
     def _place(self) -> str:
-        """The place in the code where the main thread is, for the message about a hang."""
+        """Current place of the main thread in the code, for the message about a hang."""
         frame = self._frame()
         if frame is None:
             return ""

@@ -1,7 +1,7 @@
-"""Encodings of fixed size by which ranks introduce themselves and label what they send.
+"""Encodings of fixed size for members, and rank tags for the data that ranks send.
 
-No pickle: when a rank dies in the middle of an exchange, bytes may be missing,
-and must be looked at before they are believed.
+Pickle is not used: when a rank dies in the middle of an exchange, bytes may be missing, and must
+be checked before they are decoded.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ __all__ = ["decode_member", "encode_member", "rank_tag", "tagged_ranks"]
 
 _HOST_BYTES = 256
 _ADDRESS_BYTES = 4
-_ADDRESSES = 16  # of a host; more of them are left out
+_ADDRESSES = 16  # addresses per host; further ones are left out
 _MAGIC = 0x66745F726F770000
 
 
 def rank_tag(rank: int) -> np.ndarray:
-    """uint8, shape (8,): says that what follows is from original rank *rank*."""
+    """Tag that marks the bytes after it as original rank *rank*'s: uint8, shape (8,)."""
     return np.array([_MAGIC + rank], np.uint64).view(np.uint8)
 
 
 def tagged_ranks(rows: np.ndarray) -> tuple[int, ...]:
-    """Original ranks that the tags name with which *rows* (uint8, 2-D) begin."""
+    """Original ranks in the tags at the start of *rows* (uint8, 2-D)."""
     tags = np.ascontiguousarray(rows[:, : rank_tag(0).size]).view(np.uint64)
     return tuple(int(tag) - _MAGIC for tag in tags.ravel())
 
 
 def encode_member(member: Member) -> np.ndarray:
-    """uint8, shape (336,): the member's process id, the space of that, the addresses, the host."""
+    """Process id, its namespace, addresses and host of a member: uint8, shape (336,)."""
     numbers = np.array([member.pid, member.space], np.int64).tobytes()
     packed = b"".join(map(socket.inet_aton, member.addresses[:_ADDRESSES]))
     host = member.host.encode()[:_HOST_BYTES].ljust(_HOST_BYTES, b"\0")
@@ -42,7 +42,7 @@ def encode_member(member: Member) -> np.ndarray:
 
 
 def decode_member(rank: int, content: np.ndarray) -> Member:
-    """The member that :func:`encode_member` described."""
+    """Member that :func:`encode_member` encoded."""
     data = content.tobytes()
     pid, space = np.frombuffer(data[:16], np.int64).tolist()
     addresses, host = data[16:-_HOST_BYTES], data[-_HOST_BYTES:].rstrip(b"\0")

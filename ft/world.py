@@ -1,4 +1,4 @@
-"""The ranks that take part: an immutable value, replaced as a whole when ranks die.
+"""The ranks that take part in a run: an immutable value, replaced as a whole when ranks die.
 
 Ranks are named by their *original* rank, the one in MPI_COMM_WORLD, which
 never changes: logs, data ownership and reports stay readable after a shrink.
@@ -25,10 +25,10 @@ class Member:
     Attributes:
         rank: original rank, which never changes.
         host: name of its host.
-        pid: process id there.
-        space: number of the space of process ids on that host, of which containers have their
-            own; 0 where the system has no such thing.
-        addresses: IPv4 addresses of the host, without that of the loopback interface.
+        pid: process id on that host.
+        space: number of the host's namespace of process ids, of which containers have their own; 0
+            if the system has no namespaces.
+        addresses: IPv4 addresses of the host, without the loopback interface.
 
     Example:
         >>> ft.Member.here(3).rank
@@ -43,10 +43,10 @@ class Member:
 
     @staticmethod
     def here(rank: int) -> Member:
-        """This process. Local.
+        """This process as a member. Local.
 
         Args:
-            rank: original rank of it.
+            rank: original rank of this process.
 
         Returns:
             The member, with the host and the process id of this process.
@@ -66,15 +66,15 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """The living members, in communicator order, and the spares that wait to replace them.
+    """The living members, in communicator order, and the spares that wait to replace dead ranks.
 
     Attributes:
         members: members, in the order of the communicator.
         rank: original rank of this process.
         generation: number of repairs so far.
-        reserve: living ranks that are no members for now.
-        spread: whether there are or ever were ranks on several hosts; found out from the members.
-        apart: whether this process has yet to be admitted by the others, and leads nobody.
+        reserve: spares: living ranks that are not members now.
+        spread: whether the run has or ever had ranks on several hosts; determined from the members.
+        apart: whether this process is not yet admitted by the other ranks, and so is no leader.
 
     Example:
         >>> members = tuple(ft.Member(rank=r, host="a", pid=100 + r) for r in range(3))
@@ -99,14 +99,14 @@ class World:
 
     @staticmethod
     def of_strangers(size: int, rank: int) -> World:
-        """World of members that have not met, as one of them knows it.
+        """World of ranks that have not exchanged hosts yet, on one of them.
 
         Args:
             size: number of members.
             rank: original rank of this process.
 
         Returns:
-            A world whose members have no hosts.
+            World whose members have no hosts and process ids.
         """
         return World(members=tuple(Member(rank=r, host="", pid=0) for r in range(size)), rank=rank)
 
@@ -117,7 +117,7 @@ class World:
 
     @property
     def host_count(self) -> int:
-        """Number of hosts that the members are on."""
+        """Number of hosts of the members."""
         return len({member.host for member in self.members})
 
     @property
@@ -127,14 +127,14 @@ class World:
 
     @property
     def waits(self) -> bool:
-        """Whether I am in reserve."""
+        """Whether this process is in reserve."""
         return self.rank not in self.ranks
 
     @cached_property
     def place(self) -> int:
-        """My index among the members, which is my rank in the repaired communicator.
+        """Index of this process among the members, its rank in the repaired communicator.
 
-        Those in reserve come after them.
+        Spares come after the members.
         """
         return [member.rank for member in self.everyone].index(self.rank)
 
@@ -142,7 +142,7 @@ class World:
     def leader(self) -> int:
         """Original rank of the lowest member: it prints and writes until it dies.
 
-        So not of a spare in another's place, as long as there is one that worked from the start.
+        A spare in a dead rank's place leads only when no member from the start is left.
         """
         return min(self.ranks)
 
@@ -158,12 +158,12 @@ class World:
 
     @property
     def neighbours(self) -> tuple[Member, ...]:
-        """The others on my host, in reserve or not."""
+        """Other members and spares on this process's host."""
         return tuple(m for m in self.everyone if m.host == self.me.host and m.rank != self.rank)
 
     @property
     def everyone(self) -> tuple[Member, ...]:
-        """The members, and those in reserve."""
+        """Members and spares, in this order."""
         return (*self.members, *self.reserve)
 
     def of(
@@ -173,8 +173,8 @@ class World:
 
         Args:
             ranks: original ranks of the members, in order.
-            reserve: original ranks of those that wait; none by default.
-            admitted: members that are new among them; none by default.
+            reserve: original ranks of the spares; none by default.
+            admitted: new members or spares, not known before; none by default.
 
         Returns:
             The world of the next generation.

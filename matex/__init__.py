@@ -1,7 +1,7 @@
-"""matex: data-parallel Keras training that outlives its ranks.
+"""matex: data-parallel Keras training that survives the death of ranks.
 
-``matex run -n 4 train.py`` runs an unchanged Keras script on four ranks. A script
-that is started by mpiexec or srun itself can ask for the same by
+``matex run -n 4 train.py`` runs an unchanged Keras script on four ranks. A script started by
+mpiexec or srun itself joins a run by calling
 
 ::
 
@@ -64,7 +64,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# Found when they are asked for, because they need Keras.
+# Imported at first access, because they need Keras.
 _LATER = {
     "Apoptosis": "matex.apoptosis.callback",
     "Checkpoint": "matex.fitting.custom_loop",
@@ -75,18 +75,18 @@ _LATER = {
 def init(**options: Any) -> None:
     """Attach this process to Keras and meet the other ranks; collective, before the model is built.
 
-    A second call, or a call in a script that ``matex run`` started, does nothing, and says so of
-    options that it would have set otherwise.
-    The end of the program waits for the other ranks.
+    A second call, or a call in a script that ``matex run`` started, has no effect; it prints a line
+    for each option that differs from the run's.
+    At its end the program waits for the other ranks.
 
     Args:
-        options: options of :class:`matex.config.options.RankOptions` by their names; what is not
-            given is taken from ``MATEX_<NAME>`` in the environment.
+        options: fields of :class:`matex.config.options.RankOptions` by name; an option not given is
+            read from ``MATEX_<NAME>`` in the environment.
 
     Raises:
         InputError: an option is wrong, or TensorFlow is missing.
-        HooksError: Keras could not be attached to.
-        ft.Unrecoverable: MPI is missing.
+        HooksError: the hooks into Keras cannot be installed. ft.Unrecoverable: no usable MPI
+            library was found.
 
     Example:
         >>> matex.init(seed=3)  # a second call does nothing
@@ -118,16 +118,17 @@ def load(path: Any, **options: Any) -> Any:
     """Load the Keras model of a checkpoint, not compiled. Local.
 
     Args:
-        path: path of a checkpoint, or of a directory, whose newest valid one is taken.
-        options: ``custom_objects``, classes of the model that are not Keras's own, by name; and
+        path: path of a checkpoint, or of a directory, of which the newest valid checkpoint is
+            loaded.
+        options: ``custom_objects``, classes of the model other than Keras's own, by name; and
             ``allow_lambda``, names of Lambda layers whose code may be loaded.
 
     Returns:
         A ``keras.Model``.
 
     Raises:
-        InputError: no model can be made of it; the message says why.
-        checkpoints.CheckpointError: the file is damaged, or cannot be read.
+        InputError: no model can be made of the checkpoint; the message gives the reason.
+        checkpoints.CheckpointError: the file is damaged or cannot be read.
 
     Example:
         >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -147,17 +148,17 @@ def load(path: Any, **options: Any) -> Any:
 
 
 def load_weights(model: Any, path: Any) -> None:
-    """Put the weights of a checkpoint into a model, matched by their order. Local.
+    """Set a model's weights from a checkpoint, matched by their order. Local.
 
-    Nothing is changed unless all fit.
+    No weight is changed unless all weights fit.
 
     Args:
-        model: ``keras.Model`` with the same weights.
-        path: path of a checkpoint, or of a directory, whose newest valid one is taken.
+        model: ``keras.Model`` with the same number, order and shapes of weights.
+        path: path of a checkpoint, or of a directory, of which the newest valid checkpoint is read.
 
     Raises:
-        InputError: the weights are of another model.
-        checkpoints.CheckpointError: the file is damaged, or cannot be read.
+        InputError: the checkpoint's weights belong to another model.
+        checkpoints.CheckpointError: the file is damaged or cannot be read.
 
     Example:
         >>> kernel, bias = np.ones((4, 1), np.float32), np.zeros(1, np.float32)
@@ -176,10 +177,10 @@ def load_weights(model: Any, path: Any) -> None:
 
 
 def is_initialized() -> bool:
-    """Find out whether this process takes part in a run. Local.
+    """Determine whether this process takes part in a run. Local.
 
     Returns:
-        True after :func:`init`, and in a script that ``matex run`` started.
+        True after :func:`init` and in a script that ``matex run`` started.
 
     Example:
         >>> matex.is_initialized()
@@ -191,10 +192,10 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """Number of this process in the run, which never changes. Local.
+    """Original rank of this process, which never changes. Local.
 
     Returns:
-        The original rank, from 0; 0 outside a run.
+        Rank, from 0; 0 outside a run.
 
     Example:
         >>> matex.rank() < world_size_at_start
@@ -209,10 +210,10 @@ def rank() -> int:
 
 
 def size() -> int:
-    """Number of ranks that are alive. Local.
+    """Number of living members of the run. Local.
 
     Returns:
-        The number as of the last repair; 1 outside a run.
+        Number as of the last repair; 1 outside a run.
 
     Example:
         >>> matex.size()
@@ -224,7 +225,7 @@ def size() -> int:
 
 
 def strategy() -> str:
-    """Name of the strategy by which the ranks share the work of ``fit``. Local.
+    """Name of the strategy with which the ranks share the work of ``fit``. Local.
 
     Returns:
         Value of ``--strategy``; "sync" outside a run.
@@ -239,10 +240,10 @@ def strategy() -> str:
 
 
 def local_rank() -> int:
-    """Place of this process among the living ranks of its host. Local.
+    """Index of this process among the living ranks of its host. Local.
 
     Returns:
-        The place, from 0; 0 outside a run.
+        Index, from 0; 0 outside a run.
 
     Example:
         >>> matex.local_rank() < matex.local_size()
@@ -258,10 +259,10 @@ def local_rank() -> int:
 
 
 def local_size() -> int:
-    """Number of ranks that are alive on this host. Local.
+    """Number of living ranks on this host, this process included. Local.
 
     Returns:
-        The number, this process among them; 1 outside a run.
+        Number as of the last repair; 1 outside a run.
 
     Example:
         >>> matex.local_size()

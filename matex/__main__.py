@@ -1,4 +1,4 @@
-"""``python -m matex``: a command of ``matex``, or one rank under an existing mpiexec or srun."""
+"""``python -m matex``: a ``matex`` command, or one rank under an existing mpiexec or srun."""
 
 import sys
 

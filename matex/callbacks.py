@@ -1,4 +1,4 @@
-"""Horovod's ``hvd.callbacks``: none of them is here, and the error says what to write instead."""
+"""Placeholder for Horovod's ``hvd.callbacks``: each name raises an error with a substitute."""
 
 from __future__ import annotations
 

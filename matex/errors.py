@@ -1,20 +1,20 @@
-"""Everything that ``matex`` raises on purpose.
+"""Exceptions that ``matex`` raises.
 
 ::
 
     MatexError
     +-- InputError          (also ValueError) the caller's input is wrong
-    |   +-- DataError       a data file cannot be read, as seen from this rank
-    +-- Unsupported         the script uses something that cannot be trained rightly in parallel
-    |   +-- NotShareable    ... by rows; every rank can still compute all of it
-    |       +-- SeveralUpdatesFound     ... by one exchange a step
-    +-- HooksError          the hooks into Keras did not take: training would not be parallel
-    +-- TrainingError       the run as a whole cannot go on; every rank raises it alike
+    |   +-- DataError       a data file cannot be read on this rank
+    +-- Unsupported         the script uses a feature that cannot be trained correctly in parallel
+    |   +-- NotShareable    ... by rows; every rank can still compute the whole batch
+    |       +-- SeveralUpdatesFound     ... by one exchange per step
+    +-- HooksError          hooks into Keras could not be installed: ranks would train alone
+    +-- TrainingError       the whole run cannot go on; raised on every rank
         +-- NonFiniteGradients
         +-- ReplicasDiverged
-        +-- ToldToLeave     a signal or the wall time ends a loop of the script's own
+        +-- ToldToLeave     a stop request (signal or wall time) ends a custom loop
 
-``ft`` and ``checkpoints`` have trees of their own.
+``ft`` and ``checkpoints`` have exception trees of their own.
 """
 
 from __future__ import annotations
@@ -35,48 +35,48 @@ __all__ = [
 
 
 class MatexError(Exception):
-    """Base of every error raised on purpose by this package."""
+    """Base class of every error that this package raises on purpose."""
 
 
 class InputError(MatexError, ValueError):
-    """The caller's input is wrong; the message says what was wanted and what came."""
+    """The caller's input is wrong; the message names the requirement and the value received."""
 
 
 class DataError(InputError):
-    """A file is absent, damaged or not what it should be; file and row are named.
+    """A file is missing, damaged or not as expected; the message names file and row.
 
-    Other ranks may be able to read it, from another host or another copy, so this one
-    is lost like one that dies: the others compute its share, or fail by the same row.
+    Other ranks may be able to read it, from another host or another copy, so this rank is lost as
+    if it had died: the other ranks compute its share, or fail at the same row.
     """
 
 
 class Unsupported(MatexError):
-    """Refused before training starts rather than trained wrongly in silence."""
+    """The script uses a feature that would be trained wrongly; raised before training starts."""
 
 
 class NotShareable(Unsupported):
-    """No sum over rows of independent parts, so every rank computes the whole of it."""
+    """The computation is no sum of independent terms over rows, so every rank computes all rows."""
 
 
 class SeveralUpdatesFound(NotShareable):
-    """A train step does not make one update by the model's own optimizer."""
+    """A train step does not make exactly one update by the model's own optimizer."""
 
 
 class HooksError(MatexError):
-    """Keras was not attached to, so ranks would train alone."""
+    """Hooks into Keras could not be installed, so each rank would train alone."""
 
 
 class TrainingError(MatexError):
-    """Raised on every rank alike; no weight was changed by the step that raised it."""
+    """The whole run cannot go on; raised on every rank, by a step that changed no weight."""
 
 
 class NonFiniteGradients(TrainingError):
-    """A rank computed a NaN or an infinity; it was caught before the update."""
+    """A rank computed a NaN or an infinity, which was detected before the update."""
 
 
 class ReplicasDiverged(TrainingError):
-    """Ranks that must hold equal weights do not."""
+    """Ranks that must hold equal weights hold different ones."""
 
 
 class ToldToLeave(TrainingError):
-    """A signal came, or the wall time is over, in a loop that only the script could continue."""
+    """A stop request (signal or wall time) came in a custom loop, which only the script can end."""

@@ -1,6 +1,6 @@
-"""LARS for Keras: a learning rate for each layer, for batches of many thousands.
+"""LARS for Keras: a layer-wise learning rate, for batches of many thousand rows.
 
-You, Gitman, Ginsburg, arXiv:1708.03888. Imports Keras; LAMB is Keras's own.
+You, Gitman, Ginsburg, arXiv:1708.03888. Imports Keras; Keras itself has LAMB.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ __all__ = ["LARS"]
 
 @keras.saving.register_keras_serializable(package="matex")
 class LARS(keras.optimizers.Optimizer):
-    """SGD with momentum, where each layer's rate follows the ratio of weights to gradients.
+    """SGD with momentum, whose rate per layer follows the ratio of weight and gradient norms.
 
     You, Gitman and Ginsburg, arXiv:1708.03888.
 
     ``v = momentum * v - learning_rate * ratio * (g + l2 * w)``, ``w = w + v``, with
     ``ratio = trust * norm(w) / (norm(g) + l2 * norm(w))``, and 1 where a norm is 0.
-    Vectors and scalars (biases, BatchNorm) have ratio 1 and no decay.
+    Vectors and scalars (biases, BatchNorm) have ratio 1 and no weight decay.
 
     Args:
         learning_rate: number, schedule or callable, as elsewhere in Keras; 1 by default.
-        momentum, trust, l2: numbers of the equations above; 0.9, 0.001 and 0.0001 by default.
+        momentum, trust, l2: coefficients of the equations above; 0.9, 0.001 and 0.0001 by default.
         name: name of the optimizer, "lars" by default.
-        options: options of ``keras.optimizers.Optimizer``.
+        options: further arguments of ``keras.optimizers.Optimizer``.
 
     Example:
         >>> optimizer = matex.optimizers.LARS(0.5, momentum=0.0, trust=0.01, l2=0.0)
@@ -56,7 +56,7 @@ class LARS(keras.optimizers.Optimizer):
         self.l2 = l2
 
     def build(self, variables: Any) -> None:
-        """Make one velocity for each variable.
+        """Create one velocity per variable.
 
         Args:
             variables: list of ``keras.Variable``.
@@ -69,7 +69,7 @@ class LARS(keras.optimizers.Optimizer):
         ]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Apply the gradient of one variable.
+        """Apply the gradient of one variable; Keras calls it.
 
         Args:
             gradient: tensor of the variable's shape.
@@ -92,7 +92,7 @@ class LARS(keras.optimizers.Optimizer):
         self.assign_add(variable, velocity)
 
     def get_config(self) -> dict[str, Any]:
-        """Describe the optimizer for :meth:`from_config`.
+        """Arguments for :meth:`from_config`.
 
         Returns:
             Arguments of the constructor, by name.

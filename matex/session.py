@@ -1,4 +1,4 @@
-"""The session of this process: its part in a run, which the rest asks for by :data:`current`."""
+"""The session of this process: its part in a run, available as :data:`current`."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ __all__ = ["Session", "current"]
 
 
 class Session(Protocol):
-    """A process that takes part in a run, as features and the script's calls reach it."""
+    """A process that takes part in a run, as used by features and by the script's calls."""
 
     run: RunContext
 
     @property
     def is_alone(self) -> bool:
-        """Whether this rank makes calls that the others do not, in a callback on the leader."""
+        """Whether this rank alone makes the current calls, in a callback on the leader."""
         ...
 
     def rank_is_asked_for(self) -> None:
-        """Note that the script asks for its rank, and so may act on one rank alone; local."""
+        """Note that the script has asked for its rank, so it may act on one rank alone; local."""
         ...
 
     def model_changed(self) -> None:
-        """Trace the step of the running fit anew, whose model has other shapes; local."""
+        """Retrace the step of the running fit, whose model has changed its shapes; local."""
         ...
 
     def begin_own_checkpoint(self) -> int:
-        """Note that the script saves a loop of its own; local.
+        """Note that the script saves a custom loop; local.
 
         Returns:
-            The number of fits that came before.
+            Number of earlier fits.
 
         Raises:
-            InputError: it does so already.
+            InputError: the script saves a custom loop already.
         """
         ...
 
     def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
-        """*gradients* of *sources*, averaged over the ranks; collective in loops of the script."""
+        """Average over the ranks of the *gradients* of *sources*; collective in custom loops."""
         ...
 
 
-#: None before the ranks have met, and in a process that takes part in no run. Only
+#: None before the ranks have met, and in a process that takes part in no run. It is set once, by
 #: :mod:`matex.process.bootstrap` sets it, once.
 current: Session | None = None

@@ -23,10 +23,10 @@ def allotted(
     savings: Sequence[float],
     is_met: Callable[[Sequence[Candidate]], bool],
 ) -> list[Candidate]:
-    """The fewest of *found*, in the order in which they die, that meet the target; else all.
+    """Fewest of *found*, in the order of their removal, that meet the target; else all.
 
     Args:
-        found: candidates with all units that could die of each group, and their costs.
+        found: candidates with all removable units of each group, and their costs.
         savings: decrease of the network's size for a unit of each candidate, above 0.
         is_met: whether the network without the dead of some is small enough. With more dead it
             is, too.
@@ -58,7 +58,7 @@ def _first_of(removal: Removal, count: int) -> Removal:
 
 
 def mortal_in(group: Group) -> np.ndarray:
-    """Indices of units of *group* that can die together, its parts keeping their least numbers."""
+    """Indices of units of *group* that can be removed together, keeping the least numbers."""
     alive = np.ones(group.width, bool)
     for unit in range(group.width - 1):
         alive[unit] = False

@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["LossProgress", "allowed_loss"]
 
-# Of what an epoch gains, and of delta.
+# Fractions of an epoch's gain, and of delta.
 _PART, _MOST = 0.5, 2.0
 
 
@@ -57,7 +57,7 @@ class LossProgress:
     def looked(
         self, epoch: int, held_out: float, training: float | None, rows: int
     ) -> LossProgress:
-        """A copy with the losses at the end of *epoch*, *held_out* on so many rows."""
+        """Copy with the losses at the end of *epoch*, *held_out* on *rows* rows."""
         return replace(self, epoch=epoch, held_out=held_out, training=training, rows=rows)
 
     def gained(self, epoch: int, held_out: float, training: float | None) -> float:
@@ -65,8 +65,8 @@ class LossProgress:
 
         *held_out* is on as many rows as at the last look.
 
-        The smaller of what the held-out loss and the training loss say: the first goes up and
-        down where BatchNormalization lags, the second falls while a network overfits.
+        The smaller of the values by held-out loss and training loss: the first fluctuates while
+        BatchNormalization lags, the second falls while a network overfits.
         """
         if not self.epoch or self.epoch != epoch - 1:
             return 0.0
@@ -80,14 +80,14 @@ class LossProgress:
         return replace(self, owed=held_out if training is None else training)
 
     def from_epoch(self, epoch: int) -> LossProgress:
-        """The progress of a fit that begins after *epoch*: one that starts over owes nothing."""
+        """Progress for a fit that begins after *epoch*: one that starts over has no debt."""
         return self if self.epoch <= epoch else replace(self, epoch=0, owed=None)
 
     def is_even(self, held_out: float, training: float | None, delta: float) -> bool:
-        """Whether training has got back, to within *delta*, what the newest event cost."""
+        """Whether training has made up, to within *delta*, for the cost of the newest event."""
         now = held_out if training is None else training
         return self.owed is None or now <= allowed_loss(self.owed, self.at_start or 0.0, delta)
 
     def notes(self) -> dict[str, Any]:
-        """The fields for a checkpoint, ready for JSON; ``LossProgress(**notes)`` reads them."""
+        """Fields for a checkpoint as JSON values, for ``LossProgress(**notes)``."""
         return asdict(self)

@@ -25,7 +25,7 @@ def check_arguments(
     """Refuse values that mean nothing; see :class:`matex.Apoptosis` for each.
 
     Raises:
-        InputError: one of them is wrong.
+        InputError: an argument is wrong.
     """
     _one_of("mode", mode, tuple(MODES))
     _one_of("criterion", criterion, CRITERIA)
@@ -44,7 +44,7 @@ def check_arguments(
 
 
 def named(data: tuple[Any, ...] | None) -> dict[str, Any] | None:
-    """The arrays of ``(x, y, sample_weight)`` by their names; None for none."""
+    """Arrays of ``(x, y, sample_weight)`` by name; None for None."""
     if data is None:
         return None
     return dict(zip(("x", "y", "sample_weight"), data, strict=False))

@@ -1,4 +1,4 @@
-"""The callback: when an event is due it is held, told and recorded."""
+"""The callback: it holds, reports and records events that are due."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Apoptosis"]
 
 
 class Apoptosis(keras.callbacks.Callback):
-    """Lets redundant units of a model die while it trains (arXiv:1610.00790).
+    """Removes redundant units of a model while it trains (arXiv:1610.00790).
 
     ``model.fit(..., callbacks=[matex.Apoptosis()])``: at ends of epochs units whose work
     the others can take over are removed; layers, weights, optimizer slots and steps really
@@ -43,7 +43,7 @@ class Apoptosis(keras.callbacks.Callback):
             raises and lowers its threshold by the held-out loss.
         criterion: ``gram``, the default, ``projection``, ``similarity``, ``angle``; ``magnitude``
             and ``random`` are baselines.
-        first_epoch, last_epoch: epochs, counted from 1, at whose ends events may come;
+        first_epoch, last_epoch: epochs, counted from 1, at whose ends events may happen;
             by default the second, and two before the last.
         every: epochs from one event to the next. 0, the default, for one while events take 30 %
             or more of the parameters, and then two; of a model so small that its steps would be
@@ -52,7 +52,7 @@ class Apoptosis(keras.callbacks.Callback):
         pruning_ratio: fraction of *target* after whose removal events end, between 0 and 1; no
             limit by default.
         target: ``parameters``, the default, or ``flops``.
-        exclude: names of layers whose units stay; none by default.
+        exclude: names of layers whose units are kept; none by default.
         delta: rise of the held-out loss, as a fraction of a scale between it and the untrained
             network's, that an event may cost, 0.005 by default. An event that costs more, and
             more than a part of what the last epoch gained, is tried with less or rolled back.
@@ -156,7 +156,7 @@ class Apoptosis(keras.callbacks.Callback):
             ) from error
 
     def read_notes(self) -> None:
-        """Go on from what is noted with the model by the run, or the rank, that this one continues.
+        """Continue from the notes that the run, or the rank, before this one saved with the model.
 
         Local.
         """
@@ -180,7 +180,7 @@ class Apoptosis(keras.callbacks.Callback):
         rebuild.note(self.model, notes)
 
     def _net(self) -> Network:
-        """The model as it now is."""
+        """Network of the current model."""
         return trace(self.model, exclude=self._options.exclude)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -223,7 +223,7 @@ class Apoptosis(keras.callbacks.Callback):
         goal = None if ratio is None else Goal(measure, (1 - ratio) * self._size_at_start)
         if goal is not None and goal.is_met(self._net()):
             return
-        # A callback may have asked the leader alone to stop: what it knows counts for all.
+        # A callback may have asked the leader alone to stop: the leader's value counts for all.
         if self._peers.verdict(float(self.model.stop_training)):
             return
         judge = self._judges.of_network(self._net())
@@ -271,7 +271,7 @@ class Apoptosis(keras.callbacks.Callback):
             self._peers.renew(self.model)
 
     def _training_loss(self, logs: Any) -> float | None:
-        """The leader's; None where the model reports none, or none that is a number."""
+        """Training loss of the leader; None if there is none, or it is not finite."""
         loss = self._peers.verdict(float((logs or {}).get("loss", math.nan)))
         return None if math.isnan(loss) else loss
 

@@ -1,4 +1,4 @@
-"""The criteria, by name: each chooses the units of a group that die and their substitutes. Pure."""
+"""Criteria, by name: each chooses the removed units of a group and their substitutes. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def choose(criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0)
 def transfers(
     criterion: str, evidence: Evidence, kept: np.ndarray, removed: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """The parts of the removed units that the kept ones take over: a matrix T for each reader.
+    """Work of the removed units that kept units take over: a matrix T for each reader.
 
     Its shape is (k, r) or, with a constant, (k + 1, r): the outgoing rows of the k that stay
     become ``U[kept] + T[:k] @ U[removed]``, and ``T[k] @ U[removed]`` is for the bias.

@@ -1,10 +1,10 @@
-"""Symmetric matrices that lose rows and columns one after the other, by blocks.
+"""Symmetric matrices that lose rows and columns one by one, in blocks.
 
-What a removal changes in the whole matrix is noted as columns, and applied by one matrix
-product for each block of removals. Until then only the diagonal is kept up, and single columns
-are worked out of what is noted.
+Changes of the whole matrix by a removal are recorded as columns, and applied by one matrix product
+per block of removals. Until then only the diagonal is updated, and single columns are computed from
+the records.
 
-Rows are those of a matrix; of the units that are gone they stay until :meth:`compact`.
+Rows are rows of a matrix; removed units keep theirs until :meth:`compact`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["BLOCK", "Compaction", "Inverse", "Products", "products_of"]
 
 BLOCK = 96
 
-# Up to so many columns of U a product U U^T is held as U.
+# With at most this many columns of U a product U U^T is held as U.
 _FEW = 48
 
-# Of a matrix, when what is noted is applied: what comes in between stays in a core's cache.
+# Columns per block, so that the records stay in a core's cache until they are applied.
 _AT_ONCE = 128
 
 
 class Compaction(NamedTuple):
-    """The *left* rows that stay, moved together: *movers* take the places *free* among those."""
+    """Compaction of *left* remaining rows: rows *movers* take the places *free*."""
 
     left: int
     free: np.ndarray
@@ -34,29 +34,29 @@ class Compaction(NamedTuple):
 
     @classmethod
     def to(cls, stays: np.ndarray) -> Compaction:
-        """The compaction to the rows where *stays* is true."""
+        """Compaction to the rows for which *stays* is true."""
         left = int(np.count_nonzero(stays))
         return cls(left, np.flatnonzero(~stays[:left]), left + np.flatnonzero(stays[left:]))
 
     def square(self, matrix: np.ndarray) -> np.ndarray:
-        """The remaining rows and columns of *matrix*, a view of it, whose rest is lost."""
+        """Remaining rows and columns of *matrix*, as a view; the rest is overwritten."""
         matrix[self.free] = matrix[self.movers]
         matrix[:, self.free] = matrix[:, self.movers]
         return matrix[: self.left, : self.left]
 
     def rows(self, matrix: np.ndarray) -> np.ndarray:
-        """Rows that are left of *matrix*, a view of it, whose rest is lost."""
+        """Remaining rows of *matrix*, as a view; the rest is overwritten."""
         matrix[self.free] = matrix[self.movers]
         return matrix[: self.left]
 
 
 class Inverse:
-    """The inverse of a positive definite matrix; losing a row there is a downdate here.
+    """Inverse of a positive definite matrix; removing a row is a downdate.
 
     ``G^-1 -= g g^T / g_j`` with ``g = (G^-1)_:j``, noted as ``G^-1 - V V^T``.
 
     Attributes:
-        diagonal: diagonal elements of all rows, as they now are; 0 or less where nothing is left.
+        diagonal: current diagonal elements of all rows; 0 or less for dependent rows.
     """
 
     def __init__(self, matrix: np.ndarray) -> None:
@@ -69,7 +69,7 @@ class Inverse:
         self.diagonal = np.diagonal(self._matrix).copy()
 
     def remove(self, row: int) -> np.ndarray:
-        """Lose *row*; its g / g_j."""
+        """Remove *row*, and return its g / g_j."""
         count = self._count
         noted = self._noted[:, :count]
         # One vector at a time: BLAS shares small products of matrices among threads, which
@@ -92,7 +92,7 @@ class Inverse:
 
 
 class Products(Protocol):
-    """The products W = U U^T of all rows of a matrix U; only its diagonal is asked for.
+    """Products W = U U^T of all rows of a matrix U, of which only the diagonal is used.
 
     Losing row j there with best replacement by the others is ``U -= (g / g_j) u_j^T``.
     """
@@ -104,14 +104,14 @@ class Products(Protocol):
         """The trace of U^T *gram* U."""
 
     def remove(self, row: int, share: np.ndarray) -> None:
-        """Lose *row*; *share* is its g / g_j."""
+        """Remove *row*; *share* is its g / g_j."""
 
     def compact(self, to: Compaction) -> None:
-        """Let those who are left move together."""
+        """Move the remaining rows together."""
 
 
 def products_of(outgoing: np.ndarray) -> Products:
-    """The products of U = *outgoing*, in the precision that the network has it in."""
+    """Products of U = *outgoing*, in the network's precision."""
     outgoing = outgoing.astype(np.float32)
     return _AsFactor(outgoing) if outgoing.shape[1] <= _FEW else _AsMatrix(outgoing)
 
@@ -139,7 +139,7 @@ class _AsFactor:
 
 
 class _AsMatrix:
-    """Held as W, noted as ``W - A B^T - B A^T``, A and B interleaved: one product serves both."""
+    """Products held as W, with updates ``W - A B^T - B A^T``, A and B interleaved."""
 
     def __init__(self, outgoing: np.ndarray) -> None:
         self._matrix = outgoing @ outgoing.T
@@ -179,6 +179,6 @@ def _swapped(pairs: np.ndarray) -> np.ndarray:
 
 
 def _subtract(matrix: np.ndarray, columns: np.ndarray, others: np.ndarray) -> None:
-    """matrix -= columns others^T."""
+    """Subtract columns others^T from *matrix* in place."""
     for at in range(0, len(matrix), _AT_ONCE):
         matrix[at : at + _AT_ONCE] -= columns[at : at + _AT_ONCE] @ others.T

@@ -1,4 +1,4 @@
-"""Greedy removal by the Gram matrix, as blocked as LAPACK does its factorisations.
+"""Greedy removal by the Gram matrix, blocked like LAPACK's factorisations.
 
 Removing unit j with the best linear replacement by the others costs
 ``|u_j|^2 / (G^-1)_jj`` in mean square; then ``G^-1 -= g g^T / g_j`` with
@@ -18,24 +18,24 @@ from matex.apoptosis.triangular import inverse_root, squared
 
 __all__ = ["remove_by_gram", "replacement"]
 
-# One look at all scores serves for this part of the units: where there are many, hundreds cost
-# next to nothing. What each costs is exact when it goes.
+# Fraction of the units for which one look at all scores serves: with many units, hundreds cost next
+# to nothing. Each one's cost is exact when it is removed.
 _AT_ONCE = 128
 
-# After a block of removals only so many times the units that may still go are looked at, the
-# cheapest, but a block of them at least: of two that can replace each other one goes.
+# After a block of removals this multiple of it, and at least a block, of the cheapest removable
+# units is considered: of two units that can replace each other one is removed.
 _CANDIDATES = 2
 
-# Of each unit's own mean square. Keeps what the sample cannot tell apart from taking
-# opposite, huge weights; duplicates are still replaced to 1e-7.
+# Fraction of each unit's own mean square. It keeps units that the sample cannot distinguish from
+# getting opposite, huge weights; duplicates are still replaced to 1e-7.
 _RIDGE = 1e-7
 
 
 def remove_by_gram(readers: tuple[Reader, ...], limits: Limits) -> Removal:
-    """Let the units go whose work the others can best take over; pure.
+    """Remove the units whose work the others can take over best; pure.
 
-    The cost of a unit is the mean over the readers of the mean square that is lost of
-    what each makes of all units, relative to it.
+    The cost of a unit is the mean over the readers of the lost mean square of each reader's sum
+    over all units, relative to that.
     """
     units = len(readers[0].outgoing)
     survivors = Survivors(units, limits)
@@ -48,7 +48,7 @@ def remove_by_gram(readers: tuple[Reader, ...], limits: Limits) -> Removal:
         for unit in cheapest:
             cost = sum(state.cost(unit) for state in states) / len(states)
             if unit != cheapest[0] and (cost > bar or not survivors.mortal[unit]):
-                continue  # what could have replaced it has just gone: others are cheaper now
+                continue  # its replacement was just removed: others are cheaper now
             if not survivors.remove(unit, cost):
                 return survivors.removal
             for state in states:
@@ -73,7 +73,7 @@ def _scores(states: list[_State]) -> np.ndarray:
 def replacement(gram: np.ndarray, kept: np.ndarray, removed: np.ndarray) -> np.ndarray:
     """The least squares that give the *removed* columns from the *kept*, and the constant.
 
-    One solution for all is what the removals one by one amount to, and more exact.
+    One solution for all equals the removals one by one, and is more exact.
     """
     constant = np.arange(len(kept) + len(removed), len(gram))
     basis = np.concatenate([kept, constant])
@@ -87,7 +87,7 @@ def replacement(gram: np.ndarray, kept: np.ndarray, removed: np.ndarray) -> np.n
 
 
 def _regular(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """*gram* scaled to unit diagonal and made safe to invert, its scale, and which are dead."""
+    """*gram* with unit diagonal and safe to invert, its scale, and the mask of dead units."""
     diagonal = np.diagonal(gram)
     least = 1e-12 * max(float(diagonal.mean()), 1e-300)
     dead = diagonal <= least
@@ -101,7 +101,7 @@ def _regular(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 class _State:
-    """The parts of one reader's matrices for the units that may still go.
+    """Parts of one reader's matrices for the removable units.
 
     ``W`` is held as exactly as the network's weights are; ``G^-1``, which is near singular,
     in float64.
@@ -132,7 +132,7 @@ class _State:
         return scores
 
     def cost(self, unit: int) -> float:
-        """The cost of losing *unit*, as :meth:`scores` has it; 0 for one that is gone."""
+        """Cost of removing *unit*, as in :meth:`scores`; 0 for a removed one."""
         if self._dead[unit]:
             return 0.0
         row = self._row[unit]
@@ -142,7 +142,7 @@ class _State:
 
     @property
     def room(self) -> int:
-        """The number of removals for which there is room until :meth:`compact` is called."""
+        """Number of removals that are possible before :meth:`compact` is called."""
         return BLOCK - self._gone
 
     def remove(self, unit: int) -> None:
@@ -151,7 +151,7 @@ class _State:
         self._gone += 1
 
     def compact(self, left: np.ndarray) -> None:
-        """Go on with the units *left*, a mask, alone."""
+        """Continue with the units in the mask *left* only."""
         to = Compaction.to(left[self._left])
         self._inverse.compact(to)
         self._outgoing.compact(to)

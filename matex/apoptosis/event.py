@@ -1,4 +1,4 @@
-"""One event: score, decide, hand over, judge by the held-out loss, cut."""
+"""One event: score, decide, transfer, evaluate by the held-out loss, cut."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hold_event(
     before: float | None = None,
     allowed: float = np.inf,
 ) -> Outcome:
-    """Remove what *thresholds* allow from *model*; collective over *peers*.
+    """Remove units of *model* as *thresholds* allow; collective over *peers*.
 
     Until every decision is made no shape changes, and a group's change is undone by giving
     its readers their values back. Then the cut is proved on some rows: a group without which the
@@ -41,9 +41,9 @@ def hold_event(
 
     Args:
         goal: beyond which nothing goes; of all groups that which costs least does first.
-        reaches: the goal is come to at whatever cost, the least.
-        before: loss that *judge* has just found, if it was asked.
-        allowed: the held-out loss that it may come to.
+        reaches: whether the goal must be reached at any cost, by the cheapest removals.
+        before: loss that *judge* has just computed, if known.
+        allowed: limit of the held-out loss.
 
     Raises:
         Unsupported: the model cannot be followed.

@@ -1,4 +1,4 @@
-"""The input of a criterion, measurements of a group of units, and its output, a removal."""
+"""Input of a criterion, measurements of a group of units, and its output, a removal."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Reader(NamedTuple):
 
     @property
     def has_constant(self) -> bool:
-        """Whether a constant 1 is among what it reads."""
+        """Whether a constant 1 is among the inputs."""
         return len(self.gram) > len(self.outgoing)
 
 
 class Evidence(NamedTuple):
-    """The measurements of one group of n units.
+    """Measurements of one group of n units.
 
     ``incoming`` holds the vectors [w; b] that make the units, shape (n, d), float64.
     ``scales``: whether a unit with a multiple of another's incoming vector has that multiple
@@ -47,8 +47,9 @@ class Evidence(NamedTuple):
 class Limits(NamedTuple):
     """The limits of a removal.
 
-    At most ``most`` units die, at a cost of at most ``budget``, relative to the effect of all
-    units; of each of ``parts``, pairs of indices of units and a number, at least so many stay.
+    At most ``most`` units are removed, at a cost of at most ``budget``, relative to the effect of
+    all units; of each of ``parts``, pairs of indices of units and a number, at least that number is
+    kept.
     """
 
     most: int
@@ -57,7 +58,7 @@ class Limits(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """The units that die, in the order of their death, and those that stay, ascending.
+    """Removed units, in the order of removal, and kept units, ascending.
 
     ``costs`` are in the criterion's own terms, relative: 0 for a unit that is compensated exactly,
     1 for the loss of all. Each is the cost of the unit and of all that go before it.
@@ -80,7 +81,7 @@ class Removal(NamedTuple):
 
 
 class Survivors:
-    """The units that are alive, and those that may still go. Local state of one greedy removal."""
+    """Kept units, and removable ones among them. Local state of one greedy removal."""
 
     def __init__(self, units: int, limits: Limits) -> None:
         self._limits = limits
@@ -114,13 +115,13 @@ class Survivors:
 
     @property
     def dead(self) -> int:
-        """Number of units that have gone."""
+        """Number of removed units."""
         return len(self.removed)
 
     def candidates(self, scores: np.ndarray, count: int) -> np.ndarray:
         """A mask of *count* units that may go, of the smallest scores.
 
-        All that may go where the group has parts, as one may come to its limit before the others.
+        All removable units if the group has parts, as one may reach its limit before the others.
         """
         open_to = self.alive & self.mortal
         if any(len(part) < len(scores) for part, _ in self._parts):
@@ -145,7 +146,7 @@ class Survivors:
         return [first, *others[: count - 1]], bar  # among equal ones first may not be of these
 
     def remove(self, unit: int, cost: float) -> bool:
-        """Let *unit* die at *cost*; False, and nothing changed, where that is too much."""
+        """Remove *unit* at *cost*; return False, without a change, if the cost is too high."""
         enough = len(self.removed) >= self._limits.most or self.alive.sum() <= 1
         if enough or self.cost + cost > self._limits.budget:
             return False

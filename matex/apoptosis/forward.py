@@ -1,4 +1,4 @@
-"""Passes forward through a model as it evaluates it, layer by layer or, in less time, traced."""
+"""Forward passes of a model in evaluation mode, layer by layer or, faster, traced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WITHOUT_WIDTHS = (layers.Dense, layers.BatchNormalization)
 # Of a loss: a trace may round otherwise, but not compute anything else.
 _ROUNDING = 1e-4
 
-# What is raised where a layer cannot be traced, and by a trace at a size it was not made for.
+# Exceptions for a layer that cannot be traced, and of a trace at an unexpected size.
 REFUSALS = (
     AttributeError,
     RuntimeError,
@@ -29,7 +29,7 @@ REFUSALS = (
     tf.errors.InvalidArgumentError,
 )
 
-# What is raised where shapes do not fit, by whatever a model is made of.
+# Exceptions for shapes that do not fit, from any part of a model.
 FAILURES = (*REFUSALS, AssertionError, LookupError, NotImplementedError, tf.errors.OpError)
 
 
@@ -50,7 +50,7 @@ class Forward:
         return outputs, float(_mean_loss(self.model, batch, outputs))
 
     def forget(self) -> None:
-        """Drop what was traced, because the layers' computation has changed."""
+        """Drop the traced functions, because the layers' computation has changed."""
 
     def has_loss(self, batch: tuple[Any, ...]) -> bool:
         """Whether *batch* has a ``y``, and the model a loss of it.
@@ -132,7 +132,7 @@ def _mean_loss(model: Any, batch: tuple[Any, ...], outputs: Any) -> Any:
 def _traced(
     model: Any, batch: tuple[Any, ...], outputs: Any, shapes: list[Any]
 ) -> Callable[..., Any]:
-    """A function of values of such *shapes* of the model's weights, and of the leaves of a batch.
+    """Function of values, of *shapes*, of the model's weights, and of the leaves of a batch.
 
     Of *batch* and *outputs*, for it, only the shapes are looked at: these are no units that die.
     """

@@ -1,4 +1,4 @@
-"""The held-out loss, and how many predictions can have changed at most."""
+"""Held-out loss, and an upper bound of the number of changed predictions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Judge:
         self._after = self._before
 
     def loss(self, peers: Peers) -> float:
-        """The mean loss without regularisation; collective, with one answer for all."""
+        """Mean loss without regularisation; collective, equal on all peers."""
         self._spans, self._newest = [], []
 
         def add(spans: list[Span], total: np.ndarray) -> None:
@@ -53,7 +53,7 @@ class Judge:
         return all(self._forward.has_loss(batch) for batch in self._sample.batches([(0, 1)]))
 
     def forget(self) -> None:
-        """Drop what was traced, because more than the layers' weights has changed; local."""
+        """Drop the traced functions, because more than weights has changed; local."""
         self._forward.forget()
 
     def begin(self) -> None:
@@ -61,11 +61,11 @@ class Judge:
         self._before = self._after = self._spans, self._newest
 
     def accept(self) -> None:
-        """Take the outputs of the last evaluation for those of the model that stays; local."""
+        """Take the outputs of the last evaluation as those of the kept model; local."""
         self._after = self._spans, self._newest
 
     def at_risk(self, peers: Peers) -> float | None:
-        """The share of rows whose prediction may have changed since :meth:`begin`; collective.
+        """Fraction of rows whose prediction may have changed since :meth:`begin`; collective.
 
         None where the model has no single output of classes, or where a rank died since.
         """
@@ -83,7 +83,7 @@ class Judge:
 
 
 def _as_classes(model: Any, outputs: Any) -> np.ndarray | None:
-    """The outputs where they are those of one classification."""
+    """Outputs if they are those of one classification; else None."""
     if isinstance(outputs, dict | list | tuple) or len(outputs.shape) != 2:
         return None
     return np.asarray(outputs) if _classifies(model) else None
@@ -96,7 +96,7 @@ def _classifies(model: Any) -> bool:
 
 
 def _unsure(before: np.ndarray, after: np.ndarray) -> int:
-    """Rows where the change of the outputs may have changed the prediction."""
+    """Number of rows whose prediction may have changed with the outputs."""
     change = np.linalg.norm(after.astype(np.float64) - before, axis=1)
     if before.shape[1] == 1:
         edge = 0.5 if before.min(initial=0) >= 0 and before.max(initial=0) <= 1 else 0.0

@@ -1,4 +1,4 @@
-"""The rows by which the events of one fit score units and judge what their removal costs."""
+"""Rows on which the events of one fit score units and evaluate removals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Judges:
 
     Args:
         forward: calls of the fit's model.
-        training: arrays by name, to measure activations on; None for those fit was given.
+        training: arrays by name, to measure activations; None for fit's own.
         validation: arrays by name, for the held-out loss; None for fit's validation data, or else
             its training data.
         most: largest number of rows of either.
@@ -49,14 +49,14 @@ class Judges:
         self._held_out: Sample | None = None
 
     def before_training(self) -> Judge:
-        """The judge of the untrained network: fit has not yet made its validation data."""
+        """Judge of the untrained network, before fit has made its validation data."""
         return Judge(held_out_of(self._training, self._validation, self._most), self._forward)
 
     def of_network(self, net: Network) -> Judge:
         """The judge on as many rows as events of *net* want, the same until :meth:`choose_anew`.
 
         Args:
-            net: the model as it now is.
+            net: network of the current model.
         """
         if self._held_out is None:
             groups = groups_of(net)

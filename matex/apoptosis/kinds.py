@@ -53,7 +53,7 @@ REDUCTIONS = {
     "Nansum", "Nanvar", "Norm", "Prod", "Ptp", "Std", "Sum", "Var",
 }  # fmt: skip
 
-# That mix what lies along an axis, or several, and leave the shape.
+# Functions that mix values along axes and keep the shape.
 ALONG_AN_AXIS = {
     "Argsort", "Cumprod", "Cumsum", "LogSoftmax", "Nancumprod", "Nancumsum", "Normalize", "Roll",
     "Softmax", "Sort", "Sparsemax",
@@ -68,7 +68,7 @@ def _name(activation: Any) -> str:
 
 
 def is_linear(activation: Any) -> bool:
-    """Whether *activation* (a function, or None) leaves values as they are."""
+    """Whether *activation* (a function, or None) is the identity."""
     return activation is None or _name(activation) == "linear"
 
 
@@ -78,6 +78,6 @@ def scales(activation: Any) -> bool:
 
 
 def is_elementwise(activation: Any) -> bool:
-    """Whether each value depends on its own input alone; softmax, for one, does not."""
+    """Whether each value depends on its own input alone, unlike with softmax."""
     own = getattr(activation, "__module__", "").startswith("keras.")
     return activation is None or (own and _name(activation) in _ELEMENTWISE)

@@ -1,13 +1,13 @@
-"""Normalization layers that leave the dead out of their statistics, as long as a trial lasts.
+"""Normalization layers that leave removed units out of their statistics during a trial.
 
-A trial gives the readers' rows of the dead to the living and changes no shape. That is all there
-is to a death unless a layer divides by statistics of several units (LayerNormalization,
-RMSNormalization, GroupNormalization): with fewer units these are others, so what it makes of the
-living is another, too. Here such a layer is given a mask of the living, and computes during a trial
-what it will compute after the cut.
+A trial transfers the readers' rows of removed units to kept ones and changes no shape. That is a
+complete removal unless a layer divides by statistics of several units (LayerNormalization,
+RMSNormalization, GroupNormalization): with fewer units these statistics differ, and so does the
+layer's output for kept units. Here such a layer gets a mask of the kept units, and computes during
+a trial its result after the cut.
 
-Its gamma and beta are fitted again, unit by unit: they become those with which its outputs come
-nearest, in the least squares, to what they were before anything died.
+Its gamma and beta are refitted, unit by unit: to the least squares between its outputs and those
+before any removal.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from matex.apoptosis.network import Binding, Network, Norm
 
 __all__ = ["Masks"]
 
-# Rows of what a layer normalizes that its gamma and beta are fitted on, about: two numbers a unit.
+# Approximate number of rows to which gamma and beta, two numbers per unit, are fitted.
 _ROWS = 2048
 
-# Of the square of what a unit was: below it there is nothing to fit to.
+# Fraction of a unit's former square, below which there is nothing to fit to.
 _NOTHING = 1e-6
 
 
 class Masks:
-    """The masks of all such layers of *net*, in force within ``with``; local.
+    """Masks of all such layers of *net*, active within ``with``; local.
 
     Args:
         changed: function to be called when the layers begin or cease to compute with masks, after
@@ -47,7 +47,7 @@ class Masks:
 
     @property
     def bindings(self) -> list[Binding]:
-        """The masks, as variables that a cut shortens like all others."""
+        """Masks, as variables that a cut shortens like the others."""
         return [Binding(one.mask, 0, one.norm.units) for one in self._masked]
 
     def __enter__(self) -> Masks:
@@ -69,7 +69,7 @@ class Masks:
             self._changed()
 
     def leave_out(self, dead: Collection[int]) -> None:
-        """Leave out the units whose roots are *dead*, and no others, from now on."""
+        """Leave out exactly the units whose roots are *dead*, from now on."""
         gone = np.array(sorted(dead), np.int64)
         for one in self._masked:
             one.mask.assign(~np.isin(self._net.units.roots(one.norm.units), gone))
@@ -90,7 +90,7 @@ class Masks:
             inputs: inputs that :meth:`remember` was given.
 
         Returns:
-            The variables that are assigned to, in that order, and what each held before.
+            Assigned variables, in order, and their former values.
         """
         fitting = [one for one in self._masked if not one.living.all()]
         weights = [w for one in fitting for w in one.weights if w is not None]
@@ -110,7 +110,7 @@ class Masks:
 class _AffineFit(NamedTuple):
     """The target of a fit of gamma and beta: some rows that the layer normalized, (rows, units).
 
-    ``gamma`` and ``beta`` are those that belong to these rows, 1 and 0 where there are none.
+    ``gamma`` and ``beta`` are the weights for these rows, 1 and 0 if there are none.
     """
 
     rows: np.ndarray
@@ -119,14 +119,14 @@ class _AffineFit(NamedTuple):
 
 
 class _Masked:
-    """The ``call`` of a layer as long as it is masked."""
+    """Masked ``call`` of a layer."""
 
     def __init__(self, norm: Norm) -> None:
         self.norm = norm
         living = np.ones(len(norm.units), np.float32)
         self.mask = keras.Variable(living, trainable=False, name="living")
         self.visitor: Callable[[np.ndarray], None] | None = None
-        """What the first call within a pass is to do with the rows that it has normalized."""
+        """Function that the first call within a pass applies to the rows that it has normalised."""
         layer = norm.layer
         is_rms = isinstance(layer, keras.layers.RMSNormalization)
         self.weights = (layer.scale, None) if is_rms else (layer.gamma, layer.beta)
@@ -185,7 +185,7 @@ class _Masked:
         return x * ops.rsqrt(variance + self.norm.layer.epsilon)
 
     def remember(self, rows: np.ndarray) -> None:
-        """These *rows* are what the weights, as they are, stand for."""
+        """Remember *rows* as the outputs of the current weights."""
         gamma, beta = self.weights
         self._fit = _AffineFit(
             rows,
@@ -194,7 +194,7 @@ class _Masked:
         )
 
     def refit(self, rows: np.ndarray) -> None:
-        """Give the weights the values with which *rows* come nearest to those remembered."""
+        """Set the weights so that *rows* come closest to the remembered ones."""
         assert self._fit is not None, "remember comes before refit"
         slope, shift = _fitted(rows, self._fit.rows, self.living, self.weights)
         shape = [1] * len(self._axes)

@@ -52,13 +52,13 @@ def add(
     samples: int,
     sums: Sums,
 ) -> None:
-    """Add to *sums* for each group and reading that of [a, 1] [a, 1]^T over *batches*; local.
+    """Add the second moments [a, 1] [a, 1]^T over *batches* to *sums*, by group and reading; local.
 
     They add up over batches and over ranks: which rows are looked at, where not all of them
     are needed, does not depend on how they are cut.
 
     Args:
-        batches: pairs of the number of a batch's first sample and its inputs.
+        batches: pairs of a batch's first sample number and its inputs.
         samples: number of samples in all, on all ranks.
         sums: each float64, shape (n + 1, n + 1).
     """
@@ -137,7 +137,7 @@ def samples_needed(net: Network, groups: Sequence[Group], most: int) -> int:
 
 
 def rows_wanted(net: Network, groups: Sequence[Group]) -> int:
-    """Number of samples that give every group at least as many rows as it has units."""
+    """Number of samples that give every group at least as many rows as units."""
     counts = {id(variable): count for variable, count in net.work}
     return max(
         (
@@ -155,10 +155,10 @@ def _wanted(units: int, *, alike: bool) -> int:
 
 
 def stride(rows: int, units: int, *, alike: bool) -> int:
-    """The step from one to the next of the *rows* that are looked at. Pure.
+    """Step between the *rows* that are measured. Pure.
 
     Args:
-        alike: whether several rows come from each sample.
+        alike: whether each sample has several rows.
     """
     step = max(1, rows // _wanted(units, alike=alike))
     # An even one might see every other position of a picture alone.
@@ -172,7 +172,7 @@ def _add(
 
     Args:
         total: shape (n + 1, n + 1), float64.
-        rows: shape (rows, columns), float32: *each* so many of the samples from *first* on.
+        rows: shape (rows, columns), float32: *each* rows of every sample from *first* on.
         places: the columns of the n units, shape (times, n); -1 is a column of zeros.
     """
     times, width = places.shape

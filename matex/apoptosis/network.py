@@ -1,4 +1,4 @@
-"""A network as apoptosis sees it: units, the variables they index, and who reads them."""
+"""A network as seen by apoptosis: units, variables indexed by them, and their readers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Binding(NamedTuple):
 
 
 class UnitSource(NamedTuple):
-    """Weights that make units: a kernel's axis, and the bias beside it."""
+    """Weights that make units: a kernel's axis, and the bias with it."""
 
     layer: Any
     parts: tuple[Binding, ...]
@@ -60,14 +60,14 @@ class Reading(NamedTuple):
 
 
 class Sized(NamedTuple):
-    """Something else whose size is the number of *units*: *resize* is called with it."""
+    """Another object whose size is the number of *units*: *resize* is called with it."""
 
     units: np.ndarray
     resize: Callable[[int], None]
 
 
 class Norm(NamedTuple):
-    """A layer whose statistics are of several *units*, which run along its axis number *place*."""
+    """A layer with statistics over several *units*, along its axis number *place*."""
 
     layer: Any
     place: int
@@ -92,7 +92,7 @@ class Network:
         self.folded: dict[int, Any] = {}
         """Source number -> the BatchNormalization that follows it and nothing else."""
         self.extras: list[Binding] = []
-        """Weights beside the sources that make units what they are."""
+        """Weights beside the sources that define units."""
         self.readings: list[Reading] = []
         self.norms: dict[int, Norm] = {}
         """By the id of the layer, in the order of the graph."""
@@ -106,7 +106,7 @@ class Network:
         self._known: set[tuple[int, int, int]] = set()
 
     def bind(self, variable: Any, axis: int, units: np.ndarray) -> Binding:
-        """Note that *axis* of *variable* runs over *units*; a shared one ties its units."""
+        """Note that *axis* of *variable* runs over *units*; a shared variable ties its units."""
         key = (id(variable), axis)
         known = self.bindings.setdefault(key, Binding(variable, axis, units))
         if known.units is not units:
@@ -114,7 +114,7 @@ class Network:
         return known
 
     def bind_fixed(self, variable: Any, axis: int) -> None:
-        """Note that *axis* of *variable* runs over what stays, as where no tag is given.
+        """Note that *axis* of *variable* runs over kept units, as without a tag.
 
         A layer that is called on it and, elsewhere, on units has one kernel for both.
         """
@@ -123,7 +123,7 @@ class Network:
     def source(
         self, layer: Any, *parts: tuple[Any, int], units: np.ndarray, least: int | None = None
     ) -> int:
-        """Note weights that make *units*: (variable, axis) pairs, None left out. Its number."""
+        """Note weights that make *units*: (variable, axis) pairs or None; return their number."""
         bound = tuple(
             self.bind(v, axis, _repeated(v, axis, units)) for v, axis in parts if v is not None
         )
@@ -140,24 +140,24 @@ class Network:
             self.readings.append(reading._replace(kernel=kernel))
 
     def norm(self, norm: Norm) -> None:
-        """Note a layer whose statistics are of several units; one called again ties them."""
+        """Note a layer with statistics over several units; repeated calls tie them."""
         known = self.norms.setdefault(id(norm.layer), norm)
         if known.units is not norm.units:
             self.units.tie(known.units, norm.units)
 
     def size(self, units: np.ndarray, resize: Callable[[int], None]) -> None:
-        """Note what must follow the number of *units*."""
+        """Note a size that must follow the number of *units*."""
         self.sized.append(Sized(units, resize))
 
     def keep(self, tag: Tag | None, layer: Any = None, why: str = "") -> None:
-        """Note that the units of *tag* must stay; *why*, where the layer is the cause."""
+        """Note that the units of *tag* must be kept; *why*, if *layer* is the cause."""
         if tag is not None:
             self.units.fix(tag.units)
             if layer is not None and why:
                 self.left_alone.setdefault(layer.name, f"{type(layer).__name__}: {why}")
 
     def leave(self, layer: Any, tags: Sequence[Tag | None], why: str) -> None:
-        """Nothing of *layer* can go, nor of what *tags* mark, which it reads; *why*."""
+        """Note that *layer*'s units, and those of *tags* that it reads, must be kept; *why*."""
         for tag in tags:
             self.keep(tag, layer, why)
         if getattr(layer, "trainable_weights", None):
@@ -167,12 +167,12 @@ class Network:
                 self.bind_fixed(variable, axis)
 
     def choose(self, axes: Sequence[int]) -> int:
-        """The one of *axes*, ascending, along which units run where they could along each."""
+        """Choose the axis of *axes*, ascending, along which units run if each is possible."""
         self.choices += len(axes) > 1
         return axes[0 if self._outer else -1]
 
     def shape(self, tensor: Any, tag: Tag | None) -> None:
-        """Note the tag of a symbolic tensor; one that is met again ties its units."""
+        """Note the tag of a symbolic tensor; a tensor noted again ties its units."""
         if id(tensor) not in self.tensors:
             self.tensors[id(tensor)] = (tensor, tag)
             return

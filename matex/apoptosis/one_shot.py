@@ -1,4 +1,4 @@
-"""Pruning a trained model in one shot, with the engine of :mod:`matex.apoptosis`."""
+"""Pruning of a trained model in one shot, by :mod:`matex.apoptosis`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def prune(
     exclude: tuple[str, ...] = (),
     samples: int = 2048,
 ) -> Outcome:
-    """Remove so many units from *model*, in place, that *ratio* of its *target* is gone; local.
+    """Remove units from *model*, in place, until *ratio* of its *target* is removed; local.
 
     Of the rows every other is held out: the losses of the outcome are on these.
 
@@ -86,7 +86,7 @@ def _pruned(
     exclude: tuple[str, ...],
     samples: int,
 ) -> Pruned:
-    """*asked* has the share that is to go for a size."""
+    """Prune to *asked*, the fraction of a size that must be removed."""
     target, ratio = asked
     for name, value, known in (
         ("criterion", criterion, CRITERIA),
@@ -124,14 +124,14 @@ def _pruned(
 
 
 def _split(x: Any, y: Any, samples: int) -> tuple[Sample, Sample]:
-    """Rows to measure on, and as many between them that are held out."""
+    """Rows to measure on, and as many held-out rows between them."""
     whole = sample_of({"x": x, "y": y}, 1).of
     count = max(1, min(samples, whole // 2))
     return tuple(sample_of({"x": x, "y": y}, count, offset=offset) for offset in (0.0, 0.5))  # type: ignore[return-value]
 
 
 def _outputs(model: Any, sample: Sample) -> np.ndarray:
-    """All outputs for the rows of *sample*, one after another, float64."""
+    """All outputs for the rows of *sample*, concatenated, float64."""
     leaves = [
         np.ravel(np.asarray(leaf, np.float64))
         for batch in sample.batches([(0, sample.size)])
@@ -141,7 +141,7 @@ def _outputs(model: Any, sample: Sample) -> np.ndarray:
 
 
 def _must_be_reachable(net: Network, target: str, ratio: float) -> None:
-    """Raise InputError where what must stay of each group is more than *ratio* leaves."""
+    """Raise InputError if the kept units of groups exceed the size that *ratio* leaves."""
     groups = groups_of(net)
     dead = {int(unit) for group in groups for unit in group.members[mortal_in(group)]}
     most = 1 - size_of(net, target, dead) / size_of(net, target)
@@ -208,7 +208,7 @@ def _loaded(source: Path) -> Any:
 
 
 def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) -> list[str]:
-    """Lines for the user: the removals and their cost, the layers that stay and why, warnings."""
+    """Lines about the removals and their cost, kept layers with reasons, and warnings."""
     outcome, (measured, held_out) = pruned.outcome, pruned.rows
     sizes = {"parameters": outcome.parameters, "flops": outcome.flops}
     before, after = sizes[asked.measure]
@@ -236,7 +236,7 @@ def _told(out: Path, pruned: Pruned, asked: Goal, parameters: dict[str, int]) ->
 
 
 def _must_load(file: Path, probe: Probe) -> None:
-    """Raise InputError where *file* does not give back the model that was saved."""
+    """Raise InputError if *file* does not give back the saved model."""
     try:
         wrong = probe.complaint(keras.models.load_model(file))
     except (ValueError, OSError, TypeError) as error:

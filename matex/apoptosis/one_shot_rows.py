@@ -1,4 +1,4 @@
-"""The rows that ``matex prune`` looks at: from a data file to what the model takes."""
+"""Rows that ``matex prune`` uses: from a data file to the model's input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows_of(path: Path, model: Any) -> tuple[Any, Any]:
     outputs with a loss a list of those named as these. ``y`` is None where there is none.
 
     Raises:
-        InputError: a member is absent, or its rows have another shape.
+        InputError: a member is missing, or its rows have another shape.
     """
     found = matex.data.open(path)
     functional = keras_hooks.functional_of(model)
@@ -94,7 +94,7 @@ def must_have_loss(model: Any, sample: Sample) -> None:
 
 
 def must_be_finite(model: Any, samples: list[Sample]) -> None:
-    """Raise InputError where a weight of *model* or a number of *samples* is NaN or infinite."""
+    """Raise InputError if a weight of *model* or a number in *samples* is NaN or infinite."""
     for layer in keras_hooks.layers_with_weights(model):
         for weight in layer.weights:
             if not _is_finite(np.asarray(weight.numpy())):

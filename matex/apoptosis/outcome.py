@@ -1,4 +1,4 @@
-"""The outcome of one event, and the change of each group of units in it."""
+"""Outcome of one event, and the change of each group of units."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Change", "Outcome", "change_of"]
 
 
 class Change(NamedTuple):
-    """The change of one group."""
+    """Change of one group."""
 
     layer: str
     units_from: int
@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
     loss_before: float
     loss_after: float
     loss_allowed: float | None
-    """What it might have come to; None: anything."""
+    """Limit of the loss; None for no limit."""
     at_risk: float | None
     """At most this share of held-out predictions has changed; None where nothing is classified."""
     parameters: tuple[int, int]
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 
 
 def change_of(verdict: GroupVerdict) -> Change:
-    """The change of a group, by what the search found. Pure."""
+    """Change of a group, from the search's verdict. Pure."""
     group, removal = verdict.candidate.group, verdict.candidate.removal
     left = len(removal.kept)
     return Change(

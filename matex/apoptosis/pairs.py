@@ -1,4 +1,4 @@
-"""The criteria that look at weights alone: one unit's work goes to one other, or to none.
+"""Criteria that use weights alone: one other unit takes over a unit's work, or none does.
 
 For unit j with incoming vector w_j and outgoing row u_j, merged into i, the nearest that
 stays: ``u_i += lam u_j``.
@@ -59,7 +59,7 @@ def remove_by_pairs(criterion: str, evidence: Evidence, limits: Limits) -> Remov
 def remove_by_baseline(
     criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0
 ) -> Removal:
-    """The removal by ``magnitude`` or ``random``, whose dead leave their work undone; pure."""
+    """Removal by ``magnitude`` or ``random``, without transfer of work; pure."""
     outgoing = _outgoing(evidence)
     incoming = evidence.incoming
     power = np.einsum("jm,jm->j", outgoing, outgoing) * np.einsum("jd,jd->j", incoming, incoming)

@@ -1,8 +1,8 @@
 """The participants of an event: this process alone, or the ranks of a run.
 
-An event needs four things of its peers: a sum over samples, decisions about groups that one rank
-each makes, one value for all, and equal weights at the end. On ranks all of them go through
-collectives that complete when members die, so that the survivors hold the same.
+An event needs four operations of its peers: a sum over samples, decisions about groups that one
+rank each makes, one value for all, and equal weights at the end. On ranks all of them are
+collectives that complete when members die, so that the survivors hold the same results.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from matex.partition.spans import Span, assigned
 
 __all__ = ["Add", "Alone", "Peers", "Together", "peers_of_process"]
 
-# Adds to a vector what rows of a sample come to.
+# Function that adds the results for rows of a sample to a vector.
 Add = Callable[[list[Span], np.ndarray], None]
 
 
 class Peers(Protocol):
-    """Each method is collective over those who take part."""
+    """Processes that hold an event together. Each method is collective unless local."""
 
     def total(self, size: int, length: int, add: Add) -> np.ndarray:
-        """The sum of what *add* adds for all rows [0, size), float64, shape (length,)."""
+        """Sum of *add*'s results over all rows [0, size): float64, shape (length,)."""
 
     def decide(self, widths: Sequence[int], make: Callable[[int], Removal]) -> list[Removal]:
-        """*make* of each group, whose widths are given, the same everywhere."""
+        """Results of *make* for each group; *widths* are equal on all peers."""
 
     def verdict(self, value: float) -> float:
         """The leader's *value*, the same everywhere."""
 
     def settle(self, model: Any) -> None:
-        """Make weights and slots equal after the model has been cut."""
+        """Make weights and slots equal on all peers after a cut."""
 
     def renew(self, model: Any) -> None:
-        """Local: what was traced of the model's former shapes is traced anew."""
+        """Trace functions of the model's former shapes again; local."""
 
     def reached(self, phase: str) -> None:
-        """Local: the event has come to *phase*, for fault injection."""
+        """Note that the event has reached *phase*, for fault injection; local."""
 
     def say(self, line: str) -> None:
-        """Local: one line for the user."""
+        """Print a line for the user; local."""
 
     def record(self, **fields: Any) -> None:
         """Local: an event for the report."""
@@ -68,10 +68,10 @@ class Alone:
         return value
 
     def settle(self, model: Any) -> None:
-        """There is one model."""
+        """Do nothing: there is one model."""
 
     def renew(self, model: Any) -> None:
-        """Keras traces its functions at their next call."""
+        """Do nothing: Keras traces its functions at their next call."""
 
     def reached(self, phase: str) -> None:
         """No faults here."""
@@ -88,7 +88,7 @@ class Together:
 
     Args:
         run: run of this process.
-        changed: local function to be called when the model's shapes have changed.
+        changed: local function called when the model's shapes have changed.
     """
 
     def __init__(self, run: Any, changed: Callable[[], None]) -> None:
@@ -142,7 +142,7 @@ class Together:
 
 
 def _packed(removal: Removal, width: int) -> np.ndarray:
-    """A 1 for done; for each unit its place in the order of death, or -1, and its cost."""
+    """Vector of a 1 for done, and for each unit its place in the removal order, or -1, and cost."""
     row = np.full(1 + 2 * width, -1.0)
     row[0] = 1.0
     row[1 : 1 + width][removal.removed] = np.arange(len(removal.removed))
@@ -186,7 +186,7 @@ def peers_of_process() -> Peers:
     """The ranks of the run that this process is part of, or this process alone; local.
 
     Raises:
-        InputError: the ranks of the run have different models.
+        InputError: the ranks have different models.
     """
     from matex import session
 

@@ -1,8 +1,8 @@
-"""The proof of a cut: shapes fit, and the model computes what it did with the dead set to zero.
+"""Proof of a cut: shapes fit, and outputs equal those with removed units set to zero.
 
-Before a cut the weights by which the dead were read are zero already, so on a few rows the cut must
-not change the outputs. Where it does, or the model no longer runs, trains or loads, some rule was
-wrong about a layer. Then nothing of it stands.
+Before a cut the weights that read removed units are zero already, so on a few rows the cut must not
+change the outputs. If it does, or the model no longer runs, trains or loads, some rule was wrong
+about a layer. Then the whole cut is undone.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["Probe", "cut_proven"]
 # An odd number, which hardly is a width: rows that are taken for units show in the shapes.
 _ROWS = 5
 
-# Of the norm of an output: what another order of summation may change.
+# Fraction of an output's norm by which another order of summation may change it.
 _ROUNDING = {"float16": 0.05, "bfloat16": 0.2}
 _ROUNDING_ELSE = 1e-3
 
 
 class Probe:
-    """The shapes in *model*, as it is, and its outputs on some rows of *sample*; local.
+    """Shapes in the current *model*, and its outputs on some rows of *sample*; local.
 
     Where two passes already differ, as with noise that a layer draws, so much more is allowed.
     """
@@ -46,10 +46,10 @@ class Probe:
         self._noise = [_distance(a, b) for a, b in zip(self._wanted, self._outputs(), strict=True)]
 
     def complaint(self, model: Any = None) -> str:
-        """A sentence about the first fault of the model as it now is; empty for none. Local.
+        """Sentence about the first fault of the current model; "" if none. Local.
 
         Args:
-            model: model that was loaded from its file, to be looked at in place of it.
+            model: model loaded from its file, to be checked instead.
         """
         if model is None and (wrong := self._shapes.complaint()):
             return wrong
@@ -81,16 +81,16 @@ def cut_proven(
     peers: Peers,
     others: Sequence[Binding] = (),
 ) -> dict[int, str]:
-    """Cut the dead of *some* from *model*, if it then passes *probe*; collective over *peers*.
+    """Cut the removed units of *some* from *model*, if it passes *probe*; collective over *peers*.
 
     Args:
-        net: network of the model as it is.
+        net: network of the current model.
         probe: made when the work of the dead had been given away.
-        others: variables to cut that are not the model's.
+        others: variables to cut that do not belong to the model.
 
     Returns:
-        The candidates, by number, whose cut the model does not bear, each with what went wrong.
-        Nothing has been cut then. Where each is borne alone, but not all, it is all of them.
+        Candidates, by number, that cannot be cut, each with the fault. Then nothing has been cut.
+        If each can be cut alone, but not all together, these are all of them.
     """
     undo, wrong = _try(model, net, some, probe, peers, others)
     if not wrong:

@@ -1,7 +1,7 @@
 """Cutting the dead out: smaller weights, optimizer slots, symbolic shapes and options.
 
-All in place. The user's ``model`` and its layers are the objects they were, and so are
-their ``keras.Variable`` objects; what a later save, export or summary reads is smaller.
+All changes are in place. The user's ``model`` and its layers stay the same objects, and so do their
+``keras.Variable`` objects; a later save, export or summary reads smaller ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PREFIX = "apoptosis/"
 _NOTES = "apoptosis-notes"
 
 
-# Makes a model what it was before a cut; local, before anything else changes it.
+# Function that restores a model after a cut; local, before anything else changes it.
 Undo = Callable[[], None]
 
 
@@ -33,10 +33,10 @@ def cut(model: Any, net: Network, dead: Collection[int], others: Iterable[Bindin
     model, and of others that share weights with it, are dropped, and a train function is made anew.
 
     Args:
-        others: variables that units index and that are not the model's.
+        others: variables indexed by units that do not belong to the model.
 
     Returns:
-        What puts back all values, shapes and options (a default may be written out then).
+        Function that restores all values, shapes and options (a default may be explicit then).
     """
     bindings = [*net.bindings.values(), *others]
     kept = _kept(net, bindings, dead)
@@ -71,7 +71,7 @@ def _resize(values: list[tuple[Any, np.ndarray]]) -> None:
 def _kept(
     net: Network, bindings: Iterable[Binding], dead: Collection[int]
 ) -> dict[int, dict[int, np.ndarray]]:
-    """The indices that stay, by axis, for each variable by its id."""
+    """Kept indices by axis, for each variable by its id."""
     gone = np.array(sorted(dead), np.int64)
     result: dict[int, dict[int, np.ndarray]] = {}
     for binding in bindings:
@@ -94,14 +94,14 @@ def _sliced(variable: Any, cuts: Mapping[int, np.ndarray]) -> np.ndarray:
 
 
 def _resize_rest(net: Network, dead: Collection[int], *, all_live: bool = False) -> None:
-    """Options of layers, symbolic tensors, and what layers expect of their inputs.
+    """Resize options of layers, symbolic tensors, and the layers' expected inputs.
 
-    With *all_live* they become what they were before the *dead* went.
+    With *all_live* they are restored to their state before the *dead* were removed.
     """
     gone = np.array(sorted(dead), np.int64)
 
     def size(units: np.ndarray) -> tuple[int, bool]:
-        """The new number of *units*, and whether it differs from the old."""
+        """New number of *units*, and whether it differs from the old one."""
         left = int(np.count_nonzero(~np.isin(net.units.roots(units), gone)))
         return len(units) if all_live else left, left != len(units)
 
@@ -122,12 +122,12 @@ def _resize_rest(net: Network, dead: Collection[int], *, all_live: bool = False)
 
 
 def flops(net: Network) -> float:
-    """Multiplications and additions of a forward pass for one sample, matrices alone. Local."""
+    """Multiplications and additions per sample in a forward pass, matrices only. Local."""
     return float(sum(2.0 * np.prod(v.shape) * times for v, times in net.work))
 
 
-# What was cut from which variable, so that a checkpoint can be put back into the model as
-# the script makes it.
+# Removed units by variable, so that a checkpoint can be restored to the model as the script
+# makes it.
 
 
 def _remember(variable: Any, cuts: Mapping[int, np.ndarray]) -> None:
@@ -140,7 +140,7 @@ def _remember(variable: Any, cuts: Mapping[int, np.ndarray]) -> None:
 
 
 def note(model: Any, notes: dict[str, Any]) -> None:
-    """Keep *notes*, which JSON can write, with *model* and its checkpoints; local."""
+    """Store *notes*, JSON values, with *model* and its checkpoints; local."""
     object.__setattr__(model, "matex_notes", notes)
 
 
@@ -165,10 +165,10 @@ def history_of(model: Any, variables: list[Any]) -> dict[str, np.ndarray]:
 
 
 def replay(model: Any, variables: list[Any], history: Mapping[str, np.ndarray]) -> bool:
-    """Cut *model*, as its script made it, to the units that *history* leaves; local.
+    """Cut *model*, as made by its script, to the units that *history* keeps; local.
 
-    Values are those of the units that stay, so they are to be overwritten; *variables* are
-    those that the history was made of, in the same order. Whether anything was cut.
+    Kept units have their old values, to be overwritten; *variables* are those of the history, in
+    the same order. Returns whether anything was cut.
     """
     if _NOTES in history:
         note(model, json.loads(np.asarray(history[_NOTES]).tobytes()))
@@ -182,7 +182,7 @@ def replay(model: Any, variables: list[Any], history: Mapping[str, np.ndarray]) 
     }
     known = {id(variable) for variable in variables}
     changed = False
-    # What was cut is told, not which axis units ran along then: a rule, or a cut, may change that.
+    # Removed units are recorded, not the axis of units: a rule, or a cut, may change that.
     while dead := next(
         ((net, d) for net in traces(model) if (d := _all_gone(net, kept, known))), None
     ):
@@ -194,7 +194,7 @@ def replay(model: Any, variables: list[Any], history: Mapping[str, np.ndarray]) 
 def _all_gone(
     net: Network, kept: Mapping[tuple[int, int], np.ndarray], known: Collection[int]
 ) -> set[int]:
-    """The roots of which nothing is left by *kept*, but something is in *net*.
+    """Roots that *kept* removes completely, and that are in *net*.
 
     Args:
         kept: original indices by the id of a variable and an axis; else all are kept.

@@ -38,7 +38,7 @@ class Sample:
         self._at_once = int(np.clip(_NUMBERS // max(1, row), *_ROWS))
 
     def fewer(self, count: int) -> Sample:
-        """A sample of *count* rows of the same batches, where that is fewer; local."""
+        """Sample of *count* rows of the same batches, if that is fewer; local."""
         return self if count >= self.size else Sample(self._batches, count, offset=self._offset)
 
     def batches(self, spans: list[tuple[int, int]]) -> list[tuple[Any, ...]]:
@@ -55,7 +55,7 @@ class Sample:
 
 
 def sample_of(given: dict[str, Any], count: int, *, offset: float = 0.0) -> Sample:
-    """A sample of the data of a fit: ``x``, and if there are, ``y`` and ``sample_weight``.
+    """Sample of the data of a fit: ``x``, and ``y`` and ``sample_weight`` if given.
 
     Raises:
         InputError: data that go by once, of which nothing can be looked at beforehand.
@@ -79,7 +79,7 @@ def sample_of(given: dict[str, Any], count: int, *, offset: float = 0.0) -> Samp
 
 
 def held_out_of(training: dict[str, Any], validation: dict[str, Any] | None, count: int) -> Sample:
-    """Rows to judge an event by: of the validation data, or else of those that are trained on."""
+    """Rows to evaluate an event: of the validation data, or else of the training data."""
     if validation is not None and not _goes_by(validation["x"]):
         return sample_of(validation, count)
     return sample_of(training, count, offset=0.5)

@@ -12,7 +12,7 @@ __all__ = ["LESS", "MODES", "MORE", "Calendar", "Mode", "Thresholds", "rows_to_j
 class Mode(NamedTuple):
     """The pace of shrinking: an event removes at most ``fraction`` of a group, costing ``tau``.
 
-    ``adapts``: tau follows what the held-out loss says of each event.
+    ``adapts``: tau follows the held-out loss of each event.
     """
 
     fraction: float
@@ -32,18 +32,18 @@ _MOST_TAU = 0.05
 # Parts of a threshold at which less and more than it allows is tried.
 LESS, MORE = 1 / 3, 3.0
 
-# Fewer say too little, whatever they cost.
+# With fewer rows the loss says too little, whatever they cost.
 _LEAST_ROWS = 512
 
-# Measuring and deciding about n units take as long as so many n^3 FLOPs of a forward pass: it is
-# less than half of them, in float64 and in pieces.
+# FLOPs of a forward pass, as a multiple of n^3, that take as long as measuring and deciding about n
+# units: these are less than half as many, in float64 and in pieces.
 _DECIDING = 30
 
-# After an event that made the network smaller by so much the next comes at the next epoch, and
-# else after so many; the step is traced anew after each.
+# After an event that shrank the network by this fraction the next one follows after one epoch, else
+# after this many; the step is traced again after each.
 _MUCH, _WAIT = 0.3, 2
 
-# A network of fewer FLOPs for a row takes TensorFlow about as long whatever its widths are.
+# A network with fewer FLOPs per row takes TensorFlow about as long for any widths.
 _LIGHT = 1.5e5
 
 # A group that would lose less is left: shrinking it costs more than it brings.
@@ -52,7 +52,7 @@ LEAST_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Thresholds:
-    """tau of each group by its name, as the held-out loss has moved it."""
+    """Threshold tau of each group by name, as adapted to the held-out loss."""
 
     mode: Mode
     taus: dict[str, float] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Calendar:
-    """Events come at ends of epochs, counted from 1: from ``first`` to ``last``.
+    """Schedule of events at ends of epochs, counted from 1: from ``first`` to ``last``.
 
     Every ``every`` epochs; or, where that is 0, one after another while they bring much, and
     then every second epoch, as long as a smaller network is a faster one.
@@ -91,20 +91,19 @@ class Calendar:
 
     @property
     def is_over(self) -> bool:
-        """Whether there will be no more events, though there are epochs for some."""
+        """Whether there will be no more events, although epochs for them remain."""
         return not self.every and self.wait > _WAIT
 
     def from_epoch(self, epoch: int) -> Calendar:
-        """The calendar of a fit that begins after *epoch*: one that starts over does not wait."""
+        """Schedule of a fit that begins after *epoch*: one that starts over does not wait."""
         return self if self.due <= epoch + self.wait else replace(self, due=0)
 
     def after(self, epoch: int, *, gone: float, flops: float) -> Calendar:
         """The calendar after an event at the end of *epoch*.
 
         Args:
-            gone: the fraction of the parameters that was removed.
-            flops: operations of the smaller network for a row; infinite where size itself is the
-                goal.
+            gone: fraction of the parameters that was removed.
+            flops: operations of the smaller network per row; infinite if size itself is the goal.
         """
         wait = self.every
         if not wait and gone >= _MUCH:

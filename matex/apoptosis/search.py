@@ -26,13 +26,13 @@ from matex.apoptosis.trace import Group
 __all__ = ["Candidate", "GroupVerdict", "Trial", "dead_of", "search", "worth_it"]
 
 
-# Of a share of what is allowed, as a loss does not rise quite as the cost does; and the least
-# part of a threshold that is tried.
+# Fraction of the allowed share, as a loss does not rise exactly as the cost; and the smallest tried
+# fraction of a threshold.
 _SAFE, _LEAST = 0.8, 1 / 9
 
 
 class Candidate(NamedTuple):
-    """A group, and the units that would die, with their costs; ``tau`` is its threshold."""
+    """A group, the units that would be removed, and their costs; ``tau`` is its threshold."""
 
     number: int
     group: Group
@@ -45,12 +45,12 @@ class Candidate(NamedTuple):
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether so many units go that shrinking the group brings more than it costs."""
+        """Whether enough units are removed for shrinking the group to be worth its cost."""
         return len(self.removal.removed) >= max(1.0, LEAST_SHARE * self.group.width)
 
 
 class GroupVerdict(NamedTuple):
-    """The verdict on a group: the part of its threshold that was tried, and the held-out loss."""
+    """Verdict on a group: the tried fraction of its threshold, and the held-out loss."""
 
     candidate: Candidate
     part: float
@@ -62,25 +62,25 @@ class Trial(Protocol):
     """The network on which removals are tried."""
 
     def apply(self, some: Sequence[Candidate]) -> None:
-        """Remove the units of *some*; the remaining units take over their work."""
+        """Remove the units of *some*, and transfer their work to kept units."""
 
     def loss(self) -> float:
-        """The held-out loss as it now is."""
+        """Current held-out loss."""
 
     def saving(self, one: Candidate) -> float:
-        """The amount by which its death makes the network smaller, above 0, in any unit."""
+        """Amount by which removing *one* shrinks the network, above 0, in any unit."""
 
     def accept(self) -> None:
-        """Keep what was applied last."""
+        """Keep the removals applied last."""
 
     def undo(self) -> None:
-        """Take back what was applied last."""
+        """Undo the removals applied last."""
 
 
 def search(
     found: Sequence[Candidate], trial: Trial, *, before: float, allowed: float, adapts: bool
 ) -> tuple[list[GroupVerdict], float]:
-    """Apply to *trial* what keeps its loss within *allowed*; what came of each group, and the loss.
+    """Apply to *trial* removals whose loss stays within *allowed*; return verdicts and loss.
 
     Args:
         before: the loss without any removal.
@@ -111,14 +111,14 @@ class _Course:
         self.verdicts: dict[int, GroupVerdict] = {}
 
     def together(self, some: Sequence[tuple[Candidate, float]]) -> bool:
-        """Try groups at parts of their thresholds, if any; whether the loss allows it."""
+        """Try groups at fractions of their thresholds; return whether the loss allows them."""
         return not some or self._try(some, self._allowed)
 
     def each(self, some: Sequence[tuple[Candidate, float]]) -> None:
-        """Try each by itself, and keep it if it takes no more than its share of the rise left.
+        """Try each group alone, and keep it if it takes at most its share of the remaining rise.
 
-        One may cost what all others together do, and would leave nothing for them. What one
-        leaves of its share is for those that matter more, which come later.
+        A group may cost as much as all others together, and would leave nothing for them. The
+        unused part of its share is for more important groups, which come later.
         """
         weighed = [(self._weight(one), one, part) for one, part in some]
         ordered = sorted(weighed, key=operator.itemgetter(0))
@@ -127,7 +127,7 @@ class _Course:
             self._try([(one, part)], self.loss + share * (self._allowed - self.loss))
 
     def less(self) -> list[tuple[Candidate, float]]:
-        """The refused candidates, each cut down to its share of the loss that is left.
+        """Refused candidates, each reduced to its share of the remaining loss.
 
         The loss rises about as the cost does, so by how far it did.
         """
@@ -142,7 +142,7 @@ class _Course:
         return result
 
     def more(self, found: Sequence[Candidate], part: float) -> list[tuple[Candidate, float]]:
-        """The removals at *part* of the thresholds that are worth it beyond the accepted ones."""
+        """Removals at *part* of the thresholds that are worth it beyond the accepted ones."""
         dying = {n: len(v.candidate.removal.removed) for n, v in self.verdicts.items() if v.kept}
         return [
             (one, part)
@@ -151,7 +151,7 @@ class _Course:
         ]
 
     def between(self) -> float:
-        """The part, below the last refused one, at which the loss should reach the allowed one."""
+        """Fraction, below the last refused one, at which the loss should reach its limit."""
         rise = self._refused - self.loss
         return max(1.0, 1 + (MORE - 1) * _SAFE * (self._allowed - self.loss) / rise)
 
@@ -178,7 +178,7 @@ class _Course:
 
 
 def worth_it(found: Sequence[Candidate], part: float) -> list[Candidate]:
-    """The groups of which enough die at this part of their thresholds, with what dies."""
+    """Groups with enough removable units at *part* of their thresholds, and these units."""
     return [less for one in found if (less := one.at(part)).is_worth_it]
 
 

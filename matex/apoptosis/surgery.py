@@ -1,8 +1,8 @@
 """Evidence about groups from a model's weights, and giving the work of the dead to the rest.
 
-:func:`take_over` leaves all shapes as they are: the readers' rows of the dead become zero,
-so the network already computes what it will after :func:`matex.apoptosis.rebuild.cut`, and
-going back is a matter of values.
+:func:`take_over` keeps all shapes: the readers' rows of removed units become zero, so the network
+already computes its outputs after :func:`matex.apoptosis.rebuild.cut`, and undoing it means
+restoring values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def take_over(
         transfers: result of :func:`matex.apoptosis.criteria.transfers`.
 
     Returns:
-        The variables that were assigned to, in that order, and what each held before.
+        Assigned variables, in order, and their former values.
     """
     before = []
     for reading, transfer in zip(group.readings, transfers, strict=True):
@@ -78,14 +78,14 @@ def take_over(
 def carry_along(
     changed: Sequence[tuple[Any, np.ndarray]], copies: Sequence[tuple[Any, Any]]
 ) -> list[tuple[Any, np.ndarray]]:
-    """Change copies of weights, such as their moving averages, by as much as the weights; local.
+    """Change copies of weights, such as moving averages, by the change of the weights; local.
 
     Args:
-        changed: the variables that were assigned to, in that order, and what each held before.
+        changed: assigned variables, in order, and their former values.
         copies: each copy and its weight.
 
     Returns:
-        The copies that were assigned to, and what each held before.
+        Assigned copies, and their former values.
     """
     first: dict[int, np.ndarray] = {}
     for variable, value in changed:
@@ -102,7 +102,7 @@ def carry_along(
 def _fold(
     reading: Reading, share: np.ndarray, removal: Removal, places: np.ndarray, rows: np.ndarray
 ) -> None:
-    """Add the constant part of the removed units to the reader's bias; *rows* are by its units."""
+    """Add the constant part of the removed units to the reader's bias; *rows* are per unit."""
     constant = np.zeros(rows.shape[1:])
     for place in places:
         dead = place[removal.removed]
@@ -119,7 +119,7 @@ def _fold(
 
 
 def _rows(net: Network, binding: Binding, group: Group, value: Any = None) -> np.ndarray:
-    """The values of a variable for each unit of *group*: shape (units, everything else)."""
+    """Values of a variable for each unit of *group*: shape (units, everything else)."""
     value = np.asarray(binding.variable.numpy() if value is None else value)
     front = np.moveaxis(value, binding.axis, 0).reshape(value.shape[binding.axis], -1)
     places = occurrences(net.units.roots(binding.units), group.members)

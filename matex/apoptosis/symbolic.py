@@ -1,7 +1,7 @@
 """The proof of a cut without data: every call of every layer fits, and so do the options.
 
-Rows show what a model computes. What it would do in training, or made again from its file, they do
-not: a number of units that an option of a layer still holds shows there first.
+Outputs on rows do not show the model's behaviour in training or when rebuilt from its file: a
+number of units that an option of a layer still holds is found here first.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["Shapes"]
 
 
 class Shapes:
-    """Calls and options of *model*, as it is before a cut, that are known to fit; local.
+    """Calls and options of *model* before a cut, which are known to fit; local.
 
-    What fails already says nothing about the cut: an operation that cannot be called without
-    values, a class whose objects cannot be made again. It is not looked at afterwards.
+    A call that fails already tells nothing about the cut: an operation that cannot be called
+    without values, a class whose objects cannot be rebuilt. It is not checked afterwards.
     """
 
     def __init__(self, model: Any) -> None:
@@ -30,7 +30,7 @@ class Shapes:
             self._made_again = keras_hooks.is_graph(model) and not self._difference()
 
     def complaint(self) -> str:
-        """The first fault of the model as it now is, in words; empty where it has none. Local."""
+        """Description of the current model's first fault; "" if it has none. Local."""
         with keras_hooks.generators_kept():
             try:  # the calls of a subclassed model are found by making them
                 calls = list(keras_hooks.all_calls_in(self._model))
@@ -55,7 +55,7 @@ class Shapes:
 
 
 def _misfit(call: keras_hooks.GraphCall) -> str:
-    """The fault of *call*, in words; empty where it has none."""
+    """Description of the fault of *call*; "" if it has none."""
     name = call.operation.name
 
     def found() -> str:

@@ -1,4 +1,4 @@
-"""The size of a model, and the goal for it. Pure."""
+"""Size of a model, and the goal for it. Pure."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def size_of(net: Network, measure: str, dead: Collection[int] = ()) -> float:
 
 
 def saving(net: Network, dead: Collection[int]) -> float:
-    """The part of the parameters that goes with the *dead*, and that of the FLOPs, in a sum."""
+    """Sum of the fractions of parameters and of FLOPs that removing *dead* saves."""
     sizes = ((size_of(net, measure), size_of(net, measure, dead)) for measure in MEASURES)
     return sum((before - after) / max(before, 1.0) for before, after in sizes)
 
 
 class Goal(NamedTuple):
-    """A network whose *measure*, one of :data:`MEASURES`, comes down to *size*."""
+    """Goal: the network's *measure*, one of :data:`MEASURES`, reduced to *size*."""
 
     measure: str
     size: float
@@ -46,7 +46,7 @@ class Goal(NamedTuple):
         return size_of(net, self.measure, dead) <= self.size
 
     def part(self, net: Network, dead: Callable[[float], Collection[int]], most: float) -> float:
-        """The least part, up to *most*, of which the *dead* bring *net* there.
+        """Smallest fraction, up to *most*, whose *dead* units reduce *net* to the goal.
 
         *most* where none does. At a larger part the same die, and others.
         """

@@ -1,4 +1,4 @@
-"""The lines that a fit prints about its events, each of what lasts once."""
+"""Lines that a fit prints about its events; lasting facts are printed once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Teller"]
 
 
 class Teller:
-    """An account of what one fit of *model* has told of, and is to tell; local.
+    """Printed and pending lines about one fit of *model*; local.
 
     Args:
-        model: model as it is when the fit begins.
+        model: model when the fit begins.
         say: function that prints a line.
-        verbose: 0 for no lines, 1 for those of each event, 2 for a table of its groups, too.
+        verbose: 0 for no lines, 1 for lines of each event, 2 for a table of its groups, too.
     """
 
     def __init__(self, model: Any, say: Callable[[str], None], verbose: int) -> None:
@@ -32,12 +32,12 @@ class Teller:
         self._kept_whole: set[str] = set()
 
     def __call__(self, line: str) -> None:
-        """Print *line*, unless it is empty or nothing is to be printed."""
+        """Print *line*, unless it is empty or *verbose* is 0."""
         if line and self._verbose:
             self._say(line)
 
     def event(self, epoch: int, outcome: Outcome, seconds: float) -> None:
-        """Print the lines of an event after *epoch* that took so many *seconds*."""
+        """Print the lines of an event after *epoch* that took *seconds*."""
         news = {n: why for n, why in outcome.left_alone.items() if n not in self._left_alone}
         self._left_alone.update(news)
         for line in telling.left_alone(news, self._counts, self._parameters):

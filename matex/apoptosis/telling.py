@@ -1,4 +1,4 @@
-"""The record of an event in the report, and its line and table for the user. Pure."""
+"""Record of an event for the report, and its line and table for the user. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def record_of(outcome: Outcome) -> dict[str, Any]:
 
 
 def line_of(outcome: Outcome) -> str:
-    """The line that the user sees of an event: totals, however many groups there are."""
+    """Line about an event, with totals over all groups."""
     before, after = outcome.parameters
     limit = "" if outcome.loss_allowed is None else f" (at most {outcome.loss_allowed:.4f})"
     risk = "" if outcome.at_risk is None else f", at most {outcome.at_risk:.1%} predicted otherwise"
@@ -54,12 +54,12 @@ def line_of(outcome: Outcome) -> str:
 
 
 def no_event(first: int, last: int, *, begun: int, epochs: int) -> str:
-    """The line about a fit in which no event may come; empty where one may.
+    """Line about a fit in which no event can happen; "" if one can.
 
     Args:
-        first: epoch after which the first event may come.
-        last: epoch after which the last event may come.
-        begun: number of epochs before those of this fit.
+        first: epoch after which the first event may happen.
+        last: epoch after which the last event may happen.
+        begun: number of epochs before this fit.
         epochs: number of the last epoch of this fit.
     """
     if max(first, begun + 1) <= min(last, epochs):
@@ -72,7 +72,7 @@ def no_event(first: int, last: int, *, begun: int, epochs: int) -> str:
 
 
 def is_over(epoch: int, flops: float) -> str:
-    """The line about the end of all events after *epoch*, at so many *flops* a row."""
+    """Line about the end of all events after *epoch*, at *flops* per row."""
     return (
         f"apoptosis is over after epoch {epoch}: it brings little now, and a network of "
         f"{flops:,.0f} FLOPs a row is no faster for being smaller; with every=2 it would go on"
@@ -88,7 +88,7 @@ def made_by_its_class(name: str) -> str:
 
 
 def totals_of(changes: Sequence[Change]) -> str:
-    """The units that went, of all groups in which some were to go, in words."""
+    """Text about the numbers of removed units, over groups with removals."""
     if not changes:
         return "nothing to remove"
     kept = [change for change in changes if change.kept]
@@ -120,7 +120,7 @@ def table_of(changes: Sequence[Change]) -> list[str]:
 
 
 def kept_whole(changes: Sequence[Change], told: Collection[str]) -> tuple[list[str], str]:
-    """The groups that lose nothing in an event, and the line about those not yet *told* of.
+    """Groups that lose no unit in an event, and the line about those not in *told*.
 
     Returns:
         Names of these, and the line, empty where there are none.
@@ -132,11 +132,11 @@ def kept_whole(changes: Sequence[Change], told: Collection[str]) -> tuple[list[s
 
 
 def left_alone(reasons: Mapping[str, str], parameters: Mapping[str, int], total: int) -> list[str]:
-    """The layers of which nothing can go, a line for each reason, with their share of parameters.
+    """Lines about layers that cannot lose units, one per reason, with their share of parameters.
 
     Args:
         reasons: text, by the name of the layer, or of the function of ``keras.ops``.
-        parameters: number of those of each layer of the model, by its name.
+        parameters: number of parameters of each layer, by name.
         total: number of parameters of the model.
     """
     alike: dict[str, list[str]] = {}
@@ -153,7 +153,7 @@ def left_alone(reasons: Mapping[str, str], parameters: Mapping[str, int], total:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """*names* in words, the first few of many."""
+    """Text that lists *names*, shortened if there are many."""
     shown = [_short(name) for name in names]
     if len(shown) > _NAMED + 1:
         shown = [*shown[:_NAMED], f"{len(names) - _NAMED} more"]

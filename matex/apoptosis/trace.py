@@ -1,4 +1,4 @@
-"""Following a model's graph, nested models included, and what groups of units it has."""
+"""Traversal of a model's graph, nested models included, to find its groups of units."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Group", "groups_of", "trace", "traces"]
 
 
 def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
-    """Follow *model*, which must be built; local. Nothing of it is changed.
+    """Traverse the built *model*, without changing it; local.
 
     Args:
-        exclude: names of layers whose units stay.
+        exclude: names of layers whose units are kept.
 
     Raises:
         InputError: a name to exclude is of no layer.
-        Unsupported: it has no graph that can be followed, or takes batches of one size alone.
+        Unsupported: there is no graph to follow, or a fixed batch size.
     """
     _refuse_states(model)
     names = sorted({layer.name for layer in keras_hooks.flat_layers(model)}) if exclude else []
@@ -37,7 +37,7 @@ def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
                 f"exclude must name layers of the model, such as {', '.join(near)}. "
                 f"Received: {name!r}"
             )
-    # Whatever is excluded: names alone do not change what a unit is.
+    # Without exclusions: names alone do not change the meaning of a unit.
     net = max(traces(model), key=_living_sources)
     for source in net.sources:
         if source.layer.name in exclude:
@@ -47,7 +47,7 @@ def trace(model: Any, *, exclude: Collection[str] = ()) -> Network:
 
 
 def _refuse_states(model: Any) -> None:
-    """Raise Unsupported where a layer of *model* keeps a state for each row of a batch."""
+    """Raise Unsupported if a layer of *model* keeps a state per row of a batch."""
     for layer in keras_hooks.flat_layers(model):
         if getattr(layer, "stateful", False):
             raise Unsupported(
@@ -58,10 +58,10 @@ def _refuse_states(model: Any) -> None:
 
 
 def traces(model: Any) -> list[Network]:
-    """The networks that *model* can be taken for, with one or another axis of units; local.
+    """Networks of *model* for different choices of the axes of units; local.
 
     Raises:
-        Unsupported: it has no graph that can be followed.
+        Unsupported: there is no graph to follow.
     """
     functional = keras_hooks.functional_of(model)
     net = _traced(functional, outer=False)
@@ -82,7 +82,7 @@ def _traced(functional: Any, *, outer: bool) -> Network:
 
 
 def _follow(net: Network, functional: Any, inputs: list[Tag | None]) -> list[Tag | None]:
-    """The tags of the outputs of a graph for tags of its inputs."""
+    """Tags of the outputs of a graph, for the tags of its inputs."""
     tags: dict[int, Tag | None] = {}
     for tensor, tag in zip(functional.inputs, inputs, strict=True):
         net.shape(tensor, tag)
@@ -131,7 +131,7 @@ def _outputs(net: Network, call: Any, tags: list[Tag | None]) -> list[Tag | None
 
 
 def _at_each_step(net: Network, call: Any, tags: list[Tag | None]) -> list[Tag | None]:
-    """The tags after ``TimeDistributed``: those of its layer, which sees no axis of time."""
+    """Tags after ``TimeDistributed``: those of its layer, which has no time axis."""
     wrapper, (tag,), (inputs,) = call.operation, tags, call.inputs
     steps = inputs.shape[1]
     if steps is None or (tag is not None and tag.axis == 1):
@@ -159,7 +159,7 @@ def _at_each_step(net: Network, call: Any, tags: list[Tag | None]) -> list[Tag |
 
 
 class Group(NamedTuple):
-    """Units that are removed one by one, but from the same layers.
+    """Units that can be removed one by one, from the same layers.
 
     ``members`` are roots of units, ascending; a position in it is a unit of the group.
     ``parts``: of those of each source that many must stay.
@@ -206,7 +206,7 @@ def groups_of(net: Network) -> list[Group]:
 
 
 def _least(net: Network, source: int) -> int:
-    """Number of roots that must stay; several units of a source may share one, as filters do."""
+    """Number of roots that must be kept; units of a source may share one, as filters do."""
     made = net.sources[source]
     together = len(made.units) // len(np.unique(net.units.roots(made.units)))
     return -(-made.least // together)
@@ -217,7 +217,7 @@ def _fixed_in(net: Network, source: int, living: set[int]) -> int:
 
 
 def _components(of_source: list[np.ndarray]) -> list[tuple[int, ...]]:
-    """Sources that share a unit, as groups of their numbers."""
+    """Groups of sources that share a unit, by number."""
     owner: dict[int, int] = {}
     group = list(range(len(of_source)))
 

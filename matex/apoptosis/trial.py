@@ -1,4 +1,4 @@
-"""Trying removals on a model whose shapes stay as they are, until a cut is decided."""
+"""Trials of removals on a model with unchanged shapes, until a cut is decided."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Options:
 
 
 class ModelTrial(Trial):
-    """The network before anything is cut, what is known of its groups, and what is tried on it.
+    """The uncut network, the data about its groups, and the removals tried on it.
 
     Until :meth:`cut` no shape changes. Local, but where collective is said.
     """
@@ -58,12 +58,12 @@ class ModelTrial(Trial):
         self._copies = keras_hooks.copies_of_weights(model)
         self._sums: measure.Sums | None = None
         self._values: list[tuple[Any, np.ndarray]] = []
-        self._first: dict[int, tuple[Any, np.ndarray]] = {}  # what variables held at the start
+        self._first: dict[int, tuple[Any, np.ndarray]] = {}  # values of variables at the start
         self._known: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
         self._savings: dict[int, float] = {}  # of a unit, by groups
 
     def measure(self, scoring: Sample) -> None:
-        """Second moments over as much of the sample as it takes, shared out; collective."""
+        """Measure second moments over the needed part of the sample, in shares; collective."""
         needed = measure.samples_needed(self.net, self._groups, scoring.size)
         scoring = scoring.fewer(needed)
 
@@ -109,13 +109,13 @@ class ModelTrial(Trial):
         return worth_it(found, part)
 
     def begin(self, scoring: Sample) -> None:
-        """Look at what is to be kept of the model as it is; local."""
+        """Save the current state of the model; local."""
         few = scoring.fewer(_FEW)
         self._few = few.batches([(0, few.size)])[0][0]
         self.masks.remember(self._model, self._few)
 
     def apply(self, some: Sequence[Candidate]) -> None:
-        """Give the work of their dead to the living; local."""
+        """Transfer the work of removed units to kept ones; local."""
         self._values = []
         for one in some:
             given = self._transfers(one)
@@ -138,7 +138,7 @@ class ModelTrial(Trial):
         self.masks.leave_out(set().union(*dead.values()))
 
     def cut(self, some: Sequence[Candidate], sample: Sample) -> dict[int, str]:
-        """Cut their dead out, and prove it on *sample*: see :func:`cut_proven`; collective."""
+        """Cut the removed units, proven on *sample*: see :func:`cut_proven`; collective."""
         probe = Probe(self._model, sample)
         return cut_proven(self._model, self.net, some, probe, self._peers, self.masks.bindings)
 
@@ -150,7 +150,7 @@ class ModelTrial(Trial):
         self.apply(some)
 
     def names_of(self, unfit: Mapping[int, str]) -> dict[str, str]:
-        """The faults of groups, by their names instead of their numbers; local."""
+        """Faults of groups, by name instead of number; local."""
         return {self._groups[number].name: why for number, why in unfit.items()}
 
     def layers_of(self, unfit: Iterable[int]) -> list[str]:
@@ -163,13 +163,13 @@ class ModelTrial(Trial):
         return self._judge.loss(self._peers)
 
     def saving(self, one: Candidate) -> float:
-        """About the parts of the parameters and of the FLOPs that go with its dead; local."""
+        """Approximate fractions of parameters and FLOPs that removing *one* saves; local."""
         if one.number not in self._savings:
             self._savings[one.number] = targets.saving(self.net, one.group.members[:1])
         return len(one.removal.removed) * self._savings[one.number]
 
     def accept(self) -> None:
-        """Let what was judged last stay; local."""
+        """Keep the removals evaluated last; local."""
         self._judge.accept()
 
     def _transfers(self, one: Candidate) -> tuple[np.ndarray, ...]:

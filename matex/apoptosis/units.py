@@ -1,4 +1,4 @@
-"""Units and what ties them: a union-find over the channels of a network. Pure."""
+"""Units and their ties: a union-find over the channels of a network. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["Units", "occurrences"]
 class Units:
     """Every channel that a layer makes is a unit, a whole number.
 
-    Units that can only be removed together are tied; those that must stay are fixed;
-    those are bent whose activation does not scale with their incoming vector.
+    Units that can only be removed together are tied; units that must be kept are fixed; units whose
+    activation does not scale with their incoming vector are bent.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Units:
         return units
 
     def root(self, unit: int) -> int:
-        """The one that stands for all that *unit* is tied to."""
+        """Representative of the units to which *unit* is tied."""
         parent = self._parent
         while parent[unit] != unit:
             parent[unit] = parent[parent[unit]]
@@ -42,14 +42,14 @@ class Units:
         return unit
 
     def roots(self, units: np.ndarray) -> np.ndarray:
-        """The roots of *units*, in their shape."""
+        """Roots of *units*, in the same shape."""
         if self._roots is None:
             self._roots = np.array([self.root(u) for u in range(len(self._parent))], np.int64)
         found: np.ndarray = self._roots[units]
         return found
 
     def tie(self, these: np.ndarray, those: np.ndarray) -> None:
-        """Tie two arrays of one shape, unit by unit."""
+        """Tie two arrays of the same shape, unit by unit."""
         self._roots = None
         for a, b in zip(these.ravel().tolist(), those.ravel().tolist(), strict=True):
             x, y = self.root(a), self.root(b)

@@ -1,1 +1,1 @@
-"""Checkpoints of a run: when and where it saves itself, and how it finds them again."""
+"""Checkpoints of a run: when and where it saves, and how it finds checkpoints again."""

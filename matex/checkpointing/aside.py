@@ -1,4 +1,4 @@
-"""The ends of earlier fits of the script, beside the checkpoints of the running one."""
+"""Ends of earlier fits of the script, beside the checkpoints of the running fit."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _MOST_FILES, _MOST_BYTES = 100, 1e9
 
 
 class Aside:
-    """A file for each fit that is over, by its number, with its model as it was at its end.
+    """A file for each finished fit, by number, with the model at the fit's end.
 
     It is in the directory of files, or else in the memory of each host. Each method but
     :meth:`read` is collective.
 
     Args:
         communicator: ranks of the run.
-        files: directory of the checkpoints, which ranks share; None where there is none.
-        memory: directory in the memory of each host, where there are no files.
+        files: directory of the checkpoints, shared by ranks; None without one.
+        memory: directory in the memory of each host, used without *files*.
         fence: fence of the checkpoints in files.
-        warn: function that prints one line for the user.
+        warn: function that prints a line for the user.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class Aside:
     def save(
         self, fit: int, take: Callable[[], checkpoints.Snapshot], *, before: Iterable[int]
     ) -> None:
-        """Save the end of *fit*, and remove those that are beyond what is kept.
+        """Save the end of *fit*, and remove the oldest ones beyond the limit.
 
-        The leader writes into files, one rank of each host into its memory. Where one dies over
-        it, those that are left write again.
+        The leader writes files, one rank of each host its memory. If a writer dies meanwhile, the
+        remaining ranks write again.
 
         Args:
-            take: makes the snapshot, whose step and fit are *fit*.
+            take: function that makes the snapshot, whose step and fit are *fit*.
             before: numbers of the earlier fits of the same model, rising.
         """
         communicator = self._communicator
@@ -96,9 +96,9 @@ class Aside:
         return self._store.directory / f"step-{fit:09d}.h5"
 
     def saved(self, fit: int) -> checkpoints.Snapshot | None:
-        """The end of *fit* as it was saved, equal on all ranks; None where it cannot be had.
+        """Saved end of *fit*, equal on all ranks; None if it is not available.
 
-        From the memory of hosts those that have none, as new ones, get it from the others.
+        From the memory of hosts, new hosts, which have none, get it from others.
         """
         found = self.read(fit)
         if self._is_shared:
@@ -110,7 +110,7 @@ class Aside:
         return received(self._communicator, holder, None if found is None else self._path(fit))
 
     def read(self, fit: int) -> checkpoints.Snapshot | None:
-        """The end of *fit* as it was saved; None where it cannot be read. Local."""
+        """Saved end of *fit*; None if it cannot be read. Local."""
         with contextlib.suppress(checkpoints.CheckpointError):
             found = self._store.load(self._path(fit))
             # Files that were named by the numbers of models say nothing of fits.

@@ -16,7 +16,7 @@ _KEPT_BYTES = 256 << 20
 
 
 class BufferPool:
-    """Memory for the copies of one state after the other. Local, for any thread.
+    """Memory for successive copies of a state. Local, for any thread.
 
     Memory comes back when its owner is garbage collected, in whichever thread that happens, so
     arrays must not be kept longer than their owner.
@@ -26,7 +26,7 @@ class BufferPool:
         self._free: list[np.ndarray] = []
 
     def copy(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Equal arrays that share no memory with *arrays*, and the memory they are in."""
+        """Copies of *arrays*, and the one array in whose memory they are."""
         sizes = [-(-array.nbytes // _ALIGN) * _ALIGN for array in arrays.values()]
         memory = self._memory(sum(sizes))
         copies: dict[str, np.ndarray] = {}

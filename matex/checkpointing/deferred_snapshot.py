@@ -16,7 +16,7 @@ __all__ = ["DeferredSnapshot"]
 
 
 class DeferredSnapshot:
-    """The values of variables at one time, from which a snapshot is copied later; local.
+    """Values of variables at one time, of which a snapshot is made later; local.
 
     It holds references, which takes less time than copies would. TensorFlow gives a variable new
     memory before it changes one that is referred to, so training may go on immediately. To spare
@@ -58,12 +58,12 @@ class DeferredSnapshot:
         return name
 
     def snapshot(self) -> checkpoints.Snapshot:
-        """A snapshot of the memory itself, or of the copies where there are; in any thread."""
+        """Snapshot of the live memory, or of the copies if there are any; in any thread."""
         with self._copying:
             return self._copied or self._of(self._seen())
 
     def copied(self) -> checkpoints.Snapshot:
-        """A snapshot of copies, the same for all who ask; in any thread."""
+        """Snapshot of copies, equal for all callers; in any thread."""
         with self._copying:
             if self._copied is None:
                 arrays, memory = self._pool.copy(self._seen())

@@ -28,7 +28,7 @@ __all__ = ["archive", "export", "load", "load_weights", "model_of"]
 _OWN_MODULES = ("keras", "builtins")
 # Names of classes by which Keras stores a function's code itself.
 _CODE = ("Lambda", "__lambda__", "TorchModuleWrapper")
-# What Keras raises for a description that makes no sense, depending on where.
+# Exceptions of Keras for an invalid description, which depend on the place.
 _MALFORMED = (
     *(TypeError, ValueError, KeyError, IndexError, AttributeError, ImportError),
     *(RuntimeError, RecursionError, NotImplementedError),
@@ -41,7 +41,7 @@ def load(
     custom_objects: Mapping[str, Any] | None = None,
     allow_lambda: Collection[str] = (),
 ) -> Any:
-    """The Keras model in a checkpoint, or in the newest valid one of a directory. Local.
+    """Keras model of a checkpoint, or of the newest valid one of a directory. Local.
 
     It is not compiled. Works with and without ``matex run``.
 
@@ -50,7 +50,7 @@ def load(
         allow_lambda: names of Lambda layers whose code may be loaded.
 
     Raises:
-        InputError: no model can be made of it; the message says why.
+        InputError: no model can be made of the checkpoint; the message gives the reason.
         checkpoints.CheckpointError: it is damaged, or cannot be read.
     """
     _, snapshot = find(Path(path))
@@ -89,12 +89,12 @@ def model_of(
 
 
 def load_weights(model: Any, path: str | os.PathLike[str]) -> None:
-    """Put the weights in a checkpoint into *model*, which has the same ones. Local.
+    """Set the weights of *model* from a checkpoint with the same weights. Local.
 
     Variables are matched by their order. Nothing is changed unless all fit.
 
     Raises:
-        InputError: they are of another model.
+        InputError: the weights belong to another model.
         checkpoints.CheckpointError: it is damaged, or cannot be read.
     """
     _assign(_matched(model, find(Path(path))[1]))
@@ -119,7 +119,7 @@ def export(
 
 
 def archive(snapshot: checkpoints.Snapshot, out: Path) -> None:
-    """Write only the weights, float32 rounded to bfloat16, and what describes the model.
+    """Write only weights, float32 rounded to bfloat16, and the model's description.
 
     Raises:
         InputError: the place cannot be written.
@@ -143,7 +143,7 @@ def _short(array: np.ndarray) -> np.ndarray:
 
 @contextlib.contextmanager
 def _written(out: Path) -> Iterator[Path]:
-    """A name beside *out* that is renamed to it when the file is whole, else removed."""
+    """Context with a name beside *out*, renamed to *out* if the file is complete, else removed."""
     aside = out.with_name(f".{os.getpid()}.{out.name}")
     try:
         yield aside
@@ -155,7 +155,7 @@ def _written(out: Path) -> Iterator[Path]:
 
 
 def _described(snapshot: checkpoints.Snapshot) -> Any:
-    """The model in Keras's terms, without how it was compiled; Keras alters what it is given."""
+    """Keras's description of the model, uncompiled; a copy, because Keras changes it."""
 
     def uncompiled(node: dict[str, Any]) -> dict[str, Any]:
         node.pop("compile_config", None)
@@ -181,10 +181,10 @@ def _assign(pairs: list[tuple[Any, np.ndarray]]) -> None:
 
 
 def _refuse_code(description: Any, known: Mapping[str, Any], allow_lambda: Collection[str]) -> None:
-    """Whether the description names nothing but Keras's own classes and what was given.
+    """Refuse a description with other names than Keras's classes and those given.
 
     Raises:
-        InputError: naming what else it does.
+        InputError: it names the others.
     """
     waiting = [(description, False)]
     while waiting:

@@ -1,4 +1,4 @@
-"""The directories of a run in the memory of its hosts: snapshots and Open MPI's segments.
+"""Directories of a run in the memory of its hosts: snapshots and Open MPI's segments.
 
 Through its segment a rank shares memory with the others of its host. A rank that is killed
 leaves it behind, so those of a run lie in a directory of their own, which can be removed.
@@ -23,20 +23,20 @@ _MEMORY = Path("/dev/shm")
 
 
 class Places(NamedTuple):
-    """Two directories, of the same names on all hosts; who needs one makes it."""
+    """Two directories, with equal names on all hosts, created on demand."""
 
     snapshots: Path
     segments: Path
 
     @property
     def settings(self) -> dict[str, str]:
-        """The environment variables by which Open MPI and the ranks learn of it."""
+        """Environment variables that pass the directories to Open MPI and the ranks."""
         return {SEGMENTS: str(self.segments)}
 
 
 @contextlib.contextmanager
 def reserved() -> Iterator[Places | None]:
-    """Names for this run, and nothing under them on this host afterwards; None: no such memory."""
+    """Context with names for this run, removed from this host at its end; None without memory."""
     if not _MEMORY.is_dir():
         yield None
         return
@@ -51,13 +51,13 @@ def reserved() -> Iterator[Places | None]:
 
 
 def ready_segments() -> None:
-    """Make the directory that this rank was told of; local, before MPI starts.
+    """Create the directory named in the environment; local, before MPI starts.
 
-    Where it cannot be made, Open MPI takes its own.
+    If it cannot be made, Open MPI uses its own directory.
     """
     directory = segments_directory()
     if directory is not None:
-        import checkpoints  # needs h5py, which who only starts ranks does not
+        import checkpoints  # needs h5py, which a process that only starts ranks need not have
 
         try:
             checkpoints.private_directory(directory)
@@ -79,7 +79,7 @@ def _prefix(pid: str) -> str:
 
 
 def _remove_left() -> None:
-    """Remove what runs started here by this user left whose launcher is gone, as when killed."""
+    """Remove directories of this user on this host whose launcher has ended, as when killed."""
     for path in _MEMORY.glob(f"{_prefix('*')}*"):
         pid = path.name.split("-")[2]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():

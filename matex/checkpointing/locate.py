@@ -11,10 +11,10 @@ __all__ = ["find"]
 
 
 def find(path: Path) -> tuple[Path, checkpoints.Snapshot]:
-    """The checkpoint *path*, or the newest valid one in that directory.
+    """Checkpoint *path*, or the newest valid one in the directory *path*.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no valid checkpoint.
         checkpoints.CheckpointError: it is damaged, or of another kind.
     """
     if not path.is_dir():

@@ -48,7 +48,7 @@ def weights_of(model: Any) -> list[Any]:
 
 
 def slots_of(model: Any) -> list[Any]:
-    """The variables of the optimizers of *model*: its own, then those that are its attributes."""
+    """Variables of the optimizers of *model*: its own, then those among its attributes."""
     every = [v for one in keras_hooks.optimizers_of(model) for v in one.variables]
     return list({id(variable): variable for variable in every}.values())
 
@@ -74,7 +74,7 @@ def broadcast(
     """Give every rank the leader's weights, optimizer state and noise state; collective.
 
     Args:
-        sources: ranks whose state counts in place of the leader's: the first that lives.
+        sources: ranks whose state replaces the leader's: the first living one is used.
 
     Returns:
         The names of the variables that held something else on this rank.
@@ -129,7 +129,7 @@ def hold(
     Args:
         cursor: seed, fit, epoch, samples (of the epoch), step.
         architecture: see `architecture_of`.
-        extra: further arrays on which the rest of the run depends, by name.
+        extra: further arrays that a continued run needs, by name.
         pool: see `DeferredSnapshot`.
     """
     parts = {
@@ -146,7 +146,7 @@ def hold(
 
 
 def architecture_of(model: Any) -> str:
-    """The model as JSON text, empty where only its code says what it is; local."""
+    """Model as JSON text, empty if only its code defines it; local."""
     if not keras_hooks.is_graph(model):
         return ""
     try:
@@ -158,7 +158,7 @@ def architecture_of(model: Any) -> str:
 def restore(model: Any, saved: checkpoints.Snapshot, *, optimizer: bool = True) -> None:
     """Put weights and, unless *optimizer* is False, optimizer state back; local.
 
-    Variables are matched by their order, because Keras numbers layers by what the
+    Variables are matched by their order, because Keras numbers layers by the layers that the
     process built before.
 
     Raises:
@@ -188,10 +188,10 @@ def restore_metrics(model: Any, saved: checkpoints.Snapshot) -> None:
 
 
 def matched(part: str, variables: Iterable[Any], values: Any) -> list[tuple[Any, np.ndarray]]:
-    """Each of *variables* with its array of *values*, by their order; local.
+    """Pairs of *variables* and arrays of *values*, by order; local.
 
     Raises:
-        InputError: their number or a shape differs; which one is named.
+        InputError: their number or a shape differs; the message names which.
     """
     variables = list(variables)
     if len(variables) != len(values):

@@ -1,4 +1,4 @@
-"""The snapshot from which a run continues: the newest valid one of any tier, on all ranks."""
+"""Snapshot from which a run continues: the newest valid one of any tier, on all ranks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def newest_of_all(
 ) -> checkpoints.Snapshot | None:
     """The newest valid snapshot; collective.
 
-    The leader looks among the files, which all ranks can read; every rank in the memory of
-    its own node. What only some nodes hold goes to the others.
+    The leader searches the files, which all ranks can read; every rank searches the memory of its
+    own node. Snapshots that only some nodes hold are sent to the others.
 
     Raises:
-        InputError: on every rank, where the directory of files cannot be used.
+        InputError: on every rank, if the directory of files cannot be used.
     """
     step = _NONE if files is None else _newest_file(communicator, files)
     found = None if memory is None else memory.newest_valid()
@@ -51,7 +51,7 @@ def newest_of_all(
 
 
 def _newest_file(communicator: ft.Communicator, store: checkpoints.Store) -> int:
-    """The step of the newest valid file, as the leader sees it; collective."""
+    """Step of the newest valid file, as found by the leader; collective."""
     newest = np.array([_NONE], np.int64)
     reason = "the leader's log says why"
     leads = communicator.world.is_leader
@@ -76,7 +76,7 @@ def _newest_file(communicator: ft.Communicator, store: checkpoints.Store) -> int
 def received(
     communicator: ft.Communicator, holder: int, path: os.PathLike[str] | None
 ) -> checkpoints.Snapshot | None:
-    """The snapshot in *path* of rank *holder*; collective. None where it cannot be read."""
+    """Snapshot in *path* of rank *holder*; None if it cannot be read; collective."""
     has = communicator.world.rank == holder and path is not None
     content = np.fromfile(path, np.uint8) if has and path is not None else np.empty(0, np.uint8)
     size = np.array([content.size], np.int64)

@@ -10,12 +10,12 @@ __all__ = ["SaveInterval"]
 _YEAR_S = 365 * 86_400.0
 _WEEK_S = 7 * 86_400.0
 _SHORTEST_S = 10.0
-# Until it is measured: the bytes of a state over this are what one checkpoint costs.
+# Until it is measured: the cost of a checkpoint is the size of the state divided by this rate.
 _BYTES_PER_S = 2e8
 
 
 class SaveInterval:
-    """The interval, from what a checkpoint costs and how seldom all ranks are lost. Local.
+    """Save interval, from the cost of a checkpoint and the mean time to a total loss. Local.
 
     Args:
         communicator: ranks of the run.
@@ -42,8 +42,8 @@ class SaveInterval:
     def _mean_time_s(self) -> float:
         """The mean time in seconds to the loss of all ranks.
 
-        It counts losses of a host (the launcher then ends the job), what takes all ranks at
-        once and, without ULFM, the loss of any rank.
+        It counts losses of a host (the launcher then ends the job), losses of all ranks at once
+        and, without ULFM, losses of any rank.
         """
         world = self._communicator.world
         if self._mean_time is None or self._mean_time[0] != world.generation:

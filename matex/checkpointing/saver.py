@@ -1,4 +1,4 @@
-"""The saver of a run, with a tier in the memory of each node, and one of files.
+"""Saver of a run, with a tier in the memory of each node, and a tier of files.
 
 All ranks hold the same state, so any of them can save it, and several can save a large one
 together, each a part of its file. Between two steps a deferred snapshot is made; a thread copies
@@ -42,31 +42,31 @@ class HeldState(Protocol):
     """A state that is copied later: :class:`matex.checkpointing.deferred_snapshot`."""
 
     def snapshot(self) -> checkpoints.Snapshot:
-        """A snapshot of the live arrays, for a writer that writes it at once."""
+        """Snapshot of the live arrays, for a writer that writes at once."""
 
     def copied(self) -> checkpoints.Snapshot:
-        """A snapshot of copies: training may go on while any thread writes it."""
+        """Snapshot of copies: training may go on while any thread writes it."""
 
 
 Take = Callable[[], HeldState]
 
 _DRAIN_S = 60.0
-# Of what the ranks of several hosts write together. On one host with one disk it took twice as
-# long by two as by one for 30 to 1000 MB: they wait for each other at the file.
+# For files that ranks of several hosts write together. On one host with one disk two writers took
+# twice as long as one, for 30 to 1000 MB: they wait for each other at the file.
 _PART_MB = 256.0
 _KEPT_IN_MEMORY = 2
-# Until it is copied, a state that is held makes TensorFlow take as much memory again in the next
-# update, on the device where it is: larger ones are copied at once.
+# Until it is copied, a held state makes TensorFlow allocate as much memory again in the next
+# update, on its device: larger states are copied at once.
 _HELD_BYTES = 64e6
 
 
 class Saver:
-    """The tiers of one run on this rank.
+    """Tiers of a run's checkpoints on this rank.
 
     Args:
         config, communicator, events: configuration, ranks and event log of the run.
         stop_request: learns how long saving takes.
-        warn: tells the user one line.
+        warn: function that prints a line for the user.
 
     """
 
@@ -110,10 +110,10 @@ class Saver:
             )
 
     def start(self) -> checkpoints.Snapshot | None:
-        """Make the directories, and find what to continue from; collective.
+        """Make the directories, and find the snapshot to continue from; collective.
 
         Raises:
-            InputError: on every rank, where the directory of files cannot be used.
+            InputError: on every rank, if the directory of files cannot be used.
         """
         self.join()
         newest = newest_of_all(
@@ -126,7 +126,7 @@ class Saver:
         return newest
 
     def join(self) -> None:
-        """Make the directory in memory; local. Enough where the others have begun long ago."""
+        """Make the directory in memory; local; for a rank that joins a running run."""
         for tier in (self.memory, self.files):
             if tier is not None:
                 tier.reset_clock()
@@ -140,7 +140,7 @@ class Saver:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is anywhere to save to."""
+        """Whether there is any tier to save to."""
         return self.files is not None or self.memory is not None
 
     @property
@@ -167,7 +167,7 @@ class Saver:
             return False
 
     def expect_bytes(self, nbytes: int) -> None:
-        """Note how many bytes weights and optimizer have, the same on all ranks.
+        """Set the total size of weights and optimizer, equal on all ranks.
 
         It comes before the first save.
         """
@@ -176,7 +176,7 @@ class Saver:
     # Between steps.
 
     def due(self) -> int:
-        """The tiers that the clock says should be saved after the next step; local."""
+        """Tiers that are due by the clock after the next step, as bits; local."""
         memory, files = self.memory, self.files
         bits = 0
         if memory is not None and memory.is_due(self._config.memory_every):
@@ -189,7 +189,7 @@ class Saver:
         """Save the state between two steps into the tiers of *bits*, the same on all ranks; local.
 
         Args:
-            take: holds the state; called where this rank is to write.
+            take: function that holds the state; called if this rank must write.
             patient: return when the file is written; the other ranks wait in the next step.
         """
         world = self._communicator.world
@@ -217,7 +217,7 @@ class Saver:
                     tier.writer.save(held.copied, team)
 
     def save_for_all(self, take: Take, point: Callable[[], None]) -> bool:
-        """Save into a file, and return when it is there; collective. Whether it is.
+        """Save to a file, and return whether it was written; collective.
 
         The leader publishes. One that dies over it is followed by the next.
 
@@ -268,17 +268,17 @@ class Saver:
         return team, True
 
     def close(self) -> None:
-        """Finish what is being written; local."""
+        """Finish the current writes; local."""
         for tier in (self.memory, self.files):
             if tier is not None and not tier.writer.close(_DRAIN_S):
                 self._warn(f"gave up waiting for the last checkpoint in {tier.store.directory}")
 
     def discard_memory(self) -> None:
-        """Remove what is in the memory of this host; local, after `close` on all of its ranks."""
+        """Remove this host's files in memory; local, after `close` on all of its ranks."""
         if self.memory is not None:
             checkpoints.discard(self.memory.store.directory)
 
     def _on_file(self, saved: checkpoints.Saved) -> None:
-        """A file, or this rank's part of one, is written; in the thread that writes."""
+        """Record that a file, or this rank's part of it, was written; in the writing thread."""
         self._stop_request.note_save(saved.seconds)
         self._interval.note_cost(saved.busy_s)

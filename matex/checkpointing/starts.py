@@ -15,7 +15,7 @@ __all__ = ["Starts"]
 
 
 class Starts:
-    """The starts of the runs that save in one directory, counted from 1.
+    """Number of starts of the runs that save in one directory, from 1.
 
     Args:
         directory: directory of the checkpoints, which all ranks share.
@@ -30,10 +30,10 @@ class Starts:
         self.fence = checkpoints.Fence(directory, self._world)
 
     def count(self) -> None:
-        """Begin another start; collective. Where the file cannot be written, saving will say so.
+        """Count another start; collective. A failed write is reported by the next save.
 
         Raises:
-            InputError: on every rank, where the file cannot be read: with a number that is too low
+            InputError: on every rank, if the file cannot be read: with a number that is too low
                 this run could not save.
         """
         number = np.zeros(1, np.int64)

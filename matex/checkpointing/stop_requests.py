@@ -1,4 +1,4 @@
-"""Leaving early with a checkpoint: what tells a rank to, and how all ranks do it together.
+"""Stop requests: their sources on a rank, and how all ranks leave together.
 
 A signal or the clock only sets a flag. It travels with the gradients of the next step, so
 all ranks know of it after the same step, save, and leave with status 75 (EX_TEMPFAIL of
@@ -32,10 +32,10 @@ __all__ = [
 STATUS = 75
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
-#: In place of a signal's number where the wall time is what tells.
+#: Code in place of a signal's number, for a stop request by the wall time.
 CLOCK = 1000
 
-#: Where nobody told anything: ranks were lost, and all are to be started again.
+#: Code for missing ranks: there was no request, and all ranks are to be started again.
 MISSING = 1001
 
 
@@ -45,7 +45,7 @@ class PreemptedExit(SystemExit):
     A SystemExit, so that no ``except Exception`` in a script takes it for an error of its own.
 
     Args:
-        resumable: whether there is a checkpoint: only then the status is `STATUS`, else 1.
+        resumable: whether there is a checkpoint: then the status is `STATUS`, else 1.
     """
 
     def __init__(self, *, resumable: bool) -> None:
@@ -53,14 +53,14 @@ class PreemptedExit(SystemExit):
 
 
 class SpareReleased(SystemExit):
-    """Raised on a rank in reserve when the others leave: the script goes no further here."""
+    """Raised on a spare when the others leave: the script does not continue here."""
 
     def __init__(self) -> None:
         super().__init__(0)
 
 
 def described(code: int) -> str:
-    """The meaning of *code*, a signal's number, `CLOCK` or `MISSING`, in words."""
+    """Description of *code*: a signal's number, `CLOCK` or `MISSING`."""
     said = {CLOCK: "the wall time is over", MISSING: "ranks are missing"}
     return said.get(code) or signal.Signals(code).name
 
@@ -82,14 +82,13 @@ def margin_s(wall_time_s: float, save_s: float) -> float:
 
 
 class StopRequest:
-    """Whether this rank was told to leave. Local; one to a process.
+    """Whether this rank has a stop request. Local; one per process.
 
     Args:
         wall_time_s: longest time from now that the run may last; 0, the default, is for no limit.
 
-    A rank alone that runs a loop of its own makes no steps that are known here, and so never asks
-    for :attr:`code`: while :meth:`raise_in_handler` is on, a signal raises `ToldToLeave` where it
-    comes.
+    A single rank that runs a custom loop makes no steps that are known here, and so never reads
+    :attr:`code`: while :meth:`raise_in_handler` is on, a signal raises `ToldToLeave` at once.
     """
 
     def __init__(self, wall_time_s: float = 0.0) -> None:
@@ -104,7 +103,7 @@ class StopRequest:
         self._asks_for_missing = False
 
     def raise_in_handler(self, on: bool) -> None:
-        """Let a signal raise where it comes, or no longer, because steps ask for it."""
+        """Set whether a signal raises in its handler, or is left to steps that ask for it."""
         self._raises = on
 
     def expect_own_interrupt(self) -> None:
@@ -121,16 +120,16 @@ class StopRequest:
         self._save_s = max(self._save_s, seconds)
 
     def ask_for_missing(self) -> None:
-        """Ask all ranks to leave, so that those that are missing can come back."""
+        """Ask all ranks to leave, so that missing ranks can be started again."""
         self._asks_for_missing = True
 
     def missing_heard(self) -> None:
-        """Take back :meth:`ask_for_missing`, which all ranks have heard."""
+        """Withdraw :meth:`ask_for_missing`, which all ranks have received."""
         self._asks_for_missing = False
 
     @property
     def code(self) -> int:
-        """0, the number of the signal that came, `CLOCK`, or `MISSING`."""
+        """0, the number of the received signal, `CLOCK`, or `MISSING`."""
         if not self._signal and self._wall_time_s:
             left_s = self._wall_time_s - self.elapsed_s
             if left_s <= margin_s(self._wall_time_s, self._save_s):
@@ -150,7 +149,7 @@ class StopRequest:
         return self.code not in (0, MISSING)
 
     def listen(self, *, interrupts: bool = True) -> None:
-        """Take the signals over, where nobody else has done so; on the main thread alone.
+        """Handle the signals, unless the script handles them; on the main thread only.
 
         Args:
             interrupts: SIGINT, too.
@@ -172,8 +171,8 @@ class StopRequest:
         def let_through() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
 
-        # Who ends a child by a signal, as a pool does its workers, waits for its end. So none may
-        # come to the child before it has given them back.
+        # A process that ends a child by a signal, as a pool does with its workers, waits for its
+        # end. So no signal may reach the child before it has restored the handlers.
         os.register_at_fork(
             before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, before),
             after_in_parent=let_through,
@@ -188,5 +187,5 @@ class StopRequest:
             ft.fail_stop("interrupted twice")
         self._signal = self._signal or number
         if self._raises:
-            self._raises = False  # what follows is the run's end
+            self._raises = False  # the run ends now
             raise stopped_in_own_loop()

@@ -1,4 +1,4 @@
-"""One place that a run saves itself to: the memory of each host, or a directory of files."""
+"""One place for a run's checkpoints: the memory of each host, or a directory of files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Tier"]
 
 
 class Tier:
-    """A store, the thread that writes into it, and the events of its saves. Local.
+    """A store, its writing thread, and the events of its saves. Local.
 
     ``number`` counts the saves, by which ranks take turns: it is equal on all ranks.
     ``last_s`` is the time of the clock at which the last one began.
@@ -21,7 +21,7 @@ class Tier:
         name: name in events, ``memory`` or ``files``.
         store: directory in which checkpoints are kept.
         events: event file, which gets an event of every checkpoint.
-        warn: function that prints one line for the user.
+        warn: function that prints a line for the user.
         on_written: function that the writing thread calls with each save that is safe now.
     """
 
@@ -52,16 +52,16 @@ class Tier:
         return time.monotonic() - self.last_s >= interval_s
 
     def count(self) -> None:
-        """Count one more save, which begins."""
+        """Count another save, which begins."""
         self.number += 1
         self.reset_clock()
 
     def _on_saved(self, saved: checkpoints.Saved) -> None:
-        """Record what became of a save; in the thread that writes."""
+        """Record the outcome of a save; in the writing thread."""
         if saved.error is None:
             self._is_failing = False
             self._on_written(saved)
-            if saved.path is None:  # a part of what another rank publishes
+            if saved.path is None:  # a part of a file that another rank publishes
                 return
             self._events.write(
                 "checkpoint", tier=self.name, step=saved.step, path=str(saved.path),

@@ -1,4 +1,4 @@
-"""The ranks that save: one of each host, or one or several of the run, in turns. Pure."""
+"""Ranks that save, in turns: one of each host, or one or several of the run. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["team_size", "writer_for_run", "writer_group", "writes_for_host"]
 
 
 def writer_for_run(number: int, members: Sequence[Member]) -> int:
-    """The rank that publishes checkpoint *number*: one host after the other, on it each rank."""
+    """Rank that publishes checkpoint *number*: hosts take turns, and so do their ranks."""
     hosts = list(dict.fromkeys(member.host for member in members))
     host = hosts[number % len(hosts)]
     return _chosen(number // len(hosts), members, host)
 
 
 def writes_for_host(number: int, members: Sequence[Member], rank: int) -> bool:
-    """Whether *rank* saves checkpoint *number* for its host: each rank of it in turn."""
+    """Whether *rank* saves checkpoint *number* for its host, whose ranks take turns."""
     host = next(member.host for member in members if member.rank == rank)
     return _chosen(number, members, host) == rank
 
@@ -30,7 +30,7 @@ def team_size(nbytes: int, part_bytes: float, ranks: int) -> int:
 
 
 def writer_group(first: int, members: Sequence[Member], size: int) -> list[int]:
-    """The ranks that write together, *first* first, then one of each host, then another of each."""
+    """Ranks that write together: *first*, then one of each host, then another of each."""
     ahead = sorted(members, key=lambda member: member.rank != first)
     rounds: dict[int, int] = {}
     on_host: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The ``matex`` command; a module for each of its commands, which imports what it needs late."""
+"""The ``matex`` command; one module per subcommand, with late imports."""
 
 from matex.cli.main import main
 

@@ -1,4 +1,4 @@
-"""The arguments of a command that follow from a table of options, and what was given of them."""
+"""Command line arguments from a table of options, and the values given."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["add_options", "completed", "given_words"]
 
 
 def add_options(parser: argparse.ArgumentParser, *tables: type) -> None:
-    """Add the options of *tables* to *parser*, in groups, the common ones first.
+    """Add the options of *tables* to *parser*, in groups, common ones first.
 
     With them comes ``--help``, unless the parser has it. Texts are read later, by the table: an
     error then says the same wherever a value stands.
@@ -31,10 +31,10 @@ def add_options(parser: argparse.ArgumentParser, *tables: type) -> None:
 
 
 def completed(words: Sequence[str], *tables: type) -> list[str]:
-    """The command line *words*, where options of *tables* that may stand alone have a value. Pure.
+    """Command line *words*, with values for options of *tables* that may stand alone. Pure.
 
-    What follows such an option is its value where it is a number, and else the script or another
-    option. What follows the script is the script's.
+    A word after such an option is its value if it is a number, and else the script or another
+    option. Words after the script are the script's.
     """
     known = {flag: o for o in _flagged(tables) for flag in (o.flag, o.short) if flag}
     found: list[str] = []
@@ -64,7 +64,7 @@ def _add(group: Any, option: Option) -> None:
 
 
 def given_words(arguments: argparse.Namespace, *tables: type) -> dict[str, Any]:
-    """The options of *tables* that stand on the command line, with their texts."""
+    """Options of *tables* on the command line, with their texts."""
     words = {option.name: getattr(arguments, option.name, None) for option in _flagged(tables)}
     return {name: word for name, word in words.items() if word is not None}
 

@@ -1,4 +1,4 @@
-"""The command line of ``matex checkpoint``; what it needs is imported when it runs."""
+"""Command line of ``matex checkpoint``, with late imports."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def add_command(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Run the action that was parsed; its exit status, 1 after one line where it fails."""
+    """Run the parsed action; return its exit status, 1 after a line if it fails."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # else TensorFlow's lines come before ours
     import checkpoints
     from matex.cli import checkpoint_actions

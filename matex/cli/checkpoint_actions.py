@@ -19,7 +19,7 @@ _SECTIONS = ("weights", "optimizer", "extra")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the action; its exit status.
+    """Run the action; return its exit status.
 
     Raises:
         InputError, checkpoints.CheckpointError: the message is one line.
@@ -144,7 +144,7 @@ def _section_lines(section: str, a: dict[str, np.ndarray], b: dict[str, np.ndarr
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> str:
-    """Distance of two arrays of one shape and dtype that differ in some bit."""
+    """Distance of two arrays of equal shape and dtype that differ in some bit."""
     if a.dtype.names is not None:
         return "other bits"
     wide = np.result_type(a.dtype, np.float64)

@@ -1,4 +1,4 @@
-"""The command line of ``matex data``; the readers are imported when it runs."""
+"""Command line of ``matex data``; readers are imported when it runs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Run the action that was parsed; its exit status, 1 after one line that names a bad file."""
+    """Run the parsed action; return its exit status, 1 after a line that names a bad file."""
     from matex.cli import data_actions
 
     prog = arguments.parser.prog

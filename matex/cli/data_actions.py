@@ -31,7 +31,7 @@ _LINES_EVERY_S = 10.0  # on a pipe
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run ``info`` or ``convert``; its exit status.
+    """Run ``info`` or ``convert``; return its exit status.
 
     Raises:
         InputError: bad input, or a bad file; the message is one line.
@@ -107,7 +107,7 @@ def _test_rows(arguments: argparse.Namespace, data: Data) -> int:
 
 @contextlib.contextmanager
 def _shown(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Progress of something: a bar on a terminal, a line now and then on a pipe."""
+    """Progress display: a bar on a terminal, occasional lines on a pipe."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines(what)

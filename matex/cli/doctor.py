@@ -1,4 +1,4 @@
-"""``matex doctor`` and ``matex build``: what this machine has for matex."""
+"""Command line of ``matex doctor`` and ``matex build``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def add_command(commands: Any) -> None:
 
 
 def _count(text: str) -> int:
-    """A number such as 25000000 or 25e6, at least 1."""
+    """Number such as 25000000 or 25e6, at least 1."""
     try:
         value = float(text)
     except ValueError:
@@ -83,7 +83,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _network(arguments: argparse.Namespace) -> int:
-    """One rank of the measurement where a launcher started several, else the start of them."""
+    """Run one rank of the measurement if a launcher started several, else start them."""
     parser: Parser = arguments.parser
     parameters = arguments.parameters or _PARAMETERS
     words = {n: w for n in ("hosts", "ranks") if (w := getattr(arguments, n)) is not None}

@@ -1,4 +1,4 @@
-"""``matex doctor``: what this machine has for matex, and what to do about the rest."""
+"""``matex doctor``: checks of this machine for matex, with advice."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ with open(os.path.join(sys.argv[1], str(comm.world.rank)), "w") as file:
 
 
 class Finding(NamedTuple):
-    """One line: *fatal* where training needs it, *advice* where something is to be done."""
+    """One line: *fatal* if training needs it, *advice* if there is something to do."""
 
     name: str
     value: str
@@ -58,7 +58,7 @@ class Finding(NamedTuple):
 
 
 def report() -> int:
-    """Look, and print a line for each thing; 0 when nothing that training needs is missing."""
+    """Check this machine and print a line per finding; return 0 if training is possible."""
     fatal = False
     for finding in _findings():
         fatal |= finding.fatal
@@ -92,7 +92,7 @@ def _package(name: str, extra: str = "") -> Finding:
 
 
 def _versions() -> Iterator[Finding]:
-    """A line where Keras or TensorFlow is one that no test has seen."""
+    """Line about an untested version of Keras or TensorFlow."""
     found = {name: _package(name).value for name in ("keras", "tensorflow")}
     if _MISSING not in found.values() and (strange := outside(**found)):
         yield Finding("tested", f"not with {strange}", f"matex is tested with {TESTED}")
@@ -123,7 +123,7 @@ def _mpi() -> Iterator[Finding]:
 
 
 def survival(mpiexec: Mpiexec) -> Finding:
-    """Start three helper ranks, end one by SIGKILL, and see whether the others go on."""
+    """Start three helper ranks, end one by SIGKILL, and check that the others go on."""
     if not mpiexec.survives:
         return Finding(
             "ULFM",
@@ -180,7 +180,7 @@ def _file_locks() -> Finding:
 
 
 def _exchange() -> Finding:
-    """Description of the one that a run here would use, and of the reason."""
+    """Description of the exchange that a run here would use, and the reason."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         from matex.exchange import Choice
@@ -194,7 +194,7 @@ def _exchange() -> Finding:
 
 
 def build() -> int:
-    """Build the native exchange into the cache; 0 when it is there, 1 with the reason when not."""
+    """Build the native exchange in the cache; return 0, or 1 after the reason."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         from matex.exchange.choice import library

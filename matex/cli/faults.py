@@ -99,7 +99,7 @@ def _add_sample(actions: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Run the action that was parsed; its exit status. Bad input ends it with one line."""
+    """Run the parsed action; return its exit status. Bad input ends it with one line."""
     action = {"sample": _sample, "show": _show, "compare": _compare}[arguments.action]
     try:
         action(arguments)
@@ -109,7 +109,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def seconds(text: str) -> float:
-    """A duration as written, such as 90s or 2h; a bare number is in seconds."""
+    """Duration as written, such as 90s or 2h; a bare number is in seconds."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = text[len(number) :] or "s"
     factor = 1e-3 if unit == "ms" else _UNITS.get(unit, 0.0)

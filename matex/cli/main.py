@@ -1,4 +1,4 @@
-"""The ``matex`` command: it finds the command that is named, and runs it."""
+"""The ``matex`` command: finds and runs the named subcommand."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _COMMANDS = (run, top, resize, report, data, faults, prune, checkpoint, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status.
+    """Run a command; return its exit status.
 
-    What begins with none of the commands is one rank of a run: ``python -m matex train.py``.
+    Arguments that begin with no command are one rank of a run: ``python -m matex train.py``.
 
     Args:
-        argv: words of the command line; those of this process by default.
+        argv: words of the command line; this process's by default.
 
     Raises:
-        SystemExit: with status 2, after one line, at bad input.
+        SystemExit: status 2 after one line, at bad input.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = Parser(

@@ -1,4 +1,4 @@
-"""``matex doctor --network``: starts the ranks that measure, as ``matex run`` starts its own."""
+"""``matex doctor --network``: starts measuring ranks as ``matex run`` starts its ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["start"]
 
 
 class _Wanted(NamedTuple):
-    """The ranks that are to be started, and the hosts where the launcher must be told."""
+    """Ranks to be started, and hosts if the launcher needs them."""
 
     ranks: int
     hosts: str | None
@@ -32,16 +32,16 @@ class _Wanted(NamedTuple):
 
 
 def start(words: Mapping[str, str], parameters: int) -> int:
-    """Start ranks that measure and print what they found; the exit status.
+    """Start ranks that measure and print results; return the exit status.
 
     0 exactly when the report was printed whole: mpiexec's own status proves nothing.
 
     Args:
-        words: texts of ``--hosts`` and ``--ranks``, where they were given.
+        words: texts of ``--hosts`` and ``--ranks``, if given.
         parameters: number of parameters of the model that is asked about.
 
     Raises:
-        InputError: there are not ranks on two hosts or more, or they cannot be started.
+        InputError: there are no ranks on two hosts or more, or they cannot be started.
     """
     wanted = _wanted(words)
     mpiexec = find_mpiexec()
@@ -74,10 +74,10 @@ def start(words: Mapping[str, str], parameters: int) -> int:
 
 
 def _wanted(words: Mapping[str, str]) -> _Wanted:
-    """The ranks to be started, as the options or the batch job say.
+    """Ranks to be started, by the options or the batch job.
 
     Raises:
-        InputError: they are not on two hosts or more.
+        InputError: they are on fewer than two hosts.
     """
     options = make(LaunchOptions, words=words)
     job = batch_job()
@@ -109,7 +109,7 @@ def _wanted(words: Mapping[str, str]) -> _Wanted:
 
 
 def _printed(command: list[str], environment: Mapping[str, str]) -> bool:
-    """Whether the ranks came to the last part of the report, which is printed as it comes."""
+    """Print the ranks' output as it comes; return whether they completed the report."""
     whole = False
     with subprocess.Popen(
         command,
@@ -131,7 +131,7 @@ def _printed(command: list[str], environment: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Inside, SIGTERM ends this program like an exception, and the ranks with it."""
+    """Context in which SIGTERM ends this program like an exception, and the ranks with it."""
 
     def leave(number: int, frame: object) -> None:
         sys.exit(128 + number)

@@ -1,4 +1,4 @@
-"""The parser that all commands use: bad input gets one line, and options have one spelling."""
+"""Parser of all commands: bad input gets one line, and options have one spelling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USAGE_ERROR = 2
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says in one line what is wrong.
+    """An argument parser whose errors are one line.
 
     Abbreviations are not taken: argparse would look for its own options in the arguments of
     the script, too.
@@ -31,10 +31,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **options})
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """The parsed *words*; an unknown option is refused by the command that got it.
+        """Parsed *words*; an unknown option is refused by the command that got it.
 
         Raises:
-            SystemExit: with status 2, after one line, at bad input.
+            SystemExit: status 2 after one line, at bad input.
         """
         arguments, unknown = self.parse_known_args(words)
         if unknown:

@@ -1,4 +1,4 @@
-"""``matex prune``: the same removal in one shot, on a trained model."""
+"""``matex prune``: removal of units from a trained model in one shot."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def add_command(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Prune, save and tell; the exit status. Bad input ends with one line and status 2."""
+    """Prune, save and report; return the exit status. Bad input ends with a line and status 2."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # else TensorFlow's lines come before ours
     from matex.apoptosis.one_shot import prune_file
 

@@ -1,4 +1,4 @@
-"""``matex report``: the page of a run and its pictures, and of several runs beside each other."""
+"""``matex report``: pages of a run and of several runs side by side, with pictures."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _add_directory(parser: argparse.ArgumentParser) -> None:
 
 
 def _act(arguments: argparse.Namespace) -> int:
-    """Ask, and wait for the answer; the exit status, 1 where it is refused or does not come."""
+    """Write the request and wait for its answer; return the exit status, 1 without success."""
     parser = arguments.parser
     if not arguments.host and arguments.ranks < 1:
         parser.error(f"N must be at least 1. Received: {arguments.ranks}")
@@ -90,10 +90,10 @@ def _in_words(answer: dict[str, Any]) -> str:
 
 
 def _asked(directory: Path, ranks: int, host: str, *, timeout_s: float) -> dict[str, Any] | None:
-    """The event that answers the request; None where it does not come.
+    """Event that answers the request; None if it does not come.
 
     Raises:
-        InputError: there is no run that trains, or it has another request.
+        InputError: no run is training, or it has another request.
         OSError: the directory cannot be written.
     """
     from matex.records.events import EVENTS

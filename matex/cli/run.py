@@ -68,12 +68,12 @@ def add_command(commands: Any) -> None:
 
 
 def completed_line(argv: list[str]) -> list[str]:
-    """The words after ``run`` of a command line, each option with its value. Pure."""
+    """Words after ``run`` of a command line, each option with its value. Pure."""
     return completed(argv, LaunchOptions, Config)
 
 
 def run_rank(argv: list[str], commands: Sequence[str] = ()) -> int:
-    """One rank of a run that mpiexec or srun started; its exit status.
+    """Run one rank started by mpiexec or srun; return its exit status.
 
     Args:
         argv: words of the command line.
@@ -127,7 +127,7 @@ def _config(
 
 
 def _is_found(name: str) -> bool:
-    """Whether ranks may find the module *name*; its packages are not imported for that."""
+    """Whether ranks may find the module *name*, without importing its packages."""
     first = name.partition(".")[0]
     # The working directory comes first for ``python -m matex``, not for ``matex``.
     places = [str(Path.cwd()), *sys.path]
@@ -162,10 +162,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _compared(wanted: Launch) -> int:
-    """Run *wanted*, and then its script by plain Keras; the exit status of the run.
+    """Run *wanted*, and then its script by plain Keras; return the exit status of the run.
 
     Raises:
-        InputError: it cannot be run.
+        InputError: the run cannot be started.
     """
     from matex.launcher.compare import compare_with_plain
     from matex.launcher.supervisor import supervise
@@ -182,7 +182,7 @@ def _compared(wanted: Launch) -> int:
 
 
 def _launch(options: LaunchOptions, config: Config, script: Path, words: list[str]) -> Launch:
-    """The launch that *options* ask for, in the batch job if this is one.
+    """Launch by *options*, in the batch job if there is one.
 
     Raises:
         InputError, ft.UsageError: that cannot be launched.
@@ -219,14 +219,14 @@ def _launch(options: LaunchOptions, config: Config, script: Path, words: list[st
 
 
 def _with_workers(config: Config, ranks: int) -> Config:
-    """*config* with a number of virtual workers that stays where fewer ranks are started again."""
+    """*config* with a number of virtual workers that later starts with fewer ranks keep."""
     if not config.deterministic or config.virtual:
         return config
     return dataclasses.replace(config, virtual=workers_for(ranks))
 
 
 def _shown() -> Mpiexec:
-    """The mpiexec of this machine, or Open MPI's where there is none, by its short name."""
+    """This machine's mpiexec, or Open MPI's if there is none, by its short name."""
     from matex.launcher.mpiexec import Mpiexec, find_mpiexec
 
     try:

@@ -1,4 +1,4 @@
-"""``matex top``: a run while it happens, and after."""
+"""``matex top``: view of a run while it runs, and after."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
 
 
 def _top(arguments: argparse.Namespace) -> int:
-    """Show it; the exit status, 0 after Ctrl-C too."""
+    """Show the run; return the exit status, 0 after Ctrl-C too."""
     try:
         from matex.top.find import newest_report
         from matex.top.watch import show, show_once

@@ -1,8 +1,8 @@
-"""Sums, rows and copies over the ranks, for what a script shares by itself.
+"""Sums, rows and copies over the ranks, for work that a script shares itself.
 
-For scripts that come from Horovod; training needs none of it. Each of these is
-collective: every living rank must call it, in the same order. They recover by
-themselves when ranks die; what a dead rank had given is then missing from the result.
+For scripts written for Horovod; training does not need them. Each is collective: every living rank
+must call it, in the same order. They recover by themselves when ranks die; a dead rank's
+contribution is then missing from the result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def allreduce(value: Any, op: str = "average") -> Any:
     In a ``tf.function`` it runs whenever the function does.
 
     Args:
-        value: tensor or array-like of numbers, of one shape and dtype on all ranks;
+        value: tensor or array-like of numbers, of equal shape and dtype on all ranks;
             float16 and bfloat16 are summed as float32.
         op: "average", the default, or "sum"; averages of whole numbers are rounded to them.
 
@@ -36,7 +36,7 @@ def allreduce(value: Any, op: str = "average") -> Any:
 
     Raises:
         InputError: another *op*, or no numbers.
-        Unsupported: in a callback that only one rank runs.
+        Unsupported: called in a callback that only one rank runs.
 
     Example:
         >>> matex.allreduce(np.array([1.0, 2.0]), op="sum").numpy().tolist()  # on two ranks
@@ -69,7 +69,7 @@ def allgather(value: Any) -> Any:
 
     Raises:
         InputError: a scalar.
-        Unsupported: in a callback that only one rank runs.
+        Unsupported: called in a callback that only one rank runs.
 
     Example:
         >>> matex.allgather(np.full(matex.rank() + 1, matex.rank())).numpy().tolist()
@@ -101,15 +101,15 @@ def broadcast(value: Any, root_rank: int | None = None) -> Any:
     """Copy the value of one rank to all of them. Collective.
 
     Args:
-        value: tensor or array-like of numbers, of one shape and dtype on all ranks.
-        root_rank: original rank whose value counts; the first living one by default.
+        value: tensor or array-like of numbers, of equal shape and dtype on all ranks.
+        root_rank: original rank whose value is copied; the first living one by default.
 
     Returns:
         Tensor of the same shape and dtype, equal on all ranks; *value* outside a run.
 
     Raises:
-        InputError: on all ranks, where that rank is not alive.
-        Unsupported: in a callback that only one rank runs.
+        InputError: on all ranks, if *root_rank* is not alive.
+        Unsupported: called in a callback that only one rank runs.
 
     Example:
         >>> matex.broadcast(np.array([matex.rank()]), root_rank=1).numpy().tolist()
@@ -134,7 +134,7 @@ def _communicator(call: str) -> ft.Communicator | None:
     """Communicator of the run, on which all ranks begin *call*; None outside of a run.
 
     Raises:
-        Unsupported: in a callback that only one rank runs.
+        Unsupported: called in a callback that only one rank runs.
     """
     from matex import session
 
@@ -151,7 +151,7 @@ def _communicator(call: str) -> ft.Communicator | None:
 
 
 def _sum(flat: np.ndarray) -> tuple[np.ndarray, int]:
-    """The sum over the ranks that took part, and how many they were."""
+    """Sum over the participating ranks, and their number."""
     communicator = _communicator("allreduce")
     if communicator is None:
         return flat, 1

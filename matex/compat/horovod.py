@@ -1,8 +1,8 @@
-"""Horovod's names, for scripts that come from it; see docs/guide/from_horovod.md.
+"""Horovod's names, for scripts written for it; see docs/guide/from_horovod.md.
 
-matex averages gradients where weights are changed, so an optimizer needs no wrapper, and
-a tape needs one only for updates that no optimizer makes. Both are here so that a script
-runs before its lines are deleted, and is told what may not stay.
+matex averages gradients where weights are changed, so an optimizer needs no wrapper, and a tape
+needs one only for updates that no optimizer makes. Both are here so that a script runs before its
+lines are deleted, and its user is told which lines must go.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from matex.errors import InputError
 
 __all__ = ["DistributedGradientTape", "DistributedOptimizer", "advice"]
 
-# Horovod's options that change nothing of what is computed here.
+# Horovod's options that do not change the results here.
 _IGNORED = frozenset(
     {
         "name", "device_dense", "device_sparse", "compression", "sparse_as_dense",
@@ -42,7 +42,7 @@ _INSTEAD = {
 
 
 def advice(module: str, name: str) -> str:
-    """Why *module* has no *name*, and what to write instead if it is one of Horovod's. Local."""
+    """Message that *module* has no *name*, with the substitute for a Horovod name. Local."""
     missing = f"module {module!r} has no attribute {name!r}"
     return f"{missing}: {_INSTEAD[name]}" if name in _INSTEAD else missing
 
@@ -57,7 +57,7 @@ def DistributedOptimizer(optimizer: Any, **options: Any) -> Any:
 
     Args:
         optimizer: optimizer of Keras 3.
-        options: options of Horovod's. Those about how gradients travel are ignored.
+        options: options of Horovod's. Those about the exchange of gradients are ignored.
 
     Returns:
         *optimizer*.
@@ -102,8 +102,8 @@ class DistributedGradientTape:
     changes weights through a Keras optimizer gets the same result.
 
     Args:
-        tape: ``tf.GradientTape``, recorded already, or to be entered through this object.
-        options: options of Horovod's. Those about how gradients travel are ignored.
+        tape: ``tf.GradientTape``, already recorded, or to be entered through this object.
+        options: options of Horovod's. Those about the exchange of gradients are ignored.
 
     Raises:
         InputError: no tape, or an option that would change the result.
@@ -147,7 +147,7 @@ class DistributedGradientTape:
             Gradients in the structure of *sources*; slices stay slices.
 
         Raises:
-            TrainingError: the ranks did not compute the same; on all of them.
+            TrainingError: the ranks computed different gradients; on every rank.
         """
         from matex import keras_hooks, session
 

@@ -1,4 +1,4 @@
-"""Resources that a batch system has given this job: pure functions of its environment.
+"""Resources that a batch system gave this job: pure functions of its environment.
 
 Slurm and PBS are known to Open MPI's own launcher, which reads the hosts and starts
 its daemons through them, without ssh; it must only be told how many ranks. LSF's
@@ -27,10 +27,10 @@ class Allocation:
     """A batch job's hosts.
 
     Args:
-        system: its name.
+        system: name of the batch system.
         nodes: number of nodes.
         ranks: number of processes that were asked for, over all nodes.
-        hosts: ``a:4,b:4`` where the launcher must be told, else None.
+        hosts: ``a:4,b:4`` if the launcher needs it, else None.
     """
 
     system: str
@@ -48,7 +48,7 @@ def allocation(
         read: the content of a file that the environment names.
 
     Raises:
-        InputError: a variable is not of its batch system's form, or that file cannot be read.
+        InputError: a variable has the wrong form, or the node file cannot be read.
     """
     if "SLURM_JOB_ID" in environment and "SLURM_JOB_NUM_NODES" in environment:
         return _slurm(environment)
@@ -100,7 +100,7 @@ def _expanded(text: str) -> list[int]:
 
 
 def _pbs(nodefile: str) -> Allocation | None:
-    """One line a process, with its host."""
+    """Allocation from a node file with one line per process, which names its host."""
     hosts = Counter(line.strip() for line in nodefile.splitlines() if line.strip())
     if not hosts:
         return None

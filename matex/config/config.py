@@ -1,4 +1,4 @@
-"""One frozen configuration of a rank, and what follows from its options."""
+"""The frozen configuration of a rank, and values that follow from its options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Config", "read_plan"]
 
 @dataclass(frozen=True, kw_only=True)
 class Config(RankOptions):
-    """The configuration of a rank; its fields are the options of :class:`RankOptions`.
+    """Configuration of a rank; its fields are the options of :class:`RankOptions`.
 
     Raises:
         InputError: naming the first option that is wrong.
@@ -35,13 +35,13 @@ class Config(RankOptions):
 
     @cached_property
     def faults(self) -> tuple[ft.Fault, ...]:
-        """The injected faults, parsed: the single ones, then those of the plan."""
+        """Injected faults, parsed: single ones, then those of the plan."""
         single = tuple(ft.parse_fault(text) for text in self.inject)
         return single + (() if self.inject_file is None else read_plan(self.inject_file))
 
     @property
     def cache_directory(self) -> Path:
-        """The directory of built files: the given one, else the user's own."""
+        """Directory of built files: the given one, else the user's default."""
         return self.cache or user_cache() / "matex"
 
     @classmethod
@@ -70,7 +70,7 @@ def read_plan(path: Path) -> tuple[ft.Fault, ...]:
     """The fault plan in the CSV file *path*.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the file cannot be read.
         ft.FaultSyntaxError: naming the line that is wrong.
     """
     try:

@@ -1,4 +1,4 @@
-"""Options that contradict each other, spelled as they were given. Pure."""
+"""Contradictions between options, spelled as they were given. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times as batch systems write them: ``HH:MM:SS``. Pure."""
+"""Durations in the format of batch systems: ``HH:MM:SS``. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["duration_s", "duration_text"]
 
 
 def duration_s(text: str) -> float:
-    """The seconds of ``HH:MM:SS`` or ``D-HH:MM:SS``, as batch systems write them.
+    """Seconds of ``HH:MM:SS`` or ``D-HH:MM:SS``, as batch systems write them.
 
     Raises:
         ValueError: written otherwise, or no time at all.
@@ -23,6 +23,6 @@ def duration_s(text: str) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """*seconds* as ``HH:MM:SS``, rounded up, at least one."""
+    """*seconds* as ``HH:MM:SS``, rounded up, at least one second."""
     whole = max(1, int(-(-seconds // 1)))
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -1,4 +1,4 @@
-"""The environment of this process; no other module reads it for a setting of matex."""
+"""The environment of this process; no other module reads it for settings of matex."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ARBITER = "MATEX_ARBITER"
 
 #: The variable by which Python orders sets of text.
 HASH_SEED = "PYTHONHASHSEED"
-_RANDOM = "random"  # as where it is not set
+_RANDOM = "random"  # as if it were not set
 _HASH_SEEDS = 2**32
 
 
 def one_order_of_sets(seed: int) -> dict[str, str]:
-    """The variable by which all processes of a run go through a set of text in one order.
+    """Variable that gives sets of text the same order in all processes of a run.
 
     Empty where the user has set it.
 
@@ -48,7 +48,7 @@ def one_order_of_sets(seed: int) -> dict[str, str]:
 
 
 def variable(name: str) -> str | None:
-    """The text of the environment variable *name*; None where it is not set."""
+    """Text of the environment variable *name*; None if it is not set."""
     return os.environ.get(name)
 
 
@@ -58,12 +58,12 @@ def user_cache() -> Path:
 
 
 def batch_job() -> Allocation | None:
-    """The allocation of the batch job that this process runs in, if it does."""
+    """Allocation of this process's batch job; None outside of one."""
     return allocation(os.environ, lambda path: Path(path).read_text())
 
 
 def segments_directory() -> Path | None:
-    """The directory of the segments of this run's ranks, if ``matex run`` chose it."""
+    """Directory of the segments of this run's ranks, if ``matex run`` chose one."""
     path = Path(os.environ.get(SEGMENTS, ""))
     return path if path.name.startswith("matex-") else None
 

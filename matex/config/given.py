@@ -16,7 +16,7 @@ Table = TypeVar("Table")
 
 
 def make(table: type[Table], *, words: Mapping[str, Any] | None = None, **given: Any) -> Table:
-    """An instance of *table*; an option that is not given is taken from its variable.
+    """Instance of *table*; an option that is not given is read from its variable.
 
     Args:
         table: a class of options.
@@ -41,10 +41,10 @@ def make(table: type[Table], *, words: Mapping[str, Any] | None = None, **given:
 
 
 def overruled(config: Any, given: Mapping[str, Any]) -> list[str]:
-    """Lines about options that code gives too late, each with another value than *config* has.
+    """Lines about options that code sets too late, with other values than *config* has.
 
     Args:
-        config: an instance of a class of options, by which a run has begun.
+        config: instance of a class of options, with which a run has begun.
         given: values from code, by the names of options.
 
     Raises:
@@ -72,7 +72,7 @@ def _refuse_unknown(options: Sequence[Option], given: Mapping[str, Any]) -> None
 
 
 def given_in_environment(option: Option) -> str | None:
-    """The text of the variable of *option*; None where it has none or is not set."""
+    """Text of the variable of *option*; None if it has none or is not set."""
     return variable(option.variable) if option.variable else None
 
 

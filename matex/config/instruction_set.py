@@ -1,4 +1,4 @@
-"""The instruction set of a processor, by which TensorFlow's kernels add up in one order or another.
+"""Instruction set of a processor, on which TensorFlow's order of summation depends.
 
 oneDNN chooses its kernels by it, so the bits of ``--deterministic`` are one set for each class.
 """
@@ -31,9 +31,9 @@ def class_of(flags: str, *, machine: str, limit: str = "") -> str:
     """The name of the class of a processor; pure.
 
     Args:
-        flags: flags of the processor, as ``/proc/cpuinfo`` lists them.
-        machine: name of its architecture, where no class is known.
-        limit: widest instruction set that oneDNN may use, in its own word; "" for any.
+        flags: flags of the processor, as in ``/proc/cpuinfo``.
+        machine: name of its architecture, used if no class is known.
+        limit: widest instruction set that oneDNN may use, in oneDNN's spelling; "" for any.
     """
     words = set(flags.split())
     names = [word for _, _, word in CLASSES]

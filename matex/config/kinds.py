@@ -16,15 +16,15 @@ __all__ = ["COMPRESSION", "KINDS", "OPTIMIZER", "PATH", "SWITCH", "TIME", "WORDS
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of value.
+    """A kind of option value.
 
     Args:
         wanted: noun for messages, such as "a whole number".
-        read: makes a value of a text, and raises ValueError where that is of another form.
-        take: makes a value of what a program gives, and raises TypeError or ValueError where
-            that is of another type.
-        write: makes a text of a value, which *read* makes the same value of; at times a little
-            more of it.
+        read: function from text to a value; raises ValueError for text of another form.
+        take: function from a program's value to an option value; raises TypeError or ValueError for
+            another type.
+        write: function from a value to text, from which *read* makes the same value, or a slightly
+            larger one.
     """
 
     wanted: str
@@ -66,7 +66,7 @@ def _compression(value: Any) -> str:
 
 
 def _optimizer(value: Any) -> str:
-    """The name of an optimizer, and its arguments behind it."""
+    """Name of an optimizer, followed by its arguments."""
     text = _word(value)
     named_arguments(text)
     return text

@@ -8,7 +8,7 @@ __all__ = ["rate_factor"]
 
 
 def rate_factor(scaling: str, ranks: int, *, epochs_done: float, warm_up: float) -> float:
-    """The factor of a step; equal on all ranks, and of nothing but where training is.
+    """Factor of a step, equal on all ranks, as a function of the progress of training.
 
     ``linear`` is for SGD (Goyal et al., arXiv:1706.02677), ``sqrt`` keeps the variance
     of an update. It climbs from 1 in the first *warm_up* epochs, and falls at once

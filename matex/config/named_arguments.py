@@ -1,4 +1,4 @@
-"""A name with arguments behind it, such as ``adagrad:learning_rate=0.01,nesterov=true``. Pure."""
+"""Names followed by arguments, such as ``adagrad:learning_rate=0.01,nesterov=true``. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _SWITCHES = {"true": True, "false": False}
 
 
 def named_arguments(text: str) -> tuple[str, dict[str, float | bool]]:
-    """The name in *text*, and its arguments.
+    """Name in *text*, and its arguments.
 
     Raises:
-        ValueError: it is of another form.
+        ValueError: *text* has another form.
     """
     name, colon, rest = text.partition(":")
     pairs = [pair.partition("=")[::2] for pair in rest.split(",")] if colon else []

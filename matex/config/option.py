@@ -1,4 +1,4 @@
-"""One row of the table of options, and what follows from it: reading, and checking. Pure."""
+"""One row of the table of options, with reading and checking of its values. Pure."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _ROW = "option"  # under which a field's metadata has the arguments of its row
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option, with all names under which it is known.
+    """One option, with all of its names.
 
     Args:
-        attribute: the field that has its value.
-        name: the keyword of ``matex.init``; the flag and the variable are spelled by it.
-        kind: the kind of its values.
-        optional: whether None is a value, for what matex finds out by itself.
-        default: the value where none is given.
-        default_text: the default in words; "" where there is nothing to say of it.
-        metavar: the value in the help, such as ``STEPS``.
-        help: description, a sentence without its end.
-        group: the title under which help and reference show it.
-        unit: the unit of its values, in messages; "" for none.
-        choices: the words that it may be; empty for any.
+        attribute: field that has its value.
+        name: keyword of ``matex.init``; flag and variable are derived from it.
+        kind: kind of its values.
+        optional: whether None is a value, for values that matex determines itself.
+        default: value if none is given.
+        default_text: description of the default; "" for none.
+        metavar: placeholder of the value in the help, such as ``STEPS``.
+        help: description, a sentence without its final period.
+        group: title under which help and reference list it.
+        unit: unit of its values, for messages; "" for none.
+        choices: allowed words; empty for any.
         least: the smallest value; None for no limit.
         above: limit that the value must exceed; None for no limit.
         below: limit that must exceed the value; None for no limit.
-        strategies: the strategies under which it may differ from its default; empty for all.
-        why: the reason for that, where the strategies do not say it.
-        condition: options to be given beside it, in the help; made of *strategies* by default.
-        flag: its spelling on the command line; "" where it has none.
-        short: a second spelling, of one letter; "" for none.
-        variable: the environment variable; "" where there is none.
-        hidden: whether the help is silent about it, because ``matex run`` gives it to ranks.
-        alone: the value where it stands on the command line without one; None where it must not.
+        strategies: strategies under which it may differ from its default; empty for all.
+        why: reason for that, if the strategies do not tell.
+        condition: options required beside it, in the help; made from *strategies* by default.
+        flag: spelling on the command line; "" if it has none.
+        short: second spelling, of one letter; "" for none.
+        variable: environment variable; "" for none.
+        hidden: whether the help omits it, because ``matex run`` passes it to ranks.
+        alone: value if the flag has none on the command line; None if it must have one.
     """
 
     attribute: str
@@ -70,7 +70,7 @@ class Option:
 
     @property
     def wanted(self) -> str:
-        """The values that it takes, as a message names them."""
+        """Description of its allowed values, for messages."""
         if self.choices:
             return f"one of {', '.join(word for word in self.choices if word)}"
         return " and ".join([self.kind.wanted, *self._limits]).replace(" and ", " ", 1)
@@ -83,7 +83,7 @@ class Option:
 
     @property
     def condition_and_help(self) -> str:
-        """The help behind its condition, such as ``with --strategy easgd``."""
+        """Help after its condition, such as ``with --strategy easgd``."""
         condition = self.condition
         if self.strategies and not self.why and not condition:
             condition = f"with --strategy {' or '.join(self.strategies)}"
@@ -91,13 +91,13 @@ class Option:
 
     @property
     def help_line(self) -> str:
-        """The help, with its condition and the default."""
+        """Help with its condition and default."""
         text = self.condition_and_help
         return f"{text} (default: {self.default_text})" if self.default_text else text
 
     @property
     def value_text(self) -> str:
-        """The value, as the help shows it behind the flag; "" for a switch."""
+        """Value in the help, after the flag; "" for a switch."""
         if self.metavar or not self.choices:
             return self.metavar
         return f"{{{','.join(self.choices)}}}"
@@ -109,7 +109,7 @@ class Option:
             source: place of the text, such as ``--seed``, for the message.
 
         Raises:
-            InputError: it is of another kind, or out of range.
+            InputError: the text is of another kind, or out of range.
         """
         try:
             value = self.kind.read(text)
@@ -122,7 +122,7 @@ class Option:
         """The value that a program gave, in the kind's own type.
 
         Raises:
-            InputError: it is of another type, or out of range.
+            InputError: the value is of another type, or out of range.
         """
         if value is None and self.optional:
             return None
@@ -135,7 +135,7 @@ class Option:
         return taken
 
     def _limit(self, value: Any, source: str, received: str) -> None:
-        """Refuse a *value* out of range; one that is not a number lies in none."""
+        """Refuse a *value* out of range; NaN is out of every range."""
         unit = f" {self.unit}" if self.unit else ""
         if value not in self.choices if self.choices else value == "":
             raise self._refusal(self.wanted, source, received)
@@ -158,23 +158,23 @@ def option(
     group: str,
     **more: Any,
 ) -> Any:
-    """The row of an option, as the default of its field in a class of options.
+    """Row of an option, as the default of its field in a class of options.
 
     Args:
-        default: its value where none is given.
-        metavar: its value in the help; "" for the choices, or for none.
+        default: value if none is given.
+        metavar: placeholder in the help; "" for the choices, or for none.
         help: description.
-        group: the title under which it is shown.
-        more: fields of :class:`Option` beside these, where it does not follow: ``name`` is the
-            field's by default, ``flag`` and ``variable`` are spelled by the name, ``kind`` is
-            that of the field's type, ``default_text`` is the default.
+        group: title under which it is listed.
+        more: further fields of :class:`Option` that differ from their defaults: ``name`` is the
+            field's, ``flag`` and ``variable`` follow from the name, ``kind`` from the field's type,
+            ``default_text`` from the default.
     """
     row = {"metavar": metavar, "help": help, "group": group, **more}
     return dataclasses.field(default=default, metadata={_ROW: row})
 
 
 def options_of(table: type) -> tuple[Option, ...]:
-    """The options of *table*, a class of options, in its order."""
+    """Options of *table*, a class of options, in order."""
     return _options_of(table)
 
 
@@ -209,7 +209,7 @@ def _option_of(field: dataclasses.Field[Any], hint: Any) -> Option:
 
 
 def check_values(values: Any) -> None:
-    """Check each option of *values*, an instance of a class of options, and set it in its type.
+    """Check each option of *values*, an instance of a class of options, and convert it.
 
     Raises:
         InputError: naming the first that is of another type, or out of range.

@@ -1,9 +1,8 @@
-"""The table of options: one row each, from which all else that knows an option follows.
+"""Table of options: one row each, from which every other use of an option is derived.
 
-The command line and its help, the variables of the environment, the keywords of ``matex.init``,
-the checks of types and ranges, what ``matex run`` hands to its ranks, and the page of reference
-are made of these rows. What an option means together with others is in
-:mod:`matex.config.validation`.
+The command line and its help, environment variables, keywords of ``matex.init``, checks of types
+and ranges, the options that ``matex run`` passes to its ranks, and the reference page are made of
+these rows. The meaning of an option together with others is in :mod:`matex.config.validation`.
 """
 
 from __future__ import annotations

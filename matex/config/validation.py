@@ -43,7 +43,7 @@ def check_together(config: RankOptions) -> None:
 
 
 def _check_deterministic(config: RankOptions) -> None:
-    """Refuse options by which bits depend on the ranks, where they must not."""
+    """Refuse options that make results depend on the ranks, with ``--deterministic``."""
     if not config.deterministic:
         if config.virtual:
             raise Contradiction(
@@ -112,7 +112,7 @@ def _check_centres(config: RankOptions) -> None:
 
 
 def _check_shares(config: RankOptions) -> None:
-    """Refuse unequal shares of a batch where equal ones are wanted."""
+    """Refuse unequal shares of a batch if equal ones are required."""
     if config.straggler == "balance" and config.strategy != "sync":
         raise Contradiction(
             f"{{straggler}} balance wants strategy sync: {OWN_ROWS}. "

@@ -1,4 +1,4 @@
-"""The number of virtual workers where no option says it. Pure."""
+"""Default number of virtual workers. Pure."""
 
 from __future__ import annotations
 

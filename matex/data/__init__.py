@@ -1,4 +1,4 @@
-"""The sources of samples: rows by index, read only where they are needed.
+"""Sources of samples: rows by index, read only when needed.
 
 ::
 

@@ -18,7 +18,7 @@ __all__ = ["ClassWeights", "Table", "as_table"]
 
 @runtime_checkable
 class Table(Protocol):
-    """Equal rows along the first axis: what ``fit`` takes by row numbers.
+    """Equal rows along the first axis, which ``fit`` can take by row number.
 
     Example:
         >>> isinstance(data.as_table(np.zeros((3, 2)), "x"), data.Table)
@@ -62,11 +62,11 @@ class _Cast:
 
 
 class ClassWeights:
-    """One weight a row, by the row's class: what ``class_weight`` of fit means.
+    """A weight per row, by the row's class, as with ``class_weight`` of fit.
 
     Args:
         y: class numbers, shape (rows,) or (rows, 1), or one-hot rows (rows, classes).
-        weights: class number -> weight; 1 for classes that are not in it.
+        weights: weight by class number; missing classes have weight 1.
     """
 
     def __init__(self, y: Table, weights: Mapping[int, float], dtype: np.dtype[Any]) -> None:
@@ -87,16 +87,16 @@ class ClassWeights:
 
 
 def as_table(source: Any, name: str, *, floatx: str = "float32") -> Table:
-    """Make a table of what a script may give to fit. Local.
+    """Table of a value that a script passes to fit. Local.
 
     Args:
         source: table (all that :func:`matex.data.open` gives), ``h5py.Dataset``, or array-like,
             with at least one axis.
-        name: name that the user gives it, for messages.
+        name: name of the value for the user, in messages.
         floatx: dtype as which floating point is read, "float32" by default.
 
     Returns:
-        The table; the source itself where it is one of that dtype.
+        Table; the source itself if it has that dtype.
 
     Raises:
         Unsupported: not an array, or of a dtype that cannot be exchanged.

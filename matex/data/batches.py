@@ -19,12 +19,12 @@ class Batches:
     """Structures of rows, of the form that ``train_step`` gets. Local.
 
     Args:
-        x: array-like, or a list, tuple or dict of them, all with the same number of rows.
+        x: array-like, or a list, tuple or dict of array-likes, all with the same number of rows.
         y, sample_weight: arrays of as many rows, in such a structure; none by default.
         class_weight: weight by class number, in place of sample_weight; none by default.
 
     Raises:
-        Unsupported: something else than arrays.
+        Unsupported: a value is no array.
         InputError: numbers of rows differ.
 
     Example:

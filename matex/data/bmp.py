@@ -1,4 +1,4 @@
-"""BMP images whose pixels are numbers of colours in a palette, which TensorFlow takes for grey."""
+"""BMP images with a palette, whose pixels TensorFlow would take for grey values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def palette_pixels(content: bytes, where: str) -> np.ndarray:
     """The colours of the image, shape (height, width, 3), uint8.
 
     Raises:
-        DataError: packed, cut short, or it does not have the colours that it uses.
+        DataError: the image is compressed, truncated, or lacks colours that it uses.
     """
     start, size, width, height, _, bits, packing = struct.unpack_from("<IIiiHHI", content, 10)
     (colours,) = struct.unpack_from("<I", content, 46)

@@ -38,7 +38,7 @@ def _open_folder(path: Path) -> Data:
     """Training and test arrays of an unpacked CIFAR folder.
 
     Raises:
-        DataError: one of its files is damaged.
+        DataError: a file is damaged.
     """
     members: dict[str, Rows] = {}
     kinds = set()

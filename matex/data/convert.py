@@ -1,4 +1,4 @@
-"""Conversion of any format to contiguous HDF5, read by rows: one pass, bounded memory."""
+"""Conversion of any format to contiguous HDF5 by rows: one pass, bounded memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def open_to_convert(
     """Open as :func:`matex.data.open` does, but read a gzip CSV file once, in little memory.
 
     Args:
-        on_progress: function of the bytes of a CSV file checked so far, and of all its bytes.
+        on_progress: function of the number of checked bytes of a CSV file, and of its size.
         dtype: type that floating point is to be stored as: numbers of text are read as exactly.
     """
     if format_of(path, format) == "csv" and size is None:
@@ -67,14 +67,14 @@ def convert(
     Args:
         test_rows: number of rows at the end that become ``x_test`` and ``y_test``, the others
             ``x_train`` and ``y_train``; 0 leaves the members as they are.
-        dtype: type of what is floating point.
+        dtype: dtype of floating-point members.
         force: replace *target*.
         on_progress: function of the number of rows written so far, and of all rows.
 
     Raises:
-        InputError: *target* exists or has no room, or *data* cannot be split.
+        InputError: *target* exists or has no space, or *data* cannot be split.
         DataError: *data* is damaged.
-        OSError: it cannot be written.
+        OSError: *target* cannot be written.
     """
     check_target(target, force)
     data = _distinct(data)
@@ -120,7 +120,7 @@ def check_target(target: Path, force: bool) -> None:
     """Whether *target* may be written.
 
     Raises:
-        InputError: it exists, or its folder does not.
+        InputError: *target* exists, or its folder does not.
     """
     if target.is_dir() or (target.exists() and not force):
         hint = "name a file" if target.is_dir() else "give --force to replace it"
@@ -142,7 +142,7 @@ def _check_room(target: Path, data: Data, dtype: np.dtype[np.generic]) -> None:
 
 
 def _groups(data: Data) -> list[list[str]]:
-    """Members with the same number of rows go side by side: what they share is read once."""
+    """Groups of members with the same number of rows, whose shared data are read once."""
     by_rows: dict[int, list[str]] = {}
     for name, rows in data.items():
         by_rows.setdefault(len(rows), []).append(name)
@@ -152,7 +152,7 @@ def _groups(data: Data) -> list[list[str]]:
 def _copied(
     file: h5py.File, data: Data, names: list[str], suffix: str, dtype: np.dtype[np.generic]
 ) -> Iterator[int]:
-    """Copy members of equal length; after each block, how many rows it had over all of them."""
+    """Copy members of equal length; yield the number of rows so far after each block."""
     sets = {}
     for name in names:
         rows = data[name]

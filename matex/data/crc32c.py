@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli), which TFRecord protects its records with, by NumPy.
+"""CRC-32C (Castagnoli), the checksum of TFRecord's records, by NumPy.
 
 Of a byte string b_0 .. b_(n-1) with reflected polynomial P = 0x82F63B78: the register starts at
 2^32 - 1, each byte makes ``r = T[(r ^ b) & 255] ^ (r >> 8)``, and the result is inverted. The
@@ -77,6 +77,6 @@ def crc32c(data: bytes | memoryview) -> int:
 
 
 def masked_crc32c(data: bytes | memoryview) -> int:
-    """The checksum as TFRecord stores it: turned right by 15 bits, plus a constant, modulo 2^32."""
+    """Checksum as stored in TFRecord: rotated right by 15 bits, plus a constant, modulo 2^32."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""CSV as rows: plain text by an index of its lines, gzip read whole or once through."""
+"""CSV as rows: plain text by an index of its lines, gzip read as a whole or in sequence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _ColumnReader(Protocol):
 
 
 class _Columns(Rows):
-    """Some columns of a CSV file; those of one row share its parsing."""
+    """Some columns of a CSV file; columns of a row share its parsing."""
 
     def __init__(
         self, values: _ColumnReader, rows: int, columns: np.ndarray | int, dtype: np.dtype[Any]
@@ -46,7 +46,7 @@ class _Columns(Rows):
 
 
 class _Indexed:
-    """Lines of a plain file, by their places: 8 bytes a row in memory, each read by itself."""
+    """Lines of a plain file by their offsets: 8 bytes of memory per row, each row read alone."""
 
     def __init__(self, path: Path, dialect: Dialect, on_progress: Progress | None) -> None:
         self._path = path
@@ -95,7 +95,7 @@ class _Indexed:
 
 
 class _ForwardLines:
-    """Lines of a gzip file, which has no places: only in order, only once."""
+    """Lines of a gzip file, which has no offsets: in order only, and once only."""
 
     def __init__(self, path: Path, dialect: Dialect) -> None:
         self._path = path
@@ -139,7 +139,7 @@ def open_csv(
     on_progress: Progress | None = None,
     gzip_bytes: int = GZIP_BYTES,
 ) -> Data:
-    """``x`` and ``y`` of a CSV file after one pass that checks the width of all rows.
+    """``x`` and ``y`` of a CSV file, after a pass that checks the width of all rows.
 
     A plain file is then read by rows. A gzip file cannot be: it is parsed in that pass and
     kept, which every rank does for itself, so a large one is better converted once.
@@ -147,12 +147,12 @@ def open_csv(
     Args:
         label: column of ``y``, by number (-1 is the last) or by name.
         dtype: type of all values, ``float32`` or ``float64``.
-        forward: a gzip file is to be read in order and once, and takes no memory.
+        forward: whether a gzip file is read in order and once, without memory for it.
         on_progress: function of the bytes of the first pass so far, and of all bytes.
         gzip_bytes: bytes that the values of a gzip file may take.
 
     Raises:
-        DataError: naming the file, and the row where there is one.
+        DataError: it names the file, and the row if known.
         InputError: there is no column *label*, or no such *dtype*.
     """
     if dtype not in _DTYPES:
@@ -207,7 +207,7 @@ def _column(path: Path, dialect: Dialect, label: int | str) -> int:
 def _whole(
     path: Path, dialect: Dialect, limit_bytes: int, on_progress: Progress | None
 ) -> np.ndarray:
-    """All values of a gzip file, if they fit: judged from how full the file's first part was."""
+    """All values of a gzip file, if the estimate from its first part says that they fit."""
     table = np.empty((0, dialect.width), dialect.dtype)
     total, packed, count = path.stat().st_size, 0, 0
 

@@ -1,4 +1,4 @@
-"""CSV text as whole lines: what the columns are, and whether every line has them."""
+"""CSV text as whole lines: detection of the columns, and a check of every line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UTF8_MARK = b"\xef\xbb\xbf"
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
-# What stands for a value that is missing: a line of numbers and these is no header.
+# Text for a missing value: a line of numbers and such text is no header.
 _MISSING = {"", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing"}
 
 # Above it float32 holds every second integer, and then fewer.
@@ -39,10 +39,10 @@ class Dialect:
     Args:
         delimiter: one character.
         width: values in a row.
-        columns: their names; empty without a header.
+        columns: names of the columns; empty without a header.
         start: offset of the first row, in bytes of the text.
         dtype: type of the values.
-        exact: the column whose integers must not be rounded, as the label's.
+        exact: column whose integers must not be rounded, such as the label's.
     """
 
     delimiter: str
@@ -58,7 +58,7 @@ class Lines(NamedTuple):
 
     Attributes:
         row: number of the first, from 0.
-        offset: its offset in the text, in bytes.
+        offset: offset of the lines in the text, bytes.
         text: the lines.
         starts: offsets of each line in *text*, int64.
     """
@@ -110,7 +110,7 @@ def sniff(path: Path, header: bool | None, dtype: str = "float32") -> Dialect:
 
 
 def _must_be_written_plainly(path: Path, text: str, names: list[str]) -> None:
-    """Refuse a first line that would be taken for names, but is numbers in another way."""
+    """Refuse a first line that looks like names, but consists of numbers in another notation."""
     parts = [part.strip() for part in text.split(";")]
     commas = [part for part in parts if _DECIMAL_COMMA.fullmatch(part)]
     if len(parts) > 1 and commas and all(_is_number(part.replace(",", ".")) for part in parts):
@@ -130,7 +130,7 @@ def _must_be_written_plainly(path: Path, text: str, names: list[str]) -> None:
 def lines(
     path: Path, dialect: Dialect, on_progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Lines]:
-    """All rows of *path*, some megabytes at a time, each checked to have the dialect's width.
+    """All rows of *path*, in blocks of some megabytes, checked for the dialect's width.
 
     Args:
         on_progress: function of the bytes of the file taken so far, and of all bytes.
@@ -161,7 +161,7 @@ def lines(
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """The text, and the file whose position says how far the reading is."""
+    """The text, and the file whose position tells the progress of reading."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
@@ -241,7 +241,7 @@ def _must_hold(
     values: np.ndarray,
     held: np.ndarray,
 ) -> None:
-    """Refuse values that became infinite, and integers of the label that became others."""
+    """Refuse values that became infinite, and label integers that were changed."""
     too_large = np.isinf(held) & ~np.isinf(values)
     rounded = (np.abs(values) > _EXACT) & (held != values) & (values == np.floor(values))
     rounded &= np.arange(dialect.width) == dialect.exact
@@ -279,7 +279,7 @@ _UNQUOTE = "; take the quotes away: tr -d '\"' < OLD > NEW"
 
 
 def _is_quoted(field: str) -> bool:
-    """Whether a whole number stands in quotes, and not one whose thousands are set apart."""
+    """Whether a whole number is quoted, and not a number with thousands separators."""
     return field[:1] == field[-1:] == '"' and _is_number(field[1:-1])
 
 

@@ -1,4 +1,4 @@
-"""Rows of images that are stored encoded, each opened and decoded when it is asked for."""
+"""Rows of images that are stored encoded, each opened and decoded when it is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Contents(abc.ABC):
         """The image of *row*, encoded.
 
         Raises:
-            DataError: it cannot be read; file and row are named.
+            DataError: the image cannot be read; the message names file and row.
         """
 
     @abc.abstractmethod
@@ -53,12 +53,12 @@ class EncodedImages(Rows):
     """Images stored as JPEG, PNG, GIF or BMP: ``uint8`` pixels, decoded when rows are asked for.
 
     Args:
-        images: sequence of encoded images, such as a list; an item is read when it is wanted.
+        images: sequence of encoded images, such as a list; an item is read on demand.
         size: (height, width) to cut and scale to; without it all must have the size of the first.
 
     Raises:
         DataError: the first is no image.
-        InputError: there is none, or *size* is wrong.
+        InputError: there is no image, or *size* is wrong.
 
     Example:
         >>> import tensorflow as tf
@@ -93,10 +93,10 @@ class EncodedImages(Rows):
 
 
 def check_size(size: tuple[int, int] | None) -> None:
-    """Refuse what is no (height, width).
+    """Refuse a *size* that is no (height, width).
 
     Raises:
-        InputError: it is none.
+        InputError: *size* is no (height, width).
     """
     if size is not None and (len(size) != 2 or min(size) < 1):
         raise InputError(f"size must be (height, width), both at least 1. Received: {size}")

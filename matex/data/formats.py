@@ -1,4 +1,4 @@
-"""The format of a file, by its content; its name must agree."""
+"""Format of a file, by its content; its name must agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matex.errors import DataError, InputError
 
 __all__ = ["FORMATS", "SHARDS", "format_of", "head", "is_gzip", "part_of", "tars_in"]
 
-# The name a user may give: what it is called in messages.
+# Names that a user may give, and names for messages.
 FORMATS = {
     "hdf5": "HDF5",
     "csv": "CSV text",
@@ -58,13 +58,13 @@ _IDX_TYPES = (8, 9, 11, 12, 13, 14)
 
 
 def format_of(path: Path, given: str | None = None) -> str:
-    """The key in FORMATS of what *path* holds.
+    """Key in FORMATS of the content of *path*.
 
     Args:
-        given: the user's own word for it, in place of the file's name.
+        given: format given by the user, in place of the file's name.
 
     Raises:
-        DataError: absent, unreadable, unknown, or not what its name says.
+        DataError: the file is missing, unreadable, of unknown format, or not as named.
     """
     if given is not None and given not in FORMATS:
         raise InputError(f"format must be one of {', '.join(FORMATS)}. Received: {given}")
@@ -114,9 +114,9 @@ def _folder(path: Path) -> str:
 
 
 def tars_in(folder: Path) -> list[Path]:
-    """The tars of *folder*, or of folders train, val or test in it, in the order of their names.
+    """Tars in *folder*, or in folders train, val or test of it, in the order of their names.
 
-    None where they lie beside folders: these are what was unpacked of them.
+    None if they are beside folders: these are their unpacked content.
     """
     parts = [folder / name for name in _PARTS if (folder / name).is_dir()]
     found = []
@@ -140,7 +140,7 @@ def _named(path: Path) -> str | None:
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether its content is packed by gzip, whatever its name."""
+    """Whether the content is compressed by gzip, whatever the name."""
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 

@@ -1,4 +1,4 @@
-"""HDF5: contiguous data sets are mapped, chunked ones read by whole chunks, each once a while."""
+"""HDF5: contiguous data sets are mapped, chunked ones read by whole chunks and cached."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from matex.errors import DataError
 __all__ = ["CACHE_BYTES", "Hdf5Rows", "open_hdf5", "rows_of"]
 
 CACHE_BYTES = 256 << 20
-_BLOCK_BYTES = 256 << 10  # what is read at once where nothing is chunked
+_BLOCK_BYTES = 256 << 10  # read at once if the data set is not chunked
 _TOLD = 5  # reasons in the message about a file without rows
 
 
@@ -65,7 +65,7 @@ class Hdf5Rows(Rows):
 
     @property
     def layout(self) -> str:
-        """The storage layout of the rows, in words."""
+        """Description of the storage layout of the rows."""
         if self._mapped is not None:
             return "contiguous, mapped"
         if self.dataset.is_virtual:
@@ -84,7 +84,7 @@ class Hdf5Rows(Rows):
         if offset is None or not dataset.shape or not same_bits(dataset.id.get_type(), self._dtype):
             return None
         if file.mode != "r" or file.driver != "sec2":
-            return None  # what was just written may not be in the file yet
+            return None  # data just written may not be in the file yet
         path = Path(file.filename)
         return MappedFile(path).array(dataset.name, self.shape, self._dtype, offset=offset)
 
@@ -121,7 +121,7 @@ class Hdf5Rows(Rows):
             return rows
 
     def _values(self, lo: int, hi: int) -> np.ndarray:
-        """Rows [lo, hi), converted by libhdf5: h5py knows no type for some that it can convert."""
+        """Rows [lo, hi), converted by libhdf5, which can convert more types than h5py knows."""
         rows = np.empty((hi - lo, *self.shape[1:]), self._dtype)
         space = self.dataset.id.get_space()
         space.select_hyperslab((lo, *(0,) * (rows.ndim - 1)), rows.shape)
@@ -130,10 +130,10 @@ class Hdf5Rows(Rows):
 
 
 def rows_of(dataset: h5py.Dataset) -> Hdf5Rows:
-    """The rows of *dataset*, once it is certain that they can be read.
+    """Rows of *dataset*, after a check that they can be read.
 
     Raises:
-        DataError: it is not of numbers, or some of what it is made of is missing; what is named.
+        DataError: it does not hold numbers, or parts of it are missing; the message names them.
     """
     why = obstacle(dataset)
     if why is not None:
@@ -144,14 +144,14 @@ def rows_of(dataset: h5py.Dataset) -> Hdf5Rows:
 
 
 def open_hdf5(path: Path, *, kind: str = "hdf5") -> Data:
-    """All data sets of numbers in *path* that have rows, by their full names.
+    """All numeric data sets of *path* that have rows, by their full names.
 
     Soft, external and further hard links to data sets are names of theirs. What is not given
     is in the notes, with the reason. Takes no file lock, so a read-only mount and one without
     locks will do.
 
     Raises:
-        DataError: damaged, cut short, or without such a data set.
+        DataError: the file is damaged, truncated, or without such a data set.
     """
     try:
         damaged = endless_heap(path)

@@ -18,12 +18,12 @@ _HEAD = struct.Struct("<4sB3sQ")  # mark, version, nothing, length of all with t
 _OBJECT = struct.Struct("<HHIQ")  # number, references, nothing, length without the head
 _MARK = b"GCOL\x01"
 
-# Of a longer file the first and the last so many bytes: heaps are with what describes the data.
+# Bytes searched at both ends of a longer file: heaps are near the metadata.
 _LOOKED_AT = 64 << 20
 
 
 def endless_heap(path: Path) -> int | None:
-    """The first byte of a heap in *path* whose objects come to no end; None where there is none.
+    """First byte of a heap in *path* whose list of objects is endless; None if there is none.
 
     Heaps whose lengths are not of 8 bytes, as all common writers have them, are not looked at.
 
@@ -53,7 +53,7 @@ def _heaps(content: mmap.mmap) -> Iterator[int]:
 
 
 def _ends(content: mmap.mmap, at: int) -> bool:
-    """Whether whoever goes from object to object of the heap at byte *at* comes to its end."""
+    """Whether the list of objects of the heap at byte *at* ends."""
     if at + _HEAD.size > len(content):
         return True
     *_, length = _HEAD.unpack_from(content, at)

@@ -21,9 +21,9 @@ class Members(NamedTuple):
     """The members of a file.
 
     Attributes:
-        datasets: each data set under the first of its names.
+        datasets: each data set by the first of its names.
         aliases: further name -> first name.
-        notes: name -> what there is to know, of data sets and of what is not given.
+        notes: remarks by name, on data sets and on members that are left out.
     """
 
     datasets: dict[str, h5py.Dataset]
@@ -32,7 +32,7 @@ class Members(NamedTuple):
 
 
 def members(file: h5py.File) -> Members:
-    """All data sets of *file* but those a library made for itself.
+    """All data sets of *file* except those that libraries create for themselves.
 
     Hard links come first, so that a link to a data set of the file is a further name of it. A
     group that is met again is not looked into again: groups may hold each other.
@@ -44,7 +44,7 @@ def members(file: h5py.File) -> Members:
 
 
 def _must_end(path: Path) -> None:
-    """Raise OSError where libhdf5 would not come to an end of the file *path*."""
+    """Raise OSError if libhdf5 would read the file *path* endlessly."""
     if path.is_file() and endless_heap(path) is not None:
         raise OSError("a heap in it comes to no end: it is damaged")
 
@@ -66,7 +66,7 @@ class _Walk:
 
     def _group(self, prefix: str, group: h5py.Group) -> None:
         for child in group:
-            if isinstance(child, bytes):  # as h5py gives what it cannot decode
+            if isinstance(child, bytes):  # as h5py returns names that it cannot decode
                 shown = child.decode("utf-8", "backslashreplace")
                 self.found.notes[prefix + shown] = "its name is not UTF-8, passed over"
                 continue
@@ -123,7 +123,7 @@ class _Walk:
             self.found.datasets[name] = item
 
     def _first(self, item: Any, name: str) -> str:
-        """The first name under which *item* was met, which is *name* if it is new."""
+        """First name under which *item* was found; *name* if it is new."""
         info = h5o.get_info(item.id)
         self._held.append(item)
         return self._names.setdefault((info.fileno, info.addr), name)

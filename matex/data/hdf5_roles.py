@@ -16,14 +16,14 @@ _SHOWN = 20
 
 
 class Role(NamedTuple):
-    """The purpose of a child of a group; *hidden* when it is no data of the user's."""
+    """Purpose of a child of a group; *hidden* if it is no data of the user."""
 
     words: str
     hidden: bool
 
 
 def attribute(item: Any, name: str) -> str:
-    """A text attribute of a group or a data set, "" where it has no such one."""
+    """Text attribute of a group or a data set; "" if it has none of that name."""
     try:
         value = item.attrs.get(name, "")
     except (OSError, TypeError, ValueError):  # of a type that NumPy does not have

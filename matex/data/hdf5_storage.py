@@ -1,7 +1,7 @@
-"""Obstacles to reading an HDF5 data set, found before the first of its values is wanted.
+"""Obstacles to reading an HDF5 data set, detected before any value is read.
 
-libhdf5 looks for a filter when it meets the first chunk that was packed by it, and gives the fill
-value for what lies in a file that it does not find: numbers that nobody has stored.
+libhdf5 looks for a filter when it reads the first chunk compressed by it, and returns the fill
+value for data in a missing file: numbers that were never stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Trail = tuple[tuple[str, str], ...]
 
 
 def obstacle(dataset: h5py.Dataset, *, trail: _Trail = ()) -> str | None:
-    """Why the values of *dataset* cannot be read as they were written, None if they can.
+    """Reason for which the values of *dataset* cannot be read as written; None if they can.
 
     Args:
         trail: file and name of the virtual data sets that *dataset* is a source of.
@@ -45,7 +45,7 @@ def obstacle(dataset: h5py.Dataset, *, trail: _Trail = ()) -> str | None:
 
 
 def gaps(dataset: h5py.Dataset) -> str | None:
-    """The values of *dataset* that nobody has written, in words; None where there are none.
+    """Description of the values of *dataset* that were never written; None if there are none.
 
     They read as the fill value of the data set.
     """
@@ -72,7 +72,7 @@ def _fill(dataset: h5py.Dataset) -> str:
 
 
 def packing(dataset: h5py.Dataset) -> str:
-    """The filters that make *dataset* smaller, by name; "" without one."""
+    """Names of the compression filters of *dataset*; "" if there are none."""
     same_size = (h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32)
     return ", ".join(name for code, name in _filters(dataset) if code not in same_size)
 
@@ -123,7 +123,7 @@ def _missing_bytes(dataset: h5py.Dataset) -> str | None:
 
 
 def _missing_source(dataset: h5py.Dataset, trail: _Trail) -> str | None:
-    """Whether a virtual data set lacks one of those it is made of."""
+    """Description of a missing source of a virtual data set; None if all can be read."""
     here = (dataset.file.filename, dataset.name)
     if here in trail:
         return "a virtual data set that is among its own sources"
@@ -173,7 +173,7 @@ def _wrong_part(file: h5py.File, name: str, source: h5py.VDSmap, trail: _Trail) 
 
 
 def _source_file(dataset: h5py.Dataset, name: str) -> Path | None:
-    """The path at which libhdf5 finds the file *name* (H5Pset_virtual in its reference)."""
+    """Path at which libhdf5 finds the file *name* (see H5Pset_virtual in its reference)."""
     here = Path(dataset.file.filename).absolute()
     return next((path for path in _places(dataset, here, name) if path.is_file()), None)
 
@@ -193,7 +193,7 @@ def _places(dataset: h5py.Dataset, here: Path, name: str) -> Iterator[Path]:
 def _fits(shape: tuple[int, ...], source: h5py.VDSmap) -> bool:
     space = source.src_space
     if _grows(source.vspace) or _grows(space):
-        return True  # takes what is there
+        return True  # takes the available part
     if space.get_select_type() == h5s.SEL_ALL:
         return math.prod(shape) == source.vspace.get_select_npoints()
     _, last = space.get_select_bounds()
@@ -233,7 +233,7 @@ def _numbered(pattern: str, number: int | None) -> str:
 
 
 def _last_number(dataset: h5py.Dataset, pattern: str) -> int:
-    """The greatest number that a file has which is named by *pattern*, or -1."""
+    """Highest number of a file named by *pattern*; -1 if there is none."""
     if "%b" not in pattern.replace("%%", ""):
         return -1
     name = re.compile(r"(\d+)".join(map(re.escape, Path(pattern).name.split("%b"))))

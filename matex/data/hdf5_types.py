@@ -20,9 +20,9 @@ _WORDS = {
 
 
 def memory_type(stored: h5t.TypeID) -> np.dtype[Any] | None:
-    """The type of NumPy in which libhdf5 gives values stored as *stored*, None where it has none.
+    """NumPy dtype in which libhdf5 returns values stored as *stored*; None if there is none.
 
-    It can differ from what is stored in size, precision and place of the bits.
+    It can differ from the stored type in size, precision and bit positions.
     """
     if stored.get_class() not in _NUMBERS:
         return None
@@ -40,7 +40,7 @@ def memory_type(stored: h5t.TypeID) -> np.dtype[Any] | None:
 
 
 def same_bits(stored: h5t.TypeID, dtype: np.dtype[Any]) -> bool:
-    """Whether the bytes of *stored* are those of *dtype*, its byte order included."""
+    """Whether *stored* has the same bytes as *dtype*, byte order included."""
     plain = _plain(stored)
     size = plain.get_size()
     if size != dtype.itemsize:
@@ -60,7 +60,7 @@ def same_bits(stored: h5t.TypeID, dtype: np.dtype[Any]) -> bool:
 
 
 def described(stored: h5t.TypeID) -> str:
-    """The name of a stored type for which :func:`memory_type` has none, in words."""
+    """Name of a stored type without a :func:`memory_type`, for messages."""
     kind = stored.get_class()
     if kind in _WORDS:
         return _WORDS[kind]

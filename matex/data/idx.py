@@ -1,4 +1,4 @@
-"""MNIST's idx files: a few bytes of shape, then the values; plain ones mapped, gzip ones read."""
+"""MNIST's idx files: a header with the shape, then the values; plain ones mapped, gzip read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PARTS = {"train": ("train",), "test": ("t10k", "test")}
 
 
 def open_idx(path: Path) -> Data:
-    """``x``, and ``y`` from the labels that MNIST's names put beside it; labels alone are ``y``.
+    """``x``, and ``y`` from the label file with MNIST's matching name; labels alone are ``y``.
 
     A folder of MNIST's files has ``x_train``, ``y_train``, ``x_test`` and ``y_test``.
 
@@ -48,7 +48,7 @@ def _open_folder(path: Path) -> Data:
     """The four arrays of a folder with MNIST's files.
 
     Raises:
-        DataError: one of them is damaged, or its partner missing.
+        DataError: a file is damaged, or its partner missing.
     """
     members: dict[str, Rows] = {}
     for part, words in _PARTS.items():

@@ -1,4 +1,4 @@
-"""Folders of images, one folder a class, as ImageNet is laid out."""
+"""Folders of images, one folder per class, as in ImageNet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARTS = {"train": "train", "val": "test", "validation": "test", "test": "test"}
 
 
 class _ImageFiles(Contents):
-    """Files of one image each.
+    """Files with one image each.
 
     Args:
         files: paths below *root*, in the order of the rows.
@@ -108,10 +108,10 @@ def _read(folder: Path, classes: list[str], size: tuple[int, int] | None) -> tup
 
 
 def _images_in(folder: Path) -> list[str]:
-    """The names of the images of a class, in their order.
+    """Names of the images of a class, in order.
 
     Raises:
-        DataError: there are images that would be passed over: of another kind, or in a folder.
+        DataError: there are images that would be ignored: of another kind, or in a folder.
     """
     with os.scandir(folder) as entries:
         names = sorted((entry.name, entry.is_dir()) for entry in entries)

@@ -16,12 +16,11 @@ __all__ = ["Mapped", "MappedFile"]
 
 
 class MappedFile:
-    """A file in memory as far as it is touched; takes no lock and writes nothing.
+    """A memory-mapped file; takes no lock and writes nothing.
 
-    The system is told that access is random: it then reads the pages that are touched and
-    no more, where it would otherwise fetch 128 KB around each. A file that is cut short
-    while it is mapped ends the process that touches it (SIGBUS), which the other ranks see as
-    a death.
+    The system is advised that access is random: it then reads only the touched pages, instead of
+    128 KB around each. A file that is truncated while it is mapped ends the process that touches it
+    (SIGBUS), which other ranks notice as a death.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,10 +48,10 @@ class MappedFile:
 
         Args:
             name: name of the rows in the file, for messages.
-            stride: bytes from row to row; by default one row follows the other.
+            stride: bytes between starts of rows; by default rows are contiguous.
 
         Raises:
-            DataError: the file ends before the last of them, or no array has that shape.
+            DataError: the file ends before the last row, or no array has that shape.
         """
         dtype = np.dtype(dtype)
         row_bytes = math.prod(shape[1:]) * dtype.itemsize
@@ -76,7 +75,7 @@ class MappedFile:
     def _view(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, stride: int
     ) -> np.ndarray:
-        """The bytes in place as an array; ValueError where it has too many axes or is too large."""
+        """Bytes of the map as an array; ValueError for too many axes or too large a size."""
         if not math.prod(shape) or not dtype.itemsize:
             return np.empty(shape, dtype)
         inner = tuple(dtype.itemsize * math.prod(shape[axis:]) for axis in range(2, len(shape) + 1))
@@ -101,7 +100,7 @@ class Mapped(Rows):
         self.dtype = view.dtype.newbyteorder("=")
 
     def moved(self, *axes: int) -> Mapped:
-        """These rows with their axes in another order; *axes* begins with 0."""
+        """Rows with their axes in another order; *axes* begins with 0."""
         return Mapped(self._view.transpose(axes), self._mapping, self._offset, self._stride)
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
@@ -109,7 +108,7 @@ class Mapped(Rows):
         return np.ascontiguousarray(self._view[indices], dtype=self.dtype)
 
     def _announce(self, indices: np.ndarray) -> None:
-        """Let the system fetch all the rows at once, where they are worth a call each.
+        """Let the system prefetch all the rows, if they are large enough for a call each.
 
         Touched one after the other they would be waited for one after the other.
         """

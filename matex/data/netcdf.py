@@ -25,13 +25,13 @@ _NOT_A_COORDINATE = "_nc4_non_coord_"  # before a name that is also that of a di
 
 
 def open_netcdf(path: Path) -> Data:
-    """All variables of numbers that have rows, by name, as their attributes say what they mean.
+    """All numeric variables with rows, by name, converted as their attributes say.
 
     Packed values are unpacked, and those that stand for no value are NaN: see
     :func:`matex.data.netcdf_values.meaning_of`. The notes say which.
 
     Raises:
-        DataError: damaged, cut short, or without such a variable.
+        DataError: the file is damaged, truncated, or without such a variable.
     """
     members, notes, close = _classic(path) if not h5py.is_hdf5(path) else _in_hdf5(path)
     if not members:
@@ -44,7 +44,7 @@ def open_netcdf(path: Path) -> Data:
 
 
 def _meant(rows: Rows, attributes: dict[str, Any], *, prefilled: bool) -> tuple[Rows | None, str]:
-    """The rows as they are meant and words on them; None where that cannot be known."""
+    """Rows converted to their meaning, and a remark; None if the meaning is unknown."""
     try:
         meaning = meaning_of(rows.dtype, attributes, prefilled=prefilled)
     except ValueError as error:
@@ -134,10 +134,10 @@ def _in_hdf5(path: Path) -> _Found:
 
 
 def _variable(path: Path, stored: Hdf5Rows) -> tuple[Rows | None, str]:
-    """The rows of a variable as they are meant, as many as its dimensions say, and words on them.
+    """Converted rows of a variable, with the length of its dimensions, and a remark.
 
     Raises:
-        DataError: what says which dimensions it has is damaged.
+        DataError: the description of its dimensions is damaged.
     """
     dataset = stored.dataset
     attributes = _attributes(dataset)
@@ -159,13 +159,13 @@ def _variable(path: Path, stored: Hdf5Rows) -> tuple[Rows | None, str]:
 
 
 def _plain(name: str) -> str:
-    """The name of a variable, which in HDF5 has a mark if it is not that of its dimension."""
+    """Name of a variable, without HDF5's mark for names that differ from the dimension's."""
     folder, slash, last = name.rpartition("/")
     return folder + slash + last.removeprefix(_NOT_A_COORDINATE)
 
 
 def _prefilled(dataset: h5py.Dataset) -> bool:
-    """Whether the netCDF library gave the data set a fill value, rather than HDF5 its zero."""
+    """Whether the netCDF library set the data set's fill value, not HDF5's default of zero."""
     made = dataset.id.get_create_plist()
     return (
         made.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED
@@ -174,7 +174,7 @@ def _prefilled(dataset: h5py.Dataset) -> bool:
 
 
 def _attributes(dataset: h5py.Dataset) -> dict[str, Any]:
-    """Attributes that say what values mean: numbers as arrays, all else as text."""
+    """Attributes about the meaning of values: numbers as arrays, others as text."""
     found: dict[str, Any] = {}
     for name in ATTRIBUTES:
         if name not in dataset.attrs:

@@ -1,4 +1,4 @@
-"""The header of a classic netCDF file (CDF-1, CDF-2, CDF-5): what there is, and where.
+"""Header of a classic netCDF file (CDF-1, CDF-2, CDF-5): its variables and their offsets.
 
 A header of dimensions, attributes and variables with their places, all big-endian, then the values
 of the variables without a record dimension, then records in which those with one take turns

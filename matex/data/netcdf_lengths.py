@@ -1,8 +1,8 @@
 """Variables of netCDF-4 that are shorter than their unlimited dimensions.
 
-Such a dimension is as long as the longest variable along it, of whatever type and in whatever group
-(NetCDF Users Guide, "Unlimited dimensions"). HDF5 keeps of each variable what was written; for the
-rest the netCDF library gives the fill value.
+Such a dimension is as long as the longest variable along it, of any type and in any group (NetCDF
+Users Guide, "Unlimited dimensions"). HDF5 stores the written part of each variable; for the rest
+the netCDF library returns the fill value.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["FilledUp", "shape_by_dimensions"]
 
 
 class FilledUp(Rows):
-    """Rows that go on with a fill value where nothing was stored.
+    """Rows extended by a fill value where nothing was stored.
 
     Args:
-        stored: at least one axis, the beginning of what is given along each.
-        shape: shape of what is given, along no axis shorter.
+        stored: rows with at least one axis; the beginning of the result along each axis.
+        shape: shape of the result, along no axis shorter.
         fill: value in the dtype of *stored*.
     """
 
@@ -43,13 +43,14 @@ class FilledUp(Rows):
 
 
 def shape_by_dimensions(dataset: h5py.Dataset) -> tuple[int, ...]:
-    """The shape of a netCDF-4 variable by its dimensions, never smaller than what is stored.
+    """Shape of a netCDF-4 variable by its dimensions, at least as large as the stored one.
 
-    A variable that has the name of a dimension has it as its first, and nothing says what its
-    others are: they stay as they are stored.
+    A variable with the name of a dimension has it as its first one, and its other dimensions are
+    not
+    recorded: they keep their stored size.
 
     Raises:
-        OSError, RuntimeError, ValueError, KeyError: what says which dimensions it has is damaged.
+        OSError, RuntimeError, ValueError, KeyError: the description of its dimensions is damaged.
     """
     if None not in dataset.maxshape:
         return dataset.shape

@@ -4,10 +4,10 @@
 
     value = stored * scale_factor + add_offset, NaN where stored is a mark for "no value"
 
-Marks are ``_FillValue``, each ``missing_value``, what is outside of ``valid_range`` (or of
-``valid_min`` and ``valid_max``), and the value that the library puts where nothing was written.
-``_Unsigned`` says whether integers have a sign, whatever their type. netCDF4-python masks the same
-values, but applies limits of unpacked values to the packed ones.
+Marks are ``_FillValue``, each ``missing_value``, values outside ``valid_range`` (or ``valid_min``
+and ``valid_max``), and the library's value for unwritten elements. ``_Unsigned`` says whether
+integers have a sign, whatever their type. netCDF4-python masks the same values, but applies limits
+of unpacked values to the packed ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ATTRIBUTES = (
     "_Unsigned", "scale_factor", "add_offset", "_FillValue", "missing_value",
     "valid_range", "valid_min", "valid_max",
 )  # fmt: skip
-# What the netCDF library puts where nothing was written; none for bytes, whose values all occur.
+# The netCDF library's values for unwritten elements; none for bytes, whose values all occur.
 _UNWRITTEN = {
     "i2": -32767, "u2": 65535, "i4": -(2**31) + 1, "u4": 2**32 - 1,
     "i8": -(2**63) + 2, "u8": 2**64 - 2, "f4": 9.969209968386869e36, "f8": 9.969209968386869e36,
@@ -39,8 +39,8 @@ class Marks(NamedTuple):
     Attributes:
         values: stored values that are marks.
         low, high: limits below and above which all values are marks; None for no limit.
-        unpacked: whether *low* and *high* are for unpacked values, rather than stored ones.
-        unwritten: value that the netCDF library puts where nothing was written; None for none.
+        unpacked: whether *low* and *high* are for unpacked values, not for stored ones.
+        unwritten: value by which the netCDF library marks unwritten elements; None for none.
     """
 
     values: tuple[Any, ...]
@@ -51,18 +51,18 @@ class Marks(NamedTuple):
 
     @property
     def told(self) -> bool:
-        """Whether the file itself says that there may be such values."""
+        """Whether the file itself says that such values may occur."""
         return bool(self.values) or self.low is not None or self.high is not None
 
 
 class Meaning(NamedTuple):
-    """The conversion of stored values to the values that they mean.
+    """Conversion of stored values to their meaning.
 
     Attributes:
         taken: type that stored values are taken for.
         dtype: type of the values that are returned.
-        scale, offset: factor and summand of packed values; None where there is none.
-        marks: marks that become NaN, where *dtype* is floating point.
+        scale, offset: factor and summand of packed values; None for unpacked ones.
+        marks: marks that become NaN, if *dtype* is floating point.
         words: note on the conversion for the user, "" for none.
     """
 
@@ -75,7 +75,7 @@ class Meaning(NamedTuple):
 
 
 class Unpacked(Rows):
-    """The rows of a variable as they are meant."""
+    """Rows of a variable, converted to their meaning."""
 
     def __init__(self, stored: Rows, meaning: Meaning) -> None:
         self._stored = stored
@@ -110,7 +110,7 @@ class Unpacked(Rows):
 def meaning_of(
     stored: np.dtype[Any], attributes: Mapping[str, Any], *, prefilled: bool
 ) -> Meaning | None:
-    """The meaning of values stored as *stored*; None where they are what they seem.
+    """Meaning of values stored as *stored*; None if no conversion is needed.
 
     Packed values have the type that NumPy gives ``stored * scale_factor + add_offset``, and
     float64 where that is an integer. Integers with marks become floating point for the sake of
@@ -119,7 +119,7 @@ def meaning_of(
 
     Args:
         attributes: attributes of ATTRIBUTES that the variable has: numbers as arrays, text as str.
-        prefilled: whether the netCDF library marked what was never written.
+        prefilled: whether the netCDF library marked unwritten elements.
 
     Raises:
         ValueError: an attribute makes no sense, so the values cannot be known.
@@ -165,7 +165,7 @@ def _taken_for(stored: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
 
 
 def _factor(attributes: Mapping[str, Any], name: str) -> Any:
-    """A scale or an offset as a NumPy scalar of its own type; None without one."""
+    """Scale or offset as a NumPy scalar of its own type; None if absent."""
     if name not in attributes:
         return None
     value = attributes[name]
@@ -194,7 +194,7 @@ def _marks(
     if len(limits) != 2:
         ends = (_numbers(attributes, name) for name in ("valid_min", "valid_max"))
         limits = [end[0] if len(end) == 1 else None for end in ends]
-    # Limits of a wider type than what is stored, as the scale has, are for what is unpacked.
+    # Limits of a wider type than the stored one, such as the scale's, are for unpacked values.
     wide = [end for end in limits if end is not None and end.dtype.kind == "f"]
     unpacked = bool(packing) and stored.kind != "f" and bool(wide)
     low, high = limits if unpacked else (_limit(end, stored, taken) for end in limits)

@@ -34,7 +34,7 @@ def open(
 ) -> Data:
     """Open a data file or folder for reading by rows. Local; each rank opens for itself.
 
-    What it holds is found out from its content. No lock is taken and nothing is written.
+    The format is detected from the content. No lock is taken and nothing is written.
 
     =========  ==========================================================================
     hdf5       every data set of numbers, by all its names; what is passed over is in the notes
@@ -98,7 +98,7 @@ def open(
 
 
 def _shards(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[Path]:
-    """The files of a list or of a pattern; none where *path* is neither.
+    """Files of a list or of a pattern; empty if *path* is neither.
 
     Raises:
         DataError: no file.
@@ -119,7 +119,7 @@ def _kind(shards: list[Path], given: str | None) -> str:
     """The format of tars.
 
     Raises:
-        DataError: one of them is something else.
+        DataError: a file is of another format.
     """
     for shard in shards:
         kind = "folder" if shard.is_dir() else format_of(shard, given)
@@ -132,7 +132,7 @@ def _kind(shards: list[Path], given: str | None) -> str:
 
 
 def _open(path: Path, kind: str, options: dict[str, Any]) -> Data:
-    """Each reader is imported where it is used; those of images bring TensorFlow."""
+    """Open *path*; readers are imported here, because those of images import TensorFlow."""
     if kind == "csv":
         from matex.data.csv import open_csv
 

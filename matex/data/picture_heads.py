@@ -48,7 +48,7 @@ class Window(NamedTuple):
 
 
 class CutPlan(NamedTuple):
-    """The number of the way a picture is decoded, and the window of what was decoded."""
+    """Number of the decoding method of a picture, and the window in the decoded picture."""
 
     way: int
     window: Window
@@ -60,10 +60,10 @@ def is_picture(content: bytes) -> bool:
 
 
 def size_in_head(content: bytes, where: str) -> tuple[int, int]:
-    """Height and width as the head says.
+    """Height and width from the header.
 
     Raises:
-        DataError: no image, or cut short in its head.
+        DataError: no image, or truncated in its header.
     """
     if not is_picture(content):
         raise DataError(
@@ -79,10 +79,10 @@ def size_in_head(content: bytes, where: str) -> tuple[int, int]:
 
 
 def check_same_size(found: tuple[int, int], wanted: tuple[int, int], where: str) -> None:
-    """Refuse an image of another size than the first, where none was asked for.
+    """Refuse an image whose size differs from the first, if no size was given.
 
     Raises:
-        DataError: it has another.
+        DataError: the sizes differ.
     """
     if found != wanted:
         raise DataError(
@@ -92,7 +92,7 @@ def check_same_size(found: tuple[int, int], wanted: tuple[int, int], where: str)
 
 
 def _size_of(content: bytes) -> tuple[int, int] | None:
-    """Height and width as the head of *content* says; None where it does not."""
+    """Height and width from the header of *content*; None if it has none."""
     if content.startswith(_JPEG):
         return _jpeg_size(content)
     layout, place = None, 0
@@ -109,7 +109,7 @@ def _size_of(content: bytes) -> tuple[int, int] | None:
 
 
 def check_whole(content: bytes) -> str | None:
-    """Words for what *content* lacks at its end, found without decoding; None if nothing."""
+    """Description of what is missing at the end of *content*, without decoding; None if whole."""
     if content.startswith(_JPEG) and content.rfind(b"\xff\xd9") < 0:
         return "a JPEG without its end"
     if content.startswith(_PNG) and content.rfind(b"IEND") < 0:
@@ -144,7 +144,7 @@ def random_window(
     """A part of any place, of an area from *least* of the whole to all, nearly of *size*'s shape.
 
     Args:
-        numbers: four of [0, 1): they decide on area, shape, and the two places.
+        numbers: four random numbers of [0, 1), for area, shape, and the two positions.
     """
     area, shape, down, right = numbers
     wanted = height * width * (least + (1 - least) * area)
@@ -157,7 +157,7 @@ def random_window(
 
 
 def plan(content: bytes, window: Window, size: tuple[int, int]) -> CutPlan:
-    """The way to *size* from *window* of a picture: a JPEG is decoded as small as will do.
+    """Plan for scaling *window* of a picture to *size*: a JPEG is decoded at the smallest scale.
 
     A JPEG then is scaled by less than 2 in the shorter of both ways, which bilinear numbers bear;
     others are averaged over the pixels that come together.
@@ -174,7 +174,7 @@ def plan(content: bytes, window: Window, size: tuple[int, int]) -> CutPlan:
 
 
 def uniform(seeds: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
-    """Random numbers of [0, 1), (rows, count), that follow from each row and its seed alone."""
+    """Random numbers of [0, 1), (rows, count), that depend on row and seed alone."""
     golden = np.uint64(0x9E3779B97F4A7C15)
     with np.errstate(over="ignore"):
         state = (seeds.astype(np.uint64) << np.uint64(32)) * golden + rows.astype(np.uint64)

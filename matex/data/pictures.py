@@ -1,4 +1,4 @@
-"""Pixels of JPEG, PNG, GIF and BMP images, all of one size."""
+"""Pixels of JPEG, PNG, GIF and BMP images of equal size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AT_ONCE = 256  # pictures that are decoded together
 
 
 def pixels(content: bytes, size: tuple[int, int] | None, where: str) -> np.ndarray:
-    """One image, shape (height, width, 3), uint8.
+    """Pixels of one image: shape (height, width, 3), uint8.
 
     Args:
         size: (height, width); the largest middle part of that shape is cut out, and scaled.
@@ -40,10 +40,10 @@ def pixels_of_all(
 
     Args:
         contents: pairs of an image's origin, for messages, and its bytes.
-        shape: (height, width, 3) of every one.
+        shape: (height, width, 3) of each image.
 
     Raises:
-        DataError: one is no image or, without *size*, of another shape.
+        DataError: a content is no image or, without *size*, of another shape.
     """
     pending = iter(contents)
     if 0 < count <= _AT_ONCE:

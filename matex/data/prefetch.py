@@ -1,4 +1,4 @@
-"""Reading the rows of the next step while this one computes."""
+"""Reading ahead of the next step's rows while the current step is computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORTH_S = 1e-3  # reading quicker than this is not worth handing to another thre
 
 
 class RowReader(Protocol):
-    """A source from which rows are read; ``Batches`` is one."""
+    """A source from which rows are read, such as ``Batches``."""
 
     @property
     def costly(self) -> bool: ...
@@ -24,11 +24,11 @@ class RowReader(Protocol):
 
 
 class Prefetch:
-    """Rows of *source*, the next ones read ahead by a thread.
+    """Rows of *source*, with the next ones read ahead by a thread.
 
-    Who asks says what is likely to be asked for next. A guess that turns out wrong (a rank
-    died, an epoch ended) costs the time of that read and nothing else. One thread reads at
-    a time, so *source* need not be safe to share.
+    The caller says which rows it will probably ask for next. A wrong guess (a rank died, an epoch
+    ended) costs the time of that read and nothing else. One thread reads at a time, so *source*
+    need not be thread-safe.
 
     There is a thread only where *source* calls its reading costly and the last read took
     a millisecond or more: arrays in memory, and files that the system holds in memory, are
@@ -42,10 +42,10 @@ class Prefetch:
         self._took_s = 0.0
 
     def rows(self, indices: np.ndarray, *, then: Callable[[], np.ndarray]) -> Any:
-        """Rows *indices*; those that *then* returns, if any, will probably be asked for next.
+        """Rows *indices*; the rows that *then* returns, if any, are read ahead.
 
         Raises:
-            DataError: what reading *indices* raised, now or ahead.
+            DataError: raised while *indices* were read, now or ahead.
         """
         result = self._taken(indices)
         if self._source.costly and self._took_s >= WORTH_S:
@@ -53,7 +53,7 @@ class Prefetch:
         return result
 
     def close(self) -> None:
-        """End the thread, waiting for the read it is in. Rows may still be asked for."""
+        """End the thread after its current read. Rows can still be read."""
         self._ahead = None
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Rows in memory by their numbers, some of all there are."""
+"""Some of the rows of a data set in memory, by number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GROWTH = 1.25
 
 
 class Form(NamedTuple):
-    """The shape and dtype of one row of a table."""
+    """Shape and dtype of one row of a table."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -24,12 +24,12 @@ class Form(NamedTuple):
 
 
 class RowStore:
-    """Rows of several tables, those of one number together. Local.
+    """Rows of several tables, stored together by number. Local.
 
     Args:
-        samples: row numbers are below it.
+        samples: number of all rows; row numbers are below it.
         forms: shape and dtype of a row of each table.
-        room: number of rows to make room for at the beginning; it grows where they are more.
+        room: initial capacity in rows; it grows if necessary.
 
     ``most`` is how many rows it has held at a time.
     """
@@ -62,12 +62,12 @@ class RowStore:
         return np.asarray(self._where[rows] >= 0)
 
     def take(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Copies of *rows*, all of which are held, of each table; they stay held."""
+        """Copies of *rows*, which must be stored, from each table; they stay stored."""
         places = self._where[rows]
         return [array[places] for array in self._arrays]
 
     def put(self, rows: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-        """Hold *rows*, each once among them: what *arrays* have of them, also if held before."""
+        """Store the distinct *rows* with the content of *arrays*, replacing earlier content."""
         new = rows[~self.holds(rows)]
         self._reserve(len(new))
         self._left -= len(new)
@@ -77,7 +77,7 @@ class RowStore:
         self.most = max(self.most, self.count)
 
     def drop(self, rows: np.ndarray) -> None:
-        """Hold *rows*, each once among them, no longer; those not held are passed over."""
+        """Remove the distinct *rows*; rows that are not stored are ignored."""
         held = rows[self.holds(rows)]
         self._free[self._left : self._left + len(held)] = self._where[held]
         self._left += len(held)

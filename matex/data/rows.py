@@ -1,4 +1,4 @@
-"""The rows that all readers return: of one shape, and read when they are indexed."""
+"""Rows as all readers return them: of equal shape, and read when they are indexed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK_BYTES = 8 << 20  # read at once where everything is wanted
 
 
 class Rows(abc.ABC):
-    """Equal rows along the first axis of something stored; reads those asked for and no others.
+    """Equal rows along the first axis of stored data; reads only the requested ones.
 
     Goes into ``model.fit`` as it is: shared among ranks by rows, and in plain Keras as an
     array, which then is read whole. An index reads like NumPy's and returns a fresh array.
@@ -26,7 +26,7 @@ class Rows(abc.ABC):
     Attributes:
         costly: whether reading may wait for a disk or decode something, so that reading
             ahead is worth a thread.
-        is_encoded: whether a row is an image that is stored encoded; :meth:`encoded` has it.
+        is_encoded: whether a row is an image that is stored encoded, see :meth:`encoded`.
         cut_to: (height, width) that such images are cut and scaled to; None where all have
             one size.
 
@@ -58,11 +58,11 @@ class Rows(abc.ABC):
             Fresh, contiguous array of the rows in that order; one of images may be read-only.
 
         Raises:
-            DataError: the file is damaged there; file and row are named.
+            DataError: the file is damaged there; the message names file and row.
         """
 
     def encoded(self, row: int) -> tuple[str, bytes]:
-        """Read an image as it is stored. Local.
+        """Read the encoded image of a row. Local.
 
         Args:
             row: row number.
@@ -72,7 +72,7 @@ class Rows(abc.ABC):
 
         Raises:
             InputError: rows are not encoded images.
-            DataError: it cannot be read; file and row are named.
+            DataError: it cannot be read; the message names file and row.
         """
         raise InputError(f"encoded images are wanted. Received: row {row} of {self!r}")
 
@@ -133,7 +133,7 @@ class Rows(abc.ABC):
         return found if found.flags.writeable else found.copy()
 
     def _numbers(self, wanted: np.ndarray) -> np.ndarray:
-        """Row numbers of an index of the first axis, as NumPy understands it."""
+        """Row numbers of an index of the first axis, as in NumPy."""
         if wanted.dtype == bool and wanted.shape == self.shape[:1]:
             return np.flatnonzero(wanted)
         numbers = wanted.astype(np.int64, casting="same_kind") if wanted.size else wanted[:0]
@@ -163,7 +163,7 @@ class Memory(Rows):
 
 
 class RowRange(Rows):
-    """Rows [lo, hi) of other rows, not read before they are asked for."""
+    """Rows [lo, hi) of other rows, read on demand."""
 
     def __init__(self, whole: Rows, lo: int, hi: int) -> None:
         if not 0 <= lo < hi <= len(whole):
@@ -184,7 +184,7 @@ class RowRange(Rows):
 
 
 class RowChoice(Rows):
-    """Rows of some numbers of other rows, not read before they are asked for."""
+    """Selected rows of other rows, read on demand."""
 
     def __init__(self, whole: Rows, numbers: np.ndarray) -> None:
         if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(whole):
@@ -205,7 +205,7 @@ class RowChoice(Rows):
 
 
 class Joined(Rows):
-    """The rows of several files, one file after the other."""
+    """Rows of several files, concatenated."""
 
     def __init__(self, parts: list[Rows]) -> None:
         self._parts = parts

@@ -1,4 +1,4 @@
-"""A few numbers about data, by which other data are told from them, but for rounding. Pure."""
+"""Statistics of data, by which data sets are distinguished up to rounding. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["are_same_data", "sketch"]
 
-# What a script makes of a model's predictions is rounded otherwise on another number of ranks.
+# Data computed from a model's predictions are rounded differently on another number of ranks.
 _CLOSE = 1e-3
 
 
@@ -24,7 +24,7 @@ def sketch(samples: int, leaves: Iterable[np.ndarray]) -> list[float]:
 
 
 def are_same_data(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether two sketches are of the same data; so they are where one is empty."""
+    """Whether two sketches are of the same data; True if one of them is empty."""
     if not one or not other:
         return True
     if len(one) != len(other) or one[0] != other[0]:
@@ -33,7 +33,7 @@ def are_same_data(one: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def _numbers_in(rows: np.ndarray) -> list[float]:
-    """Two numbers about each of *rows*, or of text its checksum."""
+    """Two numbers per row of *rows*, or a checksum for text."""
     if rows.dtype.kind not in "fiub":
         return [float(zlib.crc32(repr(row.tolist()).encode())) for row in rows]
     if not rows.size:

@@ -14,7 +14,7 @@ __all__ = ["Data"]
 
 
 class Data(Mapping[str, Rows]):
-    """Rows by name, as ``data["x"]`` or ``data.x``; what :func:`matex.data.open` returns.
+    """Rows by name, as ``data["x"]`` or ``data.x``; the result of :func:`matex.data.open`.
 
     Files with one set of samples have ``x`` and ``y``; those with two have ``x_train``,
     ``y_train``, ``x_test``, ``y_test``; others the names they were stored with.
@@ -22,7 +22,7 @@ class Data(Mapping[str, Rows]):
     Attributes:
         path, format: path and format of the file.
         members: rows by name.
-        notes: remarks by member or by topic, in words; none by default.
+        notes: remarks by member or by topic; none by default.
         facts: names that belong to the data: ``columns``, ``classes``; none by default.
         close: function that closes the file; none by default.
 
@@ -85,7 +85,7 @@ class Data(Mapping[str, Rows]):
             All but the last *test_rows* rows, and those.
 
         Raises:
-            InputError: members differ in rows, or one of the parts would be empty.
+            InputError: members have different numbers of rows, or a part would be empty.
         """
         counts = {name: len(rows) for name, rows in self.items()}
         if len(set(counts.values())) != 1:
@@ -104,7 +104,7 @@ class Data(Mapping[str, Rows]):
         return Data(self.path, self.format, members, notes=self.notes, facts=self.facts)
 
     def close(self) -> None:
-        """Close the file; its rows, and those of its parts, cannot be read afterwards."""
+        """Close the file; its rows and parts cannot be read afterwards."""
         if self._close is not None:
             self._close()
             self._close = None

@@ -1,4 +1,4 @@
-"""TensorFlow's part of reading: pictures decoded in its graphs, and rows as a tf.data pipeline."""
+"""Reading with TensorFlow: pictures decoded in graphs, and rows as a tf.data pipeline."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def as_dataset(
     crop: float = 1.0,
     flip: bool = False,
 ) -> tf.data.Dataset:
-    """Stream rows by tf.data: each is read when its turn comes, and none is kept. Local.
+    """Stream rows by tf.data: each is read when it is due, and none is kept. Local.
 
     Several ranks share it: each reads, decodes and augments its own rows of a batch only.
 
@@ -64,7 +64,7 @@ def as_dataset(
         A dataset of batches of ``(x, y)``, or of ``x`` alone, two of them read ahead.
 
     Raises:
-        InputError: numbers of rows differ, or random parts are wanted of what are no pictures.
+        InputError: numbers of rows differ, or *crop* or *flip* is given for data without pictures.
 
     Example:
         >>> batches = data.as_dataset(np.arange(4.0), np.arange(4), batch_size=4, shuffle=1)
@@ -96,7 +96,7 @@ def as_dataset(
         return images if label is None else (images, label(rows))
 
     batches = _numbers(count, shuffle).batch(batch_size).map(read)
-    batches._matex_by_rows = True  # what it makes of a row, it makes of it in any batch
+    batches._matex_by_rows = True  # its result for a row does not depend on the batch
     return batches.prefetch(2)
 
 
@@ -157,7 +157,7 @@ def _encoded(table: Any, crop: float, flip: bool) -> Callable[[Any, Any], Any]:
 
 
 def _stored(table: Table, crop: float, flip: bool) -> Callable[[Any, Any], Any]:
-    """Rows as they are stored; where it is wanted a random part of each, scaled, or turned."""
+    """Function that reads rows as stored, or random parts of pictures, scaled or flipped."""
     values = _values_of(table)
     if crop == 1 and not flip:
         return lambda rows, seeds: values(rows)
@@ -165,7 +165,7 @@ def _stored(table: Table, crop: float, flip: bool) -> Callable[[Any, Any], Any]:
     dtype = tf.as_dtype(table.dtype)
 
     def boxes(rows: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        """Corners of the parts, as fractions; those of what is turned from right to left."""
+        """Corners of the parts, as fractions, exchanged for flipped pictures."""
         found = []
         for *four, fifth in uniform(seeds, rows, 5).tolist():
             part = Window(0, 0, height, width)
@@ -212,7 +212,7 @@ def decode_batch(
     """The pictures *contents*, cut and scaled to *size*, uint8. Local.
 
     Raises:
-        ValueError: one of them is damaged, and why.
+        ValueError: a picture is damaged; the message gives the reason.
     """
     try:
         with tf.device("CPU"):
@@ -239,11 +239,11 @@ def _batch_graph(height: int, width: int) -> Any:
 
 
 def _decoded_batch(contents: Any, ways: Any, windows: Any, turned: Any, size: Size) -> Any:
-    """Decode pictures, as many at a time as there are threads; in a graph.
+    """Decode pictures in parallel by all threads; in a graph.
 
     Args:
         ways, windows: plans, as :class:`CutPlan` has them.
-        turned: whether each is turned left to right; None for none.
+        turned: whether each picture is flipped left to right; None for none.
     """
     given = [contents, ways, windows] + ([] if turned is None else [turned])
 

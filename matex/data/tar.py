@@ -60,7 +60,7 @@ def open_tars(
     label: str | None = None,
     size: tuple[int, int] | None = None,
 ) -> Data:
-    """``x`` uint8 and ``y`` int64 of the samples of all shards, one shard after the other.
+    """``x`` uint8 and ``y`` int64 of the samples of all shards, concatenated.
 
     Where the names of some say train and those of others val or test, of each part. A class is the
     number that stands in the tars, or that of its name in the order of all names.
@@ -109,7 +109,7 @@ def _indexed(paths: list[Path], label: str | None) -> tuple[_TarFiles, list[Labe
 
 
 def _classes(labels: dict[str, list[Label]], origin: Path) -> list[str]:
-    """The names of classes in their order; none where classes are numbers."""
+    """Names of the classes, in order; empty if classes are numbers."""
     named = {part: {one for one in some if isinstance(one, str)} for part, some in labels.items()}
     numbers = {one for some in labels.values() for one in some if isinstance(one, int)}
     every = set().union(*named.values())

@@ -1,4 +1,4 @@
-"""An index of a tar of images in WebDataset's layout: its headers are read once, its images not."""
+"""Index of a tar of images in WebDataset's layout: headers are read once, images not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 class TarSample(NamedTuple):
-    """An image, by its place, and its label."""
+    """Location of an image, and its label."""
 
     image: Place
     label: Label
@@ -100,7 +100,7 @@ def _note(path: Path, member: tarfile.TarInfo, found: dict[str, dict[str, Place]
 
 
 def _check_end(path: Path, file: BinaryIO, end: int) -> None:
-    """Whether an archive, and nothing else, ends at *end*: tarfile stops at what it cannot read."""
+    """Check that the archive ends at *end*: tarfile stops at anything that it cannot read."""
     file.seek(end)
     place, rest = end, file.read(_CHUNK)
     if not rest:

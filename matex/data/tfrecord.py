@@ -1,4 +1,4 @@
-"""TFRecord files of ``tf.train.Example``: an index of the records, each checked when it is read.
+"""TFRecord files of ``tf.train.Example``: an index of the records, checked when read.
 
 A record is its length (8 bytes), the length's masked CRC-32C, the content, and its CRC.
 """
@@ -31,7 +31,7 @@ _DTYPES = {"int64_list": np.int64, "float_list": np.float32, "bytes_list": np.ui
 
 
 class _Records:
-    """The records of a file, by number. The last ones read are kept: features share them."""
+    """Records of a file, by number. The last ones are cached, because features share them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -82,7 +82,7 @@ class _Records:
 
 
 class _Feature(Rows):
-    """One feature of every record, of the kind and length it has in the first."""
+    """One feature of every record, with the kind and length of the first record's."""
 
     def __init__(self, records: _Records, name: str, size: tuple[int, int] | None) -> None:
         self._records = records
@@ -151,7 +151,7 @@ class _Feature(Rows):
 def open_tfrecord(
     path: Path, *, label: str | None = None, size: tuple[int, int] | None = None
 ) -> Data:
-    """Every feature of the first record that has values, by name, and ``x`` and ``y``.
+    """Each feature of the first record that has values, by name, and ``x`` and ``y``.
 
     Places are found by the lengths of the records, one short read a record and rank. ``y`` is the
     feature *label*, or the one of a usual name (label, image/class/label), ``x`` likewise
@@ -196,7 +196,7 @@ def open_tfrecord(
 
 
 def _passed_over(records: _Records, names: set[str]) -> dict[str, str]:
-    """Features of some records beside *names*, those of the first, and why they are no members.
+    """Features of some records that are not in *names*, those of the first, with reasons.
 
     The first, the second, the one in the middle and the last are looked at.
     """
@@ -242,7 +242,7 @@ def _stored(four: bytes) -> int:
 
 
 def _index(path: Path) -> np.ndarray:
-    """The offsets at which each record begins, and the end of the last one; int64."""
+    """Offsets at which each record begins, and the end of the last one; int64."""
     total = path.stat().st_size
     places = [0]
     with path.open("rb") as file:

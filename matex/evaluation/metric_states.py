@@ -1,4 +1,4 @@
-"""The states of a model's metrics as one vector, which the ranks can sum."""
+"""Metric states of a model as one vector, which can be summed over ranks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["MetricStates"]
 
 
 class MetricStates:
-    """The metric states of one pass, and what ``test_step`` returned beside metrics. Local.
+    """Metric states of one pass, and other values that ``test_step`` returns. Local.
 
-    Of the latter Keras reports what the last batch came to; only the rank that has this batch
-    packs it, the others pack zeros.
+    For the latter Keras reports the last batch's values; only the rank with this batch packs them,
+    the others pack zeros.
 
     Args:
-        model: whose metrics count.
-        step: its ``test_step``.
+        model: model of the metrics.
+        step: ``test_step`` of *model*.
     """
 
     def __init__(self, model: Any, step: TestStep) -> None:
@@ -41,7 +41,7 @@ class MetricStates:
         self._extra = None
 
     def packed(self) -> np.ndarray:
-        """States and extra in one new vector, float64."""
+        """Metric states and extra values in one new vector, float64."""
         self._step.ready()
         parts = [v.numpy().astype(np.float64).reshape(-1) for v in self._model.metrics_variables]
         extra = np.zeros_like(self._step.extra) if self._extra is None else self._extra
@@ -54,7 +54,7 @@ class MetricStates:
         return total[:states]
 
     def assign(self, states: np.ndarray) -> None:
-        """Let the metrics hold *states*, as :meth:`take_extra` gives them."""
+        """Set the metrics to *states*, from :meth:`take_extra`."""
         at = 0
         for variable in self._model.metrics_variables:
             end = at + int(np.prod(variable.shape))

@@ -1,7 +1,7 @@
-"""Prediction shared among the ranks: each computes its rows of a batch, all hold the outputs.
+"""Prediction shared among the ranks: each computes its rows, all get all outputs.
 
-Outputs travel as bytes, each rank's rows in their place and zeros elsewhere, so that
-sums put them together exactly, whatever their type.
+Outputs travel as bytes, each rank's rows in their places and zeros elsewhere, so that a sum joins
+them exactly, whatever their dtype.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _CLOSE = 1e-2  # how much outputs of half a batch may differ from those of the w
 
 
 class Predicted:
-    """The outputs for one batch, whole, in place of its data."""
+    """Outputs for one whole batch, in place of its data."""
 
     def __init__(self, outputs: Any) -> None:
         self.outputs = outputs
 
 
 def joined(batches: list[Predicted]) -> Any:
-    """The outputs of several batches as those of one."""
+    """Outputs of several batches, concatenated."""
     if len(batches) == 1:
         return batches[0].outputs
     return keras_hooks.map_structure(
@@ -54,7 +54,7 @@ class SharedPrediction:
         model: model that predicts.
         faults: may strike in phase ``validation``.
         progress: function called after each batch.
-        say: one line for the user.
+        say: function that prints a line for the user.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class SharedPrediction:
 
     @property
     def num_batches(self) -> int | None:
-        """Number of batches of a pass, where known."""
+        """Number of batches of a pass; None if unknown."""
         return self._source.num_batches
 
     def reset(self) -> None:
-        """Keras calls it before the pass."""
+        """Reset the source; Keras calls it before the pass."""
         self._source.reset()
 
     def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
@@ -100,8 +100,8 @@ class SharedPrediction:
         """The outputs of the next batch; collective.
 
         Raises:
-            StopIteration: there is none.
-            TrainingError: the ranks' data differ; on all of them.
+            StopIteration: there is no further batch.
+            TrainingError: the ranks' data differ; on every rank.
         """
         batch = self._source.next()
         if batch is None:
@@ -146,9 +146,9 @@ class SharedPrediction:
         return whole
 
     def _draws_or_writes(self, batch: GlobalBatch) -> bool:
-        """Whether the graph that predicted *batch* gives other numbers when it runs again. Local.
+        """Whether the graph that predicted *batch* would give other results in another run. Local.
 
-        Then parts of batches would, too, and those that come after them.
+        Then parts of batches would differ, too, and so would later batches.
         """
         if self._model.run_eagerly:
             return False
@@ -157,7 +157,7 @@ class SharedPrediction:
         return bool(drawing(traced)) or writes(traced)
 
     def _on_a_part(self, batch: GlobalBatch, whole: Any) -> str:
-        """Why the rows of a batch cannot be predicted apart; "" where they can. Local.
+        """Reason for which rows of a batch cannot be predicted separately; "" if they can. Local.
 
         Args:
             whole: the outputs for the whole batch.
@@ -186,7 +186,7 @@ class SharedPrediction:
 
 
 class _RowsOfABatch:
-    """The outputs of the rows of one batch that fall to this rank: work of sums.RowWork.
+    """Outputs of this rank's rows of one batch, as a :class:`sums.RowWork`.
 
     They are packed as bytes, each row's in its place, with a digest of the data in this rank's.
     """
@@ -231,7 +231,7 @@ class _RowsOfABatch:
         return [np.zeros((hi - lo, *p.shape[1:]), p.dtype.as_numpy_dtype) for p in first]
 
     def digests(self, total: np.ndarray) -> set[bytes]:
-        """The digests of the ranks' data in the sum of all vectors; one where all agree."""
+        """Digests of the ranks' data in the summed vector; one element if all agree."""
         slots = total[total.size - self._slots * _SLOT :].reshape(-1, _SLOT)
         return {slot.tobytes() for slot in slots if slot.any()}
 

@@ -25,8 +25,8 @@ __all__ = ["RowEvaluation", "without_effect"]
 def without_effect(model: Any, call: Callable[[], object]) -> None:
     """Evaluate by *call*, and put the metrics back; local.
 
-    A test step that runs eagerly is Python that may count or print, and makes what metrics it has
-    in its first call: it runs on every rank, also where no row falls to this one.
+    An eager test step is Python that may count or print, and creates metrics in its first call: it
+    runs on every rank, even if this rank has no rows.
     """
     before = [(variable, variable.numpy()) for variable in model.metrics_variables]
     call()
@@ -43,11 +43,11 @@ class RowEvaluation:
     that dies is evaluated by the others.
 
     Args:
-        model: whose ``test_step`` it is.
+        model: model with the ``test_step``.
         batches: the whole set.
-        steps: largest number of batches of it.
+        steps: largest number of batches.
         faults: may strike in phase ``validation``.
-        say: one line for the user.
+        say: function that prints a line for the user.
         sharing: way in which the other ranks divide rows, where this one joins them; found out
             by default.
     """
@@ -87,7 +87,7 @@ class RowEvaluation:
         self._states = MetricStates(model, self._step)
 
     def retrace(self) -> None:
-        """The model's shapes have changed; local."""
+        """Trace again, because the model's shapes have changed; local."""
         self._step.renew()
 
     @property
@@ -97,11 +97,11 @@ class RowEvaluation:
 
     @property
     def num_batches(self) -> int:
-        """Number of batches of the whole set, as in one process."""
+        """Number of batches of the whole set, as in a single process."""
         return -(-self._samples // self._batch_size)
 
     def reset(self) -> None:
-        """Keras calls it before each pass."""
+        """Start a pass; Keras calls it before each."""
 
     @contextlib.contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:
@@ -115,7 +115,7 @@ class RowEvaluation:
         self._states.begin_batch()
         self.have = self.assigned_rows()
         self._chunks = self._chunked(self.have[0])
-        # A progress bar is to come to the end of the whole set with the rank's own last batch.
+        # A progress bar reaches the end of the whole set with the rank's own last batch.
         own, steps_per_execution = max(1, len(self._chunks)), self._model.steps_per_execution
         last = max(1, -(-self.num_batches // steps_per_execution)) * steps_per_execution
         ends = [last * (step + 1) // own for step in range(own)]
@@ -123,13 +123,13 @@ class RowEvaluation:
             yield before, end - 1, self
 
     def _find_out(self) -> None:
-        """Find out what the ranks may divide among themselves; collective."""
+        """Determine which parts of the pass ranks may share; collective."""
         first = self._batches.rows(np.arange(min(self._batch_size, self._samples)))
         if reason := self._step.agree(first, self._communicator):
             self._say(f"every rank evaluates all of the data: {reason}")
 
     def run(self, model: Any) -> dict[str, Any]:
-        """The next step; collective where it is the last."""
+        """Make the next step; collective if it is the last."""
         if self._chunks:
             self._evaluate(self._chunks.pop(0))
         elif model.run_eagerly:
@@ -144,7 +144,7 @@ class RowEvaluation:
 
     def _evaluate(self, span: Span) -> None:
         self._step(self._reader.rows(np.arange(*span), then=self._next_indices))
-        if span[1] == self._samples:  # of what is no metric, Keras reports the last batch's
+        if span[1] == self._samples:  # for values beside metrics Keras reports the last batch
             self._states.keep_extra()
         self._watchdog.progress()
 

@@ -20,10 +20,10 @@ __all__ = ["SharedIterators"]
 
 
 class SharedIterators:
-    """Makes the iterators of one run. Each method is collective.
+    """Makes the evaluation and prediction iterators of one run. Each method is collective.
 
-    Args of the methods: the model, a maker of Keras's own iterator, and what Keras
-    would make that from.
+    Arguments of the methods: the model, a function that makes Keras's own iterator, and the
+    arguments for that.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -37,14 +37,14 @@ class SharedIterators:
         *,
         passed: tuple[int, ...] | None = None,
     ) -> RowEvaluation | StreamEvaluation:
-        """The way to share evaluate and the validation of fit.
+        """Shared iterator of ``evaluate`` and of fit's validation.
 
         Args:
             passed: on a rank alone that joins those who have been through the data: their
                 evaluation's ``passed``; local, then.
 
         Raises:
-            NotShareable: every rank must evaluate all of it.
+            NotShareable: every rank must evaluate all of the data.
         """
         run = self._run
         self._refuse_shares(model)
@@ -79,7 +79,7 @@ class SharedIterators:
         )
 
     def _refuse_shares(self, model: Any) -> None:
-        """Refuse to share where bits must not follow from the ranks, which add up in their order.
+        """Refuse to share if results must be bit-identical for any number of ranks.
 
         Raises:
             NotShareable: virtual workers share the batches of training, or the model is of a
@@ -90,10 +90,10 @@ class SharedIterators:
             raise NotShareable("with --deterministic no bit may follow from the ranks")
 
     def prediction(self, model: Any, feed: MakeFeed, given: dict[str, Any]) -> SharedPrediction:
-        """The way to share predict.
+        """Shared iterator of ``predict``.
 
         Raises:
-            NotShareable: every rank must predict all of it.
+            NotShareable: every rank must predict all of the data.
         """
         run = self._run
         self._refuse_shares(model)

@@ -1,4 +1,4 @@
-"""Evaluation on a stream: each rank takes its rows of each batch, and the states are added up.
+"""Evaluation on a stream: each rank takes its rows of each batch, and states are summed.
 
 The ranks meet every few batches. Those batches are kept until then, so that the
 share of a rank that dies can be evaluated by the others, in the same pass.
@@ -38,7 +38,7 @@ class StreamEvaluation:
         stream: the same on every rank.
         faults: may strike in phase ``validation``.
         progress: function called after each batch.
-        say: one line for the user.
+        say: function that prints a line for the user.
     """
 
     def __init__(
@@ -71,34 +71,34 @@ class StreamEvaluation:
 
     @property
     def passed(self) -> tuple[int, int, int]:
-        """Number of passes begun, digest of their data, and the sharing (-1: not known)."""
+        """Number of passes begun, digest of their data, and sharing (-1: unknown)."""
         sharing = self._step.sharing
         return self._passes, self._stream.digest, -1 if sharing is None else int(sharing)
 
     def go_on_after(self, passes: int, digest: int, sharing: int) -> None:
-        """Let the first pass come after *passes* that the other ranks made; local."""
+        """Continue after *passes* that the other ranks have made; local."""
         self._passes = passes
         self._stream.resume(passes, digest, alone=True)
         if sharing >= 0:
             self._step.settle(Sharing(sharing))
 
     def retrace(self) -> None:
-        """The model's shapes have changed; local."""
+        """Trace again, because the model's shapes have changed; local."""
         self._step.renew()
         self._end.shapes_changed()
 
     @property
     def num_batches(self) -> int | None:
-        """Number of batches of a pass, where known."""
+        """Number of batches of a pass; None if unknown."""
         return self._stream.num_batches
 
     def reset(self) -> None:
-        """Keras calls it before each pass."""
+        """Start a pass; Keras calls it before each."""
         self._stream.reset()
 
     @contextlib.contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:
-        """Context of a pass; collective at its end, where the metrics become those of all."""
+        """Context of a pass; collective at its end, where metrics are summed over ranks."""
         with self._stream.catch_stop_iteration():
             yield
         if self._window or self._sum is not None:
@@ -116,10 +116,10 @@ class StreamEvaluation:
             yield first, last, self
 
     def run(self) -> dict[str, Any]:
-        """The next ``steps_per_execution`` batches; collective now and then.
+        """Evaluate the next ``steps_per_execution`` batches; sometimes collective.
 
         Raises:
-            StopIteration: there was none.
+            StopIteration: there is no further batch.
         """
         some = False
         while (batch := self._stream.next()) is not None:
@@ -137,12 +137,12 @@ class StreamEvaluation:
         if not some:
             self._has_ended = True
             raise StopIteration
-        # Keras keeps what it gets here until the pass is over: then it becomes that of all ranks.
+        # Keras keeps this result until the end of the pass: then it becomes that of all ranks.
         self._logs = self._step.logs
         return self._logs
 
     def _find_out(self, batch: StreamBatch) -> None:
-        """Find out what the ranks may divide among themselves; collective."""
+        """Determine which parts of the pass ranks may share; collective."""
         if reason := self._step.agree(batch.rows([batch.span]), self._communicator):
             self._say(f"every rank evaluates all of the data: {reason}")
 
@@ -164,7 +164,7 @@ class StreamEvaluation:
     def _evaluate(self, batch: StreamBatch, spans: list[Span]) -> None:
         if spans:
             self._step(batch.rows(spans))
-        if spans and batch is self._window[-1]:  # of what is no metric, Keras reports the last's
+        if spans and batch is self._window[-1]:  # for the rest Keras reports the last batch
             self._states.keep_extra()
         self._progress()
 
@@ -174,7 +174,7 @@ class StreamEvaluation:
         without_effect(self._model, lambda: self._step(row))
 
     def _meet(self) -> None:
-        """Add up what the ranks found in the window's batches; collective.
+        """Sum the ranks' results of the window's batches; collective.
 
         Afterwards all hold the same sums, and the metrics start from zero.
         """
@@ -218,7 +218,7 @@ class StreamEvaluation:
 
     @property
     def _counts_rows_alone(self) -> bool:
-        """Whether nothing changes without a batch, whose size is not known."""
+        """Whether a step without a batch changes nothing, for batches of unknown size."""
         return is_free(self._stream.built_on) and keras_hooks.evaluates_rows(self._model)
 
     def _show(self) -> None:

@@ -1,4 +1,4 @@
-"""A model's ``test_step``: what ranks may share of it, and what it comes to."""
+"""A model's ``test_step``: the part that ranks may share, and its results."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Sharing(IntEnum):
 
 
 class TestStep:
-    """The ``test_step`` of one model on batches of one form. Local, but for :meth:`agree`.
+    """``test_step`` of one model on batches of one form. Local, except :meth:`agree`.
 
-    ``sharing`` is None until it is known. Metrics must add up what they count in rows, or else in
-    batches; of what a step returns beside results of metrics, Keras reports the last batch's.
+    ``sharing`` is None until it is known. Metrics must add up their counts over rows, or else over
+    batches; of values beside metric results Keras reports the last batch's.
 
     Args:
         signature: signature of batches, with a free first axis.
-        as_data: makes of such a batch what ``test_step`` gets.
-        alone: there is one rank.
+        as_data: function from such a batch to the argument of ``test_step``.
+        alone: whether there is a single rank.
     """
 
     __test__ = False  # it is no test
@@ -61,11 +61,11 @@ class TestStep:
         self.sharing: Sharing | None = None
 
     def renew(self) -> None:
-        """The model's shapes have changed."""
+        """Trace again, because the model's shapes have changed."""
         self._function = None
 
     def agree(self, batch: Any, communicator: ft.Communicator) -> str:
-        """Find out what may be shared by the first *batch*; collective.
+        """Determine, by the first *batch*, what ranks may share; collective.
 
         All ranks do the same afterwards. Nothing is changed.
 
@@ -88,13 +88,13 @@ class TestStep:
         self._function = None
 
     def __call__(self, batch: Any) -> None:
-        """Evaluate *batch*: its metrics change."""
+        """Evaluate *batch*, which updates the metrics."""
         self.ready()
         assert self._function is not None
         self._extra = self._function(batch)
 
     def ready(self) -> None:
-        """Trace the step, so that its logs are known also where this rank has had no batch."""
+        """Trace the step, so that its logs are known even if this rank has had no batch."""
         if self._function is None:
             self._make()
 
@@ -160,7 +160,7 @@ class TestStep:
         return reason
 
     def _build(self, batch: Any) -> None:
-        """Create the model's variables; a trace that fails would leave them without values."""
+        """Create the model's variables; a failing trace would leave them without values."""
         data = self._as_data(batch)
         with attempted("the model cannot be built from its data"):
             self._model(keras_hooks.inputs_of(data), training=False)
@@ -198,7 +198,7 @@ class TestStep:
 
     @contextlib.contextmanager
     def _checked(self) -> Iterator[None]:
-        """Context of a step whose batches are cut into rows."""
+        """Context of a step on parts of batches, with checks if batches are divided by rows."""
         if self.sharing != Sharing.ROWS:
             yield
             return
@@ -209,10 +209,10 @@ class TestStep:
             yield
 
     def _try_out(self, batch: Any, drawn: list[str]) -> None:
-        """Whether what metrics count adds up over batches.
+        """Check that the counts of metrics add up over batches.
 
         Raises:
-            NotShareable: it does not, or something else is done.
+            NotShareable: they do not, or the step has other effects.
         """
         model, function = self._model, self._concrete
         metrics = model.metrics_variables
@@ -254,10 +254,10 @@ class TestStep:
 
 
 def _put_back(variables: Iterable[Any], before: Iterable[np.ndarray]) -> None:
-    """Let *variables* have their values of *before*.
+    """Restore *variables* to their values *before*.
 
     Raises:
-        NotShareable: one had another.
+        NotShareable: a variable had changed.
     """
     changed = False
     for variable, value in zip(variables, before, strict=True):

@@ -1,4 +1,4 @@
-"""Keras's own test step, on whole batches that come in structures of ours."""
+"""Keras's own test step, on whole batches from matex's sources."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def whole_test_step(
     """The function that makes the test step of *model* on a whole batch. Local.
 
     Args:
-        model: model whose test function is made.
+        model: model of the test function.
         signature: signature of batches, with a free first axis.
-        as_data: makes of such a batch what ``test_step`` gets.
+        as_data: function from such a batch to the argument of ``test_step``.
     """
     original = model.test_function.original
 
@@ -35,7 +35,7 @@ def whole_test_step(
         lambda leaves: whole(keras_hooks.pack_as(signature, leaves)),
         keras_hooks.flatten(signature),
     )
-    # As long as Keras's own: what it draws goes on where the last evaluation ended. The same data
-    # may come in another structure, in validation and by itself.
+    # Kept as long as Keras's own: its draws continue where the last evaluation ended. The same data
+    # may come in another structure, in validation and alone.
     kept = model.test_function.whole.setdefault(repr(as_data(signature)), free)
     return lambda batch: kept(keras_hooks.flatten(batch))

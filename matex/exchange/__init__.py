@@ -1,4 +1,4 @@
-"""The one collective of a step: everything a step has to share, in one flat vector."""
+"""The collective of a step: everything that a step shares between ranks, in one flat vector."""
 
 from matex.exchange.choice import Choice
 from matex.exchange.host import HostExchange

@@ -1,4 +1,4 @@
-"""Memory for the vectors of an exchange, and how it is filled. Local."""
+"""Memory for the vectors of an exchange, and checked copies into it. Local."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _BLOCK = 1 << 16  # 256 KB of float32: well inside a core's own cache
 
 
 def copied(target: np.ndarray, source: np.ndarray) -> bool:
-    """Copy *source* to the contiguous *target*; whether all of it is finite.
+    """Copy *source* to the contiguous *target*; return whether all of it is finite.
 
-    Block by block, so that the check finds in the cache what was just copied.
+    Block by block, so that the check finds the copied block in the cache.
     """
     target, source = target.reshape(-1), source.reshape(-1)
     finite = True
     for start in range(0, target.size, _BLOCK):
         block = target[start : start + _BLOCK]
         np.copyto(block, source[start : start + _BLOCK])
-        # A sum of squares that overflows is looked at again.
+        # A sum of squares that overflows is checked again.
         finite = finite and bool(np.isfinite(np.dot(block, block)) or np.isfinite(block).all())
     return finite
 
 
 def aligned(layout: Layout) -> np.ndarray:
-    """A vector of zeros for *layout* that TensorFlow takes without a copy."""
+    """Vector of zeros for *layout*, aligned so that TensorFlow takes it without a copy."""
     raw = np.zeros(layout.size * layout.dtype.itemsize + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + layout.size * layout.dtype.itemsize].view(layout.dtype)

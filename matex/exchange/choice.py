@@ -1,4 +1,4 @@
-"""Choice of the exchange that a rank uses: the native one where it can be had."""
+"""Choice of a rank's exchange: the native one if it is available."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ __all__ = ["Choice", "caches", "library"]
 
 
 def caches(own: Path) -> list[Path]:
-    """The places where the native library may lie: the user's cache, else one on this node."""
+    """Directories for the native library: the user's cache, then one on this node."""
     return [own, Path(tempfile.gettempdir()) / f"matex-{os.getuid()}"]
 
 
 def library(own: Path) -> Library:
-    """The native exchange for this process, built if need be; local.
+    """Load the native exchange for this process, building it if necessary; local.
 
     Raises:
-        NotBuilt: saying why.
+        NotBuilt: there is no native exchange; the message gives the reason.
     """
     return find(recipe(), caches(own), plan_bytes=PLAN_BYTES)
 
 
 class Choice:
-    """Description of the choice on this rank, and of its reason. Local.
+    """The exchange chosen on this rank, and the reason. Local.
 
-    Ranks may choose differently: both exchanges make the same calls of MPI.
+    Ranks may choose differently: both exchanges make the same MPI calls.
 
     Args:
         kind: auto, native or host.
-        cache: the user's own.
+        cache: directory of the user's cache.
         plan: one of :data:`matex.exchange.plan.PLANS`.
         compression: a key of :data:`matex.exchange.codecs.CODECS`, ``powersgd:R`` or ``none``.
-        impossible: reason why the native exchange cannot be used here, if so.
+        impossible: reason for which the native exchange cannot be used here; empty if it can.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Choice:
 
     @property
     def plan(self) -> str:
-        """The plan of the sums, which newcomers must have, too."""
+        """Plan of the sums, which newcomers must have, too."""
         return self._sum["plan"]
 
     def try_out(self, communicator: ft.Communicator) -> None:
-        """Find out which plan is the faster one, where that is not known; collective.
+        """Determine which plan is faster, if that is not known; collective.
 
-        All ranks come to the same; those that are there later must not need to know.
+        The result is equal on all ranks; ranks that join later need not know of the trial.
         """
         is_open = self._sum == {"plan": "auto", "compression": "none"}
         if is_open and 1 < communicator.world.host_count <= MOST_HOSTS:
@@ -91,7 +91,7 @@ class Choice:
                 self._sum["plan"] = "flat"
 
     def described(self, world: ft.World) -> dict[str, Any]:
-        """The kind, the reason for it, and how the sums of the members of *world* are made."""
+        """The kind of exchange, the reason for it, and how the members of *world* make the sums."""
         plan, compression = self._sum["plan"], self._sum["compression"]
         sliced = is_sliced(
             plan, size=world.size, hosts=world.host_count, compressed=compression != "none"
@@ -113,7 +113,7 @@ class Choice:
         watchdog: ft.Watchdog,
         **options: Any,
     ) -> HostExchange:
-        """The exchange for one layout; *options* are those of :class:`HostExchange`."""
+        """Exchange for one layout; *options* are those of :class:`HostExchange`."""
         options |= self._sum
         if self.library is None:
             return HostExchange(communicator, layout, faults=faults, **options)
@@ -125,5 +125,5 @@ class Choice:
         return native
 
     def _waiting_since(self) -> float:
-        """The time since which an exchange has been waiting inside MPI; 0 where none does."""
+        """Time since which an exchange has been waiting inside MPI; 0 if none is."""
         return max((exchange.waiting_since() for exchange in tuple(self._made)), default=0.0)

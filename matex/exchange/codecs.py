@@ -1,4 +1,4 @@
-"""Numbers in fewer bits on their way between hosts, and what the receiver makes of them. Pure."""
+"""Codecs of numbers in fewer bits for messages between hosts. Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _LARGEST = np.float32(127)
 
 
 class Codec(Protocol):
-    """A format of float32 numbers, of which NaN and infinity need not survive as what they are."""
+    """A format of float32 numbers, in which NaN and infinity need not be preserved."""
 
     def nbytes(self, count: int) -> int:
-        """Bytes of so many numbers."""
+        """Number of bytes of *count* numbers."""
 
     def encode(self, values: np.ndarray) -> np.ndarray:
-        """The bytes (uint8) of the float32 numbers *values*."""
+        """Bytes (uint8) of the float32 vector *values*."""
 
     def decode(self, codes: np.ndarray, count: int) -> np.ndarray:
-        """So many float32 numbers, from what :meth:`encode` made of them."""
+        """*count* float32 numbers from the bytes of :meth:`encode`."""
 
 
 class _Bits16:
@@ -42,9 +42,9 @@ class _Bits16:
 
 
 class _Bits8:
-    """Whole numbers from -127 to 127, and a scale for each block of 256.
+    """Integers from -127 to 127, with a scale for each block of 256.
 
-    The scales, float32, come before the numbers.
+    The scales, float32, come before the integers.
     """
 
     def nbytes(self, count: int) -> int:
@@ -69,9 +69,9 @@ class _Bits8:
         return numbers * np.repeat(scales, BLOCK)[:count]
 
 
-#: By the name that ``--compression`` gives them.
+#: Codecs by their names in ``--compression``.
 CODECS: dict[str, Codec] = {name: _Bits16(format) for name, format in FORMATS.items()}
 CODECS["int8"] = _Bits8()
 
-#: The numbers that numbers.h gives the formats.
+#: Numbers of the formats in numbers.h.
 FORMAT_NUMBERS = {"none": 0, "fp16": 1, "bf16": 2, "int8": 3}

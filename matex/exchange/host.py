@@ -19,34 +19,33 @@ from matex.exchange.slices import Slices
 
 __all__ = ["HostExchange"]
 
-# From here on a barrier costs less than what a second buffer for results takes.
+# From this size on a barrier costs less than a second buffer for results.
 _LARGE_BYTES = 16 << 20
 
 
 class HostExchange:
-    """One allreduce a step: packs the parts, sums them out of place, hands the sums back.
+    """One allreduce per step: packs the parts, sums them out of place, returns the sums.
 
-    The packed contribution of the running step and the newest result, which a peer
-    may still need while the next one is made, are kept: recovery adds the dead
-    rank's work to the first, and hands the other over to who missed it. Small
-    vectors alternate between two results; large ones have one, and a barrier
-    before it is written again.
+    The packed contribution of the running step and the newest result, which a peer may still need
+    during the next exchange, are kept: recovery adds the dead rank's work to the contribution, and
+    sends the result to ranks that lack it. Small vectors alternate between two result buffers;
+    large ones have one buffer, and a barrier before it is overwritten.
 
-    What fails raises, so that the step fails before its update; what it was stays
-    in :attr:`error` (and in ``communicator.failure``), because an exception loses
-    its type on the way through TensorFlow.
+    A failure raises, so that the step fails before its update; the exception is kept in
+    :attr:`error` (and in ``communicator.failure``), because it loses its type on the way through
+    TensorFlow.
 
     Args:
-        communicator: :meth:`run`, :meth:`__call__` and :meth:`replay` are collective over
-            its members.
+        communicator: communicator of the members; :meth:`run`, :meth:`__call__` and :meth:`replay`
+            are collective over them.
         layout: layout of the vector.
-        faults: may strike before, during and after the exchange.
-        check_finite: look for NaN and infinity in gradients before they spread.
-        large_bytes: from which size of the vector on there is one result.
-        stretch: elements in one call of MPI; by the number of ranks without it.
+        faults: fault injector, which may strike before, during and after the exchange.
+        check_finite: whether to check gradients for NaN and infinity before they spread.
+        large_bytes: size of the vector from which there is one result buffer.
+        stretch: elements of one MPI call; chosen by the number of ranks by default.
         plan: one of :data:`matex.exchange.plan.PLANS`.
         compression: a key of :data:`matex.exchange.codecs.CODECS`, ``powersgd:R`` or ``none``.
-        route_of: function that gives the route of slices among the members.
+        route_of: function that returns the route of slices among the members.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class HostExchange:
         )
         self._send = aligned(layout)
         self._send_views = layout.views(self._send)
-        # Peers may need the factors of a result, and not the result.
+        # Peers may need the factors of a result instead of the result.
         is_large = layout.size * layout.dtype.itemsize >= large_bytes
         results = [aligned(layout) for _ in range(1 if is_large or rank else 2)]
         self._results = [(vector, layout.views(vector)) for vector in results]
@@ -99,7 +98,7 @@ class HostExchange:
 
     @property
     def result(self) -> list[np.ndarray]:
-        """The parts of the newest sum, once complete; kept until the next one is."""
+        """Parts of the newest sum, once complete; kept until the next sum is complete."""
         vector, views = self._results[0]
         if self._low_rank is not None:
             self._low_rank.unpack(vector)
@@ -107,18 +106,18 @@ class HostExchange:
 
     @property
     def header(self) -> Header:
-        """The header of the newest sum."""
+        """Header of the newest sum."""
         return header_of(self.result[-1])
 
     @property
     def bytes(self) -> int:
-        """Bytes that this rank hands to MPI in one exchange."""
+        """Bytes that this rank passes to MPI in one exchange."""
         if not self._is_sliced:
             return self._send.nbytes
         return (self._low_rank or self._slices).bytes
 
     def begin(self, *, samples: int, fingerprint: int) -> None:
-        """A new step: what its samples must come to."""
+        """Start a new step, with the expected number and fingerprint of its samples."""
         self.error = None
         self.spoiled = False
         self.expected = (samples, fingerprint)
@@ -126,7 +125,7 @@ class HostExchange:
         self._began = time.perf_counter()
 
     def in_graph(self, parts: Sequence[Any]) -> list[Any]:
-        """The operation that sums the tensors *parts*, for the graph being traced. Local."""
+        """Sums of the tensors *parts*, by an operation in the graph being traced. Local."""
         import tensorflow as tf
 
         shapes, dtype = self.layout.shapes, self.layout.dtype
@@ -136,23 +135,23 @@ class HostExchange:
         return sums
 
     def run(self, fused: Callable[[], Any]) -> Any:
-        """Run a graph with :meth:`in_graph` in it; collective. What it returns.
+        """Run a graph that contains :meth:`in_graph`, and return its result; collective.
 
         Raises:
-            tf.errors.OpError: it failed; why is in :attr:`error`.
+            tf.errors.OpError: the exchange failed; :attr:`error` has the cause.
         """
         return fused()
 
     def packed(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """A vector of its own with *parts* in their places."""
+        """New vector with *parts* in their places."""
         return self.layout.packed(parts)
 
     def __call__(self, *parts: np.ndarray) -> list[np.ndarray]:
         """Sum *parts* over the ranks; collective.
 
         Raises:
-            ft.PeerFailure: recover, then :meth:`replay` with what is missing added.
-            TrainingError: the sum is not of this step's samples, or not finite somewhere.
+            ft.PeerFailure: recover, then call :meth:`replay` with the missing rows added.
+            TrainingError: the sum is not over this step's samples, or not finite.
         """
         try:
             self._before()
@@ -166,10 +165,10 @@ class HostExchange:
             raise
 
     def replay(self, vector: np.ndarray) -> list[np.ndarray]:
-        """Make the interrupted operation with *vector* as this rank's contribution; collective.
+        """Repeat the interrupted operation with *vector* as this rank's contribution; collective.
 
         Raises:
-            ft.PeerFailure, TrainingError: as in a first attempt.
+            ft.PeerFailure, TrainingError: as in the first attempt.
         """
         copied(self._send, vector)
         return self._exchange(bool(np.isfinite(self.layout.gradients_in(self._send)).all()))
@@ -181,7 +180,7 @@ class HostExchange:
         self._faults.at("before-exchange")
 
     def _ready(self) -> bool:
-        """Whether a NaN is to be sent on purpose."""
+        """Whether a NaN must be injected into the contribution."""
         spoil = bool(self._faults.take("nan"))
         self._faults.during("in-exchange")
         return spoil
@@ -193,7 +192,7 @@ class HostExchange:
         if self._ready():
             self._send[0], finite = np.nan, False
         self.spoiled = not finite
-        if self.check_finite and self.spoiled:  # tells the others, who get it in their sums
+        if self.check_finite and self.spoiled:  # informs the others, which get it in their sums
             self._send[self.layout.header_at("nonfinite")] = 1.0
         result = self._next_result()
         started = time.perf_counter()
@@ -252,7 +251,7 @@ class HostExchange:
         return len(self._results) == 1
 
     def _next_result(self) -> np.ndarray:
-        """The buffer in which to receive; a replay writes where the failed attempt did."""
+        """Buffer for the result; a replay writes to the buffer of the failed attempt."""
         operation = self._communicator.pending.operation
         if operation != self._operation:
             self._operation = operation
@@ -265,10 +264,10 @@ class HostExchange:
         return self.header.ranks == self._communicator.world.size
 
     def check(self) -> None:
-        """Whether the newest result is whole. Local; raises alike on every rank.
+        """Check that the newest result is complete. Local; raises equally on every rank.
 
         Raises:
-            TrainingError: with what was wanted and what came.
+            TrainingError: the message gives the expected and the received values.
         """
         header = self.header
         if header.nonfinite and self.check_finite:

@@ -1,14 +1,14 @@
-"""The layout of the vector that a step exchanges. Pure.
+"""Layout of the vector that a step exchanges. Pure.
 
-``[gradient, gradient, ..., auxiliary]`` with ``auxiliary = [means | sums | header]``, one
-dtype, one allreduce. Each part starts at a multiple of 64 bytes, so that it can
-be handed to TensorFlow without a copy; the gaps hold zeros.
+``[gradient, gradient, ..., auxiliary]`` with ``auxiliary = [means | sums | header]``, one dtype,
+one allreduce. Each part starts at a multiple of 64 bytes, so that TensorFlow takes it without a
+copy; the gaps hold zeros.
 
 * *gradients*: already weighted by local samples / samples of the step, so their
   sum is the gradient of the global batch;
-* *means*: changes of BatchNorm statistics and the like, weighted the same way;
-* *sums*: increments of metric states, which simply add up;
-* *header*: what proves the sum right, and flags.
+* *means*: changes of BatchNorm statistics and similar values, weighted in the same way;
+* *sums*: increments of metric states, which are summed;
+* *header*: the proof that the sum is right, and flags.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 __all__ = ["ALIGNMENT", "Header", "Layout", "Segment", "header_of", "segment_of"]
 
 
-# TensorFlow takes a NumPy array without copying it only when it is aligned so.
+# TensorFlow takes a NumPy array without a copy only with this alignment.
 ALIGNMENT = 64
 
 
@@ -31,23 +31,23 @@ class Header(NamedTuple):
     """The last elements of the auxiliary part, each a sum over ranks after the exchange."""
 
     samples: float = 0.0
-    """How many: must come to those of the step."""
+    """Number of samples: its sum must be that of the step."""
     fingerprint: float = 0.0
-    """Which samples: must come to the step's, see `matex.partition.order.Order.fingerprint`."""
+    """Fingerprint of the samples: its sum must be the step's, see `matex.partition.order.Order`."""
     stop: float = 0.0
-    """How many ranks want training to stop."""
+    """Number of ranks that want training to stop."""
     leave: float = 0.0
     """Number of ranks with a stop request."""
     save: float = 0.0
-    """Which tiers the leader wants saved after the step, bits; everybody else adds 0."""
+    """Tiers in which the leader wants a checkpoint after the step, as bits; 0 on other ranks."""
     nonfinite: float = 0.0
-    """How many ranks computed something that is not finite."""
+    """Number of ranks that computed a non-finite value."""
     learning_rate: float = 0.0
-    """The leader's; everybody else adds 0."""
+    """Learning rate of the leader; 0 on other ranks."""
     rate_factor: float = 0.0
-    """The leader's factor for the learning rate in this step; everybody else adds 0."""
+    """The leader's factor for the learning rate in this step; 0 on other ranks."""
     ranks: float = 1.0
-    """1 from each rank: must come to the number of ranks."""
+    """1 on each rank: its sum must be the number of ranks."""
 
 
 class Segment(NamedTuple):
@@ -68,19 +68,19 @@ class Layout:
 
     @property
     def auxiliary_sizes(self) -> list[int]:
-        """Lengths of the segments of the auxiliary part, the header's last."""
+        """Lengths of the segments of the auxiliary part, the header last."""
         return [*(segment.size for segment in (*self.means, *self.sums)), len(Header._fields)]
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Shapes of the parts: those of the gradients, and that of the auxiliary part."""
+        """Shapes of the parts: of each gradient, then of the auxiliary part."""
         return [*(segment.shape for segment in self.gradients), (sum(self.auxiliary_sizes),)]
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """float32, or float64 where a gradient is: narrower ones are summed in float32.
+        """float32, or float64 if a gradient is; narrower gradients are summed in float32.
 
-        Without gradients what else there is decides.
+        Without gradients the means and sums decide.
         """
         deciding = self.gradients or (*self.means, *self.sums)
         wide = any(segment.dtype == "float64" for segment in deciding)
@@ -88,7 +88,7 @@ class Layout:
 
     @property
     def offsets(self) -> list[int]:
-        """The index at which each part starts, and at last the length of the whole vector."""
+        """Start index of each part, and as last element the length of the whole vector."""
         step = ALIGNMENT // self.dtype.itemsize
         starts = [0]
         for shape in self.shapes:
@@ -100,34 +100,34 @@ class Layout:
         return self.offsets[-1]
 
     def header_at(self, field: str) -> int:
-        """The index in the vector of *field* of the header."""
+        """Index in the vector of the header's *field*."""
         header = self.offsets[-2] + sum(self.auxiliary_sizes) - len(Header._fields)
         return header + Header._fields.index(field)
 
     def views(self, vector: np.ndarray) -> list[np.ndarray]:
-        """The parts of *vector*, shaped, without a copy."""
+        """Parts of *vector*, shaped, as views."""
         return [
             vector[start : start + prod(shape)].reshape(shape)
             for start, shape in zip(self.offsets, self.shapes, strict=False)
         ]
 
     def gradients_in(self, vector: np.ndarray) -> np.ndarray:
-        """The part of *vector* that is gradients, as a view."""
+        """Gradients in *vector*, as a view."""
         return vector[: self.offsets[-2]]
 
     def averaged(self, vector: np.ndarray) -> np.ndarray:
-        """The part of *vector* that is weighted by samples, gradients and means, as a view."""
+        """Gradients and means in *vector*, the part weighted by samples, as a view."""
         return vector[: self.offsets[-2] + sum(segment.size for segment in self.means)]
 
     def packed(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """A vector of its own with *parts* in their places."""
+        """New vector with *parts* in their places."""
         vector = np.zeros(self.size, self.dtype)
         for view, part in zip(self.views(vector), parts, strict=True):
             np.copyto(view, part, casting="same_kind")
         return vector
 
     def blame(self, vector: np.ndarray) -> list[str]:
-        """Parts of *vector* that hold a NaN or an infinity, and the number of these."""
+        """Descriptions of the parts of *vector* with NaN or infinity, and the number of these."""
         *gradients, auxiliary = self.views(vector)
         cuts = np.cumsum(self.auxiliary_sizes)[:-1]
         parts = [*gradients, *np.split(auxiliary, cuts)]
@@ -140,12 +140,12 @@ class Layout:
 
 
 def header_of(auxiliary: np.ndarray) -> Header:
-    """The header at the end of a vector's auxiliary part."""
+    """Header at the end of a vector's auxiliary part."""
     return Header(*auxiliary[-len(Header._fields) :].tolist())
 
 
 def segment_of(role: str, array: Any, name: str | None = None) -> Segment:
-    """The segment for a variable or tensor of fixed shape; *role* says what it is of *name*."""
+    """Segment of a variable or tensor of fixed shape; *role* is its role for *name*."""
     return Segment(
         f"{role} {name or getattr(array, 'path', array.name)}",
         tuple(int(n) for n in array.shape),

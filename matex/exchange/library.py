@@ -1,8 +1,8 @@
-"""Building and loading the native exchange: at first use, once, with whatever compiler there is.
+"""Building and loading of the native exchange: once, at first use, with any C++ compiler.
 
 The library needs TensorFlow's headers and nothing else: no MPI, no C++ run time. So it is one
-small file, keyed by what it depends on, that every node of one architecture can use. A checksum
-stands at its end: loading a file that was cut short would end the process.
+small file, named by its dependencies, that every node of one architecture can use. It ends with a
+checksum: loading a truncated file would end the process.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 class NotBuilt(Exception):
-    """There is no native exchange here; the message is one line that says why."""
+    """There is no native exchange; the message is one line with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Sources of a library, on which its name in the cache depends.
+    """Sources and options of a library, which determine its name in the cache.
 
     Args:
-        tensorflow: its version, with that of its C interface.
-        flags: compiler's options for its headers and its library.
-        compilers: names or paths, the first that works is used.
+        tensorflow: versions of TensorFlow and of its C interface.
+        flags: compiler options for TensorFlow's headers and library.
+        compilers: names or paths; the first one that works is used.
     """
 
     tensorflow: str
@@ -54,7 +54,7 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """The name of the file: the source, TensorFlow and the machine's architecture decide."""
+        """Name of the file, from the source, TensorFlow and the machine's architecture."""
         text = "\0".join(
             [*(path.read_text() for path in _SOURCES), self.tensorflow, platform.machine(), *_FLAGS]
         )
@@ -66,9 +66,9 @@ class Library:
     """A loaded library.
 
     ``operation(parts, plan=address, U=dtype, N=count)`` builds the operation, and
-    ``early(parts, plan=address, U=dtype, group=number)`` one by which a group of gradients leaves
-    before it; ``how`` says in a few words where it came from. ``stop(address)`` ends a step whose
-    graph failed between them, and ``free(address)`` frees what exchanges have made.
+    ``early(parts, plan=address, U=dtype, group=number)`` one that sends a group of gradients before
+    it; ``how`` describes where the library came from. ``stop(address)`` ends a step whose graph
+    failed between the two, and ``free(address)`` frees the memory of exchanges.
     """
 
     operation: Any
@@ -80,7 +80,7 @@ class Library:
 
 
 def recipe() -> Recipe:
-    """The recipe for the TensorFlow of this process."""
+    """Recipe for the TensorFlow of this process."""
     import tensorflow as tf
 
     return Recipe(
@@ -90,13 +90,13 @@ def recipe() -> Recipe:
 
 
 def find(made_by: Recipe, caches: Sequence[Path], *, plan_bytes: int) -> Library:
-    """Load the library from the first cache that has it, or build it there; local.
+    """Load the library from the first cache that has it, or build it in one; local.
 
-    A file that is damaged is built anew. Caches that
-    cannot be written are only looked into.
+    A damaged file is rebuilt. Caches that
+    cannot be written are read only.
 
     Raises:
-        NotBuilt: no cache has it and none can be given it.
+        NotBuilt: no cache has the library and it can be built in none.
     """
     reasons: list[str] = []
     for cache in caches:
@@ -111,7 +111,7 @@ def find(made_by: Recipe, caches: Sequence[Path], *, plan_bytes: int) -> Library
         try:
             cache.mkdir(parents=True, exist_ok=True)
             with _lock(path):
-                # Whoever held the lock before may just have built it.
+                # The previous holder of the lock may have built it.
                 with contextlib.suppress(NotBuilt):
                     if path.exists():
                         return _load(path, plan_bytes, how="from the cache")
@@ -126,7 +126,7 @@ def find(made_by: Recipe, caches: Sequence[Path], *, plan_bytes: int) -> Library
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """One builder at a time where the file system can lock; elsewhere each builds, harmlessly."""
+    """Context with one builder at a time; without file locks several build, harmlessly."""
     with path.with_suffix(".lock").open("a") as file:
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -134,7 +134,7 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def _compile(made_by: Recipe, path: Path) -> str:
-    """Build *path*, whole or not at all; the compiler that did it."""
+    """Build *path* as a whole or not at all; return the compiler used."""
     reason = "no C++ compiler was found"
     for name in made_by.compilers:
         compiler = shutil.which(name)
@@ -163,7 +163,7 @@ def _compile(made_by: Recipe, path: Path) -> str:
 
 
 def _seal(path: Path) -> None:
-    """Put the checksum of what is in the file at its end, where the loader does not look."""
+    """Append the checksum of the file's content, where the loader does not look."""
     with path.open("ab") as file:
         file.write(hashlib.sha256(path.read_bytes()).digest())
 
@@ -181,7 +181,7 @@ def _load(path: Path, plan_bytes: int, *, how: str) -> Library:
 
     try:
         _check(path)
-        # First TensorFlow: it does not see operations of a file that ctypes has opened before it.
+        # TensorFlow must load it first: it misses the operations of a file that ctypes has loaded.
         operations = tf.load_op_library(str(path))
         operation, early = operations.matex_exchange, operations.matex_early
         functions = ctypes.CDLL(str(path))

@@ -1,15 +1,15 @@
-"""The sum of a step's gradients in factors of low rank, which are small enough for a slow network.
+"""Sum of a step's gradients as factors of low rank, small enough for a slow network.
 
 PowerSGD: Vogels, Karimireddy and Jaggi, arXiv:1905.13727. A gradient of n x m numbers, summed over
-the ranks, travels as two factors of n x R and m x R: each rank multiplies its own part by the same
-m x R matrix, the products are added up (first exchange) and made orthonormal, each rank multiplies
-its part by them, and these products are added up, too (second exchange). The sum of both factors'
-outer products takes the place of the gradient's, and what a rank's own part has beside it is added
-to that in the next step (error feedback).
+the ranks, travels as two factors of n x R and m x R: each rank multiplies its own part by the
+same m x R matrix, the products are summed (first exchange) and made orthonormal, each rank
+multiplies its part by them, and these products are summed, too (second exchange). The product
+of the summed factors replaces the gradient's sum, and each rank adds the rest of its own part
+in the next step (error feedback).
 
-The result is the same whatever a host adds up first, because every product is linear in the
-gradients. All members make the same bits of it on machines of any kind: what each computes for
-itself from the sums is made of single operations, without a library's choice of instructions.
+The result does not depend on the order in which hosts sum, because every product is linear in the
+gradients. It is bit-identical on machines of any kind: each member computes with the sums by
+single operations, without a library's choice of instructions.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ __all__ = ["LowRank", "multiply", "orthonormalize", "rank_of"]
 
 _NAME = "powersgd:"
 
-# Factors of fewer numbers than half the gradient's are worth two exchanges.
+# Factors are worth two exchanges if they have fewer than half the numbers of the gradient.
 _LEAST_GAIN = 2
 
-# Numbers of a product that are made at a time, so that they stay in the cache.
+# Number of elements of a product computed at a time, so that they stay in the cache.
 _CACHED = 1 << 16
 
-# A column that orthogonalisation leaves less than this of was no direction of its own.
+# A column is dependent if orthogonalisation leaves less than this fraction of it.
 _NOTHING = 1e-6
 
 
 def rank_of(compression: str) -> int:
-    """The rank of the factors in which gradients travel; 0 where they do not. Pure."""
+    """Rank of the factors of gradients; 0 if they are not factorised. Pure."""
     return int(compression.removeprefix(_NAME)) if compression.startswith(_NAME) else 0
 
 
 class _Matrix(NamedTuple):
-    """A gradient that travels in factors: its place in the vector, and theirs."""
+    """A gradient sent as factors: its place in the vector, and the places of the factors."""
 
     place: Range
     rows: int
@@ -70,17 +70,17 @@ class _Matrix(NamedTuple):
 
 
 class LowRank:
-    """The exchange of the vectors of one layout in factors.
+    """Exchange of the vectors of one layout, with gradients as factors.
 
-    Small gradients and the auxiliary part travel beside the left factors as they are. What error
-    feedback keeps is of this rank's own part: a death loses that of the dead rank, and a change of
-    the layout all of it; it is not in checkpoints.
+    Small gradients and the auxiliary part travel unchanged beside the left factors. Error feedback
+    holds the rest of this rank's own part: a death loses that of the dead rank, and a change of the
+    layout all of it; it is not in checkpoints.
 
     Args:
         communicator: communicator of the members.
         layout: layout of the vector.
-        rank: number of the columns of a factor.
-        route_of: function that gives the route among the members.
+        rank: number of columns of a factor.
+        route_of: function that returns the route among the members.
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class LowRank:
 
     @property
     def factors(self) -> np.ndarray:
-        """The result of the newest exchange, which a peer may need until the next is complete."""
+        """Result of the newest exchange, which a peer may need until the next one is complete."""
         return self._factors[0]
 
     @property
     def is_whole(self) -> bool:
-        """Whether every member of now has a part in the newest result. Local."""
+        """Whether the newest result includes every current member. Local."""
         auxiliary = self._auxiliary
         header = header_of(self.factors[auxiliary.start : auxiliary.stop])
         return header.ranks == self._communicator.world.size
@@ -128,11 +128,11 @@ class LowRank:
         return self._first.bytes + self._second.bytes
 
     def next_operation(self) -> None:
-        """Keep the newest result, and receive the next elsewhere. Local."""
+        """Keep the newest result, and use the other buffer for the next one. Local."""
         self._factors.reverse()
 
     def next_step(self) -> None:
-        """Begin a new step, which adds what the last left out, and starts where it ended. Local."""
+        """Start a new step, with the rests and the directions of the last one. Local."""
         if not self._is_new:
             return
         self._is_new = False
@@ -140,11 +140,11 @@ class LowRank:
         self._starts = [self._start_after(matrix) for matrix in self._matrices]
 
     def leave_off(self) -> None:
-        """Forget an exchange that failed: its step is made without one. Local."""
+        """Drop an exchange that failed: its step is made without one. Local."""
         self._is_unpacked = True
 
     def exchange(self, comm: Any, send: np.ndarray) -> None:
-        """Add up *send* over the members, in factors; collective.
+        """Sum *send* over the members, as factors; collective.
 
         Args:
             comm: ``mpi4py.MPI.Comm`` of the members.
@@ -163,11 +163,11 @@ class LowRank:
         self._second.exchange(comm, own[cut:], factors[cut:])
 
     def unpack(self, vector: np.ndarray) -> None:
-        """Write the newest result into *vector*, unless it is there; local."""
+        """Write the newest result into *vector*, unless already done; local."""
         if self._is_unpacked:
             return
         if not self._has_right:
-            self._multiply_own()  # the result is from a peer, and has this rank's part
+            self._multiply_own()  # the result is from a peer, and includes this rank's part
         for part, place in self._plain:
             vector[part.start : part.stop] = self.factors[place.start : place.stop]
         for matrix in self._matrices:
@@ -180,14 +180,14 @@ class LowRank:
         self._is_unpacked = self._is_new = True
 
     def _multiply_own(self) -> None:
-        """Make the right factors of this rank's own part."""
+        """Compute the right factors of this rank's own part."""
         for matrix in self._matrices:
             left = matrix.left(self.factors)
             np.matmul(matrix.of(self._wanted).T, left, out=matrix.right(self._own))
         self._has_right = True
 
     def _start_after(self, matrix: _Matrix) -> np.ndarray:
-        """The matrix that the next step begins with: the directions in which the last one ended."""
+        """Start matrix of the next step: the directions in which the last one ended."""
         start = matrix.right(self.factors).copy()
         if not np.isfinite(start).all():
             start[:] = 0
@@ -202,9 +202,9 @@ class LowRank:
 
 
 def orthonormalize(columns: np.ndarray) -> None:
-    """Make the columns orthonormal in place; what is no direction of its own becomes zero.
+    """Make the columns orthonormal in place; dependent columns become zero.
 
-    The bits are the same on every machine.
+    The result is bit-identical on every machine.
     """
     done = np.zeros(columns.T.shape, np.float64)
     for number, column in enumerate(columns.T.astype(np.float64)):
@@ -218,7 +218,7 @@ def orthonormalize(columns: np.ndarray) -> None:
 
 
 def multiply(left: np.ndarray, right: np.ndarray, product: np.ndarray) -> None:
-    """Write *left* times the transpose of *right*; the bits are the same on every machine."""
+    """Write *left* times the transpose of *right*; bit-identical on every machine."""
     step = max(1, _CACHED // len(right))
     first, *others = map(np.ascontiguousarray, right.T)
     part = np.empty((step, len(right)), product.dtype)
@@ -231,11 +231,11 @@ def multiply(left: np.ndarray, right: np.ndarray, product: np.ndarray) -> None:
 
 
 def _places(layout: Layout, rank: int) -> tuple[list[_Matrix], list[tuple[Range, Range]], int]:
-    """The place of each gradient of *layout*, and the one of its factors.
+    """Places of each gradient of *layout* and of its factors.
 
     Returns:
-        Those that travel in factors, the places of the others, and where the left factors and
-        the others end. The right factors come behind the auxiliary part.
+        Gradients sent as factors, places of the other gradients, and the end of the left factors
+        and the others. The right factors follow the auxiliary part.
     """
     starts, shapes = layout.offsets, layout.shapes[:-1]
     sizes = [(prod(shape[:-1]), shape[-1]) if shape else (1, 1) for shape in shapes]

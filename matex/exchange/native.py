@@ -1,4 +1,4 @@
-"""The exchange as an operation of its own: see ``exchange.cc``."""
+"""The exchange as a TensorFlow operation: see ``exchange.cc``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CALLS = ("isend", "irecv", "test", "testsome")
 
 
 class _RouteTables(ctypes.Structure):
-    """The structures Mpi and Route of ``slices.h``, which says what each field is for."""
+    """Structures Mpi and Route of ``slices.h``, which describes each field."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in _CALLS),
@@ -43,7 +43,7 @@ class _RouteTables(ctypes.Structure):
 
 
 class _OperationPlan(ctypes.Structure):
-    """The structure of ``exchange.cc``, which says what each field is for."""
+    """Structure of ``exchange.cc``, which describes each field."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in _COLLECTIVES),
@@ -71,11 +71,10 @@ PLAN_BYTES = ctypes.sizeof(_OperationPlan)
 
 
 class NativeExchange(HostExchange):
-    """A host exchange whose part in the graph is one operation in C++.
+    """A host exchange whose graph operation is written in C++.
 
-    It packs, reduces and checks in the same buffers, so what recovery does with
-    them is the same. Both make the same calls of MPI: ranks with and without it
-    work together.
+    It packs, reduces and checks in the same buffers, so recovery uses them in the same way. Both
+    exchanges make the same MPI calls: ranks with and without the native one work together.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class NativeExchange(HostExchange):
         self._tables: Tables | None = None
         self._groups = np.array(groups(layout.offsets[:-1], layout.dtype.itemsize), np.int64)
         plan.groups, plan.group_count = self._groups.ctypes.data, len(self._groups) - 1
-        # The plan lives until that is done.
+        # The plan must live until then.
         weakref.finalize(self, _free, library, plan).atexit = False
         for field in ("samples", "fingerprint", "nonfinite", "ranks"):
             setattr(plan, f"{field}_at", layout.header_at(field))
@@ -122,14 +121,14 @@ class NativeExchange(HostExchange):
         self._mpi_error, self._op_error = MPI.Exception, tf.errors.OpError
 
     def waiting_since(self) -> float:
-        """Since when (``time.monotonic()``) this rank waits inside MPI; 0 when it does not."""
+        """Time (``time.monotonic()``) since which this rank waits inside MPI; 0 if it does not."""
         return float(self._plan.waiting_since)
 
     def in_graph(self, parts: Sequence[Any]) -> list[Any]:
         import tensorflow as tf
 
         plan, dtype = ctypes.addressof(self._plan), self.layout.dtype
-        # The last layers' gradients are there first.
+        # The gradients of the last layers are available first.
         leave = [
             self._library.early(parts[first:last], plan=plan, U=dtype, group=number)
             for number, (first, last) in reversed(list(enumerate(pairwise(self._groups))))
@@ -165,7 +164,7 @@ class NativeExchange(HostExchange):
                     self._communicator.result_overwritten()
                 if plan.code:
                     raise self._mpi_error(plan.code) from None
-                if self.error is not None:  # what an injected fault raised
+                if self.error is not None:  # raised by an injected fault
                     raise self.error from None
                 if plan.stage != _REDUCED:
                     raise  # the graph itself failed, before the exchange
@@ -184,7 +183,7 @@ class NativeExchange(HostExchange):
         return output
 
     def _set_out(self) -> None:
-        """Tell the operation the route of the members of now, and what rounding took before."""
+        """Pass the operation the route of the current members and the rounding residuals."""
         route, tables, residuals = self._plan.route, self._slices.tables, self._slices.residuals
         if tables is not self._tables:
             self._tables = tables
@@ -199,7 +198,7 @@ class NativeExchange(HostExchange):
             route.kept, route.taken = residuals.kept.ctypes.data, residuals.taken.ctypes.data
 
     def _strike(self, phase: int) -> int:
-        """Called by the operation where faults are injected; other than 0 stops it."""
+        """Inject faults, called by the operation; a nonzero result stops it."""
         try:
             if phase == _BEFORE:
                 self._before()

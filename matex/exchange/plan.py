@@ -1,24 +1,24 @@
-"""Choice of how the sum of a step is made: in one call of MPI, or in slices along a route. Pure."""
+"""Choice of how a step's sum is made: by allreduce, or by slices along a route. Pure."""
 
 from __future__ import annotations
 
 __all__ = ["MOST_HOSTS", "PLANS", "is_sliced"]
 
-#: What ``--exchange-plan`` may be.
+#: Values of ``--exchange-plan``.
 PLANS = ("auto", "flat", "slices")
 
-#: Each rank sends each other host a message of its own, too small to be worth it from here on.
+#: Number of hosts above which slices are too small: each rank sends one message to each other host.
 MOST_HOSTS = 32
 
 
 def is_sliced(plan: str, *, size: int, hosts: int, compressed: bool) -> bool:
-    """Whether the members send each other slices, and make no allreduce.
+    """Whether the members exchange slices instead of an allreduce.
 
     Args:
         plan: one of :data:`PLANS`.
         size: number of members.
-        hosts: number of hosts that they are on.
-        compressed: whether numbers travel in fewer bits, which an allreduce cannot add up.
+        hosts: number of hosts of the members.
+        compressed: whether numbers have fewer bits, which an allreduce cannot sum.
     """
     if size == 1:
         return False

@@ -1,4 +1,4 @@
-"""Numbers of 16 bits in place of 32: what is sent, and what the receiver makes of it. Pure."""
+"""16-bit formats of 32-bit numbers: encoding and decoding. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Format(NamedTuple):
     encode: Callable[[np.ndarray], np.ndarray]
     """float32 to the uint16 of the nearest number; NaN stays NaN."""
     decode: Callable[[np.ndarray], np.ndarray]
-    """And back, without loss."""
+    """uint16 to float32, without loss."""
 
 
 def _to_half(values: np.ndarray) -> np.ndarray:
-    # A number that is too large is cut; error feedback sends the rest later.
+    # A number that is too large is clipped; error feedback sends the rest later.
     cut = np.where(np.isinf(values), values, np.clip(values, -_LARGEST, _LARGEST))
     return cut.astype(np.float16).view(np.uint16)
 

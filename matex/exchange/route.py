@@ -1,16 +1,16 @@
-"""The way of a vector between hosts: who adds up which part of it. Pure.
+"""Route of a vector between hosts: which rank sums which part of it. Pure.
 
-The vector is cut into buckets, which travel one behind the other. A bucket is cut into as many
-*slices* as each host has ranks (the fewest of a host), and a slice into as many *pieces* as there
-are hosts. Rank c of each host, the server of slice c there,
+The vector is divided into buckets, which are sent one after the other. A bucket is divided into as
+many *slices* as each host has ranks (the smallest number of a host), and a slice into as many
+*pieces* as there are hosts. Rank c of each host, the server of slice c on it,
 
-1. adds up its slice over the ranks of its host,
-2. sends each piece to the server of slice c on another host, and adds up its own over the hosts,
+1. sums its slice over the ranks of its host,
+2. sends each piece to the server of slice c on another host, and sums its own piece over the hosts,
 3. sends that sum to the servers of slice c on the other hosts,
-4. and hands the whole slice to the ranks of its host.
+4. and sends the whole slice to the ranks of its host.
 
-So 2 (H - 1) / H vectors leave a host, whatever the number of its ranks, all of them send and
-receive at once, and all ranks hold the bits of one sum.
+So 2 (H - 1) / H vectors leave a host of H, whatever the number of its ranks, all of these send and
+receive at once, and all ranks hold bit-identical sums.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import ft
 
 __all__ = ["BLOCK", "Extent", "Message", "Phase", "Range", "Route", "buckets", "groups"]
 
-#: Elements that share a scale in 8 bits; pieces but the last of a bucket have multiples of them.
+#: Number of elements that share a scale in 8 bits; all pieces but a bucket's last are multiples.
 BLOCK = 256
 
 _BUCKET_BYTES = 512 << 10
@@ -43,7 +43,7 @@ class Range(NamedTuple):
         return self.stop - self.start
 
     def cut(self, parts: int, part: int) -> Range:
-        """One of so many parts of about the same size, the last of which may be shorter."""
+        """Part number *part* of *parts* parts of about equal size; the last may be shorter."""
         step = -(-self.size // (parts * BLOCK)) * BLOCK
         return Range(
             min(self.start + step * part, self.stop), min(self.start + step * (part + 1), self.stop)
@@ -51,17 +51,17 @@ class Range(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """The size of a vector, and the part of it that may travel in fewer bits."""
+    """Size of a vector, and of the part of it that may be compressed."""
 
     body: int
-    """Number of the elements of that part, which comes first."""
+    """Number of elements of that part, which comes first."""
     size: int
     """Number of all elements."""
     dtype: np.dtype[Any]
 
 
 class Phase(IntEnum):
-    """The four phases of a bucket, each with a tag of its own."""
+    """Phases of a bucket's exchange, each with its own tag."""
 
     TO_SERVER = 0
     TO_OWNER = 1
@@ -70,21 +70,21 @@ class Phase(IntEnum):
 
 
 class Message(NamedTuple):
-    """A message of one bucket, as one of its two ends sees it."""
+    """A message of one bucket, as seen by one of its two ends."""
 
     phase: Phase
     peer: int
-    """The place of the other end in the communicator."""
+    """Place of the other end in the communicator."""
     sends: bool
     part: Range
-    """The elements of the vector that it holds."""
+    """Elements of the vector in the message."""
     whose: int
-    """Whose contribution or result: index on the host in the phases within one, else the host's."""
+    """Origin of the content: index on the host in phases within a host, else the host's."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """The places of a communicator by host, and this rank's among them.
+    """Places of a communicator by host, and this rank's place.
 
     Args:
         hosts: places by host.
@@ -96,7 +96,7 @@ class Route:
 
     @staticmethod
     def of(world: ft.World) -> Route:
-        """The route of the members of *world*; on one host each counts as a host of its own."""
+        """Route of the members of *world*; on one host each member counts as a host of its own."""
         apart = world.host_count == 1
         by_host: dict[object, list[int]] = {}
         for place, member in enumerate(world.members):
@@ -110,7 +110,7 @@ class Route:
 
     @property
     def local(self) -> tuple[int, ...]:
-        """Places on this rank's host."""
+        """Places of the ranks on this rank's host."""
         return self.hosts[self.host]
 
     @property
@@ -131,11 +131,11 @@ class Route:
         return bucket.cut(self.slices, index)
 
     def piece(self, bucket: Range, index: int, host: int) -> Range:
-        """The piece of slice *index* that the server on *host* adds up."""
+        """Piece of slice *index* that the server on *host* sums."""
         return self.slice(bucket, index).cut(len(self.hosts), host)
 
     def messages_of(self, bucket: Range) -> list[Message]:
-        """All messages that this rank sends and receives for *bucket*; none is empty."""
+        """Messages that this rank sends and receives for *bucket*, without empty ones."""
         return [message for message in self._all_messages(bucket) if message.part.size]
 
     def _all_messages(self, bucket: Range) -> Iterable[Message]:
@@ -166,12 +166,12 @@ class Route:
 
 
 def buckets(body: int, size: int, itemsize: int) -> list[Range]:
-    """The buckets of a vector, in their order; the last has what is never compressed.
+    """Buckets of a vector, in order; the last has the elements that are never compressed.
 
     Args:
-        body: number of the elements before that.
+        body: number of elements that may be compressed, which come first.
         size: number of all elements.
-        itemsize: bytes of one.
+        itemsize: bytes of one element.
     """
     count = min(max(body * itemsize // _BUCKET_BYTES, 1), _MOST_BUCKETS)
     whole = Range(0, body)
@@ -180,12 +180,12 @@ def buckets(body: int, size: int, itemsize: int) -> list[Range]:
 
 
 def groups(offsets: Sequence[int], itemsize: int) -> list[int]:
-    """The cuts between groups of gradients that leave together.
+    """Boundaries between groups of gradients that are sent together.
 
-    Each is at least a bucket but for the first, whose gradients are the last to be there.
+    Each group has at least a bucket's size but for the first, whose gradients are available last.
 
     Args:
-        offsets: indices in the vector at which gradients begin, and the last one ends.
+        offsets: indices in the vector at which gradients begin, and at which the last one ends.
         itemsize: bytes of an element.
     """
     cuts = [len(offsets) - 1]

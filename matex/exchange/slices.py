@@ -1,4 +1,4 @@
-"""The sum of a vector between hosts, by messages along a route, through mpi4py."""
+"""Sum of a vector between hosts by messages along a route, through mpi4py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matex.exchange.route import Extent, Message, Phase, Range, Route, buckets
 
 __all__ = ["TAGS", "Slices", "Tables"]
 
-#: Tags begin here: those below are of :mod:`ft.p2p`.
+#: First tag: lower tags belong to :mod:`ft.p2p`.
 TAGS = 1 << 15
 
 _Key = tuple[int, Phase, int]
@@ -23,7 +23,7 @@ Sending = dict[tuple[int, Phase], list[Message]]
 
 
 class Tables(NamedTuple):
-    """A route in numbers: the structures Message, Bucket and Route of ``slices.h``."""
+    """A route as tables of numbers: structures Message, Bucket and Route of ``slices.h``."""
 
     messages: np.ndarray
     buckets: np.ndarray
@@ -31,16 +31,16 @@ class Tables(NamedTuple):
 
 
 class Slices:
-    """The exchange of the vectors of one extent along the route of the members of now.
+    """Exchange of the vectors of one extent along the route of the current members.
 
-    ``exchange.cc`` sends and receives the same messages: ranks with and without it work together.
+    ``exchange.cc`` sends and receives the same messages: ranks with and without it interoperate.
 
     Args:
         communicator: communicator of the members.
         extent: size of the vector.
-        compression: format of its body between hosts: a key of
+        compression: format of the body between hosts: a key of
             :data:`matex.exchange.codecs.CODECS`, or ``none``, the default.
-        route_of: function that gives the route among the members.
+        route_of: function that returns the route among the members.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Slices:
 
     @property
     def route(self) -> Route:
-        """The route of the members of now. Local."""
+        """Route of the current members. Local."""
         world = self._communicator.world
         if self._route is None or self._world is None or self._world.ranks != world.ranks:
             self._world, self._route, self._tables = world, self._route_of(world), None
@@ -75,12 +75,12 @@ class Slices:
         return self._route
 
     def codec_of(self, bucket: int) -> Codec | None:
-        """The format of a bucket, between hosts."""
+        """Format of a bucket between hosts; None for uncompressed numbers."""
         return self._codec if bucket + 1 < len(self.buckets) else None
 
     @property
     def tables(self) -> Tables:
-        """The route of the members of now as ``slices.h`` reads it. Local."""
+        """Route of the current members as tables for ``slices.h``. Local."""
         route = self.route
         if self._tables is None:
             messages = [
@@ -122,12 +122,12 @@ class Slices:
         )
 
     def next_step(self) -> None:
-        """Begin a new step, which adds what rounding took in the last. Local."""
+        """Start a new step, which adds the rounding residuals of the last. Local."""
         if self.residuals is not None:
             self.residuals.next_step()
 
     def exchange(self, comm: Any, send: np.ndarray, result: np.ndarray) -> None:
-        """Add up *send* over the members into *result*; collective.
+        """Sum *send* over the members into *result*; collective.
 
         Args:
             comm: ``mpi4py.MPI.Comm`` of the members.
@@ -138,7 +138,7 @@ class Slices:
         try:
             self._exchange(route, messages, send, result)
         except BaseException:
-            self._left.append(messages)  # MPI may still write into what they name
+            self._left.append(messages)  # MPI may still write to their buffers
             raise
 
     def _exchange(
@@ -159,7 +159,7 @@ class Slices:
         for number in range(len(self.buckets)):
             send_parts(number, send, Phase.TO_SERVER)
         if route.serves:
-            # Not in the result, which a peer may need until all have begun.
+            # Not in the result, which a peer may need until all members have started.
             sums = np.empty_like(send)
             for number in range(len(self.buckets)):
                 self._add_up_on_host(route, messages, number, send, sums)
@@ -188,7 +188,7 @@ class Slices:
     def _add_up_on_host(
         self, route: Route, messages: _Messages, number: int, send: np.ndarray, sums: np.ndarray
     ) -> None:
-        """Add up this rank's slice of a bucket over its host, in the order of the ranks."""
+        """Sum this rank's slice of a bucket over its host, in the order of the ranks."""
         part = route.slice(self.buckets[number], route.index)
         own, total = send[part.start : part.stop], sums[part.start : part.stop]
         sent = [messages.received(number, Phase.TO_SERVER, i) for i in range(len(route.local))]
@@ -199,10 +199,10 @@ class Slices:
     def _add_up_over_hosts(
         self, route: Route, messages: _Messages, number: int, sums: np.ndarray, result: np.ndarray
     ) -> np.ndarray:
-        """Add up this rank's piece of a bucket over the hosts, in their order.
+        """Sum this rank's piece of a bucket over the hosts, in their order.
 
         Returns:
-            What the others are sent of it, which is what *result* then holds.
+            Bytes for the other hosts; *result* then holds their decoded values.
         """
         codec = self.codec_of(number)
         part = route.piece(self.buckets[number], route.index, route.host)
@@ -221,7 +221,7 @@ class Slices:
         codec: Codec | None,
         total: np.ndarray,
     ) -> None:
-        """Write the sum of *own*, at its *place*, and of what the others sent, into *total*."""
+        """Write the sum of *own*, at its *place*, and the numbers in *sent* to *total*."""
         total[:] = 0
         for index, codes in enumerate(sent):
             if index == place:
@@ -230,7 +230,7 @@ class Slices:
                 total += self._decoded(codec, codes, total.size)
 
     def _encoded(self, number: int, part: Range, sums: np.ndarray) -> np.ndarray:
-        """The bytes of a part of *sums* for another host; what rounding takes is kept."""
+        """Bytes of a part of *sums* for another host; the rounding error is kept."""
         codec, values = self.codec_of(number), sums[part.start : part.stop]
         if codec is None or self.residuals is None:
             return values.view(np.uint8)
@@ -253,7 +253,7 @@ class Slices:
 
 
 class _Messages:
-    """The messages of one exchange, and the memory that they name."""
+    """Messages of one exchange, and their buffers."""
 
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
@@ -276,19 +276,19 @@ class _Messages:
         self._requests.append((request, buffer))
 
     def received(self, bucket: int, phase: Phase, whose: int) -> np.ndarray | None:
-        """Wait for a message; its bytes, or None where none was to come."""
+        """Wait for a message and return its bytes; None if no such message is expected."""
         request, buffer = self._receiving.get((bucket, phase, whose), (None, None))
         if request is not None:
             request.Wait()
         return buffer
 
     def end(self) -> None:
-        """Wait until all memory is free again."""
+        """Wait until all buffers are free again."""
         for request, _ in self._requests:
             request.Wait()
 
     def over(self) -> bool:
-        """Whether MPI has done with all messages of a failed exchange. Local."""
+        """Whether MPI has finished all messages of a failed exchange. Local."""
         waiting = False
         for request, _ in (*self._receiving.values(), *self._requests):
             try:

@@ -1,7 +1,7 @@
-"""Sums over the ranks of a run that stay right when ranks die on the way.
+"""Sums over the ranks of a run that stay correct when ranks die meanwhile.
 
-There are two kinds. A vector that each member holds whole is summed by :func:`over_members`; of
-work that is divided by rows the survivors make up what the dead owed, in :func:`over_rows`.
+There are two kinds. A vector that each member holds as a whole is summed by :func:`over_members`;
+for work divided by rows, :func:`over_rows` lets the survivors compute the dead ranks' rows.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ Spans = list[list[Span]]
 
 
 class RowWork(Protocol):
-    """Work on the rows of one or more batches that the ranks divide among themselves.
+    """Work on the rows of one or more batches, which the ranks share.
 
-    Spans are listed by batch: ``have`` are those whose results this rank holds, which
-    :func:`over_rows` keeps up to date. All methods are local, and called on all ranks alike.
+    Spans are listed by batch: ``have`` are the spans whose results this rank holds, updated by
+    :func:`over_rows`. All methods are local, and called on all ranks alike.
     """
 
     have: Spans
 
     def assigned_rows(self) -> Spans:
-        """Rows of this rank, by the members and the dead of the operation to come."""
+        """Rows of this rank, by the members and the dead ranks of the next operation."""
 
     def compute_rows(self, missing: Spans) -> None:
-        """Add the results of these rows to those that are there."""
+        """Add the results of *missing* rows to the results of this rank."""
 
     def forget_rows(self) -> None:
-        """Forget all results."""
+        """Drop all results."""
 
     def packed_rows(self) -> np.ndarray:
-        """The results of ``have`` as a new, contiguous vector, of one length on all ranks."""
+        """Results of ``have`` as a new, contiguous vector, of the same length on all ranks."""
 
 
 def over_rows(communicator: ft.Communicator, work: RowWork) -> np.ndarray:
-    """The sum of what all ranks computed, in which each row counts once; collective.
+    """Sum of all ranks' results, with each row counted once; collective.
 
     Recovers by itself: after a death each survivor computes its piece of the dead rank's rows. A
-    sum that lacks a member's vector counts as one that failed.
+    sum without a member's vector counts as a failure.
 
     Returns:
-        The sum of the vectors ``work.packed_rows()``, the same on all ranks.
+        Sum of the vectors ``work.packed_rows()``, equal on all ranks.
     """
     while True:
         wanted = work.assigned_rows()
         missing = [difference(w, h) for w, h in zip(wanted, work.have, strict=True)]
-        if None in missing:  # a second death divided the rows anew
+        if None in missing:  # a second death changed the division of rows
             work.forget_rows()
             missing = list(wanted)
         if any(missing):
@@ -75,18 +75,18 @@ def over_members(
     *,
     prepare: Callable[[np.ndarray], None] = lambda vector: None,
 ) -> np.ndarray:
-    """The sum of the members' vectors; collective.
+    """Sum of the members' vectors; collective.
 
-    Recovers by itself. The vector of a rank that dies on the way counts or does not, alike on
-    all ranks.
+    Recovers by itself. The vector of a rank that dies meanwhile is included or not, equally on all
+    ranks.
 
     Args:
-        vector: array of one length on all ranks; its last element is 1, so that the last of the sum
-            says how many vectors it is of. Its dtype can count the ranks.
-        prepare: function of *vector*, called before each attempt, and may change it.
+        vector: array of the same length on all ranks; its last element is 1, so that the last
+            element of the sum is the number of vectors. Its dtype must be able to count the ranks.
+        prepare: function of *vector*, called before each attempt; it may change the vector.
 
     Returns:
-        The sum, the same on all ranks to the last bit.
+        Sum, bit-identical on all ranks.
     """
     total = np.empty_like(vector)
     while True:

@@ -1,4 +1,4 @@
-"""The exchange whose sums follow a binary tree over virtual workers, whoever computes them."""
+"""Exchange whose sums follow a binary tree over virtual workers, whichever ranks compute them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from matex.partition.worker_tree import Node, folded
 __all__ = ["TreeExchange"]
 
 _HEADER = len(Header._fields)
-_HERE = 1.0  # says that a rank's part of the result has come
+_HERE = 1.0  # marks that a rank's part of the result has arrived
 
 
 class TreeExchange(HostExchange):
-    """A host exchange of the sums of subtrees, which are added up along the tree.
+    """A host exchange of the sums of subtrees, summed along the tree.
 
-    Each rank hands every other its sums' share of the vector; who owns a share adds it up, and
-    sends the result to all: an alltoall and an allgather. A rank with one subtree sends as much as
-    a ring allreduce does. Headers, which are small whole numbers, are summed by ranks.
+    Each rank sends every other rank its share of the sums' vectors; the owner of a share sums it,
+    and sends the result to all: an alltoall and an allgather. A rank with one subtree sends as much
+    as in a ring allreduce. Headers, small integers, are summed over ranks.
     """
 
     def exchange(
@@ -43,8 +43,8 @@ class TreeExchange(HostExchange):
             workers: number of virtual workers with samples in this step.
 
         Raises:
-            ft.PeerFailure: recover, then call it again with what is missing added.
-            TrainingError: the sum is not of this step's samples, or not finite somewhere.
+            ft.PeerFailure: recover, then call it again with the missing subtrees added.
+            TrainingError: the sum is not over this step's samples, or not finite.
         """
         self._own, self._nodes, self._workers = own, nodes, workers
         try:
@@ -81,7 +81,7 @@ class TreeExchange(HostExchange):
             result[:] = np.ascontiguousarray(shares[:, :-1]).reshape(-1)[:length]
             headers = np.add.reduce([piece[-_HEADER:] for piece in pieces])
             result[header_at : header_at + _HEADER] = headers
-            if not (shares[:, -1] == _HERE).all():  # a death that MPI has reported as success
+            if not (shares[:, -1] == _HERE).all():  # MPI reported a rank's death as success
                 result[self.layout.header_at("ranks")] = 0
 
         self._communicator.attempt(result, call, self._is_whole, untouched=True)

@@ -1,4 +1,4 @@
-"""A trial of both ways to sum a vector between hosts, when a run begins."""
+"""Trial of both plans to sum a vector between hosts, at the start of a run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from matex.exchange.slices import Slices
 
 __all__ = ["PlanTimes", "try_out"]
 
-# Elements of float32. The next vector is tried where one takes no longer than this: latency decides
-# about a small one, and it is the sums of large ones that take time.
+# Numbers of float32 elements. A larger vector is tried only if this one takes no longer than
+# _QUICK_S: latency dominates small sums, and large sums take most of the time.
 _SIZES = (1 << 16, 1 << 18, 1 << 20)
 _QUICK_S = 0.1
 _ROUNDS = 3
 
-# Slices can leave while gradients are computed, which a trial does not show.
+# Slices can be sent while gradients are computed, which a trial does not show.
 _CLEARLY = 0.8
 
 
@@ -33,21 +33,21 @@ class PlanTimes(NamedTuple):
 
     @property
     def prefers_flat(self) -> bool:
-        """Whether one allreduce is clearly the faster way."""
+        """Whether one allreduce is clearly faster."""
         return self.flat < _CLEARLY * self.slices
 
 
 def try_out(
     communicator: ft.Communicator, *, route_of: Callable[[ft.World], Route] = Route.of
 ) -> PlanTimes | None:
-    """Sum a vector both ways in turn; collective.
+    """Measure sums by both plans in turn; collective.
 
     Args:
-        communicator: ranks of the run.
-        route_of: function that gives the route of slices among the members.
+        communicator: communicator of the run.
+        route_of: function that returns the route of slices among the members.
 
     Returns:
-        The times; None, on all ranks, where a rank died meanwhile.
+        Times; None, on all ranks, if a rank died meanwhile.
     """
     slowest = np.empty(0)
     for size in _SIZES:
@@ -61,7 +61,7 @@ def try_out(
 def _measured(
     communicator: ft.Communicator, size: int, route_of: Callable[[ft.World], Route]
 ) -> np.ndarray:
-    """Median seconds of either way on this rank; NaN where a rank died. Collective."""
+    """Median seconds of each plan on this rank; NaN if a rank died. Collective."""
     send, result = np.ones(size, np.float32), np.empty(size, np.float32)
     extent = Extent(size, size, send.dtype)
     slices = Slices(communicator, extent, route_of=route_of)
@@ -82,7 +82,7 @@ def _measured(
         for _ in range(1 + _ROUNDS):
             taken.append([_timed(way) for way in (flat, sliced)])
     except ft.PeerFailure:
-        # Who was one operation further leaves the trial, too: all meet behind it.
+        # A rank one operation ahead leaves the trial, too: all ranks meet after it.
         communicator.recover()
         return np.full(2, np.nan)
     return np.array([statistics.median(times) for times in zip(*taken[1:], strict=True)])

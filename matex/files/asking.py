@@ -1,4 +1,4 @@
-"""Helpers of the replaced functions: the view of their rank, the script's names in errors."""
+"""Helpers of the replaced functions: the view of the rank, and the script's file names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["asked", "placed"]
 
 
 def placed(call: Callable[[], Any], *given: Any) -> Any:
-    """The result of *call*, whose errors name files as the script does.
+    """Result of *call*, with the script's file names in its exceptions.
 
     Args:
         given: the script's names of the files.
@@ -34,7 +34,7 @@ def placed(call: Callable[[], Any], *given: Any) -> Any:
 def asked(
     files: Files, given: Any, *, reads: bool = False, follow: bool = True
 ) -> tuple[FileView, str] | None:
-    """The view and the path in it, where the real file is not meant anyway.
+    """The view and the path in it, unless the real file is meant anyway.
 
     Args:
         reads: nothing is changed.

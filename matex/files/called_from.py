@@ -1,4 +1,4 @@
-"""The place in the script from which a function was called, as all ranks of a run name it."""
+"""Place in the script from which a function was called, named equally on all ranks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import traceback
 
 __all__ = ["called_from"]
 
-# What runs the script; what is outside of it differs where a rank came later than others.
+# Modules that run the script; frames outside of it differ on newcomers.
 _RUNNERS = ("matex.process.program", "runpy")
 
 
 def called_from() -> str:
-    """The lines by which the script came here, innermost first. Local."""
+    """Lines of the script in the call stack, innermost first. Local."""
     lines = []
     # From a frame that is given: without one Python leaves out as many as its own callers have.
     for frame, line in traceback.walk_stack(sys._getframe(1)):

@@ -1,8 +1,8 @@
-"""The script's changes of files, made in the view of its rank.
+"""The script's changes to files, made in its rank's view.
 
-Each function takes absolute paths and, for a change that the leader makes directly to the real
-file system, the function of Python that makes it. The other ranks make the same change in their
-own trees. Errors are those that the script would meet if its rank ran alone.
+Each function takes absolute paths and, for a change that the leader makes directly to the real file
+system, the Python function that makes it. The other ranks make the same change in their own trees.
+Exceptions are those that the script would get if its rank ran alone.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def make_folder(view: FileView, path: str, call: Call) -> None:
         return
     exists = view.exists(path)
     if view.leads:
-        if exists and not real.lexists(path):  # as it was before a leader that is gone
+        if exists and not real.lexists(path):  # as it was before a dead leader's change
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         if not exists:
             if view.ahead:
                 check_folder(view, path)
             view.claim(path, "replace")
             view.made.add(path)
-            if real.isdir(path):  # made by a leader that is gone, which was ahead
+            if real.isdir(path):  # made by a dead leader, which was ahead
                 return
         call(path)
         return
@@ -66,7 +66,7 @@ def make_folder(view: FileView, path: str, call: Call) -> None:
 
 
 def make_pipe(view: FileView, path: str, call: Call) -> None:
-    """A named pipe, through which processes of one rank speak."""
+    """Make a named pipe, between processes of one rank."""
     if view.exists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     if view.leads:
@@ -114,7 +114,7 @@ def remove_folder(view: FileView, path: str, call: Call) -> None:
     if view.leads:
         view.claim(path, "replace")
         view.made.discard(path)
-        if real.names(path) and view.ahead:  # of a leader that is gone, which was ahead
+        if real.names(path) and view.ahead:  # of a dead leader, which was ahead
             with real.passing():
                 shutil.rmtree(path)
         else:
@@ -178,7 +178,7 @@ def rename(view: FileView, source: str, target: str, call: Call) -> None:
 
 
 def _drop_unseen(view: FileView, folder: str) -> None:
-    """Remove what a leader that is gone put into *folder*, and this rank does not see there."""
+    """Remove files of a dead leader in *folder* that this rank does not see there."""
     for name in real.names(folder):
         below = os.path.join(folder, name)
         if view.found(below) is None:
@@ -221,7 +221,7 @@ def link(view: FileView, source: str, target: str, call: Call) -> None:
 
 
 def of_attributes(view: FileView, path: str) -> str | None:
-    """The path whose mode or times change; None where only the leader changes the real ones."""
+    """Path whose mode or times change; None if only the leader changes the real file."""
     if view.leads or (view.knows_ranks and not view.is_mirrored(path)):
         return path
     there = view.place(path)

@@ -1,4 +1,4 @@
-"""Databases of SQLite, which C opens: each rank has its own, and the leader's is the real one."""
+"""SQLite databases, which C code opens: each rank has its own, the leader's is the real one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matex.files.writing import to_write
 
 __all__ = ["install"]
 
-# What SQLite writes beside a database while it changes it.
+# Files that SQLite writes beside a database while it changes it.
 _BESIDE = ("-journal", "-wal", "-shm")
 _URI = 6  # its place after the name among the arguments of connect
 _MOST_COPIED = 1 << 28  # bytes of a database that is there; a larger one is only read, as a rule
@@ -71,10 +71,10 @@ def _is_file(name: Any, query: str | None) -> bool:
 
 
 def _place(view: FileView, path: str, query: str | None) -> str:
-    """The place of the database *path*, which the script may change unless *query* says otherwise.
+    """Place of the database *path*, which the script may change unless *query* forbids it.
 
     Raises:
-        OSError: there is no such folder, or nothing to read.
+        OSError: there is no such folder, or no file to read.
     """
     words = (query or "").split("&")
     if "mode=ro" in words or "immutable=1" in words:

@@ -1,4 +1,4 @@
-"""Files that a script writes beside a run, and that nobody else is ever to see."""
+"""Files that a script writes beside a run, and that no other process may see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DiscardedFiles"]
 
 
 class DiscardedFiles:
-    """The files of a process that reads the real ones and changes none. One to a process.
+    """Files of a process that reads the real files and changes none. One per process.
 
     Args:
         passed: directories in which it does write.
@@ -32,19 +32,19 @@ class DiscardedFiles:
         self.at_end: list[str] = []
 
     def view(self) -> FileView | None:
-        """The view of the script; None where this thread works on the real files."""
+        """View of the script; None if this thread works on the real files."""
         return None if real.is_passing() else self._view
 
     def path(self, given: Any, *, follow: bool = True) -> str | None:
-        """The path of the view that the script means; None for what is always the real one."""
+        """Path in the view for the script's path; None for one that is always real."""
         return self._paths.path(given, follow=follow)
 
     def temporary(self, path: str) -> None:
-        """Note that *path* was given a name that no other process has."""
+        """Note that *path* has a unique name, which no other process uses."""
         self._paths.temporary(path)
 
     def finish(self) -> None:
-        """Remove all that the script wrote, when it has ended. Local."""
+        """Remove all files that the script wrote, after its end. Local."""
         with real.passing():
             self._view.scratch.remove()
             for path in self.at_end:

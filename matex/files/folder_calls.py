@@ -1,4 +1,4 @@
-"""The functions of ``os`` that look into a directory, which ask what this rank sees."""
+"""Functions of ``os`` that list a directory, redirected to this rank's view."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _read(
     whole: Callable[[Any], Any],
     viewed: Callable[[list[str]], Any],
 ) -> Any:
-    """Read the directory *path*: by *original* where the view of it is the real one.
+    """Read the directory *path*: by *original* if the view equals the real one.
 
     The leader may change a directory while another rank reads it. So the other reads it to its
     end, and then asks again whether the two are one.

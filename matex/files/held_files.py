@@ -1,4 +1,4 @@
-"""Files that a rank has in its own tree: copied into it, or kept open under a new name."""
+"""Files in a rank's own tree: copied into it, or kept open under a new name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALL = 1 << 20  # bytes; larger files are kept open under a new name rather th
 
 
 def bring(view: FileView, path: str) -> None:
-    """Have *path* in this rank's own tree, as it is."""
+    """Copy *path* into this rank's own tree, as it is."""
     if view.is_mirrored(path):
         return
     there = view.place(path)
@@ -41,7 +41,7 @@ def copied(view: FileView, path: str) -> str:
 
 
 def hold(view: FileView, path: str, there: str) -> bool:
-    """Keep the file *there* open, and have it as *path* in this rank's own tree; whether it is."""
+    """Keep the file *there* open as *path* in this rank's own tree; return whether it worked."""
     try:
         with real.passing():
             descriptor = os.open(there, os.O_RDONLY | os.O_CLOEXEC)
@@ -57,7 +57,7 @@ def hold(view: FileView, path: str, there: str) -> bool:
 
 
 def see_real(view: FileView, path: str) -> None:
-    """Give up this rank's own file *path* for the real one, which has been changed for all."""
+    """Drop this rank's own file *path* for the real one, which was changed for all ranks."""
     if view.is_mirrored(path):
         with real.passing():
             if not real.isdir(ALIAS + path) or real.islink(ALIAS + path):

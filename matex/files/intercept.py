@@ -1,6 +1,6 @@
-"""Python's functions on files, replaced by ones that ask what this rank sees.
+"""Python's file functions, replaced by ones that use this rank's view.
 
-What is built on them follows: ``os.path``, ``pathlib``, ``glob``, ``shutil``, ``zipfile``, NumPy's
+Functions built on them follow: ``os.path``, ``pathlib``, ``glob``, ``shutil``, ``zipfile``, NumPy's
 ``save`` and ``load``, pickles, pictures, tables.
 """
 
@@ -26,9 +26,9 @@ _ATTRIBUTES = ("chmod", "chown", "lchown", "utime", "setxattr", "removexattr")
 
 
 def install(files: Files) -> None:
-    """Replace them, for the rest of the process. Local.
+    """Replace the functions for the rest of the process. Local.
 
-    They are not put back when the script ends: what it writes at its exit is that of one rank, too.
+    They stay replaced when the script ends: its writes at exit are those of one rank, too.
     """
     replaced: dict[Any, Any] = {io.open: opening.builtin_open(files)}
     for name in _READING:
@@ -81,7 +81,7 @@ class _CodeFiles:
 
 
 def _imported_by(importer: Any) -> None:
-    """Let modules that the script writes be found, and read, as this rank has them."""
+    """Let the import system find and read modules that the script writes, in this rank's view."""
     importer._os = os
     importer._io = _CodeFiles(importer._io)
 

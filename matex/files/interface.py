@@ -1,4 +1,4 @@
-"""The files of a process as the replaced functions see them: one interface."""
+"""Interface of a process's files, as used by the replaced functions."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Files(Protocol):
 
     @property
     def others_first(self) -> bool:
-        """Whether another process of this host does first what one does for all."""
+        """Whether another process of this host first does work that is done once for all."""
 
     @property
     def run(self) -> str:
-        """A name of the run, equal in all of its processes."""
+        """Name of the run, equal in all of its processes."""
 
     def view(self) -> FileView | None:
-        """The view of the script; None where this thread works on the real files."""
+        """View of the script; None if this thread works on the real files."""
 
     def path(self, given: Any, *, follow: bool = True) -> str | None:
-        """The path of the view that the script means; None for what is always the real one."""
+        """Path in the view for the script's path; None for one that is always real."""
 
     def temporary(self, path: str) -> None:
-        """Note that *path* was given a name that no other process has."""
+        """Note that *path* has a unique name, which no other process uses."""

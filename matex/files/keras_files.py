@@ -1,4 +1,4 @@
-"""Keras's functions on files: whole whenever a rank reads them, fetched once for all."""
+"""Keras's file functions: a rank always reads whole files, fetched once for all ranks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from matex.files.scratch import ALIAS
 
 __all__ = ["install", "make_directory"]
 
-# How long the leader, who shows the progress, may take until it comes to the same call.
+# Time that the leader, who shows the progress, may take to reach the same call.
 _LEADER_S, _LOOK_S = 60.0, 0.05
 _ENDINGS = (".keras", ".h5", ".hdf5")
 
 
 def install(files: Files) -> None:
-    """Replace them, for the rest of the process. Local."""
+    """Replace Keras's functions for the rest of the process. Local."""
     fetches: Counter[str] = Counter()
     keras_hooks.replace_file_functions(
         {
@@ -40,7 +40,7 @@ def install(files: Files) -> None:
 
 
 def _save(files: Files, original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Write a real file under another name first, and then give it the wanted one."""
+    """Write a real file under another name, and then rename it."""
     target = given["filepath"]
     view = files.view()
     path = files.path(target) if view is not None and "://" not in str(target) else None
@@ -70,7 +70,7 @@ def _save(files: Files, original: Callable[..., Any], given: dict[str, Any]) -> 
 
 
 def make_directory(original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Make a directory that Keras missed a moment ago; another rank may have been first.
+    """Make a directory that Keras has not found; another rank may have made it meanwhile.
 
     That is so where the script asked for its rank, and all ranks' files are the real ones.
     """
@@ -101,7 +101,7 @@ def _fetch(
     original: Callable[..., Any],
     given: dict[str, Any],
 ) -> Any:
-    """The first rank on a file system fetches and unpacks; the others find that it has."""
+    """Fetch and unpack on the first rank of a file system; the others find the result."""
     view = files.view()
     if view is None:
         return original(**given)
@@ -129,7 +129,7 @@ def _fetch(
 
 
 def _has_begun(file: Any, key: str, number: int, run: str) -> bool:
-    """Whether some rank has, be it that it died over it."""
+    """Whether some rank has begun, even if it died meanwhile."""
     told = _read(file)
     done = told.get("done", {}).get(key, {}) if told.get("run") == run else {}
     return done.get("begun", 0) >= number
@@ -162,7 +162,7 @@ def _once(
 
 
 def _locked(folder: Path) -> Any:
-    """A file in *folder* that this rank alone has until it closes it."""
+    """A file in *folder* that this rank holds exclusively until it closes it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / ".matex-lock"
     while True:

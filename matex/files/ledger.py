@@ -1,8 +1,8 @@
-"""The ledger of paths that the script changed since the run began, and of their former state.
+"""Ledger of the paths that the script changed since the run began, and their former state.
 
-The leader writes a line before it first changes a path; the other ranks read them, and so find
-every path as it was at the start, however far the leader is ahead of them. What an outside
-program writes has no line, and everybody sees it.
+The leader writes a line before it first changes a path; the other ranks read the lines, and so find
+every path as it was at the start, however far the leader is ahead of them. Changes by other
+programs have no line, and all ranks see them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Before:
     """The state of a path before the run: "nothing", "folder", "file" or "lost", for unknown.
 
     Args:
-        kept: place of the file's content now; None, the default, for its own place.
-        size: number of bytes there, from the first, that are its content; None for all.
-        tree: whether nothing below the path was there either.
+        kept: current place of the file's former content; None, the default, for its own place.
+        size: number of its first bytes that are the former content; None for all.
+        tree: whether nothing below the path existed either.
         aside: whether the file at the path is not yet whole, and is to replace another.
         by: rank that changed it first.
     """
@@ -46,11 +46,11 @@ class Before:
 
 
 class Ledger:
-    """One directory that all ranks of a run can read, or those of a host. Local.
+    """A directory that all ranks of a run, or of a host, can read. Local.
 
     Args:
         directory: the directory.
-        rank: this rank; processes that it forks write as it does.
+        rank: this rank; processes that it forks write as this rank.
     """
 
     def __init__(self, directory: str, rank: int) -> None:
@@ -69,7 +69,7 @@ class Ledger:
         return len(self._entries)
 
     def before(self, path: str) -> tuple[str, Before] | None:
-        """The changed path that decides about *path* (itself or a tree above), and its past."""
+        """Changed path that decides about *path* (itself or a tree above), and its former state."""
         self._look()
         entry = self._entries.get(path)
         if entry is not None:
@@ -89,22 +89,22 @@ class Ledger:
         return self._below.get(directory, set())
 
     def note(self, path: str, change: Change, *, tree: bool = False) -> None:
-        """*path* is about to be changed by this rank, which leads, for the first time."""
+        """Note that this rank, the leader, is about to change *path* for the first time."""
         entry = self._state(path, change, tree)
         self._write(path, entry)
 
     def note_aside(self, path: str) -> None:
-        """This rank, which leads, is about to write to *path* what is then renamed."""
+        """Note that this rank, the leader, is about to write a file at *path*, then rename it."""
         if path not in self._entries:
             self._write(path, Before("nothing", aside=True))
 
     def asides(self) -> list[str]:
-        """Paths to which leaders wrote files that they then renamed, unless they died before."""
+        """Paths at which leaders wrote files that they then renamed, unless they died before."""
         self._look()
         return [path for path, entry in self._entries.items() if entry.aside]
 
     def note_end(self, path: str, change: Change) -> None:
-        """*path*, to which something was appended before, is about to be changed otherwise."""
+        """Note that *path*, which was only appended to before, is about to be changed otherwise."""
         entry = self._entries.get(path)
         if entry is not None and entry.size is not None and entry.kept is None:
             self._write(path, replace(self._state(path, change, False), size=entry.size))
@@ -141,7 +141,7 @@ class Ledger:
         return Before("lost")
 
     def _look(self) -> None:
-        """Read what was written since."""
+        """Read the lines written since the last call."""
         size = os.fstat(self._file).st_size
         if size == self._read:
             return

@@ -1,4 +1,4 @@
-"""Libraries that open files in a way of their own: HDF5 in C, NumPy by a function that it kept."""
+"""Libraries with their own ways of opening files: HDF5 in C, NumPy by a stored function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["install"]
 
 
 def install(files: Files) -> None:
-    """Replace how they do, for the rest of the process; after Python's own functions. Local."""
+    """Replace these functions for the rest of the process; after Python's own. Local."""
     _in_h5py(files)
     databases.install(files)
     openers = getattr(sys.modules.get("numpy.lib._datasource"), "_file_openers", None)

@@ -1,4 +1,4 @@
-"""``open`` and ``os.open``, which ask what this rank sees."""
+"""``open`` and ``os.open``, redirected to this rank's view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths of which a process has files of its own, and those of which it has not."""
+"""Paths for which a process has its own files, and paths for which it has not."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SYSTEM = ("/dev", "/proc", "/sys")
 
 
 class OwnPaths:
-    """Maps what the script names to paths of its view. Local.
+    """Maps the script's paths to paths of its view. Local.
 
     Args:
         view: files of this process.
-        passed: directories whose files are the same for all, beside the system's; None for none.
+        passed: directories whose files are common to all, beside the system's; None for none.
     """
 
     def __init__(self, view: FileView, passed: Iterable[Path | str | None]) -> None:
@@ -28,7 +28,7 @@ class OwnPaths:
         self._temporary: set[str] = set()
 
     def path(self, given: Any, *, follow: bool = True) -> str | None:
-        """The path of the view that the script means; None for what is always the real one."""
+        """Path in the view for the script's path; None for one that is always real."""
         if isinstance(given, bytes):
             given = os.fsdecode(given)
         elif not isinstance(given, str):
@@ -54,5 +54,5 @@ class OwnPaths:
         return False
 
     def temporary(self, path: str) -> None:
-        """Note that *path* was given a name that no other process has."""
+        """Note that *path* has a unique name, which no other process uses."""
         self._temporary.add(os.path.abspath(path))

@@ -1,4 +1,4 @@
-"""Real files, put back to what they were before a leader that is gone changed them."""
+"""Restoring of real files to their state before a dead leader changed them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["put_back", "undo"]
 def put_back(
     path: str, past: Before, aside: Callable[[str], str], is_new: Callable[[str], bool]
 ) -> None:
-    """Make *path* on the real file system what it was.
+    """Restore *path* on the real file system.
 
     Args:
         path: path that was changed.
-        past: state that it had.
-        aside: names a file next to a path, for the one that takes its place.
-        is_new: whether a path below was not there before.
+        past: former state.
+        aside: function that names a file next to a path, to replace it.
+        is_new: function that tells whether a path below did not exist before.
     """
     with real.passing():
         if real.lexists(path) and past.kind != "folder":
@@ -39,7 +39,7 @@ def put_back(
 
 
 def undo(path: str, is_new: Callable[[str], bool], *, keep: bool) -> None:
-    """Remove what a leader that is gone made at *path*, but not what others put into it.
+    """Remove a dead leader's files at *path*, but not files that others put into it.
 
     Args:
         keep: whether a file there gets other content.

@@ -1,4 +1,4 @@
-"""The functions of ``os`` on one path or two, which ask what this rank sees."""
+"""Functions of ``os`` on one or two paths, redirected to this rank's view."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def two_paths(files: Files, name: str, change: Any) -> Any:
 
 
 def _place(files: Files, given: Any) -> Any:
-    """The place of a file that is moved between what all ranks see and what this one does."""
+    """Place of a file that is moved between common paths and this rank's own."""
     found = asked(files, given)
     if found is None or found[0].leads:
         return given

@@ -30,12 +30,12 @@ _RANK = re.compile(r"\bmpi4py\b|OMPI_COMM_WORLD_(LOCAL_)?RANK|\bPMIX?_RANK\b|SLU
 
 
 def asks_for_rank(text: str) -> bool:
-    """Whether a script asks for its rank in another way than by matex. Pure."""
+    """Whether a script asks for its rank by other means than matex. Pure."""
     return _RANK.search(text) is not None
 
 
 def _beginnings(a: str, b: str) -> tuple[str, str]:
-    """*a* and *b* up to where they go on alike to their ends. Pure."""
+    """*a* and *b* without their common ending. Pure."""
     start = _alike(a, b)
     end = _alike(a[start:][::-1], b[start:][::-1])
     return a[: len(a) - end], b[: len(b) - end]
@@ -48,11 +48,11 @@ def _alike(a: str, b: str) -> int:
 
 
 class PrivateFiles:
-    """The private files of this rank. One to a process, where there is more than one rank.
+    """The private files of this rank. One per process, if there are several ranks.
 
     Args:
-        key: text that is equal on all ranks of the run, also on those that come later.
-        passed: directories whose files are the same for all: matex's own.
+        key: text that is equal on all ranks of the run, newcomers included.
+        passed: directories whose files are common to all ranks: matex's own.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class PrivateFiles:
         self._lock = threading.RLock()
         self._shared = self._changes_directory(passed[0], key)
         self._recording: set[str] = set()
-        #: What callbacks that only the leader runs call their files on this rank.
+        #: Names on this rank of files that callbacks on the leader write.
         self.names: dict[str, str] = {}
-        self.at_end: list[str] = []  # removed when all ranks have come to the end
+        self.at_end: list[str] = []  # removed when all ranks have ended the script
         remove_left()
         ledger = (
             Ledger(self._shared, communicator.world.rank) if os.path.isdir(self._shared) else None
@@ -75,12 +75,12 @@ class PrivateFiles:
         os.register_at_fork(before=self._before_fork)
 
     def _before_fork(self) -> None:
-        """Make this rank's own tree, which a child that made it would have alone."""
+        """Make this rank's own tree, which otherwise a forked child would make for itself."""
         if not self._view.leads and not self._has_ended:
             self._view.scratch.ensure()
 
     def _changes_directory(self, report: Path | None, key: str) -> str:
-        """Made by the leader; collective. Where ranks do not share it they do without."""
+        """Directory made by the leader; collective. Ranks that do not share it have none."""
         folder = tempfile.gettempdir() if report is None else str(Path(report).absolute())
         path = f"{folder}/.matex-changes-{os.getuid()}-{key[:16]}"
         if self._communicator.world.is_leader:
@@ -91,18 +91,18 @@ class PrivateFiles:
 
     @property
     def others_first(self) -> bool:
-        """Whether the leader is another rank of this host, and does first what one does for all."""
+        """Whether the leader is another rank of this host, which first does work for all."""
         world = self._communicator.world
         leader = next(m for m in world.members if m.rank == world.leader)
         return not world.is_leader and leader.host == world.me.host
 
     @property
     def shared_folder(self) -> Path | None:
-        """A directory of matex's own that all ranks share; None where they do not."""
+        """Directory of matex that all ranks share; None if they do not share one."""
         return None if self._view.ledger is None else Path(self._shared)
 
     def leader_lives(self) -> bool | None:
-        """Whether the leader lives, though no message has told of it; None if elsewhere. Local."""
+        """Whether the leader lives, before any message tells; None on another host. Local."""
         world = self._communicator.world
         leader = next(m for m in world.members if m.rank == world.leader)
         if leader.host != world.me.host or leader.space != world.me.space:
@@ -114,10 +114,10 @@ class PrivateFiles:
         """A name of this run, equal on all ranks."""
         return os.path.basename(self._shared)
 
-    # What the replaced functions ask.
+    # Questions of the replaced functions.
 
     def view(self) -> FileView | None:
-        """The view of this rank; None where this thread works on the real files."""
+        """View of this rank; None if this thread works on the real files."""
         if real.is_passing():
             return None
         if not self._view.leads:
@@ -128,21 +128,21 @@ class PrivateFiles:
         return self._view
 
     def path(self, given: Any, *, follow: bool = True) -> str | None:
-        """The path of the view that the script means; None for what is always the real one."""
+        """Path in the view for the script's path; None for one that is always real."""
         return self._paths.path(given, follow=follow)
 
     def temporary(self, path: str) -> None:
-        """*path* was given a name that no other rank has."""
+        """Note that *path* has a unique name, which no other rank uses."""
         self._paths.temporary(path)
 
-    # What the run tells.
+    # Calls by the run.
 
     def script_knows_ranks(self) -> None:
-        """The script asked for its rank: from here on what it writes is its own affair."""
+        """Note that the script has asked for its rank: its later writes are its own affair."""
         self._view.knows_ranks = True
 
     def settle(self) -> None:
-        """Make this rank's files the real ones where it has come to lead; local."""
+        """Make this rank's files the real ones if it has become the leader; local."""
         with self._lock, real.passing():
             if self._communicator.world.is_leader and not self._view.leads:
                 publish(self._view)
@@ -151,7 +151,7 @@ class PrivateFiles:
 
     @contextlib.contextmanager
     def written(self) -> Iterator[None]:
-        """A context in which the leader alone writes files for all ranks, and notes their names."""
+        """Context in which only the leader writes files for all ranks; their names are noted."""
         view = self._view
         self.settle()
         before, view.recorder = view.recorder, self._recording if view.leads else None
@@ -181,7 +181,7 @@ class PrivateFiles:
         self._communicator.barrier()  # the leader may delete them from here on
 
     def adopt(self, paths: Iterable[str], names: Sequence[tuple[str, str]] = ()) -> None:
-        """Keep the leader's files *paths* as they are now, though it may delete them; local.
+        """Keep the leader's current files *paths*, although it may delete them; local.
 
         Until the next call, or the end.
 
@@ -214,7 +214,7 @@ class PrivateFiles:
         return found
 
     def finish(self) -> None:
-        """The script has ended on all ranks; local, before they leave each other."""
+        """End after the script has ended on all ranks; local, before they leave each other."""
         self.settle()
         self._has_ended = True
         with real.passing():

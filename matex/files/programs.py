@@ -1,9 +1,9 @@
-"""Programs that the script runs and waits for: the leader runs them, for all ranks.
+"""Programs that the script runs and waits for: the leader runs them for all ranks.
 
-What a program writes is on the real files, whoever started it: a second ``rm -r logs``, a moment
-later, would remove what the leader has written since. So the others wait until the leader's has
-ended, and come to the same result. A program with other words than the leader's, such as a
-process's own number, or whose output goes to an open file of this rank, is run by each rank.
+A program writes to the real files, on whichever rank it runs: a second ``rm -r logs``, a moment
+later, would remove files that the leader has written since. So the others wait until the leader's
+program has ended, and get the same result. A program with other words than the leader's, such as a
+process id, or whose output goes to an open file of this rank, is run by each rank.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from matex.files.view import FileView
 
 __all__ = ["install"]
 
-# How long the leader may take until it comes to the same call, unless it is gone.
+# Time that the leader may take to reach the same call, unless it has died.
 _LEADER_S, _LOOK_S = 60.0, 0.01
-# What a program may raise out of the functions of subprocess.
+# Exceptions that subprocess may raise for a program.
 _ERRORS = (OSError, subprocess.SubprocessError, ValueError, TypeError)
 
 
@@ -75,7 +75,7 @@ def _is_special(output: Any) -> bool:
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """The state of the real file *path*, another one after a change; None where there is none."""
+    """State of the real file *path*, which differs after a change; None if it does not exist."""
     try:
         now = real.lstat(path)
     except OSError:
@@ -85,7 +85,7 @@ def _state(path: str) -> tuple[int, ...] | None:
 
 
 class _Program:
-    """One call of one program, which has the same name on all ranks."""
+    """One call of a program, with the same name on all ranks."""
 
     def __init__(self, files: PrivateFiles, folder: Path, name: str, words: str) -> None:
         self._files = files
@@ -94,7 +94,7 @@ class _Program:
         self._begun, self._ended = folder / f"{digest}.begun", folder / f"{digest}.ended"
 
     def result(self, run: Callable[[], Any]) -> Any:
-        """The result of the leader's, which is that of *run* where this rank leads."""
+        """Result of the leader's call, by *run* if this rank is the leader."""
         until = time.monotonic() + _LEADER_S
         while True:
             if self._ended_alike():

@@ -1,4 +1,4 @@
-"""A rank comes to lead: what it wrote and deleted so far becomes the state of the real files."""
+"""A rank becomes the leader: its writes and deletions become the state of the real files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["publish", "publish_open"]
 
 
 def publish(view: FileView) -> None:
-    """Local, once. The leader before may have been behind this rank or ahead of it.
+    """Publish this rank's files; local, once. The earlier leader may have been behind or ahead.
 
-    What that one did and this rank has not yet done stays where it is, unseen, until
-    this rank does it.
+    Changes of that leader that this rank has not reached stay where they are, unseen, until this
+    rank makes them.
 
     Raises:
-        OSError: a file cannot be written where the script wants it.
+        OSError: a file cannot be written at the script's path.
     """
     if view.knows_ranks:
         view.leads = True
@@ -35,7 +35,7 @@ def publish(view: FileView) -> None:
         _count_all(view)
         done = _bring(view, {})
         view.scratch.lead()
-        _bring(view, done)  # what other threads of this rank did meanwhile
+        _bring(view, done)  # changes that other threads of this rank made meanwhile
     for path in list(view.held):
         release(view, path)
     if view.folder is not None:
@@ -51,7 +51,7 @@ def publish(view: FileView) -> None:
 
 
 def _count_all(view: FileView) -> None:
-    """Count as this rank's own what processes that it forked have changed."""
+    """Count changes of processes that this rank forked as its own."""
     for path, place in _tree(view):
         past = None if view.ledger is None else view.ledger.before(path)
         is_new = past is not None and past[1].kind == "nothing"
@@ -60,10 +60,10 @@ def _count_all(view: FileView) -> None:
 
 
 def _bring(view: FileView, done: dict[str, object]) -> dict[str, object]:
-    """Do to the real files what this rank did in its own tree.
+    """Apply this rank's changes in its own tree to the real files.
 
     Args:
-        done: result of an earlier call, whose changes are made already.
+        done: result of an earlier call, whose changes are already made.
 
     Returns:
         Each path that was changed, and how its file in the tree was then.
@@ -89,7 +89,7 @@ def _state(place: str) -> tuple[int, ...]:
 
 
 def publish_open(view: FileView) -> None:
-    """Publish again the files that this rank opened before it led and still writes; local."""
+    """Publish again files that this rank opened before it led and still writes; local."""
     if not view.scratch.made:
         return
     with real.passing():
@@ -103,7 +103,7 @@ def publish_open(view: FileView) -> None:
 
 
 def _open_files(view: FileView) -> set[str]:
-    """The regular files in this rank's own tree that this process has open to write."""
+    """Regular files in this rank's own tree that this process has open for writing."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -117,7 +117,7 @@ def _open_files(view: FileView) -> set[str]:
 
 
 def _tree(view: FileView) -> Iterator[tuple[str, str]]:
-    """(Path, place in this rank's own tree) of all that is there, folders first."""
+    """(Path, place in this rank's own tree) of all entries, folders first."""
     if not view.scratch.made:
         return
     view.late |= _open_files(view)
@@ -167,7 +167,7 @@ def _put(view: FileView, path: str, place: str) -> None:
 
 
 def _clear(path: str) -> None:
-    """Remove what is at *path*, where another kind of file comes; this rank does not see it."""
+    """Remove the entry at *path* for one of another kind; this rank does not see it."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):

@@ -1,4 +1,4 @@
-"""The functions of Python itself, as they were before any was replaced."""
+"""Python's own functions, as they were before any was replaced."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _passing = threading.local()
 
 @contextlib.contextmanager
 def passing() -> Iterator[None]:
-    """Inside, this thread works on the real files, whatever it calls."""
+    """Context in which this thread works on the real files, whatever it calls."""
     _passing.depth = getattr(_passing, "depth", 0) + 1
     try:
         yield
@@ -79,7 +79,7 @@ def islink(path: str) -> bool:
 
 
 def names(path: str) -> list[str]:
-    """Names in the directory *path*; empty where there is none."""
+    """Names in the directory *path*; empty if there is none."""
     try:
         return listdir(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -95,15 +95,15 @@ def same(a: str, b: str) -> bool:
 
 
 def aside_name(target: str) -> str:
-    """A name next to *target*, this process's own, for a file that is to take its place."""
+    """Name next to *target*, unique to this process, for a file that will replace it."""
     return os.path.join(os.path.dirname(target), f".{os.getpid()}.{os.path.basename(target)}")
 
 
 def copy(source: str, target: str, aside: str | None = None) -> None:
-    """Copy a file, its mode and times, so that a reader of *target* sees the whole or none.
+    """Copy a file, its mode and times, so that readers of *target* see the whole file or none.
 
     Args:
-        aside: the name that the copy has until it is whole.
+        aside: name of the copy until it is complete.
     """
     aside = aside_name(target) if aside is None else aside
     with passing():

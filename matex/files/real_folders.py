@@ -1,4 +1,4 @@
-"""Directories without symbolic links in their names, kept because they are asked for often."""
+"""Directories without symbolic links in their names, cached because of frequent use."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class RealFolders:
         self._known: dict[str, str] = {}
 
     def canonical(self, path: str, links: Mapping[str, str], *, follow: bool) -> str:
-        """The absolute *path* without symbolic links but for its last name.
+        """Absolute *path* without symbolic links, except for its last name.
 
         Args:
             path: absolute path.
-            links: symbolic links of this rank's own tree, and the absolute paths they lead to.
-            follow: whether the last name may be one of them.
+            links: symbolic links of this rank's own tree, and their absolute targets.
+            follow: whether the last name is resolved as well.
         """
         folder, name = os.path.split(path)
         known = self._folder(folder, links)
@@ -35,7 +35,7 @@ class RealFolders:
         return path
 
     def _folder(self, folder: str, links: Mapping[str, str]) -> str:
-        """The absolute *folder* without links; one of this rank's own hides a real one."""
+        """Absolute *folder* without links; a folder of this rank's own hides a real one."""
         known = self._known.get(folder)
         if known is None:
             parent, name = os.path.split(folder)

@@ -1,8 +1,8 @@
 """The tree of the files that only this rank sees, under a name that is the same on all ranks.
 
 The name goes through a descriptor: ``/proc/self/fd/900/home/me/x.csv`` is a file of this rank's own
-tree, and ``/home/me/x.csv`` itself once this rank leads. So whoever keeps such a name (a pipeline
-of tf.data, a checkpoint manager) follows; and data that hold names are equal on all ranks.
+tree, and ``/home/me/x.csv`` itself once this rank leads. So objects that keep such a name (a
+tf.data pipeline, a checkpoint manager) follow; and data that contain names are equal on all ranks.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from matex.files import real
 __all__ = ["ALIAS", "Scratch", "remove_left"]
 
 _NUMBER = 900
-#: What is put before an absolute path.
+#: Prefix of an absolute path.
 ALIAS = f"/proc/self/fd/{_NUMBER}"
 
 
 class Scratch:
-    """The tree, which is made when it is wanted first. Local."""
+    """This rank's own tree, created at first use. Local."""
 
     def __init__(self) -> None:
         self._root: str | None = None
@@ -39,7 +39,7 @@ class Scratch:
 
     @property
     def tree(self) -> str:
-        """The directory that stands for ``/``, by its own name."""
+        """Directory that stands for ``/``, by its own name."""
         assert self._root is not None
         return f"{self._root}/tree"
 
@@ -62,7 +62,7 @@ class Scratch:
         _point_at("/")
 
     def remove(self) -> None:
-        """Local; the tree is gone afterwards."""
+        """Remove the tree; local."""
         _point_at("/")
         if self._root is not None and os.getpid() == self._pid:
             with real.passing():
@@ -71,7 +71,7 @@ class Scratch:
 
 
 def remove_left() -> None:
-    """Remove what ranks of this user left on this host that are gone, as when killed. Local."""
+    """Remove trees of this user's dead ranks on this host, such as killed ones. Local."""
     with real.passing():
         for path in Path(tempfile.gettempdir()).glob(f"{_prefix('*')}*"):
             pid = path.name.split("-")[3]

@@ -1,9 +1,9 @@
-"""Temporary files, whose names no other rank has, and directories, whose names are those of all.
+"""Temporary files, whose names are unique to a rank, and directories, whose names are common.
 
-What a script keeps in a temporary directory, a callback on the leader may write and every rank may
-read: its name is part of the script's own doing, like any other. It follows from the run, from
-where the script asks for it and how often it did so there, so ranks need not talk about it, and
-what only the leader's callbacks ask for changes no other name.
+A file in a script's temporary directory may be written by a callback on the leader and read by
+every rank: its name is part of the script's work, like any other. It follows from the run, from the
+place in the script that asks for it and from the count of its earlier requests, so ranks need not
+communicate, and requests of the leader's callbacks change no other name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``shutil.rmtree`` on a rank that does not lead, at once for the whole tree.
 
-File by file it would meet the leader, who removes the same tree at the same time.
+File by file it would collide with the leader, which removes the same tree at the same time.
 """
 
 from __future__ import annotations

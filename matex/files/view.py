@@ -1,4 +1,4 @@
-"""The view of one rank: its own tree, the past of what the leader changed, the real files.
+"""The view of one rank: its own tree, former states of changed files, the real files.
 
 Paths here are absolute, without ``..`` and without symbolic links in their folders
 (:meth:`FileView.canonical`).
@@ -29,7 +29,7 @@ class FileView:
     """The files that a script sees on this rank. Local.
 
     Args:
-        ledger: None where this rank cannot read what the leader changes.
+        ledger: ledger of the leader's changes; None if this rank cannot read it.
         leads: whether this rank's files are the real ones.
     """
 
@@ -50,21 +50,21 @@ class FileView:
         self.links: dict[str, str] = {}
         #: Files of others that are kept open, by descriptor.
         self.held: dict[str, int] = {}
-        #: The working directory, where it is only in this rank's tree.
+        #: Working directory, if it is only in this rank's tree.
         self.folder: str | None = None
         self._folders = RealFolders()
         self._past: dict[str, str] = {}
-        #: What a change on the leader is told, in place of the ledger.
+        #: Function called with a change on the leader, in place of the ledger.
         self.recorder: set[str] | None = None
         #: Open files in this tree, by their own names, that are written to after this rank led.
         self.late: set[str] = set()
-        #: Changed by a leader that is gone, and not yet by this rank, which leads.
+        #: Paths changed by a dead leader, and not yet by this rank, which leads.
         self.ahead: set[str] = set()
 
     # Paths.
 
     def canonical(self, path: str, *, follow: bool = True) -> str:
-        """The absolute *path* without symbolic links but for its last name.
+        """Absolute *path* without symbolic links, except for its last name.
 
         Args:
             follow: the last name may be a link of this rank's own.
@@ -76,12 +76,12 @@ class FileView:
         self._folders.forget()
 
     def is_mirrored(self, path: str) -> bool:
-        """Whether this rank's own tree has it."""
+        """Whether this rank's own tree contains *path*."""
         return self.scratch.made and not self.leads and real.lexists(ALIAS + path)
 
     @property
     def is_plain(self) -> bool:
-        """Whether every path is the real one; quick."""
+        """Whether every path is the real one; fast."""
         if self.leads:
             return not self.ahead
         if self.scratch.made or self.gone:
@@ -89,15 +89,15 @@ class FileView:
         return self.ledger is None or self.knows_ranks
 
     def is_touched(self, folder: str) -> bool:
-        """Whether *folder* may list otherwise than the real one, or in another order."""
+        """Whether the list of *folder* may differ from the real one, or its order."""
         if folder in self.folders or self.is_mirrored(folder) or self.found(folder) != folder:
             return True
         return not self.is_plain and bool(self.ledger and self.ledger.names(folder))
 
     def found(self, path: str) -> str | None:
-        """The place of the content of *path*; None where there is nothing of that name.
+        """Place of the content of *path*; None if there is nothing of that name.
 
-        A path that nobody changed is its own place, whether it is there or not.
+        A path that was never changed is its own place, whether it exists or not.
         """
         if self.is_mirrored(path) and not self._is_shadow(path):
             return ALIAS + path
@@ -107,7 +107,7 @@ class FileView:
         return path if past is None else self._as_before(path, past)
 
     def _is_shadow(self, path: str) -> bool:
-        """Whether it is in this rank's own tree only because something below it is."""
+        """Whether *path* is in this rank's own tree only because an entry below it is."""
         return path not in self.own and real.isdir(ALIAS + path) and real.isdir(path)
 
     def at(
@@ -118,14 +118,14 @@ class FileView:
         errors: type[Exception] = OSError,
         undo: Callable[[T], object] | None = None,
     ) -> T:
-        """The result of *act* at the place where the content of *path* is.
+        """Result of *act* at the place of the content of *path*.
 
-        The leader may change the real file between the question where it is and what *act*
-        does there. Such an answer does not count: *act* is called again at the new place.
+        The leader may change the real file between the look-up of the place and the use by *act*.
+        Such a result does not count: *act* is called again at the new place.
 
         Args:
             errors: exceptions that *act* may raise because the file changed; OSError by default.
-            undo: function to be called with a result that does not count; None for none.
+            undo: function called with a result that does not count; None for none.
 
         Raises:
             FileNotFoundError: there is nothing of that name.
@@ -149,7 +149,7 @@ class FileView:
             place = now
 
     def place(self, path: str) -> str | None:
-        """The place of the content of *path* if it is there now; None otherwise."""
+        """Current place of the content of *path*; None if there is none."""
         try:
             return self.at(path, _that_is_there)
         except OSError:
@@ -168,7 +168,7 @@ class FileView:
         """Names in the directory *path*, in an order that is equal on all ranks.
 
         Raises:
-            OSError: it is no directory.
+            OSError: *path* is no directory.
         """
         place, there = self.at(path, lambda place: (place, real.listdir(place)))
         listed = there if place == path else real.names(path)
@@ -183,7 +183,7 @@ class FileView:
         return [n for n in listed if n in seen] + sorted(seen.difference(listed))
 
     def walk(self, path: str) -> Iterator[str]:
-        """*path* and all below it, folders first."""
+        """*path* and all entries below it, folders first."""
         yield path
         place = self.found(path)
         if place is not None and real.isdir(place) and not real.islink(place):
@@ -196,7 +196,7 @@ class FileView:
         return identity(path) in (None, self.gone[path])
 
     def _hidden(self, path: str) -> Before | None:
-        """The past of *path* where others changed it and this rank has not."""
+        """Former state of *path*, if others changed it and this rank has not."""
         if self.ledger is None or self.knows_ranks or path in self.own:
             return None
         found = self.ledger.before(path)
@@ -242,13 +242,13 @@ class FileView:
         return ALIAS + path
 
     def count(self, path: str) -> None:
-        """This rank has changed *path*."""
+        """Note that this rank has changed *path*."""
         self.own.add(path)
         self.ahead.discard(path)
         self.folders.add(os.path.dirname(path))
 
     def hide(self, path: str) -> None:
-        """This rank has deleted *path*."""
+        """Note that this rank has deleted *path*."""
         self.count(path)
         self.made.discard(path)
         self.gone[path] = identity(path)
@@ -271,18 +271,18 @@ class FileView:
         self.count(path)
 
     def aside(self, path: str) -> str:
-        """A name next to the real file *path* for the one to take its place; no rank lists it."""
+        """Name next to the real file *path* for a file to replace it; no rank lists it."""
         name = real.aside_name(path)
         if self.ledger is not None and not self.knows_ranks:
             self.ledger.note_aside(name)
         return name
 
     def _restore(self, path: str, past: Before) -> None:
-        """Undo what a dead leader did to *path*, before this rank does the same."""
+        """Undo a dead leader's change of *path*, before this rank makes the same change."""
         put_back(path, past, self.aside, lambda below: self.found(below) is None)
 
     def undo(self, path: str, *, keep: bool) -> None:
-        """Remove what a leader that is gone made at *path*; see :func:`matex.files.past.undo`."""
+        """Remove a dead leader's files at *path*; see :func:`matex.files.past.undo`."""
         undo(path, lambda below: self.found(below) is None, keep=keep)
 
 
@@ -292,7 +292,7 @@ def _that_is_there(place: str) -> str:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Device and inode of the real file *path*; None where there is none."""
+    """Device and inode of the real file *path*; None if it does not exist."""
     try:
         now = real.lstat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""The places to which the script's writes go, in the view of its rank."""
+"""Places of the script's writes, in the view of its rank."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def to_write(
     tree: bool = False,
     names: tuple[str, ...] = (),
 ) -> str:
-    """The place to which to write what the script writes to *path*.
+    """Place to write for the script's *path*.
 
     Args:
-        exclusive: nothing may be there.
-        tree: a folder, of whose files nobody knows the names before.
-        names: the files that will be there, where *path* is only how their names begin.
+        exclusive: whether no entry may exist there.
+        tree: whether it is a folder, with files of unknown names.
+        names: files that will exist there, if *path* is only the beginning of their names.
 
     Raises:
         OSError: as Python would.
@@ -83,7 +83,7 @@ def to_write(
 
 
 def may_write(place: str) -> bool:
-    """Whether this user may; else the real call is made, and says why not."""
+    """Whether this user may write there; if not the real call raises the error."""
     return not real.lexists(place) or real.access(place, os.W_OK)
 
 

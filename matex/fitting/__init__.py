@@ -1,1 +1,1 @@
-"""A call of ``fit`` and its kin: what comes before the first step and between steps."""
+"""Calls of ``fit`` and similar methods: work before the first step and between steps."""

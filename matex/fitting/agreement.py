@@ -1,4 +1,4 @@
-"""Whether all ranks are about to do the same, and hold the same."""
+"""Checks that all ranks make the same call with the same data and weights."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["check_alike", "check_equal", "check_hashes"]
 def check_alike(
     communicator: ft.Communicator, model: Any, source: Source, batch_size: int, *, number: int
 ) -> None:
-    """Whether all ranks are about to train the same thing; collective.
+    """Check that all ranks are about to make the same fit; collective.
 
     Raises:
-        InputError: on every rank.
+        InputError: they are not; on every rank.
     """
     samples = -1 if source.samples is None else source.samples
     mine = [samples, batch_size, keras_hooks.parameters(model), number]
@@ -37,10 +37,10 @@ def check_alike(
 
 
 def check_equal(communicator: ft.Communicator, model: Any, what: str) -> None:
-    """Whether all ranks hold the same weights before they share *what*; collective.
+    """Check that all ranks hold equal weights before they share *what*; collective.
 
     Raises:
-        ReplicasDiverged: on every rank.
+        ReplicasDiverged: they do not; on every rank.
     """
     mine = int(model_state.weights_hash(model_state.weights_of(model)), 16)
     gathered = communicator.allgather(np.array([mine], np.uint64))
@@ -48,10 +48,10 @@ def check_equal(communicator: ft.Communicator, model: Any, what: str) -> None:
 
 
 def check_hashes(ranks: Sequence[int], hashes: Sequence[int], when: str) -> None:
-    """Whether the hashes of all *ranks* are equal. Local, with one verdict everywhere.
+    """Check that the hashes of all *ranks* are equal. Local, with the same result on all ranks.
 
     Raises:
-        ReplicasDiverged: naming them.
+        ReplicasDiverged: they differ; the message names the ranks.
     """
     if len(set(hashes)) > 1:
         table = ", ".join(f"rank {r}: {h:016x}" for r, h in zip(ranks, hashes, strict=True))

@@ -1,4 +1,4 @@
-"""Shares of the batch that follow the measured speed of the ranks."""
+"""Shares of the batch by the measured speed of the ranks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from matex.steps.engine import StepEngine
 
 __all__ = ["Balancer"]
 
-# In the first steps of a training its functions are traced.
+# The first steps of a training include tracing.
 _TRACED = 2
 
 
 class Balancer(FitListener):
-    """Measures every rank, and lets the slow ones compute fewer samples of each step.
+    """Measures every rank's speed, and gives slow ranks fewer samples of each step.
 
-    It does so where, and from when on, the run balances. The gradient stays that of the whole
-    batch: contributions are weighted by samples.
+    It does so while the run balances. The gradient stays that of the whole batch: contributions are
+    weighted by samples.
 
     Args:
-        run: ranks, and the events that tell of every change.
-        engine: makes the steps.
+        run: ranks and events; each change is an event.
+        engine: maker of the steps.
     """
 
     def __init__(self, run: RunContext, engine: StepEngine) -> None:
@@ -39,16 +39,16 @@ class Balancer(FitListener):
         self._batch = 0
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
-        """Measure, and balance where it is time; collective in each tenth step.
+        """Measure, and balance if it is time; collective in each tenth step.
 
-        All ranks decide alike.
+        All ranks decide equally.
         """
         if not self._run.balances:
             return
         self._steps += 1
         self._batch = max(self._batch, report.planned)
         if self._steps > _TRACED and report.replay is None and report.own_samples:
-            # What a rank waits for the others, it waits in the exchange.
+            # A rank waits for other ranks inside the exchange.
             busy_s = max(1e-9, report.step_s - report.exchange_s)
             self._own.append((report.own_samples, busy_s))
         if self._steps % EVERY or self._communicator.initial_size == 1:
@@ -68,7 +68,7 @@ class Balancer(FitListener):
                 self._run.events.write("balance", step=self._run.step - 1, shares=shares)
 
     def _adopt(self) -> bool:
-        """Whether the speeds have changed enough for other shares."""
+        """Whether the speeds have changed enough for new shares; if so they are adopted."""
         ranks = sorted(self._measured)
         speeds = [self._measured[rank] for rank in ranks]
         now, wanted = self._shares(self._adopted), self._shares(self._measured)
@@ -80,6 +80,6 @@ class Balancer(FitListener):
         return True
 
     def _shares(self, speeds: dict[int, float]) -> dict[int, int]:
-        """Samples of a whole batch, by original rank."""
+        """Number of samples of a whole batch, by original rank."""
         parts = parts_of((0, self._batch), sorted(self._measured), speeds)
         return {rank: hi - lo for rank, (lo, hi) in parts.items()}

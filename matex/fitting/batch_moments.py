@@ -1,4 +1,4 @@
-"""The layers of BatchNormalization that normalise by the rows of all ranks."""
+"""Selection of the BatchNormalization layers that normalise over the rows of all ranks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["normalized_alone", "synchronized"]
 
 
 def synchronized(run: RunContext, model: Any) -> list[Any]:
-    """The layers of *model* whose moments are summed over the ranks; none on one rank. Local.
+    """Layers of *model* whose moments are summed over the ranks; none on one rank. Local.
 
-    All of them with ``--sync-batchnorm``, else those that are made with ``synchronized=True``.
+    All such layers with ``--sync-batchnorm``, else those constructed with ``synchronized=True``.
     """
     if run.communicator.initial_size == 1 or run.config.strategy != "sync":
         return []
@@ -21,11 +21,11 @@ def synchronized(run: RunContext, model: Any) -> list[Any]:
 
 
 def normalized_alone(model: Any, synchronized: list[Any]) -> int:
-    """The number of layers of *model* that train, and normalise by a part of the batch. Local.
+    """Number of trained layers of *model* that normalise over a part of the batch. Local.
 
     Args:
-        model: built.
-        synchronized: layers of :func:`synchronized`.
+        model: built model.
+        synchronized: result of :func:`synchronized`.
     """
     trained = [layer for layer in keras_hooks.normalizations(model) if layer.trainable]
     return sum(all(layer is not other for other in synchronized) for layer in trained)

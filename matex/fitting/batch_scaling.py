@@ -1,4 +1,4 @@
-"""A batch that grows with the ranks: how large it is now, and at which learning rate."""
+"""Scaling of the batch size and learning rate with the number of ranks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["BatchScaling"]
 class BatchScaling:
     """Applies ``--batch-per-rank`` and ``--lr-scaling`` to each step. Local.
 
-    Both follow from the ranks expected in the step, which are equal on all ranks: one
-    that died in it still counts, because the others compute its share.
+    Both follow from the ranks expected in the step, which are equal on all ranks: a rank that dies
+    in it still counts, because the others compute its share.
     """
 
     def __init__(self, config: Config, communicator: ft.Communicator) -> None:
@@ -27,7 +27,7 @@ class BatchScaling:
         return self._config.lr_scaling != "none"
 
     def multiplier(self) -> int:
-        """The step's batch size as a multiple of the script's."""
+        """Batch size of the step as a multiple of the script's."""
         return self._ranks if self._config.batch_per_rank else 1
 
     @property
@@ -37,12 +37,12 @@ class BatchScaling:
     def rate_factor(self, epochs_done: float, *, strategy: Strategy) -> float:
         """Factor for the learning rate of a step.
 
-        A batch that does not grow is divided among the replicas of the strategy; one that grows
-        has a part for each rank.
+        A batch of fixed size is divided among the replicas of the strategy; a growing one has a
+        part for each rank.
 
         Args:
-            epochs_done: epochs that were made before the step, with the fraction of this one.
-            strategy: strategy, which says how many replicas there are, and how fast they move.
+            epochs_done: number of epochs before the step, with the fraction of the running one.
+            strategy: strategy of the fit, which determines the number and pace of replicas.
         """
         config = self._config
         if not self.scales_rate:
@@ -55,10 +55,10 @@ class BatchScaling:
         return factor / strategy.pace()
 
     def refuse(self, *, stream: bool) -> None:
-        """Raise for what cannot grow.
+        """Raise if the batch cannot grow.
 
         Raises:
-            InputError: alike on every rank.
+            InputError: on every rank.
         """
         if stream and self._config.batch_per_rank:
             raise InputError(

@@ -1,4 +1,4 @@
-"""The moments at which a fit saves itself, or all ranks leave it with a checkpoint."""
+"""Listener that saves a fit, or lets all ranks leave it with a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["CheckpointListener"]
 
 
 class CheckpointListener(FitListener):
-    """Saves what is due between steps and after epochs.
+    """Saves checkpoints that are due between steps and after epochs.
 
     Args:
         run: tiers of checkpoints, and stop requests.
-        checkpoint: holds the state of the fit.
-        engine: makes all replicas the one model that is saved.
+        checkpoint: state of the fit.
+        engine: maker of the steps, for the consensus before a checkpoint.
     """
 
     def __init__(self, run: RunContext, checkpoint: FitCheckpoint, engine: StepEngine) -> None:
@@ -29,14 +29,14 @@ class CheckpointListener(FitListener):
         self._engine = engine
 
     def epoch_begins(self) -> None:
-        """Put metrics back, which Keras has reset, where the fit continues inside an epoch."""
+        """Restore metrics, which Keras has reset, if the fit continues inside an epoch."""
         self._checkpoint.restore_metrics()
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
-        """Save what is due, leave if that was agreed; every rank calls it after the same step.
+        """Save if due, and leave if agreed; every rank calls it after the same step.
 
         Raises:
-            PreemptedExit: on every rank.
+            PreemptedExit: on every rank, if all ranks leave.
         """
         run = self._run
         self._checkpoint.measure()
@@ -56,12 +56,12 @@ class CheckpointListener(FitListener):
             run.saver.save(bits, take, patient=bool(due))
 
     def epoch_done(self, report: EpochReport) -> None:
-        """Save the end of an epoch; collective, after a fit's last until it is written.
+        """Save the end of an epoch; collective, waiting for the file after a fit's last epoch.
 
-        Where ranks are missing, this is the moment to start all of them again.
+        If ranks are missing, all ranks leave here to be started again.
 
         Raises:
-            PreemptedExit: on every rank, where ranks are missing.
+            PreemptedExit: on every rank, if ranks are missing.
         """
         run = self._run
         if not report.is_complete:

@@ -1,4 +1,4 @@
-"""Checkpoints of a loop of the script's own, which alone can go on from where it stands."""
+"""Checkpoints of a custom loop, which only the script can continue."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["Checkpoint"]
 
 
 class Checkpoint:
-    """Checkpoints of a loop of the script's own; collective to make, when its parts are built.
+    """Checkpoints of a custom loop; collective to construct, after its parts have been built.
 
-    Where the run continues from a checkpoint of this loop, the parts get its values, and ``done``
-    is the number of its steps. What comes of random generators, and the order of the data,
-    must follow from the step, or be among the parts.
+    If the run continues from a checkpoint of this loop, the parts get its values, and ``done`` is
+    the number of its steps. Random numbers and the order of the data must be functions of the step,
+    or be among the parts.
 
     Args:
         parts: models, optimizers, metrics and other objects with ``variables``, always in the same
-            order. A compiled model brings its optimizer.
+            order. A compiled model includes its optimizer.
 
-    Without a run nothing is saved, and ``done`` counts.
+    Outside a run nothing is saved, and ``done`` only counts.
 
     Raises:
-        InputError: on every rank; a part is not built or has no variables, the checkpoint is of
-            other ones, or there was such an object before.
+        InputError: on every rank; a part is not built or has no variables, the checkpoint has other
+            parts, or the script has made another such object.
 
     Example:
         >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -75,16 +75,16 @@ class Checkpoint:
             self._begin()
 
     def step(self) -> None:
-        """One more step is done: save if it is time, leave if the run was told to; collective.
+        """Count a step, save if it is due, and leave on a stop request; collective.
 
         Raises:
-            PreemptedExit: on every rank, when the checkpoint is written.
+            PreemptedExit: on every rank, after the checkpoint was written.
         """
         self.done += 1
         run = self._run
         if run is None:
             return
-        # One rank alone counts no steps outside of fit.
+        # A single rank counts no steps outside of fit.
         run.ledger.go_to_step(max(run.step, self._first + self.done))
         run.watchdog.progress()
         requests = run.requests()
@@ -100,10 +100,10 @@ class Checkpoint:
             run.saver.save(bits, self._hold, patient=counted)
 
     def save(self) -> bool:
-        """Save into a file now, and return when it is there; collective.
+        """Save to a file now, and return when it is written; collective.
 
         Returns:
-            Whether the file is there, equal on all ranks; False outside a run.
+            True if the file was written, equal on all ranks; False outside a run.
         """
         return self._run is not None and self._run.save_for_all(self._hold)
 

@@ -1,4 +1,4 @@
-"""The fits before the running one: passed over by who comes later, and what became of models."""
+"""Fits before the running one: they are passed over, and their models restored."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["EarlierFits"]
 
 
 class EarlierFits:
-    """The results of earlier fits, for a run that continues in a later one.
+    """Results of earlier fits, for a run that continues in a later one.
 
-    A checkpoint holds the model of its own fit. When a further fit begins, the model of the last
-    one is saved beside the checkpoints as it was at that fit's end, and whoever passes over that
-    fit gets it back. So what the script does between fits it does again with what it had then: it
-    evaluates, saves, sets weights, compiles with another optimizer.
+    A checkpoint holds the model of its own fit. When another fit begins, the model of the last fit
+    is saved beside the checkpoints as it was at that fit's end, and a run or newcomer that passes
+    over that fit restores it. So the script's code between fits (evaluate, save, set weights,
+    compile with another optimizer) runs again with the models of then.
 
     Args:
-        run: run that the fits are part of.
+        run: run of the fits.
         trained: models that the script has trained so far.
     """
 
@@ -40,7 +40,7 @@ class EarlierFits:
         self._ended: tuple[int, list[int], DeferredSnapshot] | None = None
 
     def begin(self, model: Any, number: int) -> None:
-        """Fit *number*, of *model*, begins; collective."""
+        """Note that fit *number*, of *model*, begins; collective."""
         ended, self._ended = self._ended, None
         self._remember(model, number)
         aside = self._run.saver.aside
@@ -49,10 +49,10 @@ class EarlierFits:
             aside.save(fit, held.snapshot, before=before)
 
     def end(self, model: Any, arguments: dict[str, Any], number: int) -> None:
-        """Fit *number*, of *model*, has ended; local.
+        """Note that fit *number*, of *model*, has ended; local.
 
-        Its end is held by reference, which costs nothing as long as nobody changes the model: the
-        last fit of a script is never saved.
+        Its end is held by reference, which costs nothing while the model is not changed: the last
+        fit of a script is never saved.
 
         Args:
             arguments: arguments of ``model.fit``, by name.
@@ -71,22 +71,22 @@ class EarlierFits:
         number: int,
         read: Callable[[int], None],
     ) -> Any:
-        """Pass over a fit that was made before; collective, but on a process that joins others.
+        """Pass over a fit that was made before; collective, except on a newcomer.
 
-        That one knows the history that they had. A run that continues has it from its checkpoint.
+        A newcomer knows the other ranks' history. A run that continues has it from its checkpoint.
 
         Args:
             model: model that was trained.
             arguments: arguments of ``model.fit``, by name.
             number: number of the fit in the script, from 0.
-            read: function that reads the data of so many epochs, where a later fit may depend on
+            read: function that reads the data of a number of epochs, if a later fit may depend on
                 how far they were read.
 
         Returns:
-            What ``model.fit`` returns.
+            Result of ``model.fit``.
 
         Raises:
-            InputError: what was saved is of another model.
+            InputError: the saved state belongs to another model.
         """
         run = self._run
         self._remember(model, number)
@@ -105,22 +105,22 @@ class EarlierFits:
         return keras_hooks.history_passed_over(model, told)
 
     def _restore(self, model: Any, arguments: dict[str, Any], number: int) -> str:
-        """Make *model* what it was when fit *number* ended; collective, as above.
+        """Restore *model* as it was when fit *number* ended; collective, except on a newcomer.
 
         Returns:
-            The end of the line about the fit, on what is missing; empty where nothing is.
+            End of the line about the fit, on missing parts; empty if none are missing.
         """
         aside, saved = self._run.saver.aside, None
         if aside is not None:
             saved = aside.read(number) if self._run.joining is not None else aside.saved(number)
-        # It is built in any case: one that joins others takes its values from them, in its place.
+        # The model is built in any case: a newcomer gets values from other ranks, in order.
         is_built = _is_built(model, arguments)
         if saved is None or not (
             is_built or len(model_state.weights_of(model)) == len(saved.weights)
         ):
             return ", with its model as the script makes it until a later fit of it"
         rebuild.replay(model, model_state.weights_of(model), saved.extra)
-        # Optimizers that only a train step of its own knows get their slots when it is traced.
+        # Optimizers that only a custom train step uses get their slots when it is traced.
         is_whole = is_built or len(model_state.slots_of(model)) == len(saved.optimizer)
         model_state.restore(model, saved, optimizer=is_whole)
         return "" if is_whole else ", with its optimizers as the script makes them"
@@ -138,7 +138,7 @@ class EarlierFits:
 
 
 def _held(model: Any, number: int) -> DeferredSnapshot:
-    """The state of *model* at the end of fit *number*, for the file of that fit."""
+    """State of *model* at the end of fit *number*, for the file of that fit."""
     return model_state.hold(
         model,
         {"step": number, "fit": number},
@@ -148,7 +148,7 @@ def _held(model: Any, number: int) -> DeferredSnapshot:
 
 
 def _is_built(model: Any, arguments: dict[str, Any]) -> bool:
-    """Whether *model* has its variables, which are made of the data where rows are known."""
+    """Whether *model* has its variables, which are built from the data if rows are known."""
     batches = rows_of(**{**arguments, "steps_per_epoch": None})
     try:
         if batches is not None:

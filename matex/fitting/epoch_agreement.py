@@ -1,4 +1,4 @@
-"""The agreement of all ranks after an epoch: whether to stop, learning rate, equal weights."""
+"""Agreement of all ranks after an epoch: stop, learning rate, equal weights."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["EpochAgreement"]
 
 
 class Agreed(NamedTuple):
-    """Flags that some rank had, equal on all of them."""
+    """Flags that some rank has set, equal on all ranks."""
 
     stops: bool
     is_short: bool
 
 
 class EpochAgreement:
-    """Brings the ranks of one fit together after the script's callbacks. Collective.
+    """Makes the ranks of one fit agree after the script's callbacks. Collective.
 
     Args:
         run: ranks of the run.
-        model: model that is trained.
-        callbacks: callbacks given to ``fit``.
+        model: model being trained.
+        callbacks: callbacks of ``fit``.
     """
 
     def __init__(self, run: RunContext, model: Any, callbacks: Any) -> None:
@@ -39,13 +39,13 @@ class EpochAgreement:
         )
 
     def settle(self, epoch: int, *, stops: bool) -> Agreed:
-        """Agree after *epoch*; the leader's learning rate and weights count.
+        """Agree after *epoch*, with the leader's learning rate and weights.
 
         Args:
             stops: whether this rank wants training to stop.
 
         Raises:
-            ReplicasDiverged: weights differ, and no callback of the script's can be the reason; on
+            ReplicasDiverged: weights differ, and no callback of the script can be the cause; on
                 every rank.
         """
         run, model = self._run, self._model
@@ -63,7 +63,7 @@ class EpochAgreement:
         return Agreed(bool(gathered.rows[:, 0].any()), bool(gathered.rows[:, 3].any()))
 
     def _settle_weights(self, gathered: ft.Gathered, epoch: int) -> None:
-        """See that all ranks go on with equal weights; collective where they are not.
+        """Make weights equal on all ranks; collective if they differ.
 
         Args:
             gathered: rows with the 64-bit hash of each rank's weights in column 2.

@@ -1,4 +1,4 @@
-"""The iterator of Keras's fit, in place of its own: epochs of shared steps."""
+"""Iterator of Keras's fit, in place of Keras's own: epochs of shared steps."""
 
 from __future__ import annotations
 
@@ -31,52 +31,52 @@ TrainFunction = Callable[[Any], Logs]
 
 
 class RateSchedule(Protocol):
-    """The factor of the learning rate: :class:`matex.fitting.fit_plan.FitPlan`."""
+    """Factor of the learning rate: :class:`matex.fitting.fit_plan.FitPlan`."""
 
     def rate_factor(self, epochs_done: float) -> float:
-        """Factor for the learning rate of the step after so many epochs. Local."""
+        """Factor for the learning rate of the step after *epochs_done* epochs. Local."""
 
 
 class UncutBatch(NamedTuple):
-    """A batch that every rank computes whole."""
+    """A batch of which every rank computes all rows."""
 
     tensors: Any
     as_data: Callable[[Any], Any]
-    """Makes of the tensors what ``train_step`` gets."""
+    """Function from the tensors to the argument of ``train_step``."""
     signature: Any
-    """Signature of the tensors where batches may have other numbers of rows; None where all have
-    as many."""
+    """Signature of the tensors if batches may have different numbers of rows; None if all have the
+    same number."""
     rows: int
     is_of_stream: bool
-    """Whether the samples of an epoch are counted as they come."""
+    """Whether the samples of an epoch are counted as they arrive."""
 
 
 class UncutSteps(Protocol):
-    """Makes the steps of a fit whose batches cannot be cut: :class:`WholeBatches`."""
+    """Maker of the steps of a fit whose batches cannot be divided: :class:`WholeBatches`."""
 
     def cannot_cut(self, reason: NotShareable) -> None:
-        """Hear, before the first step, that and why batches cannot be cut; on all ranks."""
+        """Note, before the first step, the *reason* batches cannot be divided; on all ranks."""
 
     def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:
-        """Make the step of *batch* by Keras's own train function; collective. Its logs."""
+        """Make the step of *batch* by Keras's own train function; return its logs; collective."""
 
     def all_stop(self, wanted: bool) -> bool:
         """Whether all ranks want to stop before this step; collective."""
 
 
 class EpochIterator:
-    """Keras's iterator over epochs, and the cursor in them.
+    """Keras's iterator over epochs, with its cursor.
 
     Args:
-        engine: makes the steps.
-        model: model that is trained.
-        source: source of the global batches; every rank has the whole of it.
+        engine: maker of the steps.
+        model: model being trained.
+        source: source of the global batches; every rank has all of it.
         start: cursor at which training starts.
         rate: schedule of the learning rate.
-        uncut: makes the steps where batches turn out not to be cut.
-        end: makes what plain Keras makes where data of unknown length end.
-        updates: sees whether each step was one update.
-        listeners: hear of each step, in this order.
+        uncut: maker of the steps if batches turn out not to be divisible.
+        end: maker of plain Keras's changes at the end of data of unknown length.
+        updates: check that each step was one update.
+        listeners: listeners to each step, in this order.
     """
 
     def __init__(
@@ -108,31 +108,31 @@ class EpochIterator:
         self._is_cut = True
         self._is_resumed = False
         self._made: Logs | None = None
-        self._left_over: GlobalBatch | None = None  # that could not be declined
+        self._left_over: GlobalBatch | None = None  # a batch that could not be declined
         self.stop_agreed = False
 
     # Where it stands.
 
     @property
     def cursor(self) -> Cursor:
-        """The place after the last step."""
+        """Position after the last step."""
         return Cursor(self._epoch, self._samples, self.source.digest, self.source.samples)
 
     @property
     def step_cursor(self) -> Cursor:
-        """The place before the running step: all before it is done, nothing of it."""
+        """Position before the running step: earlier samples are done, and none of the step's."""
         lo, _ = self.engine.running_span
         return Cursor(self._epoch, lo, self._step_digest, self.source.samples)
 
     @property
     def epoch_is_complete(self) -> bool:
-        """Whether nothing of the running epoch was left out by a stop."""
+        """Whether no step of the running epoch was skipped by a stop."""
         samples = self.source.samples
         return self._samples == samples or (samples is None and not self.stop_agreed)
 
     @property
     def stop_wanted(self) -> bool:
-        """Whether this rank wants training to stop; the others learn of it in the next step."""
+        """Whether this rank wants training to stop; other ranks learn of it in the next step."""
         return self.engine.stop_wanted
 
     @stop_wanted.setter
@@ -144,20 +144,20 @@ class EpochIterator:
         done = self._next.samples if samples is None else samples
         self._next = self._next._replace(epoch=epoch, samples=done)
 
-    # The face that Keras's fit sees.
+    # Methods that Keras's fit calls.
 
     @property
     def num_batches(self) -> int | None:
-        """Steps of an epoch, where known."""
+        """Number of steps of an epoch; None if unknown."""
         return self.source.num_batches
 
     def reset(self) -> None:
-        """Keras calls it before the first epoch."""
+        """Reset the source; Keras calls it before the first epoch."""
         self.source.reset()
 
     @contextlib.contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:
-        """Surround an epoch, after which all replicas are the one model; collective."""
+        """Context of an epoch, after which all replicas are the one model; collective."""
         with self.source.catch_stop_iteration():
             yield
         if self._is_cut:
@@ -174,7 +174,7 @@ class EpochIterator:
             listener.epoch_begins()
         self.engine.begin_epoch(epoch)
         if samples and samples == self.source.samples:
-            last = (self.num_batches or 1) - 1  # only the epoch's end is still to come
+            last = (self.num_batches or 1) - 1  # only the epoch's end remains
             yield last, last, self
             return
         for first, last in self.source.epoch(epoch, samples, self._model.steps_per_execution):
@@ -185,8 +185,8 @@ class EpochIterator:
     def _all_stop(self) -> bool:
         """Whether every rank wants to stop before the next step, as Keras would; collective.
 
-        It is asked in the exchange of that step, where the others are. If they do not, the step
-        is made, and :meth:`run` finds it done.
+        It is determined in the exchange of that step, which other ranks may already make. If some
+        rank does not want to stop, the step is made, and :meth:`run` finds it done.
         """
         if not self.engine.may_decline:
             return False
@@ -207,26 +207,26 @@ class EpochIterator:
         return stops
 
     def shapes_changed(self) -> None:
-        """Trace the step anew between two steps, because the model has other shapes. Local."""
+        """Retrace the step between two steps, because the model's shapes have changed. Local."""
         self.engine.retrace()
         self._end.shapes_changed()
 
     def close(self) -> None:
-        """End what reads ahead, after the last step. Local."""
+        """Stop reading ahead, after the last step. Local."""
         self.source.close()
 
     # Steps.
 
     def run(self, original: TrainFunction) -> Logs:
-        """Make the next ``steps_per_execution`` steps; collective. The last one's logs.
+        """Make the next ``steps_per_execution`` steps; return the last one's logs; collective.
 
-        Where a checkpoint was made after the last step of an epoch, that step's.
+        After a checkpoint at the last step of an epoch, the logs are that step's.
 
         Args:
-            original: Keras's train function, for batches that cannot be cut.
+            original: Keras's train function, for batches that cannot be divided.
 
         Raises:
-            StopIteration: the data came to their end before the first of them.
+            StopIteration: the data ended before the first of the steps.
         """
         logs, self._made = self._made, None
         for _ in range(self._model.steps_per_execution - (logs is not None)):
@@ -266,7 +266,7 @@ class EpochIterator:
         return self._uncut_step(batch, original)
 
     def _cannot_cut(self, reason: NotShareable) -> bool:
-        """Go on with whole batches; whether all ranks want to stop before this one. Collective."""
+        """Continue with whole batches; return whether all ranks want to stop first. Collective."""
         self._is_cut = False
         self._uncut.cannot_cut(reason)
         return self._uncut.all_stop(self.stop_wanted)

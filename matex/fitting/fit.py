@@ -1,4 +1,4 @@
-"""One call of ``model.fit``: what comes before its first step and between its epochs."""
+"""A call of ``model.fit``: work before its first step and between its epochs."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ __all__ = ["Fit"]
 
 
 class Fit:
-    """Collective from beginning to end: every rank makes the same fit.
+    """A fit; collective from beginning to end: every rank makes the same fit.
 
     Args:
-        run: run that it is part of.
-        model: model that is trained.
+        run: run of the fit.
+        model: model being trained.
         number: number of the fit in the script, from 0.
         order_seed: seeds of the order of the samples.
         arguments: all arguments of ``model.fit``, by name.
-        replicated: update of steps that cannot be shared.
-        trained: models that the script has trained so far, this one among them when it begins.
+        replicated: update for steps that cannot be shared.
+        trained: models that the script has trained so far, including this one once it begins.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Fit:
         replicated: ReplicatedUpdate,
         trained: TrainedModels,
     ) -> None:
-        # Numbers of NumPy's are as good, but are not for JSON.
+        # NumPy numbers work as well, but JSON does not take them.
         for name in ("epochs", "initial_epoch", "batch_size"):
             if hasattr(arguments[name], "__index__"):
                 arguments[name] = int(arguments[name])
@@ -97,7 +97,7 @@ class Fit:
 
     @property
     def is_past(self) -> bool:
-        """Whether the others have made this fit, or an earlier start of the run has."""
+        """Whether other ranks, or an earlier start of the run, have made this fit."""
         return self._run.passes_over(self._number)
 
     @property
@@ -106,20 +106,20 @@ class Fit:
 
     @property
     def has_begun(self) -> bool:
-        """Whether Keras has asked for something to iterate over."""
+        """Whether Keras has asked for its iterator."""
         return self._has_begun
 
     # Before the first step.
 
     def begin(self, make_feed: MakeFeed, given: dict[str, Any]) -> Any:
-        """Give Keras what it iterates over: shared steps, or its own iterator; collective.
+        """Return the iterator for Keras: of shared steps, or Keras's own; collective.
 
         Args:
             make_feed: function that makes Keras's own iterator.
-            given: arguments from which Keras would make it.
+            given: arguments from which Keras would construct it.
 
         Raises:
-            InputError, Unsupported: alike on every rank.
+            InputError, Unsupported: on every rank.
         """
         self._has_begun = True
         if self._checkpoint.saved is not None:
@@ -145,9 +145,9 @@ class Fit:
         return self._shared.iterator
 
     def after_restore(self) -> None:
-        """BackupAndRestore may have put the leader's model back: bring all there; collective.
+        """Give all ranks the leader's model, which BackupAndRestore may have restored; collective.
 
-        A checkpoint of the run's own is newer and counts instead.
+        A checkpoint of the run itself is newer and is used instead.
         """
         model, iterator = self._model, self._iterator
         saved = self._checkpoint.saved
@@ -169,7 +169,7 @@ class Fit:
             self._run.ledger.expect_samples(-done * iterator.source.samples)
 
     def after_begin(self) -> None:
-        """Take up the state of an earlier run, or wait as a spare; collective.
+        """Restore the state of an earlier run, or wait as a spare; collective.
 
         Called after the callbacks' ``on_train_begin``.
 
@@ -187,7 +187,7 @@ class Fit:
             self._join(self._shared.iterator, self._handover)
 
     def _join(self, iterator: EpochIterator, handover: Handover) -> None:
-        """Take the progress of the other ranks over. Local: an error here is this rank's alone."""
+        """Take over the progress of the other ranks. Local: an error ends this rank alone."""
         try:
             if cut_as_in(handover.saved, self._model):
                 self.shapes_changed()
@@ -198,16 +198,16 @@ class Fit:
         handover.begin(self._model, iterator, self._arguments)
 
     def passed_validation(self) -> tuple[int, ...] | None:
-        """Passes that the other ranks made over the validation data before this one joined.
+        """Progress of the validation iterator that other ranks had when this one joined.
 
-        Returned by the first call alone; None where this rank made them, too.
+        Returned by the first call only; None if this rank was there itself.
         """
         return None if self._handover is None else self._handover.passed_validation()
 
     # Steps and epochs.
 
     def step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
-        """Make the steps of a call of Keras's train function; collective. The logs."""
+        """Make the steps of a call of Keras's train function; return the logs; collective."""
         early_optimizers.now_built(self._model.optimizer)
         if self._iterator is not None:
             self._logs = self._iterator.run(original)
@@ -216,13 +216,13 @@ class Fit:
         return self._logs
 
     def after_batch(self) -> None:
-        """Agree on an end of training that a callback asked for, after the callbacks of a batch.
+        """Request the stop that a callback asked for, after the callbacks of a batch.
 
-        Local: the wish travels with the next step, and all stop upon the sum of wishes. Where every
-        batch is computed whole on every rank it is collective, and all stop at once.
+        Local: the request travels with the next step, and all ranks stop by the sum of requests. If
+        every rank computes whole batches it is collective, and all ranks stop at once.
 
         Raises:
-            PreemptedExit: every batch is computed whole on every rank, and it was agreed to leave.
+            PreemptedExit: with whole batches, if the ranks agreed to leave.
         """
         model, iterator = self._model, self._iterator
         if iterator is None or self._whole.has_begun:
@@ -243,7 +243,7 @@ class Fit:
         return bool(self._model.stop_training or waits)
 
     def _ends_by_nan(self) -> bool:
-        """Whether the script's TerminateOnNaN, which sees the same on all ranks, ended training."""
+        """Whether the script's TerminateOnNaN, with equal input on all ranks, ended training."""
         if not keras_hooks.looks_for_nan(self._arguments["callbacks"]):
             return False
         return not np.isfinite(float(self._logs.get("loss", 0.0)))
@@ -272,7 +272,7 @@ class Fit:
             listener.epoch_done(report)
 
     def _leave_out_after(self, epoch: int) -> None:
-        """Expect nothing any more of what was still to come of *epoch* and after it."""
+        """Subtract the samples of *epoch* after the cursor, and later ones, from the expected."""
         if self._iterator is None:
             return
         cursor = self._iterator.cursor
@@ -282,13 +282,13 @@ class Fit:
             self._run.ledger.expect_samples(-left)
 
     def shapes_changed(self) -> None:
-        """Trace the step anew between two steps, because the model has other shapes; local."""
+        """Retrace the step between two steps, because the model's shapes have changed; local."""
         self._checkpoint.shapes_changed()
         if self._iterator is not None:
             self._iterator.shapes_changed()
 
     def end(self) -> None:
-        """End the fit after its last step, or after the error that ended it; local."""
+        """End the fit after its last step, or after an exception; local."""
         self._replicated.in_fit = False
         keras_hooks.add_epochs(self._model)
         if self._shared is None:

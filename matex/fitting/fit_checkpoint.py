@@ -1,4 +1,4 @@
-"""The state of a running fit: what of it is saved, and how it is put back."""
+"""State of a running fit: its content in a checkpoint, and its restoration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from matex.run.context import RunContext
 
 __all__ = ["LOOP", "FitCheckpoint", "is_of_fit"]
 
-#: In the cursor of a checkpoint that a loop of the script's own made: its steps so far.
+#: Name in the cursor of a custom loop's checkpoint: its number of steps.
 LOOP = "loop"
 
 _CALLBACKS = "callbacks/"
@@ -30,19 +30,19 @@ _DATA = "data"
 
 
 def is_of_fit(saved: checkpoints.Snapshot | None, number: int) -> bool:
-    """Whether fit *number* of the script made *saved*, and not a loop that came before it."""
+    """Whether fit *number* of the script made *saved*, and not a custom loop before it."""
     return saved is not None and saved.cursor["fit"] == number and LOOP not in saved.cursor
 
 
 class FitCheckpoint:
-    """Holds the state of a fit for a checkpoint, and puts it back. Local.
+    """Holds the state of a fit for a checkpoint, and restores it. Local.
 
-    :class:`matex.fitting.checkpoint_listener.CheckpointListener` says when.
+    :class:`matex.fitting.checkpoint_listener.CheckpointListener` decides when.
 
     Args:
         number: number of the fit in the script, from 0.
-        callbacks: callbacks given to ``fit``.
-        saved: snapshot from which the run continues, where it was made in this fit; else None.
+        callbacks: callbacks of ``fit``.
+        saved: snapshot from which the run continues, if it was made in this fit; else None.
     """
 
     def __init__(
@@ -65,19 +65,19 @@ class FitCheckpoint:
         self.seed = OrderSeed(0)
         self.data: list[float] = []
 
-    # Putting back.
+    # Restoring.
 
     def restore(self) -> None:
-        """Weights and optimizer, before the first epoch.
+        """Restore weights and optimizer, before the first epoch.
 
         Raises:
-            InputError: the checkpoint is of another model.
+            InputError: the checkpoint belongs to another model.
         """
         if self.saved is not None:
             model_state.restore(self._model, self.saved)
 
     def know_data(self, sketch: list[float]) -> None:
-        """Say where the data of the fit, whose *sketch* it is, are not those of the checkpoint."""
+        """Print a line if the data of the fit, with this *sketch*, differ from the checkpoint's."""
         self.data = sketch
         known = None if self.saved is None else self.saved.extra.get(_DATA)
         if known is None or are_same_data(known.tolist(), sketch):
@@ -89,7 +89,7 @@ class FitCheckpoint:
         )
 
     def restore_callbacks(self) -> None:
-        """Give the callbacks and the history what they had; call after callbacks have begun."""
+        """Restore the state of callbacks and history; called after the callbacks have begun."""
         if self.saved is not None:
             extra = self.saved.extra.items()
             memory = {
@@ -102,7 +102,7 @@ class FitCheckpoint:
                 keras_hooks.set_history(self._model, told)
 
     def restore_metrics(self) -> None:
-        """Give the metrics their saved values; call after Keras has reset them.
+        """Restore the values of metrics; called after Keras has reset them.
 
         It is the last part to be restored, so the snapshot is dropped.
         """
@@ -111,13 +111,13 @@ class FitCheckpoint:
         self.saved = None
 
     def shapes_changed(self) -> None:
-        """The model's shapes have changed."""
+        """Measure the state again, because the model's shapes have changed."""
         self._architecture = self._nbytes = None
 
     # Saving.
 
     def measure(self) -> None:
-        """Let the saver know how large the state is; local, once until the shapes change."""
+        """Tell the saver the size of the state; local, once until the shapes change."""
         if self._nbytes is None:
             self._nbytes = model_state.nbytes_of(self._model)
             self._run.saver.expect_bytes(self._nbytes)
@@ -129,10 +129,10 @@ class FitCheckpoint:
         logs: Mapping[str, Any] | None = None,
         more: Mapping[str, np.ndarray] | None = None,
     ) -> DeferredSnapshot:
-        """The state now, to be continued at *cursor*.
+        """Current state, to be continued at *cursor*.
 
         Args:
-            cursor: place in the data.
+            cursor: position in the data.
             logs: logs of the epoch that has just ended.
             more: arrays to put into ``extra``.
         """

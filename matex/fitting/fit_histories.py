@@ -1,4 +1,4 @@
-"""The histories of the fits of a script, as a checkpoint keeps them. Pure."""
+"""Histories of the fits of a script, as stored in a checkpoint. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import checkpoints
 
 __all__ = ["HISTORIES", "history_in", "packed", "running_in"]
 
-#: The name in ``extra`` of a checkpoint.
+#: Name in ``extra`` of a checkpoint.
 HISTORIES = "histories"
 
 _PAST, _RUNNING = "past", "running"
 
-# As :func:`matex.keras_hooks.history_of` gives it.
+# As returned by :func:`matex.keras_hooks.history_of`.
 History = dict[str, Any]
 
 
 def packed(past: Iterable[tuple[int, History]], running: History) -> np.ndarray:
-    """The histories as an array of bytes.
+    """Histories as an array of bytes.
 
     Args:
-        past: number and history of each fit that is over.
+        past: number and history of each finished fit.
         running: history of the running fit so far.
     """
     content = json.dumps({_PAST: list(past), _RUNNING: running})
@@ -33,13 +33,13 @@ def packed(past: Iterable[tuple[int, History]], running: History) -> np.ndarray:
 
 
 def history_in(saved: checkpoints.Snapshot, fit: int) -> History | None:
-    """The history of *fit*, which was over when *saved* was made; None where it is not known."""
+    """History of *fit*, finished when *saved* was made; None if unknown."""
     found: dict[int, History] = dict(_unpacked(saved).get(_PAST, ()))
     return found.get(fit)
 
 
 def running_in(saved: checkpoints.Snapshot) -> History | None:
-    """The history so far of the fit in which *saved* was made; None where it is not known."""
+    """History so far of the fit in which *saved* was made; None if unknown."""
     found: History | None = _unpacked(saved).get(_RUNNING)
     return found
 

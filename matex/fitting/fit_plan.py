@@ -1,4 +1,4 @@
-"""The plan of one fit: its strategy, its batch size, and how ranks share a batch."""
+"""Plan of a fit: its strategy, its batch size, and the division of batches among ranks."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = ["FitPlan", "slot_rows"]
 
 
 def slot_rows(run: RunContext, most_rows: int | None) -> int | None:
-    """The rows for which slices of embeddings have slots, of batches of so many at most. Local.
+    """Number of rows for which embedding slices have slots, for batches of *most_rows*. Local.
 
-    None where gradients are compressed, in which a place among others would be lost.
+    None if gradients are compressed, because that would lose the indices of the slices.
     """
     return most_rows if run.config.compression == "none" else None
 
 
 class FitPlan:
-    """The configuration, resolved for one model; one to a fit.
+    """Configuration resolved for one model and one fit.
 
-    ``strategy`` is synchronous averaging until :meth:`resolve` was called; ``batches`` says how
-    large a batch is, ``replicas`` compares those of the ranks.
+    ``strategy`` is synchronous averaging until :meth:`resolve` is called; ``batches`` determines
+    the batch size, ``replicas`` compares the replicas of the ranks.
     """
 
     def __init__(self, run: RunContext, model: Any) -> None:
@@ -47,10 +47,10 @@ class FitPlan:
         self.strategy: Strategy = Sync()
 
     def resolve(self, source: Source, *, seed: int, epochs: int) -> None:
-        """Choose for the built model, whose replicas become equal before the first step. Local.
+        """Choose the strategy for the built model; replicas are equal before the first step. Local.
 
         Raises:
-            InputError: alike on every rank.
+            InputError: on every rank.
         """
         run, model, config = self._run, self._model, self._run.config
         self.batches.refuse(stream=isinstance(source, Stream))
@@ -99,7 +99,7 @@ class FitPlan:
             )
 
     def step_options(self, source: Source) -> dict[str, Any]:
-        """The keyword arguments of :class:`matex.steps.step.Step` for a fit on *source*."""
+        """Keyword arguments of :class:`matex.steps.step.Step` for a fit on *source*."""
         sums = self.strategy.sums_gradients
         return {
             "sums_gradients": sums,
@@ -109,11 +109,11 @@ class FitPlan:
         }
 
     def differences(self, source: Source, step: AnyStep | None = None) -> list[str]:
-        """Names of all for which the numbers of the fit are not those of plain Keras. Local.
+        """Names of the reasons for which the fit's numbers differ from plain Keras's. Local.
 
         Args:
             source: source of the batches.
-            step: step of the fit; None where every rank computes whole batches.
+            step: step of the fit; None if every rank computes whole batches.
         """
         run, config = self._run, self._run.config
         traits = keras_hooks.traits_of(self._model.optimizer)
@@ -147,20 +147,20 @@ class FitPlan:
         )
 
     def _may_drop_gradients(self, source: Source) -> bool:
-        """Whether plain Keras may drop gradients that it accumulates, where data end."""
+        """Whether plain Keras may drop accumulated gradients at the end of data."""
         steps = getattr(self._model.optimizer, "gradient_accumulation_steps", None)
         ends = source.samples is None and source.num_batches is None and ends_by_step(self._model)
         return bool(steps and ends)
 
     def rate_factor(self, epochs_done: float) -> float:
-        """Factor for the learning rate of the step after so many epochs. Local."""
+        """Factor for the learning rate of the step after *epochs_done* epochs. Local."""
         return self.batches.rate_factor(epochs_done, strategy=self.strategy)
 
     def epoch_done(self, loss: float | None) -> dict[str, Any]:
-        """Let the strategy know that an epoch has ended, and with which loss. Local.
+        """Tell the strategy that an epoch has ended with *loss*. Local.
 
         Returns:
-            What the event of the epoch says of the strategy.
+            Fields about the strategy for the event of the epoch.
         """
         self.strategy.epoch_ended(loss)
         return self.strategy.report()

@@ -1,4 +1,4 @@
-"""The record of a fit: its steps and its epochs, counted and written down."""
+"""Record of a fit: counts of its steps and epochs, and their events."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from matex.sources.interface import Source
 
 __all__ = ["FitRecord"]
 
-# Of the event of an epoch, which a metric may be called as well.
+# Fields of the event of an epoch, whose names a metric may have as well.
 _FIELDS = frozenset(
     {"time_s", "rank", "event", "epoch", "step", "weights_hash", "rows", "strategy"}
 )
 
 
 class FitRecord(FitListener):
-    """Counts steps and epochs in the ledger, and writes the event of an epoch. Local.
+    """Counts steps and epochs in the ledger, and writes the events of epochs. Local.
 
     Args:
         run: ledger and events.
-        model: model that is trained.
+        model: model being trained.
         plan: strategy of the fit.
-        source: source of the shared batches, None where every rank computes whole ones.
+        source: source of the shared batches; None if every rank computes whole batches.
     """
 
     def __init__(self, run: RunContext, model: Any, plan: FitPlan, source: Source | None) -> None:
@@ -36,7 +36,7 @@ class FitRecord(FitListener):
         self._source = source
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
-        """Count the step, and the samples of a stream, which are counted as they come."""
+        """Count the step, and the samples of a stream, which are counted as they arrive."""
         if cursor.epoch_samples is None:
             self._run.ledger.expect_samples(report.planned)
         self._run.step_done(report, model=self._model)

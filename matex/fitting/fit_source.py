@@ -1,4 +1,4 @@
-"""The global batches of one fit: rows known by number, in a ring or not, or a stream."""
+"""Source of the global batches of a fit: rows known by number, or a stream."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from matex.sources.stream import Stream
 
 __all__ = ["resume", "row_source", "stream_source"]
 
-# Keras's own permutation of 10^7 rows takes 1.5 s; it needs a few copies of the row numbers.
+# Keras's own permutation of 10^7 rows takes 1.5 s, and memory for a few copies of the row numbers.
 _MOST_OF_KERAS = 1 << 27
 
 
 def stream_source(
     run: RunContext, make_feed: MakeFeed, given: dict[str, Any], *, epochs: int
 ) -> Source:
-    """The source of data that come as a stream; collective.
+    """Source of data that arrive as a stream; collective.
 
     Args:
         run: ranks and options of the run.
-        make_feed: makes Keras's own iterator.
-        given: arguments from which Keras would make it.
-        epochs: number of epochs that are to be made of it.
+        make_feed: function that makes Keras's own iterator.
+        given: arguments from which Keras would construct it.
+        epochs: number of epochs.
 
     Raises:
-        InputError: alike on every rank.
+        InputError: on every rank.
     """
     if run.config.shuffle == "ring":
         raise InputError(
@@ -65,16 +65,16 @@ def row_source(
     order_seed: OrderSeed,
     epochs: int,
 ) -> Source:
-    """The source of rows known by number, in an order whose seed is saved; collective.
+    """Source of rows known by number, in an order whose seed is saved; collective.
 
     Args:
         run: ranks and options of the run.
         batches: rows.
-        given: arguments from which Keras would make its iterator.
-        checkpoint: keeps the seeds of the order, and knows those of the fit it continues.
-        scaling: says how many parts a batch has.
-        order_seed: seeds of this rank, used unless others count: those of rank 0 do, because
-            an unseeded script's differ by rank.
+        given: arguments from which Keras would construct its iterator.
+        checkpoint: holder of the seeds of the order, including those of the fit that it continues.
+        scaling: number of parts of a batch.
+        order_seed: seeds of this rank; rank 0's are used unless a checkpoint has others, because an
+            unseeded script's differ by rank.
         epochs: epoch at which training ends.
     """
     cursor = order_seed.cursor()
@@ -105,20 +105,20 @@ def row_source(
 
 
 class _Chosen(NamedTuple):
-    """The order of a fit's samples, and the word for it."""
+    """Order of a fit's samples, and its name."""
 
     word: str
     visits: Visits
 
 
 def _order(samples: int, batch_size: int, shuffle: Any, seed: OrderSeed) -> _Chosen:
-    """Keras's own order where the script gave a seed, else another one in each epoch.
+    """Keras's own order if the script set a seed, else a different one in each epoch.
 
     Args:
         samples: number of rows.
-        batch_size: rows of a step, as the script gives them.
+        batch_size: number of rows of a step, as given by the script.
         shuffle: argument of ``fit``.
-        seed: seeds that the orders follow from.
+        seed: seeds that determine the order.
     """
     if not shuffle:
         return _Chosen("stored", as_stored(samples))
@@ -131,10 +131,10 @@ def _order(samples: int, batch_size: int, shuffle: Any, seed: OrderSeed) -> _Cho
 def resume(
     source: Source, saved: checkpoints.Snapshot, run: RunContext, *, initial_epoch: int
 ) -> None:
-    """Bring *source* to where *saved* was made; alike on all ranks.
+    """Advance *source* to the position at which *saved* was made; equally on all ranks.
 
     Raises:
-        InputError: it was made of other data.
+        InputError: it was made with other data.
     """
     digest = saved.cursor.get("mark", 0)
     if isinstance(source, RowSource):

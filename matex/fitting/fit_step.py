@@ -1,4 +1,4 @@
-"""The compiled step of a fit: that of the fit before where it fits, else a new one."""
+"""Compiled step of a fit: that of the model's last fit if it still fits, else a new one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from matex.steps.engine import AnyStep, CompiledStep, trace_step
 
 __all__ = ["compiled_step", "keep_step"]
 
-# Gradients below it are not worth a line.
+# Smaller gradients are not worth a line.
 _LARGE_BYTES = 4 << 20
 
 
 def compiled_step(run: RunContext, model: Any, source: Source, plan: FitPlan) -> CompiledStep:
-    """Compile the step of *model*, or take that of its last fit; local.
+    """Compile the step of *model*, or reuse that of its last fit; local.
 
     Raises:
-        NotShareable: it cannot be cut at its optimizer.
+        NotShareable: it cannot be split at its optimizer.
     """
     options = plan.step_options(source)
     compiled = _compiled_before(run, model, source, options["most_rows"])
@@ -29,7 +29,7 @@ def compiled_step(run: RunContext, model: Any, source: Source, plan: FitPlan) ->
 
 
 def keep_step(run: RunContext, model: Any, compiled: CompiledStep) -> None:
-    """Keep the step of *model* at the end of a fit, for the next one; local, on all ranks alike."""
+    """Keep the step of *model* at the end of a fit, for the next one; local, on all ranks."""
     if model.train_function is not None:
         model.train_function.compiled = compiled
         model.train_function.processes = len(run.communicator.hosts)
@@ -38,10 +38,10 @@ def keep_step(run: RunContext, model: Any, compiled: CompiledStep) -> None:
 def _compiled_before(
     run: RunContext, model: Any, source: Source, most_rows: int | None
 ) -> CompiledStep | None:
-    """The step of the last fit, where Keras too would use its own again, and all ranks have it.
+    """Step of the last fit, if Keras too would reuse its own and all ranks have it.
 
-    Keras drops a model's train function when the model is compiled anew. A process that became a
-    rank after that fit knows nothing of it, nor what the others found out about the step.
+    Keras drops a model's train function when the model is compiled again. A process that became a
+    rank after that fit has neither the step nor the results of its checks.
     """
     compiled: CompiledStep | None = getattr(model.train_function, "compiled", None)
     if compiled is None or model.train_function.processes != len(run.communicator.hosts):
@@ -54,7 +54,7 @@ def _compiled_before(
 
 
 def _say_dense(run: RunContext, step: AnyStep) -> None:
-    """Say which gradients are far larger on their way than what was looked up."""
+    """Print the names of gradients that are far larger than the rows that were looked up."""
     large = {name: n for name, n in step.summed_embeddings.items() if n >= _LARGE_BYTES}
     if large and run.communicator.initial_size > 1:
         names = ", ".join(f"{name} {n / 1e6:.0f} MB" for name, n in large.items())

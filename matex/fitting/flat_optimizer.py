@@ -1,4 +1,4 @@
-"""An optimizer of Keras for weights that are one flat vector, as those of a centre are."""
+"""A Keras optimizer for weights in one flat vector, such as a centre's."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["FlatOptimizer"]
 class FlatOptimizer:
     """A :class:`matex.strategies.rules.centre.CentreOptimizer` by Keras.
 
-    Its state is in the slots that it is given, with the number of updates: an optimizer of any rank
-    goes on where that of another has stopped. It updates variables of the model's shapes, since
-    some optimizers go by the norm of each.
+    Its state, with the number of updates, is in the slots that are passed in: any rank's optimizer
+    continues where another one stopped. It updates variables of the model's shapes, because some
+    optimizers use the norm of each.
 
     Args:
-        name: its class in ``keras.optimizers``, in letters of any case.
+        name: name of its class in ``keras.optimizers``; case is ignored.
         options: arguments of the class.
-        variables: the trainable variables of the model, whose weights the vector has.
+        variables: trainable variables of the model, whose weights are the vector.
         dtype: dtype of the vectors.
 
     Raises:
-        InputError: Keras does not make such an optimizer.
+        InputError: Keras cannot make this optimizer.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class FlatOptimizer:
         self, weights: np.ndarray, slots: np.ndarray, gradient: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Weights and slots after one update by *gradient*. Local."""
-        if self._first is None:  # slots have come from elsewhere
+        if self._first is None:  # slots have come from another rank
             self.first_slots(weights)
         self._write(self._weights, weights)
         self._write(self._slots, slots)
@@ -62,7 +62,7 @@ class FlatOptimizer:
 
     @property
     def _slots(self) -> list[Any]:
-        """All that changes. Counters are exact in a vector of float32 up to 2 ** 24 updates."""
+        """All variables that change. Counters are exact in float32 up to 2 ** 24 updates."""
         rate = keras_hooks.learning_rate_variable(self._optimizer)
         return [v for v in self._optimizer.variables if v is not rate]
 
@@ -77,7 +77,7 @@ class FlatOptimizer:
 
 
 def _parts(vector: np.ndarray, variables: list[Any]) -> list[np.ndarray]:
-    """The part of *vector* that belongs to each of *variables*."""
+    """Part of *vector* for each of *variables*."""
     sizes = [int(np.prod(v.shape, dtype=np.int64)) for v in variables]
     return np.split(vector, np.cumsum(sizes)[:-1])
 

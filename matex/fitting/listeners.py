@@ -12,30 +12,30 @@ __all__ = ["Cursor", "EpochReport", "FitListener"]
 
 
 class Cursor(NamedTuple):
-    """A place between two steps; equal on all ranks."""
+    """A position between two steps; equal on all ranks."""
 
     epoch: int
     samples: int
-    """The number of samples of the epoch that are done."""
+    """Number of samples of the epoch that are done."""
     digest: int
-    """A number that stands for all rows trained on: see :class:`matex.sources.interface.Source`."""
+    """Digest of all rows trained on: see :class:`matex.sources.interface.Source`."""
     epoch_samples: int | None = None
-    """The number of samples of an epoch, where it is known beforehand."""
+    """Number of samples of an epoch; None if not known beforehand."""
 
     @property
     def ends_epoch(self) -> bool:
-        """Whether the last step ended the epoch, as far as is known beforehand."""
+        """Whether the last step ended the epoch, as far as known beforehand."""
         return self.samples == self.epoch_samples
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpochReport:
-    """A finished epoch, after the script's callbacks have heard of it; equal on all ranks.
+    """A finished epoch, after the script's callbacks; equal on all ranks.
 
-    ``logs`` are Keras's, ``metrics`` the numbers among them. ``is_complete`` says whether steps
-    were shared and nothing of the epoch was left out by a stop, ``is_last`` whether no epoch
-    follows, ``is_short`` whether ranks are missing that could be started again. ``digest`` is
-    that of :class:`Cursor` at the epoch's end.
+    ``logs`` are Keras's, ``metrics`` the numbers among them. ``is_complete`` is whether steps were
+    shared and no part of the epoch was skipped by a stop, ``is_last`` whether no epoch follows,
+    ``is_short`` whether ranks are missing that could be started again. ``digest`` is that of
+    :class:`Cursor` at the epoch's end.
     """
 
     epoch: int
@@ -48,13 +48,13 @@ class EpochReport:
 
 
 class FitListener:
-    """Something that acts between steps. Every rank calls it at the same places, in one order.
+    """Base of objects that act between steps. Every rank calls them at the same points, in order.
 
-    What a listener does not need, it leaves as it is here.
+    The methods here do nothing, so a listener defines only those that it needs.
     """
 
     def epoch_begins(self) -> None:
-        """Act before the first step of an epoch, whose metrics have just been reset; local."""
+        """Act before the first step of an epoch, after metrics were reset; local."""
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
         """Act after a step that the ranks shared; it may be collective."""

@@ -1,4 +1,4 @@
-"""The numbers of a loop of the script's own beside those of plain Keras."""
+"""Comparison of a custom loop's numbers with plain Keras's."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def but_for_in_loop(
     copied: Iterable[str],
     normalized_alone: int = 0,
 ) -> list[str]:
-    """Names of all for which the numbers of a loop are not those of plain Keras, said once. Local.
+    """Reasons for which a loop's numbers differ from plain Keras's, printed once. Local.
 
     Args:
-        run: run that it is part of.
+        run: run of the loop.
         shifted, summed, copied: see :class:`matex.records.equality.Circumstances`.
-        normalized_alone: number of the layers that normalise by the rows of their part.
+        normalized_alone: number of layers that normalise over the rows of one rank.
     """
     found = differences(
         Circumstances(

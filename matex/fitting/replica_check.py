@@ -1,11 +1,11 @@
-"""Replicas that should be equal to the last bit are compared, and a minority is healed.
+"""Comparison of replicas that should be bit-identical, and repair of a minority.
 
-Memory, a cache or an arithmetic unit may corrupt a number without a sign. On one rank it stays
-there and spreads through that rank's gradients, to all of them alike; the weights of that
-rank differ from then on. Every so many steps a 64-bit hash of weights and optimizer state is
-gathered. Where more than half of the ranks agree, the others get the state from one of
-them. What the corrupted replica added to the gradients meanwhile stays: it was the same for
-all, so replicas are equal afterwards, not untouched.
+Memory, a cache or an arithmetic unit may corrupt a number silently. On one rank the corruption
+stays in that rank's weights, which differ from then on, and spreads through its gradients to all
+ranks equally. At intervals a 64-bit hash of weights and optimizer state is gathered. If more than
+half of the ranks agree, the others get the state of one of them. The effect of the corruption
+on the gradients meanwhile stays: it was the same on all ranks, so replicas become equal again, but
+are not as without it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from matex.run.context import RunContext
 
 __all__ = ["ReplicaCheck", "interval", "majority"]
 
-# Of the time of a step, for hashing and gathering.
+# Fraction of the time of a step, for hashing and gathering.
 _PART = 0.002
 _FIRST, _LEAST, _MOST = 64, 16, 100_000
 
@@ -41,10 +41,10 @@ _CONSEQUENCES = {
 
 
 class Measured(NamedTuple):
-    """Times that each rank gives beside its hash, in microseconds.
+    """Times that each rank reports beside its hash, in microseconds.
 
-    ``busy_us`` is the median of the steps since the last comparison: a rank that the system
-    kept waiting in a few of them is not slow.
+    ``busy_us`` is the median over the steps since the last comparison: a rank that the system
+    delayed in a few of them is not slow.
     """
 
     check_us: int
@@ -53,13 +53,13 @@ class Measured(NamedTuple):
 
 
 def interval(rows: Sequence[Measured]) -> int:
-    """Number of steps between two comparisons, so that one costs 0.2 % of their time. Pure."""
+    """Number of steps between two comparisons, so that they cost 0.2 % of the time. Pure."""
     cost, step = max(row.check_us for row in rows), min(row.step_us for row in rows)
     return min(_MOST, max(_LEAST, math.ceil(cost / (_PART * max(1, step)))))
 
 
 def majority(ranks: Sequence[int], hashes: Sequence[int]) -> tuple[int, ...]:
-    """The ranks that hold the same, where they are more than half of all; else none. Pure."""
+    """Ranks that hold the most frequent hash, if they are more than half; else none. Pure."""
     commonest, count = Counter(hashes).most_common(1)[0]
     if 2 * count <= len(hashes):
         return ()
@@ -70,9 +70,9 @@ class ReplicaCheck(FitListener):
     """The check of one model's replicas. :meth:`step_done` is collective when it is due.
 
     Args:
-        every: steps between two checks; 0 for never, None for as many as make them cheap.
-        alike: whether the replicas should be equal between steps; else only slow ranks
-            are looked for.
+        every: number of steps between two checks; 0 for never, None to choose it by their cost.
+        alike: whether the replicas should be equal between steps; if not, only slow ranks are
+            looked for.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class ReplicaCheck(FitListener):
         self._stragglers = Stragglers()
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
-        """Compare replicas when it is time, and after an epoch's last step.
+        """Compare replicas if a check is due, and after an epoch's last step.
 
-        All ranks decide alike.
+        All ranks decide equally.
 
         Raises:
-            ReplicasDiverged: on every rank, where no majority agrees.
+            ReplicasDiverged: on every rank, if no majority agrees.
         """
         if self._every == 0 or self._run.communicator.initial_size == 1:
             return
@@ -110,7 +110,7 @@ class ReplicaCheck(FitListener):
 
     @property
     def pace(self) -> tuple[int, int]:
-        """Steps since the last comparison, and in how many the next one is. Equal on all ranks."""
+        """Steps since the last comparison, and steps between comparisons. Equal on all ranks."""
         return self._steps, self._wait
 
     @pace.setter
@@ -118,10 +118,10 @@ class ReplicaCheck(FitListener):
         self._steps, self._wait = pace
 
     def check(self, when: str) -> list[Measured]:
-        """Compare and heal, and look for slow ranks; collective. What the ranks measured.
+        """Compare, repair and look for slow ranks; return the ranks' times; collective.
 
         Raises:
-            ReplicasDiverged: on every rank, where no majority agrees.
+            ReplicasDiverged: on every rank, if no majority agrees.
         """
         communicator = self._run.communicator
         started = time.perf_counter()
@@ -146,7 +146,7 @@ class ReplicaCheck(FitListener):
         return rows
 
     def _act_on_slow(self, rank: int, ratio: float) -> None:
-        """Say that *rank* is slow, and do what is wanted about it. On every rank."""
+        """Print that *rank* is slow, and apply the policy for slow ranks. On every rank."""
         run, policy = self._run, self._run.config.straggler
         line = f"rank {rank} computes {ratio:.1f} times as long as the others"
         run.say(line + _CONSEQUENCES[policy])

@@ -12,10 +12,10 @@ __all__ = ["ReplicaVector"]
 
 
 class ReplicaVector:
-    """The vector that strategies exchange: trainable weights, momenta and the like. Local.
+    """The vector that strategies exchange: trainable weights, momenta and similar state. Local.
 
-    Its first ``weights`` elements are the weights. Variables that the step's collective keeps
-    equal are not in it: BatchNorm statistics, counters, seeds and the learning rate.
+    Its first ``weights`` elements are the weights. It lacks the variables that the step's
+    collective keeps equal: BatchNorm statistics, counters, seeds and the learning rate.
     """
 
     def __init__(self, model: Any) -> None:
@@ -35,16 +35,16 @@ class ReplicaVector:
         return sum(self._sizes)
 
     def read(self) -> np.ndarray:
-        """A copy, of shape (size,)."""
+        """Copy of the vector, of shape (size,)."""
         vector = np.empty(self.size, self.dtype)
         for variable, view in zip(self._variables, self._views(vector), strict=True):
             view[:] = np.asarray(variable.numpy()).reshape(-1)
         return vector
 
     def write(self, vector: np.ndarray) -> None:
-        """Let the model be *vector*, of shape (size,), brought back to the weights' constraints.
+        """Set the model to *vector*, of shape (size,), projected to the weights' constraints.
 
-        A mean of models that meet a constraint, such as a norm, may miss it.
+        A mean of models that satisfy a constraint, such as a norm, may violate it.
         """
         for variable, view in zip(self._variables, self._views(vector), strict=True):
             variable.assign(view.reshape(variable.shape))
@@ -53,7 +53,7 @@ class ReplicaVector:
                 variable.assign(constraint(variable))
 
     def magnitudes(self, vector: np.ndarray) -> np.ndarray:
-        """Mask, of shape (size,), of the optimizer's variables that were never negative.
+        """Mask, of shape (size,), of the elements of optimizer variables that were never negative.
 
         Args:
             vector: copy that :meth:`read` made after an update.

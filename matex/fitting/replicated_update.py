@@ -1,11 +1,10 @@
-"""Updates that every rank computes from the whole batch, and whose gradients are averaged.
+"""Updates that every rank computes from the whole batch, with averaged gradients.
 
 They serve custom loops, and losses that are no mean over rows. The result is that of one process,
-because each rank does what that process would do; the average only keeps the ranks equal to the
-last bit, whatever their rounding. When a rank dies no work is lost: the others average the
-gradients that they have. Where ranks computed different gradients from the same batch, the step
-draws random numbers from a generator that no seed reaches: then the leader's gradients count, which
-are one process's, too.
+because each rank computes what that process would; the average only keeps the ranks bit-identical
+despite rounding. When a rank dies no work is lost: the others average their gradients. If ranks
+computed different gradients from the same batch, the step draws random numbers from an unseeded
+generator: then the leader's gradients are used, which are one process's, too.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from matex.strategies import Traffic
 
 __all__ = ["ReplicatedUpdate"]
 
-# Relative excess of the mean square over the square of the mean: ranks that computed the
-# same differ by rounding, far below it; in data that differ, by far more.
+# Relative excess of the mean square over the square of the mean: equal gradients differ by
+# rounding, far below it; gradients of different data by far more.
 _TOLERANCE = 1e-5
 
 _BLOCK = 1 << 16
@@ -44,13 +43,13 @@ _TAIL = 5  # square, not finite, leave, learning rate, one
 
 
 class ReplicatedUpdate:
-    """Averages gradients at every optimizer step, in a graph or outside. One to a process.
+    """Averages gradients at every optimizer step, in a graph or outside. One per process.
 
-    ``batch`` is what the running train step was given, ``samples`` how many rows that were, where
-    it is known; ``differs`` whether the ranks have drawn other numbers in this fit.
-    ``leave_agreed`` is whether any rank was told to leave. A loop of the script's own is left
-    before the update, by an error on every rank. ``error`` is why the last average failed;
-    an exception loses its type on the way through TensorFlow.
+    ``batch`` is the argument of the running train step, ``samples`` its number of rows, if known;
+    ``differs`` is whether the ranks have drawn different random numbers in this fit.
+    ``leave_agreed`` is whether any rank has a stop request. A custom loop is left before the
+    update, by an exception on every rank. ``error`` is the cause of the last average's failure; an
+    exception loses its type on the way through TensorFlow.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -64,29 +63,28 @@ class ReplicatedUpdate:
         self.error: TrainingError | None = None
 
     def begin_fit(self) -> None:
-        """Reset the flags for a fit, which itself makes all ranks agree on its end. Local."""
+        """Reset the flags for a fit, whose ranks agree on its end by themselves. Local."""
         self.leave_agreed = self.differs = False
         self.in_fit = True
 
     def average(self, optimizer: Any | None, gradients: list[Any]) -> list[Any]:
-        """The ranks' mean of each gradient, None where there is none; collective when it runs.
+        """Mean over the ranks of each gradient, None for missing ones; collective when it runs.
 
-        Gradients that are such means already are given back, and nothing is exchanged. Slices
-        stay slices, each by itself: optimizers square them before they add up what falls to
-        one row.
+        Gradients that are such means already are returned without an exchange. Slices stay separate
+        slices: optimizers square them before they sum the slices of one row.
 
         Args:
-            optimizer: whose learning rate the ranks take from the leader; None for a tape.
+            optimizer: optimizer that gets the leader's learning rate on all ranks; None for a tape.
 
         Raises:
-            TrainingError: the ranks did not compute the same; on all of them.
+            TrainingError: the ranks computed different gradients; on every rank.
         """
         return keras_hooks.mean_gradients(optimizer, gradients, self.batch, self._exchange)
 
     def _exchange(self, sparse: int, count: int, *parts: np.ndarray) -> list[np.ndarray]:
-        """The means of *count* parts, the last of which is the rate.
+        """Means of *count* parts, the last of which is the learning rate.
 
-        Before them come *sparse* that say where slices belong, and behind them the batch.
+        Before them come *sparse* parts with the rows of slices, and after them the batch.
         """
         run = self._run
         if not self.in_fit:
@@ -119,7 +117,7 @@ class ReplicatedUpdate:
         return [*shaped, np.array(total[-2])]
 
     def _mean(self, total: np.ndarray, send: np.ndarray) -> np.ndarray:
-        """The mean of what the ranks sent; collective where its bits must not follow from them."""
+        """Mean of the ranks' vectors; with virtual workers the leader's vector, then collective."""
         if not self._run.virtual_workers:
             return np.asarray(total / total[-1])
         leader_s = send.copy()
@@ -136,7 +134,7 @@ class ReplicatedUpdate:
         return np.concatenate([flat, np.array(auxiliary, flat.dtype)])
 
     def _sum(self, send: np.ndarray) -> np.ndarray:
-        """Over the ranks, of which the leader sends the learning rate; every one holds the work."""
+        """Sum over the ranks, with the learning rate from the leader; recovers by itself."""
         communicator = self._run.communicator
 
         def prepare(vector: np.ndarray) -> None:
@@ -146,7 +144,7 @@ class ReplicatedUpdate:
         return sums.over_members(communicator, send, prepare=prepare)
 
     def _meet(self, rows: tuple[np.ndarray, ...]) -> None:
-        """Make sure that all have slices for the same rows: other numbers of them do not add up."""
+        """Check that all ranks have slices for the same rows, which alone can be summed."""
         places = 0
         for part in rows:
             places = zlib.crc32(part.tobytes(), places + part.size)
@@ -156,11 +154,11 @@ class ReplicatedUpdate:
             raise self.error
 
     def _check(self, total: np.ndarray, send: np.ndarray, batch: Sequence[np.ndarray]) -> None:
-        """Whether all ranks have sent the same; collective where they have not.
+        """Check that all ranks have sent equal gradients; collective if they have not.
 
         Args:
-            total: sum of what the ranks sent; where they drew other numbers for the same *batch*
-                it becomes as many times what the leader sent.
+            total: sum of the ranks' vectors; if they drew different random numbers for the same
+                *batch*, it is replaced by a multiple of the leader's vector.
         """
         self.error = None
         if _are_equal(total):
@@ -179,7 +177,7 @@ class ReplicatedUpdate:
         raise self.error
 
     def _have_one_batch(self, batch: Sequence[np.ndarray]) -> bool:
-        """Whether this step is of one batch, known and the same on all ranks; collective."""
+        """Whether all ranks know this step's batch and it is equal; collective."""
         mine = np.array([bool(batch), digest_of(0, batch)], np.int64)
         rows = self._run.communicator.allgather(mine).rows
         return bool(rows[0, 0]) and bool((rows == rows[0]).all())
@@ -194,7 +192,7 @@ class ReplicatedUpdate:
 
 
 def _are_equal(total: np.ndarray) -> bool:
-    """Whether *total* is of vectors that differ by no more than rounding, or all not finite."""
+    """Whether *total* sums vectors that are equal up to rounding, or all not finite."""
     count, spoiled = float(total[-1]), float(total[-4])
     if spoiled:
         return spoiled == count

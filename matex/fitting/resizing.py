@@ -1,4 +1,4 @@
-"""Ranks that leave a training on purpose, or are added to it, between two steps."""
+"""Ranks that leave a training on request, or are added to it, between two steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Resizing"]
 class Resizing(FitListener):
     """Carries out the requests of ``matex resize`` and ``matex drain``.
 
-    A rank that leaves does so as one that dies between two steps, so the others lose nothing.
+    A rank that leaves does so like one that dies between two steps, so the others lose nothing.
 
     Args:
         run: ranks of the run.
@@ -27,12 +27,12 @@ class Resizing(FitListener):
         self._run = run
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
-        """Do what is asked, where all have heard that something is; collective then."""
+        """Carry out a request, if all ranks have learned of one; then collective."""
         if not report.agreed.resize:
             return
         run, world = self._run, self._run.communicator.world
         request, can_grow = self._hear()
-        if request is None:  # gone with the leader that knew of it; who asked gets no answer
+        if request is None:  # lost with the leader that knew of it; the requester gets no answer
             return
         decision = decide(
             request,
@@ -54,7 +54,7 @@ class Resizing(FitListener):
             ft.fail_stop(f"left on purpose: {request.text}")
 
     def _hear(self) -> tuple[Request | None, bool]:
-        """The request that the leader has found, and whether it can have more ranks; collective."""
+        """Request that the leader has found, and whether it can start ranks; collective."""
         run = self._run
         content = np.zeros(MOST_BYTES + 1, np.uint8)
         request = run.resize_requests.take() if run.leads else None

@@ -1,4 +1,4 @@
-"""The arguments of a call of a function of the script's: what is the batch, and what is not."""
+"""Arguments of a call of a script's function, divided into batch and others."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _ROWS, _SCALAR, _FIXED = "rows", "scalar", "fixed"
 
 
 class ScriptArguments:
-    """The arguments of one call, of which the tensors with rows are the batch. Local.
+    """Arguments of one call, of which the tensors with rows are the batch. Local.
 
-    Rows have the tensors whose first dimension is that of the first that has one. A tensor without
-    dimensions goes along as a row for each of the batch's; what is no tensor is part of the
-    code, as for ``tf.function``.
+    Tensors have rows if their first dimension equals that of the first tensor with dimensions. A
+    tensor without dimensions is repeated for each row of the batch; an argument that is no tensor
+    is part of the code, as for ``tf.function``.
 
     Args:
-        args: arguments by place; NumPy's arrays become tensors.
+        args: positional arguments; NumPy arrays become tensors.
         kwargs: arguments by name.
-        dtypes: dtypes of the leaves where the function was declared with them; None by default.
+        dtypes: dtypes of the leaves if the function was declared with them; None by default.
 
     Raises:
-        NotShareable: no argument has rows, or one can be neither cut nor compared.
+        NotShareable: no argument has rows, or one can be neither divided nor compared.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ def _kind_of(leaf: Any, rows: int) -> str:
 
 
 def _rebuilt(form: Any, fixed: list[Any], batch: Any) -> Any:
-    """The arguments of the form *form*, with the tensors of *batch* and what is *fixed*."""
+    """Arguments of the form *form*, with the tensors of *batch* and the *fixed* arguments."""
     tensors, others = iter(batch), iter(fixed)
     leaves = [
         next(others) if kind == _FIXED else _part(kind, next(tensors))

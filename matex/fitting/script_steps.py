@@ -1,8 +1,8 @@
-"""Steps of the script's own loops: functions of ``tf.function`` that train, shared like fit's.
+"""Steps of custom loops: training functions of ``tf.function``, shared like those of fit.
 
-Such a function is found when it is traced and calls an optimizer. It is then taken for the
-``train_step`` of a model that holds what it reaches, and its tensors that have as many rows as
-the first are the batch. The trial decides whether its rows can be cut.
+Such a function is detected when its trace calls an optimizer. It is then used as the ``train_step``
+of a model that holds the objects it reaches, and its tensors with as many rows as the first are
+the batch. A check decides whether its rows can be divided.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from matex.steps.user_code import attempted
 __all__ = ["ScriptSteps"]
 
 _NO_EPOCH = Cursor(0, 0, 0)
-_MOST_FORMS = 16  # of batches, each of which is traced
+_MOST_FORMS = 16  # of batches; each form is traced
 
 Call = Callable[..., Any]
 
 
 class _Trains(BaseException):
-    """The trace of a function that calls an optimizer is given up.
+    """The trace of a function that calls an optimizer is abandoned.
 
-    No ``except Exception`` of the script's, nor of AutoGraph's, is to catch it.
+    No ``except Exception`` of the script or of AutoGraph may catch it.
     """
 
 
 class ScriptSteps:
-    """The functions of the script that train, and their shared steps. One to a process.
+    """Training functions of the script, and their shared steps. One per process.
 
     Args:
-        run: run that they are part of.
-        around: surrounds a shared step of a function, which it is given the name of.
-        shared: function that is told of the model of each form of step.
-        refused: function that is told why a function is not shared.
+        run: run of the steps.
+        around: function from a step's name to a context for the shared step.
+        shared: function called with the model of each form of step.
+        refused: function called with the reason for which a function is not shared.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class ScriptSteps:
 
     @property
     def is_first_call(self) -> bool:
-        """Whether a function is called that trains, and is shared from its next call on."""
+        """Whether the running call is the first one of a function that will be shared."""
         return self._is_looking and self._trains
 
     def applying(self) -> None:
-        """Give up the trace of a function that calls an optimizer, to share it; local."""
+        """Abandon the trace of a function that calls an optimizer, to share it; local."""
         if not self._is_looking or keras_hooks.is_eager():
             return
         if not self._creates:
@@ -87,12 +87,12 @@ class ScriptSteps:
     def call(
         self, original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The result of the call of *function*; collective where it trains.
+        """Call *function* and return its result; collective if it trains.
 
         Args:
             original: TensorFlow's own call.
             function: function of ``tf.function``, called by the script outside of any graph.
-            args: its arguments by place.
+            args: its positional arguments.
             kwargs: its arguments by name.
         """
         if function not in self._known:
@@ -115,16 +115,16 @@ class ScriptSteps:
         return original(function, *args, **kwargs)
 
     def _note(self, step: ScriptStep, **facts: Any) -> None:
-        """Write the event of a function that is shared, or is not."""
+        """Write the event of a function that is shared or refused."""
         self._run.events.write("loop", function=step.name, step=self._run.step, **facts)
 
     def _looked_at(
         self, original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[bool, Any]:
-        """Whether the call of *function* is to be shared, and its result where it is not.
+        """Whether the call of *function* must be shared, and its result if not.
 
-        A first call that makes variables, of layers without an input shape, goes its way: given
-        up, it would leave them without values.
+        A first call that creates variables, of layers without an input shape, is not abandoned,
+        which would leave them without values.
         """
         self._is_looking, generators = True, keras_hooks.Generators()
         self._creates = self._trains = False
@@ -132,7 +132,7 @@ class ScriptSteps:
             with keras_hooks.told_of_variables(self._note_variable):
                 result = original(function, *args, **kwargs)
         except _Trains:
-            generators.put_back()  # the trace that counts is to come
+            generators.put_back()  # the trace that counts is still to come
             keras_hooks.as_uncalled(function)
             self._known[function] = self._step_of(function)
             return True, None
@@ -153,14 +153,14 @@ class ScriptSteps:
 
 
 class ScriptStep:
-    """The shared steps of one function of the script's.
+    """Shared steps of one function of the script.
 
     Args:
-        run: run that they are part of.
-        function: function of ``tf.function`` that trains.
-        shared: function that is told of the model of each form.
-        number: number of the function in the script, from 0 in the order of first use; it shows
-            when ranks call different ones.
+        run: run of the steps.
+        function: training function of ``tf.function``.
+        shared: function called with the model of each form.
+        number: number of the function in the script, from 0 in the order of first use, by which
+            ranks detect that they call different ones.
     """
 
     def __init__(
@@ -177,11 +177,11 @@ class ScriptStep:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a step was begun."""
+        """Whether a step has begun."""
         return bool(self._forms)
 
     def differences(self, run: RunContext) -> list[str]:
-        """Names of all for which its numbers are not those of plain Keras, said once."""
+        """Names of the reasons for which its numbers differ from plain Keras's, printed once."""
         forms = list(self._forms.values())
         return but_for_in_loop(
             run,
@@ -191,15 +191,15 @@ class ScriptStep:
         )
 
     def note_called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note a first call that went its way."""
+        """Note a first call that was not shared."""
         self._called = ScriptArguments(args, kwargs, dtypes=self._dtypes).form
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a shared step; collective. What the function returns.
+        """Make a shared step, and return the function's result; collective.
 
         Raises:
             NotShareable: on every rank; nothing was changed.
-            PreemptedExit: it was agreed to leave; on every rank.
+            PreemptedExit: the ranks agreed to leave; on every rank.
         """
         given = ScriptArguments(args, kwargs, dtypes=self._dtypes)
         trainer = self._forms.get(given.form)
@@ -215,7 +215,7 @@ class ScriptStep:
 
 
 class _GivenRows:
-    """The source of the batches that the script calls a function with. Local."""
+    """Source of the batches with which the script calls a function. Local."""
 
     explanation = Stream.explanation
     most_rows = None
@@ -226,19 +226,19 @@ class _GivenRows:
         self.as_data = first.as_data
 
     def batch_of(self, given: ScriptArguments) -> StreamBatch:
-        """The global batch of the arguments of a call."""
+        """Global batch of the arguments of a call."""
         self._digest = digest(self._digest, given.tensors, last=False)
         return StreamBatch(given.tensors, (0, given.rows), self._digest, last=False)
 
     def sample(self) -> None:
-        """None: nobody joins these steps."""
+        """Return None: no newcomer joins these steps."""
 
     def after_step(self, step: int) -> tuple[int, int]:
         return 0, 0
 
 
 class _Trainer:
-    """The shared steps of a function for arguments of one form; collective to make."""
+    """Shared steps of a function for arguments of one form; collective to construct."""
 
     def __init__(
         self, run: RunContext, name: str, code: Call, first: ScriptArguments, *, number: int
@@ -263,11 +263,11 @@ class _Trainer:
         self._engine = StepEngine(run, self.model, self._source, CompiledStep(step))
 
     def step(self, given: ScriptArguments) -> Any:
-        """Make one step; collective. The result of the function.
+        """Make one step, and return the function's result; collective.
 
         Raises:
-            NotShareable: its first batch shows that batches cannot be cut; on every rank.
-            PreemptedExit: it was agreed to leave; on every rank.
+            NotShareable: its first batch shows that batches cannot be divided; on every rank.
+            PreemptedExit: the ranks agreed to leave; on every rank.
         """
         run = self._run
         report = self._engine.run(self._source.batch_of(given))

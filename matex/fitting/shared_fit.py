@@ -1,4 +1,4 @@
-"""The begin of a fit whose batches the ranks share: data, model, step, listeners, iterator."""
+"""Start of a fit with shared batches: data, model, step, listeners, iterator."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ __all__ = ["FitParts", "SharedFit", "begin_shared", "cut_as_in"]
 
 @dataclass(frozen=True, kw_only=True)
 class FitParts:
-    """The parts of one fit, before its data are known.
+    """Parts of one fit, before its data are known.
 
-    ``number`` says which fit of the script it is, from 0; ``order_seed`` are the seeds of the
-    order of its samples, ``arguments`` are all arguments of ``model.fit``, by name.
+    ``number`` is the number of the fit in the script, from 0; ``order_seed`` are the seeds of the
+    order of its samples, ``arguments`` all arguments of ``model.fit``, by name.
     """
 
     run: RunContext
@@ -59,12 +59,12 @@ class FitParts:
 
 
 class SharedFit(NamedTuple):
-    """The further parts of a fit with shared batches."""
+    """Further parts of a fit with shared batches."""
 
     iterator: EpochIterator
     spares: FitSpares
     listeners: list[FitListener]
-    """In the order in which they hear of a step."""
+    """Listeners, in the order in which they are called after a step."""
 
 
 def begin_shared(
@@ -74,13 +74,13 @@ def begin_shared(
 
     Args:
         fit: parts of the fit.
-        make_feed: makes Keras's own iterator.
-        given: arguments from which Keras would make it.
-        batches: rows of the data, None where they are a stream.
+        make_feed: function that makes Keras's own iterator.
+        given: arguments from which Keras would construct it.
+        batches: rows of the data; None for a stream.
 
     Raises:
-        NotShareable: batches cannot be cut; on every rank.
-        InputError, Unsupported: alike on every rank.
+        NotShareable: batches cannot be divided; on every rank.
+        InputError, Unsupported: on every rank.
     """
     run, model, plan = fit.run, fit.model, fit.plan
     keras_hooks.check_reductions(model)
@@ -124,7 +124,7 @@ def begin_shared(
         number=fit.number,
         data=fit.checkpoint.data,
     )
-    listeners: list[FitListener] = [  # in the order in which they hear of a step
+    listeners: list[FitListener] = [  # in the order in which they are called after a step
         fit.updates,
         FitRecord(run, model, plan, source),
         plan.replicas,
@@ -166,15 +166,15 @@ def _source(
 
 
 def _settle(run: RunContext, engine: StepEngine) -> None:
-    """Let replicas be the one model, after an error that ended the fit on all ranks; collective."""
+    """Set replicas to the one model, after an exception on all ranks; collective."""
     with run.watchdog.working():
         engine.consensus()
 
 
 def _count(fit: FitParts, source: Source, start: Cursor) -> None:
-    """Count what is to be trained on. Local."""
+    """Count the samples to be trained on. Local."""
     run, epochs = fit.run, fit.arguments["epochs"]
-    if source.samples is not None:  # a stream's are counted as they come
+    if source.samples is not None:  # a stream's are counted as they arrive
         expected = (epochs - start.epoch) * source.samples - start.samples
         run.ledger.expect_samples(max(0, expected))
     run.ledger.note_parameters(keras_hooks.parameters(fit.model))
@@ -183,7 +183,7 @@ def _count(fit: FitParts, source: Source, start: Cursor) -> None:
 def _note(
     fit: FitParts, source: Source, start: Cursor, batch_size: int, but_for: list[str]
 ) -> None:
-    """Write the event of the fit, and say whose numbers it comes to. Local."""
+    """Write the event of the fit, and print how its numbers compare with plain Keras's. Local."""
     run = fit.run
     if run.virtual_workers:
         run.say_once(f"virtual workers: {run.virtual_workers} share each batch")
@@ -209,9 +209,9 @@ def _note(
 
 
 def cut_as_in(saved: checkpoints.Snapshot, model: Any) -> bool:
-    """Cut *model* to the widths it had when it was *saved*; local.
+    """Cut *model* to the widths that it had in *saved*; local.
 
     Returns:
-        Whether there was something to cut.
+        True if there was a layer to cut.
     """
     return rebuild.replay(model, model_state.weights_of(model), saved.extra)

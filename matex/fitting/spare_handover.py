@@ -19,14 +19,14 @@ from matex.sources.stream import Stream
 
 __all__ = ["PROGRESS", "Handover", "trained_before"]
 
-#: The name in ``extra`` of what no checkpoint needs, as JSON.
+#: Name in ``extra`` of state that no checkpoint needs, as JSON.
 PROGRESS = "progress"
 
 _TRAINED = "trained/"
 
 
 def trained_before(trained: TrainedModels, model: Any) -> dict[str, np.ndarray]:
-    """The values of all that the script has trained beside *model*, by names for ``extra``."""
+    """Values of all variables that the script has trained outside *model*, for ``extra``."""
     own = {id(variable) for variable in model_state.variables_of(model)}
     return {
         f"{_TRAINED}{number}/{place}": np.array(variable.numpy())
@@ -37,14 +37,14 @@ def trained_before(trained: TrainedModels, model: Any) -> dict[str, np.ndarray]:
 
 
 class Handover:
-    """The state that a promoted spare receives from a rank that lives.
+    """State that a promoted spare receives from a living rank.
 
-    It is a checkpoint, plus ``progress``: what the others count and know, equal on all of them.
+    It is a checkpoint, plus ``progress``: counts and knowledge that are equal on all other ranks.
 
     Args:
-        saved: their state.
+        saved: state of the other ranks.
         trained: models that the script has trained so far.
-        over: whether the fit is; else it goes on with the step that they are in.
+        over: whether the fit is over; else it continues with the running step.
     """
 
     def __init__(self, saved: checkpoints.Snapshot, trained: TrainedModels, *, over: bool) -> None:
@@ -55,10 +55,10 @@ class Handover:
         self._validated: list[int] | None = self.progress["validated"]
 
     def restore(self, model: Any, checkpoint: FitCheckpoint, callbacks: Any) -> None:
-        """Put back all but what the first epoch does; the callbacks have begun.
+        """Restore all state but that of the first epoch; after the callbacks have begun.
 
         Raises:
-            InputError: it is of another model.
+            InputError: the state belongs to another model.
         """
         model_state.restore(model, self.saved)
         for number, variables in enumerate(self._trained.variables()):
@@ -78,7 +78,7 @@ class Handover:
             checkpoint.saved = None
 
     def begin(self, model: Any, iterator: EpochIterator, arguments: Mapping[str, Any]) -> None:
-        """Let *iterator* begin in the running step, or, if the fit is over, not at all.
+        """Let *iterator* begin in the running step or, if the fit is over, skip it.
 
         Args:
             arguments: arguments of ``model.fit``.
@@ -96,6 +96,6 @@ class Handover:
         iterator.engine.inherit(dict(self.progress["at_risk"]))
 
     def passed_validation(self) -> tuple[int, ...] | None:
-        """The ``passed`` of the others' validation when this rank joined: once; then None."""
+        """Progress of the other ranks' validation when this rank joined; once, then None."""
         validated, self._validated = self._validated, None
         return None if validated is None else tuple(validated)

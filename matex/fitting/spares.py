@@ -1,12 +1,12 @@
-"""Ranks that come into a running fit in the place of one that died: spares, and newcomers.
+"""Spares and newcomers, which take the place of a dead rank in a running fit.
 
-A spare runs the script like any rank, up to the first step of a fit: its model is built, its
-step traced, its data open. There it waits. When it is needed it gets what a checkpoint would
-hold, from a rank that lives, and begins in the running step. When the fit is over it gets the
-same, and goes on with the script. Outside of fits spares work like all others.
+A spare runs the script like any rank, up to the first step of a fit: its model is built, its step
+traced, its data open. There it waits. When it is needed it gets the content of a checkpoint from a
+living rank, and begins in the running step. When the fit is over it gets the same, and goes on
+with the script. Outside of fits spares work like other ranks.
 
-A newcomer is a process that the leader starts when a rank is missing. It runs the script alone up
-to that first step, is admitted by all between two steps, and is a spare from then on.
+A newcomer is a process that the leader starts when a rank is missing. It runs the script alone
+up to that first step, is admitted by all ranks between two steps, and is a spare from then on.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ __all__ = ["FitSpares"]
 
 
 def _validated(model: Any) -> list[int] | None:
-    """``passed`` of the iterator of the running fit's validation; None before the first one."""
+    """``passed`` of the running fit's validation iterator; None before the first validation."""
     iterator = keras_hooks.validation_of(model)
     return None if iterator is None else list(getattr(iterator, "passed", (0, 0, -1)))
 
 
 class FitSpares(FitListener):
-    """The ranks in reserve during one fit; its :class:`matex.steps.services.OpenSlots`.
+    """Spares during one fit; its :class:`matex.steps.services.OpenSlots`.
 
     Args:
         run: ranks of the run.
-        model: model that is trained.
-        checkpoint, replicas: checkpoints and check of replicas of the fit.
+        model: model being trained.
+        checkpoint, replicas: checkpoint and replica check of the fit.
         trained: models that the script has trained so far, *model* among them.
         number: number of the fit in the script, from 0.
-        data: numbers about a few rows, by which a newcomer's data are compared with the others'.
+        data: numbers about a few rows, to compare a newcomer's data with the other ranks'.
     """
 
     def __init__(
@@ -73,16 +73,15 @@ class FitSpares(FitListener):
         self._number = number
         self._data = list(data)
         self._iterator: EpochIterator | None = None  # of a fit in which spares wait
-        self._newcomers: set[int] = set()  # admitted, and not yet in a place
+        self._newcomers: set[int] = set()  # admitted, and without a place yet
         self._paused_s = 0.0
         self.came_too_late = False
-        """Whether this rank, a newcomer, came to the fit when the others had ended it."""
+        """Whether this rank, a newcomer, reached the fit after the others had ended it."""
 
     def open(self, iterator: EpochIterator) -> Handover | None:
         """Set the spares aside before the first step of *iterator*; collective.
 
-        Returns None immediately on the ranks that work; on a spare the handover, when it is a
-        member again.
+        Returns None immediately on working ranks; on a spare the handover, when it is a member.
 
         Raises:
             SpareReleased: on a spare, when the others leave.
@@ -107,9 +106,9 @@ class FitSpares(FitListener):
         return self._wait()
 
     def _rehearse(self, iterator: EpochIterator) -> None:
-        """Do once, with this rank's own state, what the others would wait for. Local.
+        """Do once, with this rank's own state, the work for which other ranks would wait. Local.
 
-        What TensorFlow does for the first time takes ten times as long.
+        TensorFlow's first execution of an operation takes ten times as long.
         """
         with self._run.watchdog.working(False):
             iterator.engine.prepare()
@@ -117,7 +116,7 @@ class FitSpares(FitListener):
             model_state.restore(self._model, checkpoints.from_bytes(checkpoints.to_bytes(own)))
 
     def _join(self, iterator: EpochIterator) -> Handover | None:
-        """Wait until the others let this newcomer in, and then as a spare; on a newcomer.
+        """Wait until the others admit this newcomer, and then as a spare; on a newcomer.
 
         Raises:
             SpareReleased: the others leave.
@@ -142,7 +141,7 @@ class FitSpares(FitListener):
         return self._wait()
 
     def _wait(self) -> Handover:
-        """Wait in reserve, and take the state of the others over when called.
+        """Wait in reserve, and take over the state of the others when called.
 
         Raises:
             SpareReleased: the others leave.
@@ -159,7 +158,7 @@ class FitSpares(FitListener):
         )
 
     def step_done(self, report: StepReport, cursor: Cursor) -> None:
-        """Admit a newcomer, where that was agreed; collective then."""
+        """Admit a newcomer, if that was agreed; then collective."""
         if not report.agreed.admit or self._iterator is None:
             return
         run, started = self._run, time.perf_counter()
@@ -171,13 +170,13 @@ class FitSpares(FitListener):
         run.replacements.joined(member, newcomer, step=run.step)
 
     def end(self) -> None:
-        """Let nobody join any more, also after an error; local."""
+        """Let no process join any more, also after an exception; local."""
         self._run.replacements.close()
 
     def fill(self, recovery: ft.Recovery | None) -> None:
-        """Let spares begin in the running step; collective over the ranks that work.
+        """Let spares begin in the running step; collective over the working ranks.
 
-        It is local where no place is vacant. It returns when each newcomer has the state that it
+        It is local if no place is vacant. It returns when each newcomer has the state that it
         needs, or is lost.
 
         Args:
@@ -198,10 +197,10 @@ class FitSpares(FitListener):
             replaced = ()
 
     def _note_pause(self, newcomers: set[int], sending_s: float) -> None:
-        """Record how long the others paused for *newcomers* of which some were admitted just now.
+        """Record how long the others paused for *newcomers*, if some of them were just admitted.
 
         Args:
-            sending_s: seconds in which they were given places and the state.
+            sending_s: duration of giving them places and the state, seconds.
         """
         run = self._run
         if newcomers & self._newcomers and run.leads:
@@ -210,7 +209,7 @@ class FitSpares(FitListener):
         self._newcomers -= newcomers
 
     def epoch_done(self, report: EpochReport) -> None:
-        """Call the spares back after the last epoch; collective over the ranks that work."""
+        """Call the spares back after the last epoch; collective over the working ranks."""
         communicator = self._run.communicator
         iterator = self._iterator
         if not report.is_last or iterator is None:
@@ -254,18 +253,18 @@ class FitSpares(FitListener):
         return [len(variables) for variables in self._trained.variables()]
 
     def _send(self, to: Collection[int], take: Callable[[], DeferredSnapshot]) -> None:
-        """Give *to* the state; collective. All others hold the same, so any of them can."""
+        """Send the state to the ranks *to*; collective. All others hold the same state."""
         communicator = self._run.communicator
         sources = [rank for rank in communicator.world.ranks if rank not in to]
         content = checkpoints.to_bytes(take().snapshot())
         size = np.array([content.size], np.int64)
         communicator.broadcast(size, sources=sources)
-        if content.size != size[0]:  # ours is not the same: take the other, so that nobody hangs
+        if content.size != size[0]:  # it differs: receive the other, so that no rank hangs
             content = np.zeros(int(size[0]), np.uint8)
         communicator.broadcast(content, sources=sources)
 
     def _receive(self, sources: list[int], *, over: bool) -> Handover:
-        """The state that the *sources* send; collective."""
+        """Receive the state from one of the *sources*; collective."""
         communicator = self._run.communicator
         size = np.zeros(1, np.int64)
         communicator.broadcast(size, sources=sources)

@@ -1,4 +1,4 @@
-"""The decorator for a training step of a loop of the script's own."""
+"""Decorator for the training step of a custom loop."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["step"]
 
 
 def step(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a training step of the script's own one that ranks share. Local; its calls collective.
+    """Make a training step of a custom loop one that ranks share. Local; its calls are collective.
 
-    The function becomes one of ``tf.function``, and gets whole batches: tensors whose first
-    dimension is the number of rows. Each rank computes its rows. Gradients that an optimizer of
-    Keras is given become those of the whole batch; so do metric states, and what the function
-    returns: scalars, results of metrics, and tensors with a row for each of the batch's. Before
-    the first step a trial on a few rows shows whether it adds up over rows; a step that does not
-    is computed whole by every rank, and one line says why. When a rank dies, what the step had
-    changed is put back, and the others make the step again with its rows.
+    The function becomes one of ``tf.function``, and is called with whole batches: tensors whose
+    first dimension is the number of rows. Each rank computes its own rows. Gradients passed to a
+    Keras optimizer become those of the whole batch; so do metric states, and the function's
+    results: scalars, results of metrics, and tensors with a row for each row of the batch. Before
+    the first step a check on a few rows finds whether the step adds up over rows; if not, every
+    rank computes whole batches, and one line gives the reason. When a rank dies, the changes of the
+    step are rolled back, and the others make the step again with its rows.
 
-    A function that is one of ``tf.function`` already is treated so without a decorator, unless
-    ``--share-loops never`` is given. Outside of a run it is nothing but such a function.
+    A function of ``tf.function`` is treated so without a decorator, unless ``--share-loops never``
+    is given. Outside of a run the result is a plain ``tf.function``.
 
     Args:
-        function: function of a batch, and of whatever else; it may have been made by
+        function: function of a batch and any other arguments; it may have been made by
             ``tf.function``.
 
     Returns:

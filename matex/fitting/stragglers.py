@@ -1,4 +1,4 @@
-"""Ranks that are slow: neither dead nor stopped, but late in every step. Pure."""
+"""Detection of slow ranks: alive and running, but late in every step. Pure."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Sequence
 
 __all__ = ["Stragglers"]
 
-# Longer than this many times the others' median, in so many comparisons on end.
+# Ratio to the others' median, and number of consecutive comparisons above it.
 _FACTOR, _OFTEN = 2.0, 3
 
 
 class Stragglers:
-    """Remembers who was slow; equal on all ranks that are given equal times."""
+    """Remembers slow ranks; equal on all ranks, for equal times."""
 
     def __init__(self) -> None:
         self._late: dict[int, int] = {}
 
     def judge(self, ranks: Sequence[int], busy_us: Sequence[int]) -> dict[int, float]:
-        """The ranks that are slow now, and how many times as long as the others they take.
+        """Ranks that have become slow, with the ratio of their time to the others' median.
 
-        A rank is in it once each time it becomes slow.
+        A rank is returned once each time it becomes slow.
 
         Args:
-            busy_us: computing time of each of *ranks* in a step, without waiting, in microseconds.
+            busy_us: computing time of each of *ranks* per step, without waiting, microseconds.
         """
         found: dict[int, float] = {}
         for place, rank in enumerate(ranks):

@@ -1,4 +1,4 @@
-"""``train_on_batch``: the shared step on a batch that the script hands over."""
+"""``train_on_batch``: the shared step on a batch that the script passes in."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _NO_EPOCH = Cursor(0, 0, 0)
 
 
 class _GivenBatches:
-    """The source of batches that the script hands over, one at a time. Local.
+    """Source of batches that the script passes in one at a time. Local.
 
     Args:
-        batch_spec: form of them.
-        digest: number that their digests begin with.
-        most_rows: rows of the first of them; one with more wants another trainer.
+        batch_spec: form of the batches.
+        digest: start value of their digests.
+        most_rows: number of rows of the first batch; a larger one needs another trainer.
     """
 
     explanation = Stream.explanation
@@ -45,7 +45,7 @@ class _GivenBatches:
         self.signature = flat_signature(batch_spec)
 
     def batch_of(self, given: Any) -> StreamBatch:
-        """The global batch of what the script has *given*."""
+        """Global batch of the tensors *given* by the script."""
         tensors = _tensors(given)
         self._digest = digest(self._digest, tensors, last=False)
         return StreamBatch(tensors, (0, rows_in(tensors)), self._digest, last=False)
@@ -54,7 +54,7 @@ class _GivenBatches:
         return leaves_of(self._batch_spec, batch)
 
     def sample(self) -> None:
-        """None: nobody joins these steps."""
+        """Return None: no newcomer joins these steps."""
 
     def after_step(self, step: int) -> tuple[int, int]:
         return 0, 0
@@ -65,14 +65,14 @@ def _tensors(given: Any) -> list[Any]:
 
 
 class BatchTrainer:
-    """The shared steps of one model for one form of batches; collective to make.
+    """Shared steps of one model for one form of batches; collective to construct.
 
     Args:
-        number: number of the trainer in the script, from 0 in the order of first use; it shows
-            when ranks call different models.
+        number: number of the trainer in the script, from 0 in the order of first use, by which
+            ranks detect that they call different models.
 
     Raises:
-        NotShareable: the train step cannot be cut.
+        NotShareable: the train step cannot be split at its optimizer.
     """
 
     def __init__(self, run: RunContext, model: Any, batch: Any, *, number: int) -> None:
@@ -99,15 +99,15 @@ class BatchTrainer:
         self._engine = StepEngine(run, model, self._source, compiled)
 
     def takes(self, batch: Any) -> bool:
-        """Whether the step has room for the rows of *batch*; local, alike on all ranks."""
+        """Whether the step has room for the rows of *batch*; local, equal on all ranks."""
         return self._engine.compiled.step.takes(rows_in(_tensors(batch)))
 
     def step(self, batch: Any) -> dict[str, Any]:
-        """Make one step on *batch*, tensors or None; collective. Its logs.
+        """Make one step on *batch*, tensors or None; return its logs; collective.
 
         Raises:
-            NotShareable: its first batch shows that batches cannot be cut; on every rank.
-            PreemptedExit: it was agreed to leave; on every rank.
+            NotShareable: its first batch shows that batches cannot be divided; on every rank.
+            PreemptedExit: the ranks agreed to leave; on every rank.
         """
         run = self._run
         report = self._engine.run(self._source.batch_of(batch))
@@ -120,7 +120,7 @@ class BatchTrainer:
         return dict(report.logs)
 
     def differences(self) -> list[str]:
-        """Names of all for which its numbers are not those of plain Keras, said once."""
+        """Names of the reasons for which its numbers differ from plain Keras's, printed once."""
         run, model, step = self._run, self._model, self._engine.compiled.step
         takes_sums = keras_hooks.traits_of(model.optimizer).takes_sums
         return but_for_in_loop(
@@ -133,11 +133,11 @@ class BatchTrainer:
 
 
 class BatchTrainers:
-    """The ``train_on_batch`` of one model, for batches of all forms.
+    """Shared ``train_on_batch`` of one model, for batches of all forms.
 
     Args:
-        run: run that it is part of.
-        model: model that is trained.
+        run: run of the steps.
+        model: model being trained.
     """
 
     def __init__(self, run: RunContext, model: Any) -> None:
@@ -147,7 +147,7 @@ class BatchTrainers:
         self._is_noted = False
 
     def step(self, batch: Any, *, number: int) -> dict[str, Any] | None:
-        """Make a shared step on *batch*; collective. Its logs, None where every rank must.
+        """Make a shared step on *batch*; return its logs, None if it cannot be shared; collective.
 
         Args:
             number: see :class:`BatchTrainer`.
@@ -173,10 +173,10 @@ class BatchTrainers:
             return None
 
     def _note(self, **facts: Any) -> None:
-        """Write the event of batches that are shared, or are not."""
+        """Write the event of batches that are shared or refused."""
         self._run.events.write("loop", function="train_on_batch", step=self._run.step, **facts)
 
 
 def _form_of(batch: Any) -> str:
-    """Equal for batches that one traced step can take."""
+    """Text that is equal for batches that one traced step can take."""
     return repr(keras_hooks.batch_spec(batch))

@@ -1,4 +1,4 @@
-"""One hash of all models that a script has trained; ranks compare it at the script's end."""
+"""Hash of all models that a script has trained, compared by ranks at the script's end."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from matex.checkpointing import model_state
 
 __all__ = ["MOST", "TrainedModels"]
 
-#: So many of the newest models are kept alive until the end; of older ones a hash is kept.
+#: Number of newest models kept alive until the end; of older ones a hash is kept.
 MOST = 8
 
 Variables = Callable[[], list[Any]]
 
 
 class TrainedModels:
-    """The trained models, loops and optimizers of one process. Local, and alike on all ranks.
+    """Trained models, loops and optimizers of one process. Local, equal on all ranks.
 
-    A search over hundreds of models must not hold them all in memory: when a further one is
-    trained, the one whose training began first counts with the values that it has by then.
+    A search over hundreds of models must not hold them all in memory: when another one is trained,
+    the model whose training began first is hashed with its current values, and dropped.
     """
 
     def __init__(self) -> None:
@@ -33,15 +33,15 @@ class TrainedModels:
         return len(self._digests) + len(self._kept)
 
     def remember(self, *owners: Any, variables: Variables) -> None:
-        """*variables* gives what is trained; *owners* are the objects that it belongs to.
+        """Remember *variables*, a function that returns trained ones, and the *owners* of these.
 
-        It is known already where it was given with the same objects before.
+        Objects that were remembered together before are ignored.
         """
         key = tuple(map(id, owners))
         known = self._owners.get(key)
         if known is not None and all(
             ref() is not None for ref in known
-        ):  # ids of the dead are reused
+        ):  # ids of deleted objects are reused
             return
         while len(self._kept) >= MOST:
             oldest = self._kept.pop(next(iter(self._kept)))
@@ -51,11 +51,11 @@ class TrainedModels:
         self._owners[key] = [weakref.ref(owner) for owner in owners]
 
     def variables(self) -> list[list[Any]]:
-        """The variables of what is kept, in the order in which their training began."""
+        """Variables of the kept objects, in the order in which their training began."""
         return [list(some()) for some in self._kept.values()]
 
     def digest(self) -> str | None:
-        """64 bits over all values, as 16 hexadecimal digits; None where nothing was trained."""
+        """Hash of all values, 64 bits as 16 hexadecimal digits; None if nothing was trained."""
         if not len(self):
             return None
         variables = (variable for some in self._kept.values() for variable in some())

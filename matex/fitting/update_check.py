@@ -1,4 +1,4 @@
-"""Whether each step of a fit was one update of its optimizer, failures or not."""
+"""Check that each step of a fit was one update of its optimizer, with failures or without."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["UpdateCheck"]
 
 
 class UpdateCheck(FitListener):
-    """Compares the optimizer's own count with that of the steps of an epoch. Local.
+    """Compares the optimizer's own count with the number of steps of an epoch. Local.
 
     A callback may set the count between two steps: it reads a file of weights and optimizer, goes
     back to an earlier step, or trains the model itself. The count is read again after it.
 
     Args:
-        callbacks: callbacks of the fit, as they were given.
+        callbacks: callbacks of the fit, as given.
     """
 
     def __init__(self, model: Any, callbacks: Any) -> None:
@@ -37,11 +37,11 @@ class UpdateCheck(FitListener):
         return keras_hooks.updates_made(self._model.optimizer) or 0
 
     def epoch_begins(self) -> None:
-        """Start from the count that the optimizer has now."""
+        """Start from the optimizer's current count."""
         self._wanted = self._seen = self._count()
 
     def step_begins(self) -> None:
-        """Leave out what callbacks have done to the count since the last step."""
+        """Leave out changes of the count that callbacks have made since the last step."""
         if self._reads_each_step:
             self._wanted += self._count() - self._seen
 
@@ -52,16 +52,16 @@ class UpdateCheck(FitListener):
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
-        """Leave out the updates of the context."""
+        """Context whose updates do not count."""
         before = self._count()
         yield
         self._wanted += self._count() - before
 
     def check(self) -> None:
-        """See that there were as many updates as steps since :meth:`epoch_begins`.
+        """Check that the numbers of updates and steps since :meth:`epoch_begins` are equal.
 
         Raises:
-            HooksError: there were not; on every rank.
+            HooksError: they differ; on every rank.
         """
         made = keras_hooks.updates_made(self._model.optimizer)
         if made is not None and made != self._wanted:

@@ -1,4 +1,4 @@
-"""A fit whose batches cannot be cut: every rank computes them whole."""
+"""A fit whose batches cannot be divided: every rank computes whole batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["WholeBatches", "slower"]
 
 
 def slower(run: RunContext) -> str:
-    """Words for the time that it costs when every rank of *run* computes the whole batch; pure."""
+    """Phrase about the time it costs when every rank of *run* computes the whole batch; pure."""
     threads, cores = run.threads.own, run.threads.host
     if threads >= cores:
         return "exact but no faster"
@@ -31,15 +31,15 @@ def slower(run: RunContext) -> str:
 
 
 class WholeBatches:
-    """Makes the steps of one fit in place of shared ones; told of on the terminal by its first.
+    """Makes the steps of one fit in place of shared ones; the first step prints a line about it.
 
-    A step that does not work in plain Keras either so ends with its own error and nothing else.
-    The :class:`matex.fitting.epoch_iterator.UncutSteps` of the fit's iterator, where there is one.
+    So a step that fails in plain Keras as well ends with its own error and nothing else. It is the
+    :class:`matex.fitting.epoch_iterator.UncutSteps` of the fit's iterator, if there is one.
 
     Args:
         run: ranks and options of the run.
-        model: model that is trained.
-        replicated: averages the gradients.
+        model: model being trained.
+        replicated: update that averages the gradients.
         number: number of the fit in the script, from 0.
     """
 
@@ -53,36 +53,36 @@ class WholeBatches:
         self._has_begun = False
         self._trained_by: TrainFunction | None = None
         self._train: TrainFunction
-        self._lines: list[str] = []  # for the terminal, until they are said
+        self._lines: list[str] = []  # for the terminal, until they are printed
         self._but_for: list[str] = []
         self._from_step = 0
         self._was_told_otherwise = False
 
     @property
     def has_begun(self) -> bool:
-        """Whether batches turned out not to be cut."""
+        """Whether batches turned out not to be divisible."""
         return self._has_begun
 
     def would_differ(self, but_for: list[str], *, told: list[str]) -> None:
-        """Note for what numbers would not be those of plain Keras, if no batch could be cut. Local.
+        """Note how numbers would differ from plain Keras's if no batch could be divided. Local.
 
         Args:
-            but_for: names of it, as the event ``fit`` has them.
-            told: the names that it has for batches that are cut.
+            but_for: names of the reasons, as in the event ``fit``.
+            told: names of the reasons for divided batches.
         """
         self._but_for, self._from_step = but_for, self._run.step
         self._was_told_otherwise = told != but_for
 
     def cannot_cut(self, reason: NotShareable) -> None:
-        """Begin, because batches that were to be shared cannot be cut; local."""
+        """Begin, because batches that were to be shared cannot be divided; local."""
         self.begin(reason, is_iterating=True)
 
     def begin(self, reason: NotShareable, *, is_iterating: bool) -> None:
         """Begin, for a reason that all ranks know; local.
 
         Args:
-            reason: reason for which batches cannot be cut.
-            is_iterating: whether an iterator of shared steps hands the batches over.
+            reason: reason for which batches cannot be divided.
+            is_iterating: whether an iterator of shared steps supplies the batches.
         """
         run = self._run
         if run.joining is not None and run.communicator.world.apart:
@@ -111,7 +111,7 @@ class WholeBatches:
         )
 
     def step_of(self, make: Callable[[], Logs]) -> Logs:
-        """The step that *make* makes; collective. Its logs, equal on all ranks."""
+        """Make a step by *make*; return its logs, equal on all ranks; collective."""
         logs = make()
         for line in self._lines:
             self._run.say(line)
@@ -119,7 +119,7 @@ class WholeBatches:
         return self._of_the_leader(logs) if self._replicated.differs else logs
 
     def step(self, original: TrainFunction, batch: UncutBatch) -> Logs:
-        """The step of *batch* by Keras's own train function; collective. Its logs."""
+        """Make the step of *batch* by Keras's own train function; return its logs; collective."""
         run, replicated = self._run, self._replicated
         if batch.is_of_stream:
             run.ledger.expect_samples(batch.rows)
@@ -143,7 +143,7 @@ class WholeBatches:
             def train(tensors: Any) -> Logs:
                 return original(iter([as_data(tensors)]))
 
-            # Of a batch whose rows are counted when it is traced Keras counts losses otherwise.
+            # If a batch's rows are counted at trace time, Keras counts losses differently.
             free = batch.signature is not None and not self._model.run_eagerly
             self._train = keras_hooks.graph_of(train, batch.signature) if free else train
             self._trained_by = original
@@ -154,11 +154,11 @@ class WholeBatches:
         return self._run.communicator.agree(wanted)
 
     def any_stops(self, wanted: bool) -> bool:
-        """Whether any rank wants to stop after this step, as its callbacks said; collective."""
+        """Whether any rank's callbacks want to stop after this step; collective."""
         return not self._run.communicator.agree(not wanted)
 
     def _of_the_leader(self, logs: Logs) -> Logs:
-        """Metrics, statistics and logs of a step that the ranks made differently; collective."""
+        """Metrics, statistics and logs of the leader's step, for all ranks; collective."""
         communicator, model = self._run.communicator, self._model
         changing = keras_hooks.changing_variables(model)
         model_state.broadcast_all(communicator, [*changing, *keras_hooks.metric_variables(model)])

@@ -1,4 +1,4 @@
-"""Attaching to Keras: the only package that touches its private names."""
+"""Hooks into Keras: the only package that uses its private names."""
 
 from matex.keras_hooks.attach import TrainerHooks, attach, untested, verify
 from matex.keras_hooks.batch_moments import moments_over_ranks, normalizations

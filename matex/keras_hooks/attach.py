@@ -1,4 +1,4 @@
-"""Putting a runtime between Keras and its TensorFlow trainer.
+"""Insertion of a runtime between Keras and its TensorFlow trainer.
 
 Each replacement is looked up again afterwards, and every later fit checks that it
 still stands: a hook that did not take would let every rank train alone in silence.
@@ -27,7 +27,7 @@ _attached: TrainerHooks | None = None
 
 
 class TrainerHooks(Protocol):
-    """Functions that a runtime gives Keras in place of its own."""
+    """Functions of a runtime that Keras calls in place of its own."""
 
     def fit(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any: ...
     def evaluate(
@@ -48,7 +48,7 @@ class TrainerHooks(Protocol):
 
 
 def attach(hooks: TrainerHooks) -> None:
-    """Put *hooks* between Keras and its TensorFlow trainer, once a process. Local.
+    """Install *hooks* between Keras and its TensorFlow trainer, once per process. Local.
 
     Raises:
         HooksError: another backend, an unknown Keras, or the hooks did not take.
@@ -103,7 +103,7 @@ def verify(model_class: type) -> None:
 
 
 def untested() -> str:
-    """Installed Keras and TensorFlow that no test has seen, in a line; "" if none. Local.
+    """Installed versions of Keras and TensorFlow that are not tested, in a line; "" if none. Local.
 
     Their hooks took, or :func:`attach` would have raised.
     """

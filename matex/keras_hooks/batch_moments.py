@@ -18,14 +18,14 @@ from matex.keras_hooks.metrics import replaced
 __all__ = ["moments_over_ranks", "normalizations"]
 
 Total = Callable[[Any, str], Any]
-"""Gives the sum over the ranks of a float64 vector, whose name it is told."""
+"""Function that returns the sum over the ranks of a float64 vector, with the vector's name."""
 
 
 def normalizations(model: Any, *, asking: bool = False) -> list[Any]:
-    """The BatchNormalization layers of *model*, wherever in it they are, each once. Local.
+    """BatchNormalization layers of *model*, at any depth, each once. Local.
 
     Args:
-        asking: whether those count alone that are made with ``synchronized=True``.
+        asking: whether only layers made with ``synchronized=True`` count.
     """
     found = {
         id(layer): layer
@@ -45,7 +45,7 @@ def moments_over_ranks(layers: Sequence[Any], total: Total) -> Iterator[None]:
 
     Args:
         layers: layers of :func:`normalizations`.
-        total: gives sums over the ranks; gradients go through it.
+        total: function that returns sums over the ranks, and is differentiable.
     """
 
     def make(layer: Any) -> Callable[..., Any]:

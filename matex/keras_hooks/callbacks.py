@@ -34,7 +34,7 @@ __all__ = [
 _LIST = "best_weights"
 _OWN = "own"
 
-# What every callback has, and no memory of its own.
+# Attributes that every callback has, which are no state of its own.
 _NO_MEMORY = {"_model", "model", "params", "validation_data"}
 
 # On the history of a fit that was begun elsewhere or earlier: the numbers of the epochs before.
@@ -70,7 +70,7 @@ class _Notes(keras.callbacks.Callback):
 
 
 def note_epochs(note: Callable[[dict[str, float]], None]) -> None:
-    """Have *note* called with the numbers of each epoch of every fit by plain Keras. Local."""
+    """Call *note* with the numbers of each epoch of every fit by plain Keras. Local."""
     original = TensorFlowTrainer.fit
     signature = inspect.signature(original)
 
@@ -87,7 +87,7 @@ def note_epochs(note: Callable[[dict[str, float]], None]) -> None:
 
 
 def listed(callbacks: Any) -> list[Any]:
-    """The *callbacks* that ``fit`` was given (None, one, nested lists, a container), in a list."""
+    """List of the *callbacks* of ``fit`` (None, a callback, nested lists, a container)."""
     if callbacks is None:
         return []
     if isinstance(callbacks, keras.callbacks.CallbackList):
@@ -96,7 +96,7 @@ def listed(callbacks: Any) -> list[Any]:
 
 
 def is_of_keras(callback: Any) -> bool:
-    """Whether the class of *callback* is Keras's own, and not a user's on top of one."""
+    """Whether the class of *callback* is Keras's own, not a user's subclass."""
     return type(callback).__module__.partition(".")[0] == "keras" and not isinstance(
         callback, keras.callbacks.LambdaCallback
     )
@@ -122,7 +122,7 @@ def _sees(callback: Any, *stems: str) -> bool:
 
 
 def saves_best(callback: Any) -> bool:
-    """Whether *callback* keeps a best value by which it saves the model, or not."""
+    """Whether *callback* tracks a best value to decide about saving the model."""
     return isinstance(callback, (keras.callbacks.ModelCheckpoint, *_ORBAX))
 
 
@@ -143,7 +143,7 @@ def saving_nothing(callback: Any) -> Iterator[None]:
 
 
 def callback_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
-    """Copies of what *callbacks* remember, by name; local.
+    """Copies of the state of *callbacks*, by name; local.
 
     Of a user's callback these are the attributes that hold plain values, see
     :mod:`matex.keras_hooks.plain_values`.
@@ -164,9 +164,9 @@ def callback_state(callbacks: Iterable[Any]) -> dict[str, np.ndarray]:
 
 
 def restore_callback_state(callbacks: Iterable[Any], memory: Mapping[str, np.ndarray]) -> None:
-    """Give it back to callbacks of the same kinds in the same order; local.
+    """Restore the state of callbacks of the same kinds in the same order; local.
 
-    What has no counterpart in *memory* stays as it is.
+    State without a counterpart in *memory* is left unchanged.
     """
     for name, callback, attributes in _deciding(callbacks):
         mine = {
@@ -187,7 +187,7 @@ def restore_callback_state(callbacks: Iterable[Any], memory: Mapping[str, np.nda
 
 
 def looks_for_nan(callbacks: Any) -> bool:
-    """Whether the *callbacks* given to fit, in whatever form, end training at a NaN; local."""
+    """Whether the *callbacks* of fit, in any form, end training at a NaN; local."""
     return any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in listed(callbacks))
 
 
@@ -195,7 +195,7 @@ def history_of(model: Any, *, ended: tuple[int, Mapping[str, Any]] | None = None
     """The logs of the running fit's epochs so far, fit for JSON; local.
 
     Args:
-        ended: an epoch and its logs, where Keras is about to note them.
+        ended: an epoch and its logs that Keras is about to record.
     """
     history = model.history
     logs = {name: [_number(value) for value in values] for name, values in history.history.items()}
@@ -211,7 +211,7 @@ def history_passed_over(model: Any, told: Mapping[str, Any] | None = None) -> An
     """The history of *model*, as of a fit that is passed over; local.
 
     Args:
-        told: history that :func:`history_of` told; None, the default, for one without epochs.
+        told: history from :func:`history_of`; None, the default, for one without epochs.
     """
     history = model.history = keras.callbacks.History()
     if told is not None:
@@ -221,7 +221,7 @@ def history_passed_over(model: Any, told: Mapping[str, Any] | None = None) -> An
 
 
 def set_history(model: Any, told: Mapping[str, Any]) -> None:
-    """Let the running fit have had the epochs that :func:`history_of` told; local.
+    """Set the running fit's history to *told*, from :func:`history_of`; local.
 
     Keras forgets their numbers when training begins: see :func:`add_epochs`.
     """
@@ -230,7 +230,7 @@ def set_history(model: Any, told: Mapping[str, Any]) -> None:
 
 
 def add_epochs(model: Any) -> None:
-    """Put those numbers, if there are any, before those of the fit, after it; local."""
+    """Prepend the epochs of :func:`set_history`, if any, to the fit's history; local."""
     history: Any = getattr(model, "history", None)
     if hasattr(history, _BEFORE):
         history.epoch = _epochs(history)
@@ -247,7 +247,7 @@ def _number(value: Any) -> Any:
 
 
 def _owned(callbacks: Iterable[Any]) -> Iterable[tuple[str, Any]]:
-    """The callbacks of the user's own classes, with names that follow from their order."""
+    """Callbacks of user classes, with names that follow from their order."""
     counts: dict[str, int] = {}
     for callback in callbacks:
         kind = type(callback)

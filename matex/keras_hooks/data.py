@@ -1,4 +1,4 @@
-"""Hooks into the way Keras takes data."""
+"""Hooks into Keras's handling of data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_dataset(x: Any) -> bool:
 
 
 def is_stream(x: Any) -> bool:
-    """Whether *x* is data that come batch by batch."""
+    """Whether *x* is data that arrive in batches."""
     return isinstance(x, tf.data.Dataset | keras.utils.PyDataset | types.GeneratorType) or (
         data_adapters.is_torch_dataloader(x) or data_adapters.is_grain_dataset(x)
     )
@@ -33,9 +33,9 @@ def dataset_of(feed: Any, *, most: int | None = None) -> Any:
     """The ``tf.data.Dataset`` that Keras's epoch iterator *feed* goes over.
 
     Args:
-        most: number of batches taken of it until it begins anew, where that is known.
-            From a generator no more are fetched ahead: how many that were would differ by rank,
-            and what the generator gives next with it.
+        most: number of batches until it starts again; None if unknown.
+            From a generator no more batches are fetched ahead: their number would differ by rank,
+            and so would the generator's next element.
     """
     adapter = feed.data_adapter
     if most is not None and isinstance(adapter, data_adapters.GeneratorDataAdapter):
@@ -45,7 +45,7 @@ def dataset_of(feed: Any, *, most: int | None = None) -> Any:
 
 
 def as_data(batch: tuple[Any, ...]) -> Any:
-    """The batch ``(x[, y[, sample_weight]])`` as ``train_step`` gets it from Keras's pipeline."""
+    """Argument of ``train_step`` that Keras's pipeline makes of ``(x[, y[, sample_weight]])``."""
     return data_adapter_utils.pack_x_y_sample_weight(*batch)
 
 
@@ -59,9 +59,9 @@ def shuffled_rows(samples: int, batch_size: int, shuffle: Any, *, seed: int) -> 
 
     Args:
         samples: number of rows.
-        batch_size: rows of a step; it counts where *shuffle* is ``"batch"``.
+        batch_size: number of rows of a step; used if *shuffle* is ``"batch"``.
         shuffle: argument of ``fit``, true or ``"batch"``.
-        seed: seed for all operations, as ``tf.random.set_seed`` takes it.
+        seed: seed for all operations, as in ``tf.random.set_seed``.
     """
     within_batches = isinstance(shuffle, str) and shuffle == "batch"
 
@@ -76,7 +76,7 @@ def shuffled_rows(samples: int, batch_size: int, shuffle: Any, *, seed: int) -> 
         return pipeline.get_single_element()
 
     with warnings.catch_warnings():
-        # That the operations take the seed of the graph around them is what is wanted here.
+        # It is intended here that the operations take the seed of the graph around them.
         warnings.filterwarnings("ignore", message="Seed .* from outer graph")
         traced = tf.function(order, autograph=False).get_concrete_function()
     found: np.ndarray = traced().numpy()

@@ -1,4 +1,4 @@
-"""Event files of TensorBoard, one record at a time, each with a time of its own.
+"""TensorBoard event files, one record at a time, each with its own time.
 
 ``tf.summary`` would give every point the time at which it is written.
 """
@@ -20,7 +20,7 @@ _VERSION = "brain.Event:2"  # the records' own; TensorBoard forgets lost steps f
 
 
 class EventFile:
-    """A new file in *directory*, which is made where it is absent.
+    """A new file in *directory*, which is created if missing.
 
     Raises:
         OSError, tf.errors.OpError: it cannot be written; so do all methods.
@@ -41,7 +41,7 @@ class EventFile:
 
     @property
     def is_removed(self) -> bool:
-        """Whether somebody has removed the file."""
+        """Whether the file has been removed."""
         return not self._path.exists()
 
     def begin_at(self, time_s: float, step: int) -> None:
@@ -54,7 +54,7 @@ class EventFile:
         self._write(tf.compat.v1.Event(wall_time=time_s, step=step, session_log=started))
 
     def add(self, time_s: float, step: int, values: Mapping[str, float], text: str) -> None:
-        """Add points of curves, and a text under the tag ``log`` unless it is empty.
+        """Add points of curves, and a nonempty text under the tag ``log``.
 
         Args:
             time_s: Unix time.

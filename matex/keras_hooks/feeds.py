@@ -1,4 +1,4 @@
-"""Looking at what fit is given, without matex's runtime or with it."""
+"""Inspection of the arguments of fit, with or without matex's runtime."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def feeds(model: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
 
 
 def forget_best_weights() -> None:
-    """Let EarlyStopping look for the best weights anew: the model has other shapes. Local."""
+    """Make EarlyStopping forget its best weights, because shapes have changed. Local."""
     for callback in _newest.get("callbacks", ()):
         if isinstance(callback, keras.callbacks.EarlyStopping) and callback.restore_best_weights:
             callback.best = callback.best_weights = None

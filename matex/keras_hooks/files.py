@@ -1,4 +1,4 @@
-"""Keras's functions that write, fetch or look through files, replaced wherever Keras has them."""
+"""Keras's functions that write, fetch or list files, replaced at all places in Keras."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _replacement(original: Callable[..., Any], around: Around) -> Callable[..., 
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            return original(*args, **kwargs)  # which says what is wrong
+            return original(*args, **kwargs)  # which raises the proper error
         bound.apply_defaults()
         given = dict(bound.arguments)
         given.update(given.pop(rest, {}))
@@ -75,7 +75,7 @@ def _replacement(original: Callable[..., Any], around: Around) -> Callable[..., 
 
 
 def cache_folder(given: Mapping[str, Any]) -> Path:
-    """The folder into which ``get_file`` with the arguments *given* puts its file."""
+    """Folder in which ``get_file`` with the arguments *given* stores its file."""
     base = os.path.expanduser(given["cache_dir"] or config.keras_home())  # noqa: PTH111 - as Keras
     if not os.access(base, os.W_OK):
         tmp = Path("/tmp")

@@ -1,4 +1,4 @@
-"""Functions of the script's own that ``tf.function`` made: their calls and their code."""
+"""Functions of the script made by ``tf.function``: their calls and their code."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _inline = 0
 
 
 def watch_functions(call: Callable[[Call, Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:
-    """Have *call* make the calls of all functions of ``tf.function``. Local, once.
+    """Route the calls of all functions of ``tf.function`` through *call*. Local, once.
 
-    But for those that :func:`with_functions_inline` reaches.
+    Functions that :func:`with_functions_inline` reaches are excepted.
 
     Args:
         call: function of TensorFlow's own ``__call__``, the function, and its arguments.
@@ -56,11 +56,11 @@ def watch_functions(call: Callable[[Call, Any, tuple[Any, ...], dict[str, Any]],
 
 
 def with_functions_inline(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The result of the script's *step*; functions of ``tf.function`` in it become part of it.
+    """Result of the script's *step*, with functions of ``tf.function`` inlined into it.
 
-    As calls they would keep their traces, in which updates are left out and numbers belong to one
-    graph of ours, and would give them to whoever calls them next. :func:`watch_functions` must have
-    been called. Local.
+    As calls they would keep their traces, which lack updates and contain random numbers of a graph
+    of matex, and would use them for later callers. :func:`watch_functions` must have been called.
+    Local.
     """
     global _inline  # noqa: PLW0603 - a property of the process, as the functions' class is
     _inline += 1
@@ -71,10 +71,10 @@ def with_functions_inline(step: Callable[..., Any], *args: Any, **kwargs: Any) -
 
 
 def as_function(code: Any) -> Any:
-    """*code* as a function of ``tf.function``, which it may be already.
+    """*code* as a function of ``tf.function``, unless it is one already.
 
     Raises:
-        InputError: it cannot be called.
+        InputError: *code* cannot be called.
     """
     if isinstance(code, _FUNCTION):
         return code
@@ -84,7 +84,7 @@ def as_function(code: Any) -> Any:
 
 
 def code_of(function: Any) -> Call:
-    """The Python code of *function*, as TensorFlow traces it: with AutoGraph where it is wanted.
+    """Python code of *function* as TensorFlow traces it, with AutoGraph if enabled.
 
     Whether the caller's own code is converted makes no difference, as in a graph of its own.
     """
@@ -97,7 +97,7 @@ def code_of(function: Any) -> Call:
 
 
 def as_uncalled(function: Any) -> None:
-    """Let the next call of *function*, whose first was given up, be one that may make variables.
+    """Allow the next call of *function*, whose first trace was abandoned, to create variables.
 
     TensorFlow lets only the first make any, and that of an optimizer's first step does.
     """
@@ -120,11 +120,11 @@ def told_of_variables(tell: Callable[[], None]) -> Iterator[None]:
 def _called_inline(
     original: Call, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """The result of *function*, whose operations become part of the graph that is traced.
+    """Result of *function*, with its operations in the graph being traced.
 
-    TensorFlow numbers the operations of a graph that draw, for their seeds: these have the numbers
-    that they would have in a graph of their own. What XLA is to compile has one, which *function*
-    does not keep. A step that runs eagerly runs it so, too.
+    TensorFlow numbers the drawing operations of a graph, for their seeds: these operations get the
+    numbers that they would have in their own graph. Functions for XLA have a graph of their own,
+    which *function* does not keep. A step that runs eagerly runs it in the same way.
     """
     if function._jit_compile:
         unkept = function._clone(None)
@@ -148,7 +148,7 @@ def name_of(function: Any) -> str:
 
 
 def input_dtypes(function: Any) -> list[Any] | None:
-    """The dtypes that *function* was declared with, leaf by leaf; None where it was not."""
+    """Declared dtypes of *function*, leaf by leaf; None if undeclared."""
     signature = function.input_signature
     if signature is None:
         return None

@@ -1,4 +1,4 @@
-"""The random generators that a script shares with matex, which must not move them."""
+"""Random generators that a script shares with matex, which must not advance them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
     "made_global_generator",
 ]
 
-# Keras 3's own name for the generator of what is drawn without a seed.
+# Keras 3's own name for the generator of unseeded draws.
 _OF_KERAS = "global_seed_generator"
 
 # TensorFlow takes a seed modulo this (framework/random_seed.py).
@@ -31,18 +31,18 @@ _SEEDS = 2**31 - 1
 
 
 def _of_tensorflow() -> random.Random | None:
-    """The generator of eager operations' seeds; there is none before the first seed is set."""
+    """Generator of eager operations' seeds; None before the first seed is set."""
     generator: random.Random | None = getattr(context.context(), "_rng", None)
     return generator
 
 
 def global_generator() -> Any:
-    """Keras's generator of what is drawn without a seed; None before the first such draw."""
+    """Keras's generator for unseeded draws; None before the first such draw."""
     return global_state.get_global_attribute(_OF_KERAS)
 
 
 def made_global_generator() -> Any:
-    """Keras's generator of what is drawn without a seed, made where there is none."""
+    """Keras's generator for unseeded draws, created if necessary."""
     return global_seed_generator()
 
 
@@ -61,7 +61,7 @@ class Generators:
         self._of_keras = None if self._keras is None else self._keras.state.numpy()
 
     def put_back(self, *, built: bool = False, host: bool = True) -> None:
-        """Let them be there again.
+        """Restore the generators' states.
 
         Args:
             built: layers may have been made since, which draw their seeds from Python's: that one
@@ -101,10 +101,10 @@ class Generators:
     @staticmethod
     @contextlib.contextmanager
     def moved_by(call: Callable[[Any], Any]) -> Iterator[Callable[[Any], Any]]:
-        """Run what may draw inside: afterwards only what *call* drew has moved generators. Local.
+        """Context in which only the draws of *call* advance generators. Local.
 
-        Gives the function to be called in its place. What it draws it draws as if nothing had been
-        drawn inside before. Where layers are made inside, Python's generator stays where it is.
+        Yields the function to be called in its place. Its draws are as if there had been no other
+        draws inside before. If layers are made inside, Python's generator is not restored.
         """
         before = Generators()
 
@@ -124,7 +124,7 @@ class Generators:
 
 @contextlib.contextmanager
 def generators_kept(*, host: bool = True) -> Iterator[list[str]]:
-    """Run what may draw inside: afterwards all global generators are where they were. Local.
+    """Context at whose end all global generators are restored. Local.
 
     Gives a list, which afterwards names the generators of Python and NumPy that were drawn from.
 
@@ -142,12 +142,12 @@ def generators_kept(*, host: bool = True) -> Iterator[list[str]]:
 
 
 class OrderSeeds:
-    """The seeds of the orders in which the fits of a script take their samples. Local.
+    """Seeds of the sample orders of a script's fits. Local.
 
-    They follow from the script's own seeds: a script that seeds all generators again, before
-    each fit, gets the same order each time. The generators belong to the script and are not
-    moved, or it would draw other numbers afterwards than without matex; so fits between which
-    nothing was drawn are told apart by their count.
+    They follow from the script's own seeds: a script that reseeds all generators before each fit
+    gets the same order each time. The generators belong to the script and are not advanced, or it
+    would draw other numbers afterwards than without matex; so fits without draws between them are
+    distinguished by their count.
 
     Seeds that were set before this object was made are matex's, not the script's.
     """
@@ -158,7 +158,7 @@ class OrderSeeds:
         self._count = 0
 
     def next(self) -> OrderSeed:
-        """The seeds of the next fit; to be asked for once for each."""
+        """Seeds of the next fit; called once for each fit."""
         numpy = hashlib.blake2b(digest_size=16)
         for part in np.random.get_state(legacy=True):  # noqa: NPY002 - the script's own
             numpy.update(np.asarray(part).tobytes())
@@ -174,7 +174,7 @@ class OrderSeeds:
         return OrderSeed(own, self._of_script())
 
     def _of_script(self) -> int | None:
-        """The seed for all operations that the script gave to TensorFlow; None where it did not."""
+        """Seed that the script set for all TensorFlow operations; None if it set none."""
         if _of_tensorflow() is self._before_script:
             return None
         seed: int | None = context.global_seed()

@@ -1,4 +1,4 @@
-"""Gradients that every rank computed whole, averaged in a graph or outside of one."""
+"""Averages of gradients that every rank computed from whole batches, in a graph or outside."""
 
 from __future__ import annotations
 
@@ -33,17 +33,16 @@ class MeanExchange(Protocol):
 def mean_gradients(
     optimizer: Any | None, gradients: list[Any], batch: Any, exchange: MeanExchange
 ) -> list[Any]:
-    """The ranks' mean of each gradient, None where there is none; collective when it runs.
+    """Mean over the ranks of each gradient, None for missing ones; collective when it runs.
 
-    Gradients that are such means already are given back, and nothing is exchanged. Slices
-    stay slices, each by itself: optimizers square them before they add up what falls to
-    one row.
+    Gradients that are such means already are returned without an exchange. Slices stay separate
+    slices: optimizers square them before they sum the slices of one row.
 
     Args:
-        optimizer: whose learning rate the ranks take from the leader; None for a tape.
+        optimizer: optimizer that gets the leader's learning rate; None for a tape.
         gradients: tensors, slices, or None.
         batch: data of the running train step.
-        exchange: averages them.
+        exchange: function that averages the gradients.
     """
     if all(g is None or hasattr(g, _MEAN) for g in gradients):
         return gradients
@@ -71,12 +70,12 @@ def mean_gradients(
 def replaced_gradients(
     taken: Callable[[list[Any], list[Any]], list[Any]], *, nested: Callable[[], None]
 ) -> Iterator[None]:
-    """Context in which tapes give what *taken* makes of the gradients of variables.
+    """Context in which tapes return *taken* applied to the gradients of variables.
 
     Args:
-        taken: function of gradients, None where there is none, and the variables.
-        nested: function that is called before it where another tape may go through the gradients,
-            which cannot go through what *taken* makes.
+        taken: function of gradients, None for missing ones, and of the variables.
+        nested: function called before it if another tape may differentiate the gradients, which is
+            impossible for the results of *taken*.
     """
     original = tf.GradientTape.gradient
 

@@ -44,10 +44,10 @@ class GraphCall(NamedTuple):
 
 
 def functional_of(model: Any) -> Any:
-    """The graph of *model*, made of its own layers; local.
+    """Graph of *model*, of its own layers; local.
 
     Raises:
-        Unsupported: it has none, and its ``call`` cannot be followed symbolically.
+        Unsupported: there is no graph, and ``call`` cannot be traced symbolically.
     """
     if isinstance(model, keras.Sequential):
         if model._functional is None:
@@ -84,12 +84,12 @@ def _followed(model: Any) -> Any:
     finally:
         for layer in model._flatten_layers():
             known = counts.get(id(layer), 0)
-            # What was followed is of no use to saving and summaries.
+            # The traced calls are of no use to saving and summaries.
             layer._inbound_nodes = layer._inbound_nodes[:known] or layer._inbound_nodes
 
 
 def calls_in(functional: Any) -> Iterator[GraphCall]:
-    """The calls of a graph in an order in which they can be made."""
+    """Calls of a graph, in an order in which they can be made."""
     for _, nodes in sorted(functional._nodes_by_depth.items(), reverse=True):
         for node in nodes:
             if node.operation is not None and not node.is_input:
@@ -103,7 +103,7 @@ def calls_in(functional: Any) -> Iterator[GraphCall]:
 
 
 def all_calls_in(model: Any) -> Iterator[GraphCall]:
-    """The calls of the graph of *model*, and of the models in it that have one."""
+    """Calls of the graph of *model*, and of the nested models with graphs."""
     for call in calls_in(functional_of(model)):
         if isinstance(call.operation, keras.Model):
             try:
@@ -125,7 +125,7 @@ def input_name(tensor: Any) -> str:
 
 
 def mask_of(tensor: Any) -> Any | None:
-    """The mask that the layer that made *tensor* gave with it, bool, (batch, steps)."""
+    """Mask that the layer of *tensor* returned with it: bool, (batch, steps)."""
     return getattr(tensor, "_keras_mask", None)
 
 
@@ -140,7 +140,7 @@ def set_batch_shape(layer: Any, shape: tuple[Any, ...]) -> None:
 
 
 def set_option(operation: Any, name: str, value: Any) -> None:
-    """Give a function of ``keras.ops`` another option, in what is saved of it as well."""
+    """Set an option of a ``keras.ops`` function, in its saved form as well."""
     setattr(operation, name, value)
     saved = getattr(operation, "_auto_config", None)
     if saved is not None:
@@ -148,7 +148,7 @@ def set_option(operation: Any, name: str, value: Any) -> None:
 
 
 def set_second_argument(call: GraphCall, value: Any) -> None:
-    """Let *call*, in its graph, be given *value* after its tensor."""
+    """Set the argument after the tensor of *call*, in its graph, to *value*."""
     history = call.outputs[0]._keras_history
     arguments = call.operation._inbound_nodes[history.node_index].arguments
     if len(arguments.args) > 1:
@@ -159,12 +159,12 @@ def set_second_argument(call: GraphCall, value: Any) -> None:
 
 
 def shapes_in_training(call: GraphCall) -> list[tuple[Any, ...]]:
-    """The shapes that *call* gives with the weights as they are, found without computing.
+    """Shapes that *call* returns with the current weights, without computing.
 
     Local; it may draw from global generators.
 
     Raises:
-        Exception: whatever the operation raises where shapes do not fit.
+        Exception: any exception of the operation for shapes that do not fit.
     """
     kwargs = dict(call.kwargs)
     if getattr(call.operation, "_call_has_training_arg", False):
@@ -183,7 +183,7 @@ def made_again(model: Any) -> list[tuple[str, tuple[int, ...]]]:
     No value is made for them, so it takes no memory. It may draw from global generators.
 
     Raises:
-        Exception: whatever the options of a layer raise that do not fit.
+        Exception: any exception of a layer for options that do not fit.
     """
     with _no_values():
         again = type(model).from_config(model.get_config())

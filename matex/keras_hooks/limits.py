@@ -1,4 +1,4 @@
-"""Settings of Keras that a script makes after matex has loaded it."""
+"""Keras settings that a script may change after matex has loaded Keras."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SETTERS = {
 
 
 def most_epochs(epochs: int) -> int:
-    """Epochs that Keras makes where fit is given *epochs*. Local."""
+    """Number of epochs that Keras makes for *epochs* in fit. Local."""
     return min(epochs, _limit("max_epochs") or epochs)
 
 
 def most_steps(steps: int | None) -> int | None:
-    """Steps that Keras makes where an epoch or a pass is given *steps*. Local."""
+    """Number of steps that Keras makes for *steps* per epoch or pass. Local."""
     limit = _limit("max_steps_per_epoch")
     return min(limit, steps or limit) if limit else steps
 

@@ -1,9 +1,9 @@
-"""Losses that are no means over rows: sums over local rows, divided by what the batch comes to.
+"""Losses that are no means over rows: local sums, divided by a number of the whole batch.
 
-Keras divides a masked loss by what is not masked, a loss reduced by ``"mean_with_sample_weight"``
-by the sum of the weights, and one reduced by ``"sum"`` by nothing. Numerators add up over the
-rows of a batch, and so do denominators. So a rank divides the numerator of its rows by the
-denominator of the whole batch, which it is told.
+Keras divides a masked loss by the number of unmasked elements, a loss reduced by
+``"mean_with_sample_weight"`` by the sum of the weights, and one reduced by ``"sum"`` by nothing.
+Numerators and denominators add up over the rows of a batch. So a rank divides the numerator of its
+rows by the denominator of the whole batch, which is passed to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def check_reductions(model: Any) -> None:
     """Raise for losses of *model* that are not reduced to a number.
 
     Raises:
-        NotShareable: naming it.
+        NotShareable: it names the reduction.
     """
     for loss in keras.tree.flatten(model.loss):
         reduction = getattr(loss, "reduction", "sum_over_batch_size")
@@ -40,19 +40,19 @@ def check_reductions(model: Any) -> None:
 
 @contextlib.contextmanager
 def shared_losses(weight: Any, denominators: Any) -> Iterator[list[Any]]:
-    """Trace a step inside; its losses are parts of the batch's, divided by *weight*. Local.
+    """Context of a trace; its losses are parts of the batch's, divided by *weight*. Local.
 
-    The recorder multiplies the loss by *weight*, so that what is no loss of rows counts once.
+    The recorder multiplies the loss by *weight*, so that losses that are not over rows count once.
 
     Args:
         weight: scalar, local rows / rows of the step.
-        denominators: vector, those of the whole batch, in the order in which the step asks.
+        denominators: denominators of the whole batch, in the order in which the step uses them.
 
     Yields:
         The denominators of the local rows in that order, filled as the step runs.
 
     Raises:
-        NotShareable: a denominator is wanted that nobody knows.
+        NotShareable: a denominator cannot be determined.
     """
     local: list[Any] = []
     original = keras_loss.reduce_weighted_values
@@ -103,7 +103,7 @@ def _denominator(weighted: Any, sample_weight: Any, mask: Any, reduction: str) -
 
 
 def _elements_to_one_of_mask(weighted: tf.TensorShape, mask: tf.TensorShape) -> float:
-    """Elements of a loss to one of its mask, by their shapes.
+    """Number of loss elements per mask element, by their shapes.
 
     Raises:
         NotShareable: the shapes do not tell.
@@ -120,7 +120,7 @@ def _elements_to_one_of_mask(weighted: tf.TensorShape, mask: tf.TensorShape) -> 
 
 @contextlib.contextmanager
 def mean_losses_only(model: Any) -> Iterator[None]:
-    """Trace a step of *model* inside: a masked loss divides by what is not masked, not by rows.
+    """Context of a trace of *model*'s step without masked losses, which divide by other numbers.
 
     Raises:
         NotShareable: an output carries a mask, or a loss makes one, as with ``ignore_class``.

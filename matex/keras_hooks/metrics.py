@@ -1,4 +1,4 @@
-"""Metrics of a step of the user's own, observed while it is traced."""
+"""Metrics of a user's train step, observed while it is traced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Results:
-    """Metric of which a tensor is the result, whatever name a step gives it. Local."""
+    """Mapping of tensors to the metrics whose results they are. Local."""
 
     def __init__(self) -> None:
         self._noted: dict[int, tuple[Any, Any, str | None]] = {}
@@ -33,17 +33,17 @@ class Results:
 
     @property
     def are_known(self) -> bool:
-        """Whether a metric has given a result."""
+        """Whether a metric has returned a result."""
         return bool(self._noted)
 
     def source_of(self, tensor: Any) -> tuple[Any, str | None] | None:
-        """The metric that gave *tensor*, and its name there; None where it is no result."""
+        """Metric that returned *tensor*, and its name there; None for other tensors."""
         noted = self._noted.get(id(tensor))
         return None if noted is None else noted[1:]
 
     @staticmethod
     def now(source: tuple[Any, str | None]) -> Any:
-        """The result of *source* by the state of its metric now."""
+        """Result of *source* by its metric's current state."""
         metric, name = source
         result = metric.result()
         return result if name is None else flat_logs(result)[name]
@@ -51,7 +51,7 @@ class Results:
 
 @contextlib.contextmanager
 def recorded_results(model: Any) -> Iterator[Results]:
-    """Run a step of *model* inside; the results of its metrics are noted."""
+    """Context of a step of *model* that records the results of its metrics."""
     results = Results()
 
     def noting(metric: Any) -> Callable[[], Any]:
@@ -70,13 +70,13 @@ def recorded_results(model: Any) -> Iterator[Results]:
 
 @contextlib.contextmanager
 def weighted_batch_metrics(model: Any, weight: Callable[[], Any]) -> Iterator[None]:
-    """Run a step of *model* inside; a mean or sum of values of whole batches takes them weighted.
+    """Context of a step of *model* in which metrics of whole-batch values are weighted.
 
     A batch that is shared out is a part of one on each rank, so ``update_state(loss)``, which
     counts one for a batch, has to count that part of one. Metrics of rows need nothing.
 
     Args:
-        weight: function called where there is such an update, for the scalar that it counts.
+        weight: function that returns the scalar weight of such an update.
     """
 
     def weighing(metric: Any) -> Callable[..., Any]:
@@ -97,7 +97,7 @@ def weighted_batch_metrics(model: Any, weight: Callable[[], Any]) -> Iterator[No
 
 @contextlib.contextmanager
 def replaced(objects: list[Any], name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Each of *objects* has a method of its own instead of its class's."""
+    """Context in which each of *objects* has its own method *name* instead of its class's."""
     with contextlib.ExitStack() as stack:
         for each in {id(each): each for each in objects}.values():
             # Past Keras's own attributes, which would look for variables in it.

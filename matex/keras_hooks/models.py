@@ -35,12 +35,12 @@ __all__ = [
 
 
 def described(description: Any, known: dict[str, Any], *, allows_code: bool) -> Any:
-    """Make the object from its Keras *description*; local.
+    """Object that Keras makes of its *description*; local.
 
     Args:
         description: result of ``serialize_keras_object``.
-        known: the script's own classes and functions, by their names.
-        allows_code: whether it may hold code, of Lambda layers.
+        known: the script's classes and functions, by name.
+        allows_code: whether code of Lambda layers is allowed.
     """
     return keras.saving.deserialize_keras_object(
         description, custom_objects=known, safe_mode=not allows_code
@@ -60,7 +60,7 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
             begin with, which need not be what they are reset to.
 
     Raises:
-        NotShareable: only a train step of its own knows how to call the model.
+        NotShareable: only a custom train step can call the model.
     """
     if model.optimizer is None:
         raise Unsupported(
@@ -72,8 +72,8 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
         if not _is_complete(model):
             with noted_setting(model.optimizer):
                 model._symbolic_build(data_batch=data)
-    # Keras's words for whatever went wrong in call(): since 3.15 a ValueError stays one. Where it
-    # is the script's mistake, its train step meets it again, as in plain Keras.
+    # Keras's message for any error in call(): since 3.15 a ValueError is kept. If it is the
+    # script's mistake, its train step raises it again, as in plain Keras.
     except (RuntimeError, ValueError) as error:
         raise NotShareable(
             f"{type(model).__name__} cannot be built from its data before training"
@@ -84,7 +84,7 @@ def build(model: Any, data: Any, *, for_fit: bool = False) -> None:
 
 
 def _pass_over_reset(metrics: Any) -> None:
-    """Let the next reset of *metrics* do nothing, if it is that of the fit's first epoch."""
+    """Skip the next reset of *metrics* if it is that of the fit's first epoch."""
     object.__setattr__(metrics, _RESET, lambda: _reset_as_ever(metrics))
 
 
@@ -94,17 +94,17 @@ def _reset_as_ever(metrics: Any) -> None:
 
 
 def build_optimizer(model: Any) -> None:
-    """Create the variables of *model*'s optimizer, where it is the only one.
+    """Create the variables of *model*'s optimizer, if it is the only one.
 
-    Where there are others it may be Keras's default, which the script has no use for; those that
-    it uses get theirs when the step is traced.
+    If there are others it may be Keras's default, which the script does not use; the optimizers
+    that it uses get their variables when the step is traced.
     """
     if not model.optimizer.built and len(optimizers_of(model)) == 1:
         build_for(model.optimizer, model.trainable_variables)
 
 
 def _is_complete(model: Any) -> bool:
-    """Whether *model* only holds layers that have all their variables, and cannot be called.
+    """Whether *model* only holds layers with all their variables, and cannot be called.
 
     So are the models of many train steps: an encoder and a decoder, a teacher and a student.
     """
@@ -119,7 +119,7 @@ def _is_complete(model: Any) -> bool:
 
 
 def parameters(model: Any) -> int:
-    """Number of elements of the weights of *model*, trained or not; also where it has no call."""
+    """Number of elements of the weights of *model*, trained or not, even if it has no call."""
     return sum(math.prod(weight.shape) for weight in model.weights)
 
 
@@ -130,12 +130,12 @@ def changing_variables(model: Any) -> list[Any]:
 
 
 def flat_layers(model: Any) -> list[Any]:
-    """All layers, wherever in *model* they are, and it itself."""
+    """All layers of *model* at any depth, and *model* itself."""
     return list(model._flatten_layers())
 
 
 def layers_with_weights(model: Any) -> list[Any]:
-    """The layers that hold weights themselves, wherever in *model* they are."""
+    """Layers that hold weights themselves, at any depth of *model*."""
     return [
         layer
         for layer in model._flatten_layers()
@@ -144,7 +144,7 @@ def layers_with_weights(model: Any) -> list[Any]:
 
 
 def is_graph(model: Any) -> bool:
-    """Whether *model* is made of layers that it can list: Sequential or functional."""
+    """Whether *model* consists of layers that it can list: Sequential or functional."""
     return isinstance(model, keras.Sequential | Functional)
 
 
@@ -169,7 +169,7 @@ def refuse(model: Any) -> None:
     Raises:
         NotShareable: a strategy of ``tf.distribute`` with one replica, in whose scope alone
             Keras's own functions train; naming it.
-        Unsupported: one with several.
+        Unsupported: a strategy of ``tf.distribute`` with several replicas.
     """
     if model.distribute_strategy.num_replicas_in_sync > 1:
         raise Unsupported(
@@ -200,7 +200,7 @@ def refuse_scopes(model: Any) -> None:
     """Raise for a model that computes in the scope of a strategy of ``tf.distribute``.
 
     Raises:
-        NotShareable: naming it.
+        NotShareable: it names the strategy.
     """
     name = type(model.distribute_strategy).__name__
     if name != "_DefaultDistributionStrategy":
@@ -208,7 +208,7 @@ def refuse_scopes(model: Any) -> None:
 
 
 def first_epoch(model: Any, given: int) -> int:
-    """Epoch with which the running fit begins, its ``initial_epoch`` being *given*."""
+    """First epoch of the running fit, for ``initial_epoch`` *given*."""
     return int(model._initial_epoch or given)
 
 
@@ -223,13 +223,13 @@ def start_at(model: Any, epoch: int | None) -> None:
 
 
 def validation_of(model: Any) -> Any:
-    """Iterator with which the running fit evaluates, None before its first validation."""
+    """Iterator of the running fit's validation; None before the first validation."""
     return getattr(model, "_eval_epoch_iterator", None)
 
 
 @contextlib.contextmanager
 def without_memory() -> Iterator[None]:
-    """Models made inside have variables with shapes and no values, and are for looking at only."""
+    """Context in which new models have variables without values, for inspection only."""
     try:
         with keras.StatelessScope(initialize_variables=False):
             yield

@@ -1,9 +1,9 @@
 """The state of a model's draws by TensorFlow's own seeds, from which any rank can go on.
 
-An operation like ``tf.random.normal`` has a hidden state: Philox's counter, which it moves on by
-256 for each number that it gives. A step that draws as many numbers for each row, or for each
-step, follows from how many rows and steps came before it. So ranks draw their rows of what one
-process would draw, and a step that is made again draws the same.
+An operation like ``tf.random.normal`` has a hidden state: Philox's counter, advanced by 256 for
+each number drawn. For a step with a fixed count of numbers per row, or per step, it follows from
+the numbers of rows and steps before. So ranks draw their rows of one process's draw, and a step
+that is made again draws the same numbers.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def noise_counter(
         seed: first seed of the operation.
         seed2: second seed of the operation; without both the key of *state* is used.
         number: number of the draw in the step, from 0.
-        numbers: count of numbers that a step draws, or a row of the batch where it is *by_row*.
-        by_row: whether it draws as many numbers for each row.
+        numbers: count of numbers drawn per step, or per row of the batch if *by_row*.
+        by_row: whether the count is per row.
     """
     if not seed and not seed2:
         key, high = state[2], number
@@ -64,6 +64,6 @@ def noise_counter(
 
 
 def count_noise(variable: Any, rows: Any) -> Any:
-    """Count a step of so many *rows* of the batch in *variable*; part of the step's graph."""
+    """Count in *variable* a step of *rows* rows of the batch; part of the step's graph."""
     ones = tf.stack([tf.ones((), tf.int64), tf.cast(rows, tf.int64), tf.zeros((), tf.int64)])
     return variable.value.assign_add(ones)

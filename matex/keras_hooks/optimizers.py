@@ -45,7 +45,7 @@ _in_its_place: Apply | None = None
 
 
 def in_place_of_apply() -> Apply | None:
-    """The function that is called instead of every optimizer's ``apply`` now, if there is one."""
+    """Function called instead of every optimizer's ``apply`` now; None without one."""
     return _in_its_place
 
 
@@ -54,7 +54,7 @@ def replaced_apply(apply: Apply) -> Iterator[None]:
     """Context in which *apply* is called instead of the ``apply`` of every optimizer.
 
     Args:
-        apply: function of the optimizer, its gradients, and its variables or None.
+        apply: function of the optimizer, the gradients, and the variables or None.
     """
     global _in_its_place  # noqa: PLW0603 - a property of the process, as the optimizers' class is
     before, _in_its_place = _in_its_place, apply
@@ -76,7 +76,7 @@ def is_recording() -> bool:
 
 @contextlib.contextmanager
 def updating() -> Iterator[None]:
-    """Context of the one place where optimizers may change weights."""
+    """Context of the only code in which optimizers may change weights."""
     global _updating  # noqa: PLW0603 - a property of the process, as the optimizers' class is
     _updating += 1
     try:
@@ -87,7 +87,7 @@ def updating() -> Iterator[None]:
 
 @contextlib.contextmanager
 def recording() -> Iterator[None]:
-    """Context of a train step whose one optimizer is being recorded: no other may change weights.
+    """Context of a train step whose optimizer is recorded: no other one may change weights.
 
     Raises:
         SeveralUpdatesFound: another did.
@@ -101,7 +101,7 @@ def recording() -> Iterator[None]:
 
 
 def learning_rate_variable(optimizer: Any) -> Any | None:
-    """The learning rate where a callback may change it, None where a schedule rules."""
+    """Learning rate variable that a callback may change; None with a schedule."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     rate = getattr(inner, "_learning_rate", None)
     return rate if isinstance(rate, keras.Variable) else None
@@ -142,7 +142,7 @@ class ScaledSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def _with_own_rates(optimizer: Any) -> list[Any]:
-    """The optimizers inside *optimizer*, or itself, that have a learning rate."""
+    """Optimizers inside *optimizer*, or itself, that have a learning rate."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     several = isinstance(inner, keras.optimizers.MultiOptimizer)
     return list(inner.optimizers) if several else [inner]
@@ -150,7 +150,7 @@ def _with_own_rates(optimizer: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def _scaled_rate(optimizer: Any, factor: Any) -> Iterator[None]:
-    """Context in which one *optimizer* has a scaled rate, and velocities to it."""
+    """Context in which *optimizer* has a scaled rate, with velocities to match."""
     velocities = _velocities_with_rate(optimizer)
     for variable in velocities:
         variable.assign(variable * keras.ops.cast(factor, variable.dtype))
@@ -193,7 +193,7 @@ def _velocities_with_rate(optimizer: Any) -> list[Any]:
 
 
 def nesterov_momentum(optimizer: Any) -> float:
-    """The momentum of an SGD whose velocities are its first slots and look ahead; else 0."""
+    """Momentum of an SGD whose velocities are its first slots and look ahead; else 0."""
     if not isinstance(optimizer, keras.optimizers.SGD) or not optimizer.nesterov:
         return 0.0
     others = optimizer.use_ema or optimizer.gradient_accumulation_steps
@@ -207,7 +207,7 @@ def state_of(optimizer: Any) -> list[Any]:
 
 
 def optimizers_of(model: Any) -> list[Any]:
-    """The optimizers that *model* has as attributes, alone or in lists and dicts, its own first."""
+    """Optimizers among the attributes of *model*, also in lists and dicts, its own first."""
     own = getattr(model, "optimizer", None)  # none where fit was refused, uncompiled
     found = [] if own is None else [own]
     for value in vars(model).values():
@@ -218,11 +218,11 @@ def optimizers_of(model: Any) -> list[Any]:
 
 
 class OptimizerTraits(NamedTuple):
-    """The ways in which an optimizer takes its gradients.
+    """Properties of an optimizer's treatment of gradients.
 
     Args:
-        scales_loss: whether it expects infinite gradients now and then, and deals with them.
-        takes_sums: whether slices of one place and their sum are the same to it.
+        scales_loss: whether it expects and handles infinite gradients.
+        takes_sums: whether it treats slices of one index like their sum.
         sets_when_built: whether it set variables when it was built here, such as copies of
             weights. Keras builds it in the step that it traces, so plain Keras sets them anew in
             each.
@@ -244,20 +244,20 @@ def traits_of(optimizer: Any) -> OptimizerTraits:
 
 
 def setting_when_built(model: Any) -> list[str]:
-    """The kinds of the optimizers of *model* that set variables when they were built here."""
+    """Kinds of *model*'s optimizers that set variables when they were built here."""
     some = [one for one in optimizers_of(model) if traits_of(one).sets_when_built]
     return sorted({type(one).__name__ for one in some})
 
 
 def build_for(optimizer: Any, variables: list[Any]) -> None:
-    """Make *optimizer*'s variables for *variables*, in no graph, and note if it sets any. Local."""
+    """Create *optimizer*'s variables for *variables*, in no graph; note if it sets any. Local."""
     with outside_functions(), noted_setting(optimizer):
         optimizer.build(variables)
 
 
 @contextlib.contextmanager
 def noted_setting(optimizer: Any) -> Iterator[None]:
-    """Build *optimizer* inside, and note whether it sets variables."""
+    """Context in which *optimizer* is built; notes whether it sets variables."""
 
     def noting(original: Callable[..., Any]) -> Callable[..., Any]:
         def assign(variable: Any, *args: Any, **kwargs: Any) -> Any:
@@ -275,13 +275,13 @@ def noted_setting(optimizer: Any) -> Iterator[None]:
 
 
 def updates_made(optimizer: Any) -> int | None:
-    """Number of updates that *optimizer* has made; None where it may leave some out by itself."""
-    # Not ``iterations``, which counts every so many where gradients are accumulated.
+    """Number of updates that *optimizer* has made; None if it may skip some itself."""
+    # Not ``iterations``, which counts accumulated gradients only every so many steps.
     return None if traits_of(optimizer).scales_loss else int(optimizer._iterations.numpy())
 
 
 def optimizer_kinds() -> dict[str, type]:
-    """Keras's optimizers by their names in small letters, without those around others."""
+    """Keras's optimizers by their names in lower case, without wrappers."""
     unfit = ("optimizer", "lossscaleoptimizer", "multioptimizer")
     return {
         name.lower(): kind

@@ -1,9 +1,9 @@
-"""Rows of a random tensor, without the rows before them: each draw of TensorFlow's is addressable.
+"""Rows of a random tensor without the rows before them: TensorFlow's draws are addressable.
 
-A stateless draw is Philox in counter mode (Salmon et al., Parallel random numbers: as easy as
-1, 2, 3, 2011): number i of a tensor follows from a key, and from a counter that begins somewhere
-and goes on with i. So a rank that moves the counter on gets, bit for bit, what one process
-gets in those rows of the whole batch's tensor.
+A stateless draw is Philox in counter mode (Salmon et al., Parallel random numbers: as easy as 1, 2,
+3, 2011): number i of a tensor follows from a key, and from a counter that has a start value and
+increases with i. So a rank that advances the counter gets, bit for bit, the numbers that one
+process gets in those rows of the whole batch's tensor.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def rows_from(
         counter: counter at which the whole tensor begins.
         first: place of the first row, a scalar.
         shape: shape of the rows, an int32 vector.
-        row_size: count of a row's numbers; None where it is not known before.
+        row_size: count of a row's numbers; None if not known statically.
         dtype: dtype of the numbers.
         tries: whether each number may take several draws.
     """
@@ -90,7 +90,7 @@ def rows_from(
 
 
 def _group(dtype: Any) -> int:
-    """The count of numbers that one counter gives."""
+    """Number of values that one counter yields."""
     return 2 if tf.dtypes.as_dtype(dtype).size == 8 else 4
 
 
@@ -100,7 +100,7 @@ def _counters(group: int, tries: bool) -> int:
 
 
 def _moved(counter: Any, steps: Any) -> Any:
-    """The 128 bits of *counter*, *steps* further."""
+    """128 bits of *counter*, advanced by *steps*."""
     low = counter[0] + tf.cast(steps, tf.uint64)
     carry = tf.cast(low < counter[0], tf.uint64)
     return tf.stack([low, counter[1] + carry])

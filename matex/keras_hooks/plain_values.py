@@ -1,4 +1,4 @@
-"""Plain Python values and arrays as bytes and back: what a callback of the user's remembers.
+"""Plain Python values and arrays as bytes and back: the state of user callbacks.
 
 Nothing in the bytes is executed when they are read, so they may stand in a checkpoint.
 """
@@ -18,11 +18,11 @@ _SIMPLE = (bool, int, float, str, type(None))
 
 
 class _NotPlainError(Exception):
-    """A value that is neither plain nor made of plain ones."""
+    """A value that is not plain, and does not consist of plain values."""
 
 
 def packed(values: Mapping[str, Any]) -> np.ndarray:
-    """The ones of the named *values* that are plain, as uint8. Pure.
+    """Bytes of the plain ones among the named *values*: uint8. Pure.
 
     Plain are None, booleans, numbers, strings, NumPy arrays and scalars without objects, and
     lists, tuples and dictionaries of plain values. The others are left out.
@@ -37,7 +37,7 @@ def packed(values: Mapping[str, Any]) -> np.ndarray:
 
 
 def unpacked(content: np.ndarray) -> dict[str, Any]:
-    """The values that :func:`packed` was given, by name, with their types. Pure."""
+    """Values given to :func:`packed`, by name, with their types. Pure."""
     found: dict[str, Any] = json.loads(content.tobytes())
     return {name: _decoded(value) for name, value in found.items()}
 

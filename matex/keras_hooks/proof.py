@@ -36,7 +36,7 @@ _CLASSES = (
 
 _STEPS = ("train_step", "compute_loss", "compute_metrics", "call", "__call__")
 
-# They mix the rows of a batch, or run what is not Keras's.
+# Layers that mix the rows of a batch, or run code that is not Keras's.
 _OTHERS = {"Lambda", "MixUp", "CutMix", "TFSMLayer", "FlaxLayer", "JaxLayer", "TorchModuleWrapper"}
 
 _REGULARIZERS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
@@ -59,7 +59,7 @@ def adds_up(model: Any) -> bool:
 def evaluates_rows(model: Any) -> bool:
     """Whether *model*'s ``test_step`` is made of parts of Keras alone that add up. Local."""
     own = "test_step" in vars(model) or type(model).test_step is not keras.Model.test_step
-    # What other losses come to depends on how rows are put together to batches.
+    # Other losses depend on how rows are grouped into batches.
     means = all(
         getattr(loss, "reduction", "mean") in ("sum_over_batch_size", "mean")
         for loss in keras.tree.flatten(model.loss)
@@ -68,7 +68,7 @@ def evaluates_rows(model: Any) -> bool:
 
 
 def counts_add_up(model: Any) -> bool:
-    """Whether all metrics of *model* are Keras's own, which add up what they see. Local."""
+    """Whether all metrics of *model* are Keras's own, which sum their counts. Local."""
     inside = [
         one for each in model.metrics for one in (each, *(getattr(each, "metrics", ()) or ()))
     ]
@@ -89,7 +89,7 @@ def _is_known_part(part: Any) -> bool:
 
 
 def _is_graph_of_layers(model: Any) -> bool:
-    """Functional or Sequential for batches of any size, and nothing but layers in it."""
+    """Whether *model* is functional or Sequential for any batch size, with layers only."""
     base = keras.Sequential if isinstance(model, keras.Sequential) else Functional
     if not isinstance(model, base):
         return False

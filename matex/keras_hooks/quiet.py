@@ -1,4 +1,4 @@
-"""A model without chance: what its random layers and batch statistics would do is left out."""
+"""A model without randomness: random layers and batch statistics are disabled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matex.keras_hooks.models import seed_variables
 
 __all__ = ["Chance"]
 
-# Between the ends of what may be drawn, and no value for which formulas are special.
+# Inside the range of possible draws, and no special value in formulas.
 _PLACE = 0.37
 
 
@@ -25,7 +25,7 @@ class Chance:
     """The chance in a step of *model*: random layers, and batch statistics. Local.
 
     Args:
-        model: model whose step it is.
+        model: model of the step.
         synchronized: layers of its BatchNormalization that see the rows of all ranks, and so go
             by them. None by default.
     """
@@ -37,7 +37,7 @@ class Chance:
 
     @property
     def differs_in_parts(self) -> bool:
-        """Whether parts of a batch differ from the whole by nature, so that chance is left out.
+        """Whether parts of a batch differ from the whole by randomness, which is then left out.
 
         Noise with a row for each of the batch's is the same in them. A step of which
         :meth:`noted_in` found no other is, without chance, the same step.
@@ -46,7 +46,7 @@ class Chance:
         return draws or bool(normalizations(self._model))
 
     def noted_in(self, trace: Callable[[], Any]) -> Any:
-        """The result of *trace*, which traces the step, and note what :meth:`left_out` replaces."""
+        """Result of *trace*, which traces the step; notes what :meth:`left_out` replaces."""
         self._is_noted = False
 
         def noting(present: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,9 +67,8 @@ class Chance:
     def left_out(self) -> Iterator[None]:
         """Run or trace the step inside, without chance.
 
-        Whatever Keras draws is one constant, the same for all rows; dropout drops nothing, and a
-        shuffle turns the order round. BatchNorm goes by its moving statistics, and leaves them
-        alone.
+        All Keras draws are one constant, equal for all rows; dropout drops nothing, and a shuffle
+        reverses the order. BatchNorm uses its moving statistics, without updating them.
         """
         with contextlib.ExitStack() as stack:
             for name, substitute in _SUBSTITUTES.items():

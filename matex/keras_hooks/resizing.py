@@ -1,7 +1,7 @@
-"""Giving Keras's variables, and all that remembers their shapes, another size in place.
+"""Resizing in place of Keras's variables, and of everything that remembers their shapes.
 
-The ``keras.Variable`` stays the same object, so layers, optimizers and whoever else holds
-it see the new value; only the TensorFlow variable inside is another.
+The ``keras.Variable`` stays the same object, so layers, optimizers and other holders see the new
+value; only the TensorFlow variable inside is replaced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _AVERAGED: Any = (
 
 
 def resize(variable: Any, value: np.ndarray) -> None:
-    """Make *variable* hold *value*, whatever its shape was; local, between steps.
+    """Set *variable* to *value* of any shape; local, between steps.
 
     All get one name inside: TensorFlow takes the better part of a millisecond for each new
     pair of a name and a shape, and a weight and its slots have one shape.
@@ -57,7 +57,7 @@ def resize(variable: Any, value: np.ndarray) -> None:
 
 
 class Slot(NamedTuple):
-    """Slot of an optimizer for a weight: axis i of it is axis ``axes[i]`` of the weight."""
+    """Slot of an optimizer for a weight: its axis i is axis ``axes[i]`` of the weight."""
 
     variable: Any
     weight: Any
@@ -65,7 +65,7 @@ class Slot(NamedTuple):
 
 
 def _all(optimizer: Any) -> Iterator[Any]:
-    """*optimizer* and those it is made of."""
+    """*optimizer* and the optimizers inside it."""
     yield optimizer
     inner = [getattr(optimizer, "inner_optimizer", None), *getattr(optimizer, "optimizers", [])]
     for one in inner:
@@ -91,7 +91,7 @@ def slots(optimizer: Any) -> list[Slot]:
 def copies_of_weights(model: Any) -> list[tuple[Any, Any]]:
     """Each slot of the optimizers of *model* that is a weight itself, as averages are, and that.
 
-    It must follow what is done to the weight by anything but the optimizer.
+    It must follow changes of the weight that the optimizer does not make.
     """
     found: list[tuple[Any, Any]] = []
     for one in (each for optimizer in optimizers_of(model) for each in _all(optimizer)):
@@ -115,13 +115,13 @@ def _axes(name: str, slot: Any, weight: Any) -> tuple[int, ...]:
 
 
 class WeightUsers:
-    """The models of this process that have some of *variables*, and their optimizers. Local.
+    """Models of this process that contain some of *variables*, and their optimizers. Local.
 
     An encoder that is a model of its own goes on with the layers that it shares with the
     autoencoder that is trained.
 
     Args:
-        model: model that has them all.
+        model: model that contains all of them.
         variables: weights that are resized.
     """
 
@@ -144,7 +144,7 @@ class WeightUsers:
 
     @contextlib.contextmanager
     def renewed(self) -> Iterator[None]:
-        """Resize variables inside: then optimizers know them, and models are traced, anew."""
+        """Context of resizing; at its end optimizers and traced models are renewed."""
         keys = [(optimizer, _keys(optimizer)) for optimizer in self._optimizers]
         yield
         for optimizer, before in keys:
@@ -154,12 +154,12 @@ class WeightUsers:
 
 
 def _keys(optimizer: Any) -> list[tuple[Any, Any]]:
-    """Each weight of *optimizer*, and its key there; before :func:`resize`."""
+    """Each weight of *optimizer* with its key; called before :func:`resize`."""
     return [(w, optimizer._var_key(w)) for one in _all(optimizer) for w in one._trainable_variables]
 
 
 def _rekey(optimizer: Any, before: list[tuple[Any, Any]]) -> None:
-    """Let *optimizer* know its weights again; *before* is of :func:`_keys`."""
+    """Restore *optimizer*'s map of its weights; *before* is from :func:`_keys`."""
     renamed = {old: optimizer._var_key(weight) for weight, old in before}
     for one in _all(optimizer):
         for name in ("_trainable_variables_indices", "_var_to_optimizer_idx"):
@@ -174,7 +174,7 @@ def _rekey(optimizer: Any, before: list[tuple[Any, Any]]) -> None:
 
 
 def set_input_shapes(call: GraphCall) -> None:
-    """Let the layer of *call* expect, and be built again from, the shapes of its tensors."""
+    """Make the layer of *call* expect, and be rebuilt with, the shapes of its tensors."""
     layer = call.operation
     spec = getattr(layer, "input_spec", None)
     if isinstance(spec, keras.layers.InputSpec) and spec.axes and len(call.inputs) == 1:
@@ -212,14 +212,14 @@ def _renewed(value: Any, shapes: Iterator[tuple[Any, ...]]) -> Any:
 
 
 def renew_validation(model: Any) -> None:
-    """Let what the running fit evaluates with be traced anew, at its next validation."""
+    """Make the running fit's validation be traced again, at its next use."""
     iterator: Any = getattr(model, "_eval_epoch_iterator", None)
     if hasattr(iterator, "retrace"):
         iterator.retrace()
 
 
 def _drop_functions(model: Any) -> None:
-    """Let *model* be traced anew: for training, where it was training, at once."""
+    """Make *model* be traced again; for training at once, if it was training."""
     trains = model.train_function is not None
     model.test_function = None
     model.predict_function = None

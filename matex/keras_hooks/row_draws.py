@@ -1,4 +1,4 @@
-"""Draws of TensorFlow's for a rank's rows: those that one process would draw there."""
+"""TensorFlow's random draws for a rank's rows, equal to those of one process."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class NoiseRows(NamedTuple):
     """Set that gets the names of functions whose rows are drawn otherwise than in one process."""
 
     def note_shifted(self, name: str) -> None:
-        """Note that the rows that *name* draws are others than in one process."""
+        """Note that the draws of *name* for its rows differ from those of one process."""
         if self.shifted is not None:
             self.shifted.add(name)
 
 
 class RowDraws:
-    """The draws of one step that is traced, or run, now. Local.
+    """Random draws of one step that is being traced or run. Local.
 
     Args:
         rows: rows that are computed.
@@ -120,7 +120,7 @@ class RowDraws:
 
     @property
     def follows_state(self) -> bool:
-        """Whether what is drawn here is drawn once in each step, so that its state can follow."""
+        """Whether a draw here happens once in each step, so that its state can be advanced."""
         is_here = self._graph is not None and tf.compat.v1.get_default_graph() is self._graph
         return is_here and self.rows.state is not None and self.rows.addressable
 
@@ -139,7 +139,7 @@ class RowDraws:
         return static[0] is None or (constant and self._is_constant(static[0]))
 
     def count(self, shape: Any) -> Any:
-        """The number of a tensor's rows that are the rank's, if it is of *shape*."""
+        """Number of rows of this rank in a tensor of *shape*."""
         static = tensor_util.constant_value_as_shape(shape)
         return self.rows.own if self._is_constant(static[0]) else shape[0]
 
@@ -163,7 +163,7 @@ class RowDraws:
             self._is_plain = before
 
     def _drawn(self, draw: Callable[..., Any], arguments: dict[str, Any], *, has_rows: bool) -> Any:
-        """The rank's rows of what *draw* gives for *arguments*, or all of it where it has none."""
+        """This rank's rows of *draw* applied to *arguments*, or all of it if it has no rows."""
         if not has_rows:
             return draw(**arguments)
         arguments = dict(arguments)
@@ -196,7 +196,7 @@ class RowDraws:
         return tf.ensure_shape(rows, [first, *static[1:]])
 
     def _follows_from_state(self, shape: Any) -> bool:
-        """Whether a draw of *shape* is one that each step makes once, of rows of a known size."""
+        """Whether a draw of *shape* happens once per step, with rows of known size."""
         if not self.follows_state:
             return False
         static = tensor_util.constant_value_as_shape(shape)
@@ -207,7 +207,7 @@ class RowDraws:
         return True
 
     def _numbers(self, shape: Any, *, has_rows: bool) -> Any:
-        """The count of numbers that a draw of *shape* takes for each row, or else for a step."""
+        """Number of values of a draw of *shape*, per row or else per step."""
         static = tensor_util.constant_value_as_shape(shape)
         if not has_rows:
             return math.prod(static)
@@ -215,7 +215,7 @@ class RowDraws:
         return row * (self.count(shape) // tf.maximum(self.rows.own, 1))
 
     def _has_rows(self, shape: Any, *, constant: bool = False) -> bool:
-        """Whether the draw of *shape*, the next one of the trace, has rows of the batch."""
+        """Whether the draw of *shape*, next in the trace, has rows of the batch."""
         flag = next(self._flags, None)
         if flag is None:
             flag = self.is_open(shape, constant=constant)
@@ -224,5 +224,5 @@ class RowDraws:
         return flag
 
     def _is_constant(self, count: int | None) -> bool:
-        """Whether *count* is the number of rows that all batches have."""
+        """Whether *count* is the number of rows of all batches."""
         return count is not None and count == self.rows.constant

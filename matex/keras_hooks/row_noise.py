@@ -1,4 +1,4 @@
-"""Random numbers for the rows of a batch: each rank draws those that one process would."""
+"""Random numbers for the rows of a batch: each rank draws those of one process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ADDRESSABLE = (
     "stateless_random_normal_v2",
     "stateless_truncated_normal_v2",
 )
-# TensorFlow's draws with a state of their own, and what gives the same numbers without one.
+# TensorFlow's draws with hidden state, and their stateless equivalents.
 _STATEFUL = {
     "random_uniform": "stateless_random_uniform_v2",
     "random_uniform_int": "stateless_random_uniform_int_v2",
@@ -36,7 +36,7 @@ _STATEFUL = {
     "truncated_normal": "stateless_truncated_normal_v2",
 }
 # Keras's own functions whose result has a given shape. A trial replaces them by constants
-# (quiet.py), but what is cut like the batch need not be: its rows must differ as rows do.
+# (quiet.py), except for results that are divided like the batch: their rows must differ.
 _SHAPED = {
     name: getattr(backend.random, name)
     for name in ("normal", "uniform", "truncated_normal", "randint", "gamma", "binomial", "beta")
@@ -48,14 +48,14 @@ _SHIFTED = ("categorical", "shuffle")
 
 
 class _NeedsGenerator(BaseException):
-    """A trace drew by Keras's global generator, and there is none yet.
+    """A trace needed Keras's global generator, which does not exist yet.
 
     No ``except Exception`` of the script's is to catch it.
     """
 
 
 def with_global_generator(trace: Callable[[], Any]) -> Any:
-    """The result of *trace*, which is called anew where it wants Keras's global generator. Local.
+    """Result of *trace*, repeated if it needs Keras's global generator. Local.
 
     Keras makes that one by the first draw without a seed, from Python's own generator.
     """
@@ -76,8 +76,9 @@ def rows_of_noise(
     may also have a whole number of blocks of them: a row for each fake and then for each real one.
     Other noise is the same on all ranks, as it is for all rows in one process.
 
-    Gives a function of the number of the batch's rows, for the graph that commits the step. It
-    moves on what the step drew by and did not move: TensorFlow's seeds, Keras's global generator.
+    Returns a function of the number of the batch's rows, for the graph that commits the step. It
+    advances the states that the step drew from without advancing them: TensorFlow's seeds, Keras's
+    global generator.
 
     Args:
         rows: rows that are computed.
@@ -114,7 +115,7 @@ def rows_of_noise(
 
 
 class _KerasNoise:
-    """The substitutes of Keras's random functions while one step is traced."""
+    """Substitutes of Keras's random functions while one step is traced."""
 
     def __init__(self, draws: RowDraws, known: set[int], *, strict: bool) -> None:
         self._draws = draws
@@ -125,7 +126,7 @@ class _KerasNoise:
         self._drawn_globally = 0
 
     def advance(self, rows: Any) -> None:
-        """Move on what the step drew by, in the graph that commits it for so many *rows*."""
+        """Advance the state of the step's draws by *rows* rows, in the graph of the commit."""
         if self._draws.drawn_by_state:
             count_noise(self._draws.rows.state, rows)
         if self._generator is not None:
@@ -136,7 +137,7 @@ class _KerasNoise:
             state.assign(value)
 
     def _of_all(self) -> Any:
-        """The next seed of Keras's global generator, whose state stays as it is."""
+        """Next seed of Keras's global generator, without advancing it."""
         if self._generator is None:
             self._generator = global_generator()
             if self._generator is None:
@@ -165,7 +166,7 @@ class _KerasNoise:
         return seed_of
 
     def shaped(self, present: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """*present*, Keras's function *name* or what a trial puts in its place, by rows."""
+        """*present*, Keras's function *name* or a trial's substitute, by rows."""
         original = _SHAPED[name]
         signature = inspect.signature(original)
 
@@ -211,7 +212,7 @@ def _after(seed: Any) -> Any:
 
 
 class _Fixed(SeedGenerator):
-    """Gives Keras one seed that is drawn already."""
+    """Generator that returns one seed that was drawn already."""
 
     def __init__(self, value: Any) -> None:  # the base would make a variable
         self._value = value

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def are_rows(spec: Any) -> bool:
-    """Whether tensors of *spec* have rows that can be cut."""
+    """Whether tensors of *spec* have rows that can be divided."""
     return isinstance(spec, tf.TensorSpec | tf.SparseTensorSpec | tf.RaggedTensorSpec)
 
 
@@ -54,7 +54,7 @@ def is_free(batch: Any) -> bool:
 
 
 def row_count(tensor: Any) -> int:
-    """Number of rows of a *tensor* that is there; -1 for a scalar."""
+    """Number of rows of an eager *tensor*; -1 for a scalar."""
     if not tensor.shape.rank:
         return -1
     if isinstance(tensor, tf.RaggedTensor):
@@ -79,7 +79,7 @@ def cut_rows(tensor: Any, lo: int, hi: int) -> Any:
 
 
 def split_rows(tensor: Any, sizes: Sequence[int]) -> list[Any]:
-    """The rows of *tensor* in pieces, of so many rows each; all of its rows."""
+    """All rows of *tensor* in consecutive pieces of *sizes* rows."""
     if isinstance(tensor, tf.SparseTensor | tf.RaggedTensor):
         ends = list(itertools.accumulate(sizes))
         return [cut_rows(tensor, end - size, end) for end, size in zip(ends, sizes, strict=True)]
@@ -87,14 +87,14 @@ def split_rows(tensor: Any, sizes: Sequence[int]) -> list[Any]:
 
 
 def chosen_rows(tensor: Any, places: Iterable[int]) -> Any:
-    """The rows of *tensor* at *places*, in their order."""
+    """Rows of *tensor* at *places*, in this order."""
     if isinstance(tensor, tf.SparseTensor):
         return joined([cut_rows(tensor, place, place + 1) for place in places])
     return tf.gather(tensor, list(places))
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Several tensors as one, along the first axis."""
+    """Concatenation of *parts* along the first axis."""
     if isinstance(parts[0], tf.SparseTensor):
         return tf.sparse.concat(0, list(parts))
     return tf.concat(list(parts), 0)
@@ -106,7 +106,7 @@ def components_of(tensor: Any) -> list[Any]:
 
 
 def zeros_by_row(tensor: Any) -> np.ndarray:
-    """The fraction of each row of *tensor* that is zero, empty or not there, shape (rows,)."""
+    """Fraction of each row of *tensor* that is zero, empty or missing: shape (rows,)."""
     if isinstance(tensor, tf.SparseTensor):  # it may have more columns than there is memory for
         rows, *row = tensor.dense_shape.numpy().tolist()
         there = np.bincount(tensor.indices[:, 0].numpy(), minlength=rows)

@@ -1,4 +1,4 @@
-"""The step of a loop of the script's own, in the form of a model whose ``train_step`` it is."""
+"""Step of a custom loop, as the ``train_step`` of a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OWNERS = (keras.layers.Layer, keras.metrics.Metric, keras.random.SeedGenerator,
 
 
 class ScriptModel(keras.Model):
-    """A model that holds what a function of the script's trains, and whose step is its call.
+    """Model of the objects that a script's function trains, whose step is a call of it.
 
     Its metrics may not be reset in the function, because their states start anew in each step.
 
@@ -48,7 +48,7 @@ class ScriptModel(keras.Model):
         self.step_name = name
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        """The tensors that the function returns, by their place."""
+        """Tensors that the function returns, by position."""
         args, kwargs = data
         reasons: list[str] = []
 
@@ -71,7 +71,7 @@ class ScriptModel(keras.Model):
         return tensors
 
     def result_of(self, logs: dict[str, Any]) -> Any:
-        """The result of the function, of whose tensors *logs* are the values; after a step."""
+        """Result of the function, with the tensors' values from *logs*; after a step."""
         result, rest = self._result
         leaves = [logs.get(str(place), leaf) for place, leaf in enumerate(rest)]
         return tf.nest.pack_sequence_as(result, leaves)
@@ -83,18 +83,18 @@ def script_model(
     signature: Any,
     as_data: Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]],
 ) -> ScriptModel:
-    """The model of a function of the script's, which is traced for it. Local.
+    """Model of a function of the script, which is traced for it. Local.
 
     The optimizers that it calls are built, as they would be by its first call.
 
     Args:
         name: name of the function.
-        code: its Python code.
-        signature: signature of its batches.
+        code: Python code of the function.
+        signature: signature of the batches.
         as_data: makes of a batch the function's arguments.
 
     Raises:
-        NotShareable: it calls no optimizer.
+        NotShareable: the function calls no optimizer.
     """
     optimizers: list[Any] = []
 
@@ -146,7 +146,7 @@ def _is_layer(thing: Any) -> bool:
 
 
 def _own_variables(thing: Any) -> list[Any]:
-    """The variables of *thing* itself; of a metric also those of the metrics in it."""
+    """Variables of *thing* itself; for a metric also those of metrics inside it."""
     if isinstance(thing, keras.Variable):
         return [thing]
     if isinstance(thing, keras.layers.Layer):

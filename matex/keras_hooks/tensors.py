@@ -1,4 +1,4 @@
-"""Tensors, structures of them and graphs, for the rooms that know no TensorFlow."""
+"""Tensors, structures of them and graphs, for packages that do not import TensorFlow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-#: What an operation that fails raises.
+#: Exception of a failing TensorFlow operation.
 OpError = tf.errors.OpError
 
 # Creators of variables are called from high to low: the script's have 100, a function's has 50.
@@ -51,12 +51,12 @@ _BEFORE_FUNCTIONS = 51
 
 
 def tensor_of(value: Any) -> Any:
-    """*value* as a tensor, in a graph where one is being traced."""
+    """*value* as a tensor, in the graph that is being traced, if any."""
     return tf.convert_to_tensor(value)
 
 
 def constant(array: Any) -> Any:
-    """*array* as a tensor that is there."""
+    """*array* as an eager tensor."""
     return tf.constant(array)
 
 
@@ -76,12 +76,12 @@ def is_tensor(value: Any) -> bool:
 
 
 def is_data(value: Any) -> bool:
-    """Whether *value* is a tensor of numbers or texts, and not one that stands for something."""
+    """Whether *value* is a tensor of numbers or strings, and not a handle."""
     return bool(tf.is_tensor(value)) and value.dtype not in (tf.variant, tf.resource)
 
 
 def is_text(tensor: Any) -> bool:
-    """Whether *tensor* is one of texts."""
+    """Whether *tensor* is a string tensor."""
     return bool(tensor.dtype == tf.string)
 
 
@@ -125,7 +125,7 @@ def pack_as(structure: Any, leaves: Sequence[Any]) -> Any:
 
 
 def map_structure(call: Callable[..., Any], *structures: Any) -> Any:
-    """The structure of what *call* makes of the leaves, where None is one."""
+    """Structure of the results of *call* for the leaves; None is a leaf."""
     return tree.map_structure(call, *structures)
 
 
@@ -139,7 +139,7 @@ def map_gradients(
 
 
 def as_tensors(batch: Any) -> Any:
-    """The structure *batch* with tensors or None as leaves; sparse and ragged ones stay."""
+    """Structure *batch* with tensors or None as leaves; sparse and ragged ones are kept."""
 
     def tensor_of(leaf: Any) -> Any:
         is_there = leaf is None or isinstance(leaf, tf.SparseTensor | tf.RaggedTensor)
@@ -161,7 +161,7 @@ def _specification(tensor: Any) -> Any:
 
 
 def inputs_of(data: Any) -> Any:
-    """The inputs of *data* as ``train_step`` gets it, as tensors."""
+    """Inputs of *data*, the argument of ``train_step``, as tensors."""
     inputs, *_ = keras.utils.unpack_x_y_sample_weight(data)
     return as_tensors(inputs)
 
@@ -175,7 +175,7 @@ def is_eager() -> bool:
 
 
 def outside_graphs() -> AbstractContextManager[None]:
-    """Surround what is to be done now, also where a graph is being traced."""
+    """Context of eager execution, even if a graph is being traced."""
     scope: AbstractContextManager[None] = tf.init_scope()
     return scope
 
@@ -198,8 +198,8 @@ def outside_functions() -> Iterator[None]:
 
 
 def graph_of(call: Callable[..., Any], *signature: Any) -> Any:
-    """*call* as a graph for arguments of *signature*; its code stays as it is written."""
+    """*call* as a graph for arguments of *signature*, without AutoGraph."""
     function = tf.function(call, input_signature=signature, autograph=False)
-    # It is traced once, but TensorFlow warns of those that are made of the same code as of one.
+    # It is traced once, but TensorFlow warns as if functions of the same code were one function.
     function._omit_frequent_tracing_warning = True
     return function

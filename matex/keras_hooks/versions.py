@@ -14,7 +14,7 @@ TESTED = "Keras {} to {} on TensorFlow {} to {}".format(*KERAS, *TENSORFLOW)
 
 
 def outside(*, keras: str, tensorflow: str) -> str:
-    """Untested ones of two installed versions, such as "3.15.1"; "" if none. Pure."""
+    """Untested versions among two installed ones, such as "3.15.1"; "" if none. Pure."""
     given = (("Keras", keras, KERAS), ("TensorFlow", tensorflow, TENSORFLOW))
     return " and ".join(
         f"{name} {version}"

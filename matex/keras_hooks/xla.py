@@ -1,4 +1,4 @@
-"""Functions of the script's that XLA compiles: without it where ranks exchange in the middle.
+"""Functions of the script that XLA compiles: run without XLA if ranks exchange inside.
 
 XLA cannot call back into Python. Whether a function exchanges is known when it is traced; the
 trace is then given up, and the same call made again without XLA.
@@ -27,7 +27,7 @@ class _ExchangesInside(BaseException):
 
 
 def leave_xla(tell: Callable[[str], None]) -> None:
-    """Have ``tf.function(jit_compile=True)`` do without XLA where ranks exchange. Local, once.
+    """Run ``tf.function(jit_compile=True)`` without XLA if ranks exchange inside. Local, once.
 
     Args:
         tell: is given a line the first time that this happens to a function.
@@ -79,7 +79,7 @@ def _depth() -> int:
 
 
 def _forget_traces(function: Any) -> None:
-    """Have *function* traced anew, as if it had never been called."""
+    """Make *function* be traced again, as if it had never been called."""
     function._created_variables = None
     function._variable_creation_config = None
     function._no_variable_creation_config = None

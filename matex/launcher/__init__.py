@@ -1,1 +1,1 @@
-"""Starting the ranks of a run, watching over them, and starting them again."""
+"""Start, supervision and restart of the ranks of a run."""

@@ -1,4 +1,4 @@
-"""A thread that accepts connections, each of which is answered on a thread of its own."""
+"""Thread that accepts connections and answers each on a thread of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Acceptor:
     """Accepts connections at *listening*, until :meth:`close`.
 
     Args:
-        listening: socket that listens; it is closed with this.
+        listening: listening socket; closed together with this object.
         answer: function of a connection, which it closes.
         name: name of the thread.
     """
@@ -28,7 +28,7 @@ class Acceptor:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept nobody else."""
+        """Accept no further connections."""
         # A blocked accept() does not notice that its socket is closed.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

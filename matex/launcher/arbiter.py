@@ -1,8 +1,8 @@
-"""The launcher as arbiter: which part of a run whose network is cut goes on.
+"""The launcher as arbiter: it decides which part of a partitioned run goes on.
 
-A part that is not the larger one asks here, see :mod:`ft.quorum`. The launcher is one process, so
-it can give leave to one part only. It counts as dead who has ended on a host that answers, and
-nobody else.
+A part that is not larger than the rest asks here, see :mod:`ft.quorum`. The launcher is one
+process, so it can give leave to one part only. A rank counts as dead if it has ended on a host that
+answers, and only then.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["Arbiter", "HostNames", "Question", "Rulings", "probe"]
 
 _MOST_BYTES = 1 << 20
 _ASKED_S = 20.0  # for a host to answer: the ranks wait, and are given up after 40 s
-_PATIENCE_S = 5.0  # with one who asks and does not come to an end
+_PATIENCE_S = 5.0  # with a requester that does not finish
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The report of a part on itself: its original ranks, and the places of the unknown ones.
+    """The state of a part, as it reports it: its original ranks, and processes of unknown ranks.
 
     ``asks`` is whether it goes on only with leave; a larger part only says that it does.
     """
@@ -43,14 +43,14 @@ class Question:
     unknown: tuple[tuple[int, str, int, int], ...] = ()
     """Rank, host, process id and the space of that."""
     admitted: tuple[int, ...] = ()
-    """Those present who were in no world before."""
+    """Present ranks that were in no world before."""
 
     @staticmethod
     def read(content: Mapping[str, Any]) -> Question:
         """The question in the JSON that :func:`matex.run.launcher_client.ask` sends.
 
         Raises:
-            KeyError, TypeError, ValueError: it is none.
+            KeyError, TypeError, ValueError: *content* is no question.
         """
         here = [(int(rank), str(host)) for rank, host in map(_list, _list(content["present"]))]
         admitted = [int(rank) for rank in _list(content["admitted"])]
@@ -67,18 +67,18 @@ class Question:
 
     @property
     def present(self) -> frozenset[int]:
-        """The ranks that came."""
+        """Ranks that are present."""
         return frozenset(rank for rank, _ in self.here)
 
 
 @dataclass
 class Rulings:
-    """The part that was given leave, or that went on; one for each start of the ranks. Pure."""
+    """The part that was given leave, or that went on, for each start of the ranks. Pure."""
 
     chosen: frozenset[int] | None = field(default=None)
 
     def rule(self, question: Question, ended: Sequence[int]) -> str:
-        """Why the part may not go on, in words; "" where it may.
+        """Reason for which the part may not go on; "" if it may.
 
         Args:
             ended: unknown ranks of the question that are proved dead.
@@ -97,9 +97,9 @@ class Arbiter:
     """Answers questions on a TCP port, until :meth:`close`; ``was_asked`` tells of any.
 
     Args:
-        hosts: reaches them.
+        hosts: hosts of the run, and the means to run commands on them.
         names: the names by which the launcher calls the hosts of ranks.
-        is_over: whether the run has come to its end.
+        is_over: function that returns whether the run has ended.
     """
 
     def __init__(self, hosts: Hosts, names: HostNames, is_over: Callable[[], bool]) -> None:
@@ -148,7 +148,7 @@ class Arbiter:
             return Ruling(self._rulings.rule(question, ended), tuple(ended))
 
     def _ended(self, question: Question) -> list[int]:
-        """The unknown ranks whose hosts say that they have ended.
+        """Unknown ranks whose processes have ended, as their hosts report.
 
         All hosts are asked at the same time, because ranks wait for one that does not answer.
         """
@@ -173,7 +173,7 @@ class Arbiter:
 
 
 def probe(space: int, pids: Sequence[int]) -> list[str]:
-    """A command that succeeds where none of *pids* is alive any more, at once or soon. Pure."""
+    """Command that succeeds if none of *pids* is alive, or if all end soon. Pure."""
     script = (
         f'[ "$(readlink /proc/self/ns/pid)" = "pid:[{space}]" ] || exit 1; '
         f"for try in 1 2 3 4 5 6; do alive=; for pid in {' '.join(map(str, pids))}; do "
@@ -184,10 +184,9 @@ def probe(space: int, pids: Sequence[int]) -> list[str]:
 
 
 class HostNames:
-    """The launcher's names for the hosts of ranks, which call themselves as they like.
+    """The launcher's names for the hosts of ranks, which may call themselves differently.
 
-    The ranks that it starts fill the hosts in their order. Those that come later are on a host of
-    one of them.
+    The ranks that it starts fill the hosts in order. Newcomers are on a host of one of them.
 
     Args:
         hosts: hosts that were given, with their slots; none with a batch system, which calls
@@ -199,14 +198,14 @@ class HostNames:
         self._known: dict[str, str] = {}
 
     def of(self, rank: int, host: str) -> str:
-        """The name of the host of *rank*, which calls itself *host*; it is learned from."""
+        """Launcher's name of the host of *rank*, which calls itself *host*; it is remembered."""
         if rank < len(self._names):
             return self._known.setdefault(host, self._names[rank])
         return self._known.get(host, host)
 
 
 def _addresses() -> list[str]:
-    """This host's, as others may reach it; the ones that only it has come last."""
+    """Addresses of this host as seen by others; addresses that only this host has are last."""
     found = [
         address.address
         for addresses in psutil.net_if_addrs().values()

@@ -1,4 +1,4 @@
-"""``matex run --compare``: what plain Keras comes to, beside what the run has come to."""
+"""``matex run --compare``: comparison of a run's numbers with plain Keras's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compare_with_plain(wanted: Launch, report: Path, *, kept: bool) -> None:
     Args:
         wanted: launch that has ended.
         report: its report directory, which gets the logs of the plain run, too.
-        kept: whether the directory is there afterwards.
+        kept: whether the directory is kept afterwards.
     """
     logs, output = report / _LOGS, report / _OUTPUT
     logs.unlink(missing_ok=True)
@@ -51,10 +51,10 @@ def compare_with_plain(wanted: Launch, report: Path, *, kept: bool) -> None:
 
 
 def _run(command: Sequence[str], output: Path, seed: int) -> int:
-    """Run *command*, whose temporary files are gone afterwards; its exit status.
+    """Run *command*, remove its temporary files, and return its exit status.
 
     Raises:
-        KeyboardInterrupt: a signal came; the command is ended.
+        KeyboardInterrupt: a signal came; the command was ended.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -77,10 +77,10 @@ def _run(command: Sequence[str], output: Path, seed: int) -> int:
 
 
 def largest_differences(ours: Sequence[Epoch], theirs: Sequence[Epoch]) -> list[str]:
-    """Lines on the largest relative difference of each value that both have logged. Pure.
+    """Lines on the largest relative difference of each value that both runs logged. Pure.
 
     Args:
-        ours: values of each epoch of all fits, in their order.
+        ours: values of each epoch of all fits, in order.
         theirs: the same of plain Keras.
     """
     if not ours or not theirs:
@@ -103,7 +103,7 @@ def largest_differences(ours: Sequence[Epoch], theirs: Sequence[Epoch]) -> list[
 
 
 def _apart(a: float, b: float) -> float:
-    """The difference of *a* from *b*, relative to *b*; infinite where one alone is a number."""
+    """Difference of *a* from *b*, relative to *b*; infinite if only one of them is NaN."""
     if a == b or (a != a and b != b):
         return 0.0
     apart = abs(a - b) / (abs(b) or 1.0)

@@ -1,4 +1,4 @@
-"""Nodes that Slurm is to take away: the launcher hears of them, and its ranks leave them.
+"""Nodes that Slurm is about to drain: the launcher is told, and its ranks leave them.
 
 An administrator drains a node, or says that it will fail, and sends SIGUSR2 to the job's batch
 shell, in which the launcher runs. The launcher asks Slurm which nodes are meant, and asks the ranks
@@ -38,13 +38,13 @@ def nodes_to_leave(listing: str) -> list[str]:
 
 
 def hosts_to_leave(nodes: Collection[str], hosts: Collection[str]) -> list[str]:
-    """The hosts of *hosts*, as ranks call them, that are *nodes* but for their domains. Pure."""
+    """Hosts, as ranks call them, that are among *nodes* up to their domains. Pure."""
     short = {node.partition(".")[0] for node in nodes}
     return [host for host in dict.fromkeys(hosts) if host.partition(".")[0] in short]
 
 
 class Draining:
-    """Asks Slurm which hosts are to be left, and the ranks to leave them.
+    """Asks Slurm which hosts will be drained, and asks the ranks to leave them.
 
     Args:
         report: directory in which the ranks find requests.
@@ -59,11 +59,11 @@ class Draining:
         self._requested: set[str] = set()
 
     def ask(self) -> None:
-        """Have :meth:`look` ask Slurm; may be called by the handler of a signal."""
+        """Make :meth:`look` ask Slurm; may be called by a signal handler."""
         self._is_asked = True
 
     def look(self) -> None:
-        """Ask Slurm where that is wanted, and write the next request where none waits."""
+        """Ask Slurm if requested, and write the next request if none is pending."""
         if self._is_asked:
             self._is_asked = False
             self._waiting += self._found()
@@ -79,7 +79,7 @@ class Draining:
         self._waiting.pop(0)
 
     def _found(self) -> list[str]:
-        """The hosts that ranks are to leave and have not been asked to."""
+        """Hosts that ranks must leave and have not been asked to leave."""
         nodes = self._environment.get("SLURM_JOB_NODELIST", "")
         if not nodes:
             _print_line(
@@ -108,10 +108,10 @@ class Draining:
 
 
 def _sinfo(nodes: str, environment: Mapping[str, str]) -> str:
-    """The states of *nodes*, as Slurm's controller says them.
+    """States of *nodes*, from Slurm's controller.
 
     Raises:
-        OSError: there is no sinfo.
+        OSError: sinfo is not installed.
         subprocess.SubprocessError: it fails, or does not end.
     """
     command = ["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%n %T"]

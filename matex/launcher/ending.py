@@ -1,4 +1,4 @@
-"""The end of a run, from the files of its ranks: one exit status, and lines that say why."""
+"""The end of a run, from the files of its ranks: an exit status, and lines with the reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Logs:
         self._begun: dict[Path, int] = {}
 
     def begin(self) -> None:
-        """The ranks are about to be started: what is in the logs is not theirs."""
+        """Note the sizes of the logs before the ranks start: earlier content is of other ranks."""
         self._begun = {path: path.stat().st_size for path in self._paths()}
 
     def ends(self) -> dict[int, str]:
@@ -67,7 +67,7 @@ def this_job(events: Sequence[Event]) -> list[Event]:
 
 
 def reason_of(report: Path, logs: Logs, *, status: int | None) -> str | None:
-    """Why the ranks that were started last are all gone without a summary; None if nobody knows.
+    """Reason for which the last started ranks ended without a summary; None if unknown.
 
     Args:
         status: mpiexec's own.
@@ -89,7 +89,7 @@ def judge(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> i
     Where the ranks could not write a summary, write one for them.
 
     Args:
-        reason: reason for which there is no summary, used where there is none.
+        reason: reason for the missing summary, used if there is none.
         ranks: number of ranks at the start.
         kept: whether the report is kept.
     """
@@ -126,7 +126,7 @@ def judge(report: Path, reason: str, logs: Logs, *, ranks: int, kept: bool) -> i
 
 
 def _advice(end: End) -> str:
-    """Advice on the script's own error that ended a rank, to be appended to a line; "" for none."""
+    """Advice on the script error that ended a rank, to be appended to a line; "" if none."""
     if not end.is_own:
         return ""
     instead = advice(end.reason)

@@ -1,4 +1,4 @@
-"""The other hosts of a run, reached in the way that ranks are started on them."""
+"""Other hosts of a run, reached in the same way as ranks are started on them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Hosts:
     def run(
         self, hosts: Iterable[str], words: Sequence[str], *, within_s: float = _TIMEOUT_S
     ) -> list[str]:
-        """Run *words* on each of *hosts*, at the same time; those on which it succeeded, in order.
+        """Run *words* on each of *hosts* in parallel; return the hosts with success, in order.
 
         With ``true`` those on which a program can be started.
 
         Args:
             hosts: names of hosts.
             words: a command.
-            within_s: time that it may take, 30 seconds by default.
+            within_s: time limit, seconds, 30 by default.
         """
         names = list(hosts)
         with ThreadPoolExecutor(max(1, len(names))) as pool:

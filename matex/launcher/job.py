@@ -1,4 +1,4 @@
-"""One start of mpiexec and all that comes of it, which is found again by a token."""
+"""One start of mpiexec and all processes that it starts, identified by a token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GRACE_S = 5.0
 
 
 class Job:
-    """Processes that carry one token in their environment, mpiexec first among them.
+    """Processes that carry one token in their environment, including mpiexec.
 
     mpiexec gets a session of its own: a Ctrl-C at the terminal is the supervisor's to answer. So is
     SIGTERM, which Open MPI's does not hear: a batch system sends it to all processes of a job, and
@@ -30,7 +30,7 @@ class Job:
     Args:
         mpiexec: the program that *command* calls.
         environment: variables of all processes, beside the token.
-        quiet: whether their output is thrown away.
+        quiet: whether their output is discarded.
     """
 
     def __init__(
@@ -62,31 +62,31 @@ class Job:
         return self._process.poll() is not None
 
     def is_left(self) -> bool:
-        """Whether mpiexec is the only one of its processes on this host that has not ended."""
+        """Whether mpiexec is the only living process of the job on this host."""
         return self._processes() == [self._process.pid]
 
     @property
     def status(self) -> int | None:
-        """mpiexec's own, which proves little; None while it runs."""
+        """Exit status of mpiexec, which proves little; None while it runs."""
         return self._process.poll()
 
     def tell(self, number: signal.Signals) -> None:
-        """Send a signal to mpiexec, which forwards it to the ranks on all hosts."""
+        """Send signal *number* to mpiexec, which forwards it to the ranks on all hosts."""
         if self._process.poll() is None:
             self._process.send_signal(number)
 
     def end_soon(self) -> None:
-        """Have mpiexec end the ranks, and itself."""
+        """Make mpiexec end the ranks and itself."""
         self.tell(self._end)
 
     def end(self, *, ask: bool = True) -> None:
-        """End mpiexec, and what is left of the job on this host.
+        """End mpiexec and the remaining processes of the job on this host.
 
         On other hosts its daemons end, with their ranks, when they lose it.
 
         Args:
-            ask: let mpiexec end the ranks, which takes a second. It wakes those that are
-                stopped, and they would go on meanwhile.
+            ask: whether mpiexec ends the ranks, which takes a second. It wakes stopped ranks, which
+                would go on meanwhile.
         """
         if ask:
             self.end_soon()
@@ -102,7 +102,7 @@ class Job:
             remove_new(self._segments)
 
     def _processes(self) -> list[int]:
-        """The processes on this host that are not just waiting to be reaped."""
+        """Processes of the job on this host, without zombies."""
         token = self._token.encode()
         found = []
         for entry in Path("/proc").iterdir():
@@ -115,7 +115,7 @@ class Job:
 
 @contextlib.contextmanager
 def _blocked(numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Inside, what this thread starts does not hear those signals."""
+    """Context in which processes that this thread starts do not receive these signals."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield

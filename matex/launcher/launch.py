@@ -43,7 +43,7 @@ class Launch:
 
     @property
     def program(self) -> list[str]:
-        """The words of a command line that name the program, as Python takes them."""
+        """Words of a command line that name the program and its arguments, as for Python."""
         return [*(["-m"] if self.module else []), str(self.script), *self.arguments]
 
     @property
@@ -65,12 +65,12 @@ class Launch:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one host, or may be."""
+        """Whether there are or may be several hosts."""
         return self.hosts is not None or self.nodes > 1
 
     @property
     def spread(self) -> bool:
-        """Whether ranks may be on more than one host, of which one can be silent.
+        """Whether ranks may be on several hosts, of which one can fall silent.
 
         After a restart on the hosts that are left it may be one.
         """
@@ -81,7 +81,7 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[s
     """The command line that starts the ranks. Pure.
 
     Raises:
-        InputError: *mpiexec* cannot be told what *launch* wants.
+        InputError: *mpiexec* has no option for a part of *launch*.
     """
     survive = launch.ulfm and mpiexec.survives
     crowded = not launch.several and launch.processes > len(os.sched_getaffinity(0))
@@ -101,7 +101,7 @@ def mpiexec_command(launch: Launch, *, report: Path, mpiexec: Mpiexec) -> list[s
 
 
 def rank_options(config: Config) -> list[str]:
-    """The command line of a rank that is to have *config*, but for its report.
+    """Command line options of a rank with *config*, without its report.
 
     An option that is not the default is said, and one whose variable is set here: the ranks may
     have that variable too, and the command line was stronger.

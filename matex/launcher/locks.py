@@ -1,4 +1,4 @@
-"""A directory belongs to one run at a time: two would overwrite each other's files."""
+"""Lock of a directory for one run: two runs would overwrite each other's files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LOCK = ".matex-lock"
 def owned(directory: Path, option: str) -> Iterator[None]:
     """Hold *directory* as long as the block runs. Local.
 
-    The system lets go of it when this process ends, however that happens. Where the directory
-    cannot be made or its file system has no locks, nothing is held: who uses it will say so.
+    The system releases it when this process ends, however that happens. If the directory cannot be
+    made or its file system has no locks, nothing is held: later use of the directory reports that.
 
     Args:
-        option: name of the option that gave it.
+        option: name of the option that names the directory.
 
     Raises:
         InputError: another run holds it.
@@ -50,7 +50,7 @@ def owned(directory: Path, option: str) -> Iterator[None]:
         os.pwrite(file, json.dumps(owner).encode(), 0)
         yield
     finally:
-        with contextlib.suppress(OSError):  # the directory may be gone
+        with contextlib.suppress(OSError):  # the directory may have been removed
             path.unlink()
         os.close(file)
 
@@ -60,7 +60,7 @@ def _locked(path: Path) -> int:
 
     Raises:
         BlockingIOError: another process has locked it.
-        OSError: there can be none.
+        OSError: there is no directory, or the file system has no locks.
     """
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -1,4 +1,4 @@
-"""The mpiexec that is installed: whose it is, and how it is asked for what matex needs.
+"""The installed mpiexec: its family, and its command lines.
 
 Open MPI's takes its settings as options; Hydra (MPICH's, MVAPICH's, Intel MPI's) takes them from
 the environment, which it hands on to the ranks of all hosts. Of any other only ``-n`` is used,
@@ -29,7 +29,7 @@ OPEN_MPI_SETTINGS = {"async_mpi_finalize": "1", "coll": "^han,cuda,accelerator"}
 _VERSION_S = 60.0
 
 # A daemon of Open MPI 5.0.9 misses the end of a program that ends at once, one time in a hundred,
-# and mpiexec then waits for ever. No caller can see that, so what a host is asked to run takes a
+# and mpiexec then waits for ever. No caller can detect that, so a program run on a host takes a
 # moment.
 _NOT_TOO_QUICK = '"$@"; status=$?; sleep 0.1; exit $status'
 
@@ -42,7 +42,7 @@ class MpiexecKind(enum.Enum):
     OTHER = "an mpiexec that matex does not know"
 
 
-# What each says to --version, in lower case.
+# Text that each prints for --version, in lower case.
 _MARKS = {
     MpiexecKind.OPEN_MPI: ("open mpi", "openrte", "open-mpi"),
     MpiexecKind.HYDRA: ("hydra", "intel(r) mpi library"),
@@ -51,11 +51,11 @@ _MARKS = {
 
 @dataclass(frozen=True)
 class Mpiexec:
-    """One mpiexec.
+    """An mpiexec program.
 
     Args:
         path: the program.
-        kind: its family.
+        kind: family of the program.
     """
 
     path: str
@@ -63,12 +63,12 @@ class Mpiexec:
 
     @property
     def survives(self) -> bool:
-        """Whether it lets the other ranks go on after a death, as ULFM needs."""
+        """Whether other ranks can go on after a death, as ULFM requires."""
         return self.kind is MpiexecKind.OPEN_MPI
 
     @property
     def end(self) -> signal.Signals:
-        """The signal at which it ends, and the ranks with it.
+        """Signal that ends mpiexec and the ranks.
 
         Hydra hands SIGINT on to the ranks, and lives on; its daemons end the ranks when they
         lose it.
@@ -77,7 +77,7 @@ class Mpiexec:
 
     @property
     def shielded(self) -> bool:
-        """Whether it must not hear SIGTERM, at which it would end the ranks as they save.
+        """Whether mpiexec must be shielded from SIGTERM, at which it would end ranks that save.
 
         Hydra hands SIGTERM on to the ranks, which save and leave at it.
         """
@@ -96,17 +96,17 @@ class Mpiexec:
         crowded: bool = False,
         passed: Sequence[str] = (),
     ) -> list[str]:
-        """The command line that starts *words* as so many *processes*. Pure.
+        """Command line that starts *words* as *processes* processes. Pure.
 
         Args:
             waiting: number of further processes, which come after them in MPI_COMM_WORLD, spread
                 over the hosts as they are; none by default. They are for Open MPI's alone.
-            hosts: ``a:2,b:2``, the hosts and their slots; None where it finds them itself.
-            several: there is a list of hosts, or more than one.
-            spread: there is more than one host, of which one may fall silent.
-            survive: the others are to go on after a death.
-            crowded: there are more processes than cores: whoever waits leaves its core.
-            passed: environment variables that ranks on other hosts are to have.
+            hosts: hosts and their slots, such as ``a:2,b:2``; None if mpiexec finds them itself.
+            several: whether there is a list of hosts, or more than one host.
+            spread: whether there is more than one host, of which one may fall silent.
+            survive: whether other ranks must go on after a death.
+            crowded: whether there are more processes than cores: waiting processes then yield.
+            passed: environment variables to be set for ranks on other hosts.
 
         Raises:
             InputError: hosts are given to an mpiexec of which the option is not known.
@@ -135,7 +135,7 @@ class Mpiexec:
         return [self.path, *options, "-n", str(processes), *words]
 
     def probe(self, host: str, words: Sequence[str]) -> list[str]:
-        """The command line that runs *words* once on *host*, by the way ranks start. Pure."""
+        """Command line that runs *words* once on *host*, in the way ranks start. Pure."""
         if self.kind is MpiexecKind.OPEN_MPI:
             words = ["sh", "-c", _NOT_TOO_QUICK, "sh", *words]
             return [self.path, *_as_root(), "--host", f"{host}:1", "-n", "1", *words]
@@ -146,7 +146,7 @@ def find_mpiexec() -> Mpiexec:
     """The mpiexec beside this Python, else the first on PATH.
 
     Raises:
-        InputError: there is none, or it does not start.
+        InputError: no mpiexec was found, or it does not start.
     """
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
@@ -169,7 +169,7 @@ def find_mpiexec() -> Mpiexec:
 
 
 def kind_of(version: str) -> MpiexecKind:
-    """The family of the mpiexec that says *version* when asked for it. Pure."""
+    """Family of the mpiexec that prints *version*. Pure."""
     text = version.lower()
     for kind, marks in _MARKS.items():
         if any(mark in text for mark in marks):
@@ -178,7 +178,7 @@ def kind_of(version: str) -> MpiexecKind:
 
 
 def _as_root() -> list[str]:
-    """The option of Open MPI's without which it does not start as root."""
+    """Option without which Open MPI's mpiexec does not start as root."""
     return ["--allow-run-as-root"] if os.geteuid() == 0 else []
 
 
@@ -200,26 +200,26 @@ def _settings(
     They were measured. The detector finds silent hosts.
 
     Args:
-        crowded: there are more ranks than cores.
+        crowded: whether there are more ranks than cores.
         detector: look for silent hosts.
         acquainted: all processes connect with each other when they start. Without it two that
             first meet in the middle of a run, after deaths, may take each other for dead.
     """
     values = dict(OPEN_MPI_SETTINGS)
     if crowded:
-        values["mpi_yield_when_idle"] = "1"  # whoever waits leaves the core to who works
+        values["mpi_yield_when_idle"] = "1"  # a waiting process yields its core
     if acquainted:
         values["mpi_preconnect_mpi"] = "1"
     if detector:
         values |= {
             "mpi_ft_detector": "1",
             "mpi_ft_detector_period": "3",
-            # Longer than TCP is silent after a cut of 12 s: it repeats what was lost after .2 s and
-            # then twice as long each time, the last time after 12.6 s. Hosts that are cut off for
-            # longer are given up by the ranks themselves; see ft.silence.
+            # Longer than TCP is silent after a cut of 12 s: it sends lost data again after .2 s and
+            # then after twice the time each time, the last time after 12.6 s. Hosts that are cut
+            # off for longer are given up by the ranks themselves; see ft.silence.
             "mpi_ft_detector_timeout": "20",
-            # From rank to rank: the launcher's own way does not reach those who are cut off
-            # from it, nor some who are not, and they wait for the others for ever.
+            # From rank to rank: the launcher's own way does not reach ranks that are cut off from
+            # it, nor some that are not, and they wait for the others for ever.
             "mpi_ft_propagator_with_rbcast": "1",
             # A star: in the default binary tree the agreement inside Shrink never ended where
             # two ranks of one silent host were found one after the other (Open MPI 5.0.9).

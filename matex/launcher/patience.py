@@ -1,4 +1,4 @@
-"""The time that the launcher waits for ranks of which it hears nothing."""
+"""Limits on the launcher's wait for silent ranks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = [
     "LEAVE_S", "PARTED_S", "AwakeClock", "Patience", "Quiet", "has_summary", "signs_in",
 ]  # fmt: skip
 
-#: Ranks on several hosts have lost each other, and those who go on give a sign of life each second;
-#: or all have come to the end of the script, and only leave.
+#: Limit after ranks on several hosts have lost each other, when the remaining ones give a sign of
+#: life each second; or after all have ended the script, and only leave.
 PARTED_S = 40.0
 #: The ranks that are left have only to leave MPI.
 LEAVE_S = 10.0
@@ -29,11 +29,10 @@ _MOST_S = 5.0
 
 
 class AwakeClock:
-    """Seconds in which this process was there to look. Local.
+    """Clock of the time in which this process was running. Local.
 
-    Where its system stood still, as a virtual machine does that is moved, the ranks had no time
-    either to give a sign. To be called now and then: what lies between two calls counts for 5 s
-    at most.
+    While its system stood still, such as a migrated virtual machine, the ranks had no time to give
+    a sign either. It is called repeatedly: the time between two calls counts for 5 s at most.
 
     Args:
         clock: seconds, of which only differences count.
@@ -52,11 +51,11 @@ class AwakeClock:
 
 
 class Patience:
-    """The launcher's patience with one start of the ranks; it begins now.
+    """The launcher's time limits for one start of the ranks, counted from the construction.
 
     Args:
         report: the directory in which the ranks give signs of life.
-        limit_s: the time without one after which they are given up; None for 600 s.
+        limit_s: longest time without a sign of life, seconds; None for 600 s.
         clock: seconds, of which only differences count; an :class:`AwakeClock` by default.
     """
 
@@ -72,7 +71,7 @@ class Patience:
         self._limit_s = max(self._patience_s, _START_S)
 
     def is_over(self, is_left: Callable[[], bool]) -> bool:
-        """Whether a job whose ranks have started processes is over: mpiexec does not end then.
+        """Whether a job with newcomers is over, although mpiexec does not end then.
 
         Processes that were started and never joined may be left for some time.
 
@@ -86,7 +85,7 @@ class Patience:
         return is_left() or self._clock() - self._over_since > LEAVE_S
 
     def ends(self, *, several: bool, parted: bool) -> str:
-        """Why the launcher waits no longer, in words; "" where it does.
+        """Reason for which the launcher waits no longer; "" while it waits.
 
         With a summary there is nothing more to wait for but the ranks' end: where a host that the
         others went on without cannot be reached, mpiexec waits for that for ever, and its ranks may
@@ -94,7 +93,7 @@ class Patience:
 
         Args:
             several: the ranks are on several hosts.
-            parted: some of them have lost the others.
+            parted: whether ranks on different hosts have lost each other.
         """
         if several and has_summary(self._report):
             if self._over_since is None:
@@ -114,10 +113,10 @@ class Patience:
 
 
 class Quiet:
-    """Files that have shown no sign of life for *for_s* seconds, counted from now.
+    """Check that files have shown no sign of life for *for_s* seconds, counted from now.
 
     Args:
-        look: function whose result changes while somebody writes.
+        look: function whose result changes while any process writes.
         clock: seconds, of which only differences count; an :class:`AwakeClock` by default.
     """
 
@@ -133,7 +132,7 @@ class Quiet:
         self._seen, self._since = look(), self._clock()
 
     def reached(self) -> bool:
-        """Whether they have; to be asked now and then."""
+        """Whether the time has passed; called repeatedly."""
         seen = self._look()
         if seen != self._seen:
             self._seen, self._since = seen, self._clock()
@@ -163,7 +162,7 @@ def _has_lost_ranks(report: Path) -> bool:
 
 
 def has_summary(report: Path) -> bool:
-    """Whether the ranks have written one; where the directory cannot be reached, they have not."""
+    """Whether the ranks have written a summary; False if the directory cannot be read."""
     try:
         return (report / SUMMARY).exists()
     except OSError:  # a network file system that does not answer

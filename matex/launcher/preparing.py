@@ -56,7 +56,7 @@ def prepare(report: Path, checkpoint: Path | None) -> None:
 
 
 def _is_of(events: Path, checkpoint: Path) -> bool:
-    """Whether *events* tell of a file in *checkpoint* that is still there."""
+    """Whether *events* name a file in *checkpoint* that still exists."""
     written = (
         Path(e["path"])
         for e in read_events(events)
@@ -66,7 +66,7 @@ def _is_of(events: Path, checkpoint: Path) -> bool:
 
 
 def _end_with_a_whole_line(path: Path) -> None:
-    """Cut off what was being written when a machine or a disk failed."""
+    """Cut off an incomplete last line, left by a failed machine or disk."""
     with path.open("rb+") as file:
         content = file.read()
         os.ftruncate(file.fileno(), content.rfind(b"\n") + 1)
@@ -74,7 +74,7 @@ def _end_with_a_whole_line(path: Path) -> None:
 
 @contextlib.contextmanager
 def all_owned(config: Config) -> Iterator[None]:
-    """Inside, this run alone uses its directories."""
+    """Context in which this run alone uses its directories."""
     given = {"--report": config.report, "--checkpoint": config.checkpoint}
     options = {path.absolute(): option for option, path in given.items() if path is not None}
     with contextlib.ExitStack() as stack:
@@ -85,7 +85,7 @@ def all_owned(config: Config) -> Iterator[None]:
 
 @contextlib.contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """A directory of its own for this run, gone afterwards."""
+    """Context with a temporary directory for this run."""
     path = Path(tempfile.mkdtemp(prefix="matex-"))
     try:
         yield path

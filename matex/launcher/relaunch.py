@@ -30,14 +30,14 @@ __all__ = ["Relaunch", "Survey", "take_fence"]
 
 
 class Survey:
-    """The hosts of a run that still answer, asked once, when they are first wanted."""
+    """The hosts of a run that still answer, asked once, at first use."""
 
     def __init__(self, relaunch: Relaunch) -> None:
         self._relaunch = relaunch
 
     @cached_property
     def left(self) -> dict[str, int] | None:
-        """The hosts that answer, and their slots; None where this one is the only one."""
+        """Answering hosts and their slots; None if this host is the only one."""
         return self._relaunch.ask()
 
     @cached_property
@@ -48,12 +48,12 @@ class Survey:
 
 
 class Relaunch:
-    """The starts that may follow the first one of a run.
+    """The possible further starts of a run after its first one.
 
     Args:
         wanted: the first start.
-        report: directory with what the ranks have written.
-        hosts: reaches them.
+        report: directory with the files of the ranks.
+        hosts: hosts of the run, and the means to run commands on them.
         places: directories in the memory of each host.
     """
 
@@ -65,7 +65,7 @@ class Relaunch:
         self._begun = time.monotonic()
 
     def all_hosts(self) -> dict[str, int]:
-        """All hosts and their slots; empty where this one is the only one.
+        """All hosts and their slots; empty if this host is the only one.
 
         Hosts that ranks have left on purpose are none of them, while there are others.
         """
@@ -75,14 +75,14 @@ class Relaunch:
         events = this_job(all_events(self._report))
         if wanted.hosts is not None:
             hosts = read_hosts(wanted.hosts)
-        else:  # the batch system's: those that ranks have met on in this job
+        else:  # the batch system's: hosts on which ranks have met in this job
             starts = [event for event in events if event["event"] == "start"]
             hosts = dict(Counter({e["rank"]: e["host"] for e in starts}.values()))
         drained = self._drained(events)
         return {host: slots for host, slots in hosts.items() if host not in drained} or hosts
 
     def _drained(self, events: Sequence[Event]) -> set[str]:
-        """The hosts that ranks have left on purpose in any of the starts of *events*."""
+        """Hosts that ranks have left on request in any of the starts in *events*."""
         first = {} if self._wanted.hosts is None else read_hosts(self._wanted.hosts)
         found: set[str] = set()
         for start in starts_of(events):
@@ -110,7 +110,7 @@ class Relaunch:
         return silent_part_is_larger(members, survey.lost)
 
     def on(self, hosts: dict[str, int] | None) -> Launch | None:
-        """The next start, on *hosts*; None where none is left."""
+        """Next start, on *hosts*; None if there is no host for it."""
         wanted, config = self._wanted, self._wanted.config
         if hosts is not None:
             slots = sum(hosts.values())
@@ -119,7 +119,7 @@ class Relaunch:
             ranks = min(wanted.ranks, slots)
             config = replace(config, spares=min(config.spares, slots - ranks))
             wanted = replace(wanted, ranks=ranks, hosts=hosts_text(hosts))
-            if wanted.grow:  # to what there is room for
+            if wanted.grow:  # to the number that there is room for
                 config = replace(config, grow_to=ranks)
         fired = {event["fault"] for event in all_events(self._report) if event["event"] == "fault"}
         left = faults_left(config.faults, fired, ranks=wanted.ranks + config.spares)
@@ -130,12 +130,12 @@ class Relaunch:
         return replace(wanted, config=config)
 
     def tidy(self, reason: str) -> None:
-        """Remove what is left in the memory of other hosts, where a rank died or all left early.
+        """Remove files in the memory of other hosts, if a rank died or all left early.
 
-        Ranks that all came to the end have done so themselves.
+        Ranks that all reached the end have removed them themselves.
 
         Args:
-            reason: reason for which there is no summary, "" where there is one.
+            reason: reason for the missing summary; "" if there is a summary.
         """
         if self._places is None or not self._wanted.several:
             return
@@ -145,7 +145,7 @@ class Relaunch:
 
 
 def take_fence(directory: Path) -> str:
-    """Keep out whoever still writes into *directory* for a start that was given up.
+    """Refuse writers of an earlier start to *directory*, which was given up.
 
     Returns:
         Why they cannot be kept out, in words; "" where they are.

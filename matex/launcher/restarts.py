@@ -29,12 +29,12 @@ _LONGEST_S = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One start of the ranks that was lost.
+    """A lost start of the ranks.
 
     Args:
-        step: the furthest training step that was begun; -1 where none was.
-        started: whether any rank came as far as to meet the others.
-        reason: cause of its end, in words.
+        step: last training step that had begun; -1 if none had.
+        started: whether any rank had met the others.
+        reason: cause of its end, for messages.
     """
 
     step: int
@@ -57,11 +57,11 @@ class GiveUp:
 
 
 def decide(attempts: Sequence[Attempt], *, limit: int) -> StartAgain | GiveUp:
-    """Decide what follows *attempts*, all lost; at most *limit* of them are followed by another.
+    """Decide whether to start again after *attempts*, all lost, at most *limit* times.
 
-    An attempt that came further than all before it made progress: the next one follows
-    after a second. Each one that did not doubles the delay, up to a minute, and the third
-    in a row at one step is the last, for more would fail there, too.
+    An attempt that got further than all before it made progress: the next one follows after a
+    second. Each attempt that did not doubles the delay, up to a minute, and the third in a row that
+    ends at one step is the last, because further ones would fail there, too.
     """
     if not limit:
         return GiveUp()
@@ -77,7 +77,7 @@ def decide(attempts: Sequence[Attempt], *, limit: int) -> StartAgain | GiveUp:
 
 
 def _without_progress(steps: Sequence[int]) -> int:
-    """Number of the last attempts that came no further than the furthest before them."""
+    """Number of the last attempts that got no further than the earlier ones."""
     stuck, furthest = 0, -2
     for step in steps:
         stuck = 0 if step > furthest else stuck + 1
@@ -103,7 +103,7 @@ def members_of(events: Iterable[Event], address_of: Callable[[int, str], str]) -
 
 
 def drained_in(events: Iterable[Event], address_of: Callable[[int, str], str]) -> set[str]:
-    """The hosts that ranks left on purpose.
+    """Hosts that ranks left on request.
 
     Args:
         events: events of one start, in order of time.
@@ -120,10 +120,11 @@ def drained_in(events: Iterable[Event], address_of: Callable[[int, str], str]) -
 
 
 def silent_part_is_larger(members: Mapping[int, str], silent: Collection[str]) -> bool:
-    """Whether the members on *silent* hosts are more than the others.
+    """Whether more members are on *silent* hosts than on the others.
 
-    By the rule of :mod:`ft.quorum` these may then go on without asking anybody. A half or less goes
-    on only with leave of the launcher that started it, and ends itself where it cannot ask.
+    By the rule of :mod:`ft.quorum` they may then go on without asking. A part of half the members
+    or fewer goes on only with leave of the launcher that started it, and ends itself if it cannot
+    ask.
     """
     there = sum(host in silent for host in members.values())
     return 2 * there > len(members)
@@ -132,10 +133,10 @@ def silent_part_is_larger(members: Mapping[int, str], silent: Collection[str]) -
 def faults_left(
     planned: Sequence[ft.Fault], fired: Collection[str], *, ranks: int
 ) -> tuple[str, ...]:
-    """The faults still to be injected, as written: each strikes once, and only ranks that are.
+    """Faults still to be injected, in written form: each strikes once, and only existing ranks.
 
     Args:
-        fired: the texts of those that struck.
+        fired: texts of the faults that fired.
     """
     return tuple(
         fault.written()

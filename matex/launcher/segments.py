@@ -1,4 +1,4 @@
-"""Shared memory that ranks of MPICH's leave in /dev/shm when they are killed. Local to a host."""
+"""Shared memory that killed ranks of MPICH leave in /dev/shm. Local to a host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES = "mpich_shm_*"
 
 
 def segments() -> set[Path]:
-    """MPICH's segments of this user that are there now."""
+    """Current segments of MPICH that belong to this user."""
     found = set()
     for path in _SHARED_MEMORY.glob(_NAMES):
         with contextlib.suppress(FileNotFoundError):
@@ -24,7 +24,7 @@ def segments() -> set[Path]:
 
 
 def remove_new(before: Collection[Path]) -> None:
-    """Remove the segments that were not there *before* and that no process has mapped."""
+    """Remove the segments that are not in *before* and that no process has mapped."""
     new = segments().difference(before)
     if not new:
         return
@@ -35,11 +35,11 @@ def remove_new(before: Collection[Path]) -> None:
 
 
 def _mapped() -> set[str]:
-    """The files that processes of this user have mapped."""
+    """Files that processes of this user have mapped."""
     found: set[str] = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            with contextlib.suppress(OSError):  # it ended, or is somebody else's
+            with contextlib.suppress(OSError):  # it ended, or belongs to another user
                 lines = (entry / "maps").read_text().splitlines()
                 found.update(line.split(maxsplit=5)[5] for line in lines if "/dev/shm/" in line)
     return found

@@ -1,4 +1,4 @@
-"""The signals that the launcher is sent, and what it does about each."""
+"""Signals to the launcher, and its reactions."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Signals:
 
     @property
     def leave(self) -> bool:
-        """Whether the ranks have been told to leave."""
+        """Whether the ranks have a stop request."""
         return bool(self._told)
 
     @property
     def first(self) -> str:
-        """The name of the signal that told them first."""
+        """Name of the first signal that requested the stop."""
         return self._told[0].name
 
     @contextlib.contextmanager
     def heard(self) -> Iterator[None]:
-        """Inside, signals are answered; the running job is ended when the body is left."""
+        """Context in which signals are handled; the running job is ended at its end."""
         answers = {number: self._leave for number in _LEAVE} | {signal.SIGUSR2: self._drain}
         heard = [n for n in answers if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
         before = {number: signal.signal(number, answers[number]) for number in heard}
@@ -59,7 +59,7 @@ class Signals:
 
     @contextlib.contextmanager
     def passed_to(self, job: Job) -> Iterator[None]:
-        """Inside, the ranks of *job* are told, at once where a signal came before they were."""
+        """Context in which stop requests go to *job*, at once if a signal was received before."""
         self._job = job
         if self.leave:
             job.tell(signal.SIGUSR1)
@@ -67,15 +67,14 @@ class Signals:
         self._job = None
 
     def _leave(self, number: int, frame: Any) -> None:
-        """The first tells the ranks to save and to leave, a second ends them at once.
+        """Pass on the first signal as a stop request; end the ranks at a second one.
 
-        They are told by SIGUSR1, which mpiexec forwards, as it does with no other without
-        ending the job itself.
+        The request is SIGUSR1, the only signal that mpiexec forwards without ending the job itself.
         """
         self._told.append(signal.Signals(number))
         name = self._told[-1].name
         self._log.write("told", signal=name)
-        if len(self._told) == 1:  # not print(), which what this interrupts may be doing
+        if len(self._told) == 1:  # not print(), which the interrupted code may be executing
             line = f"matex: {name}: leaving after the next step; a second signal ends at once\n"
             os.write(1, line.encode())
         if self._job is not None:

@@ -1,4 +1,4 @@
-"""The launcher's standard input, for all of its ranks: each reads all of it, from the beginning."""
+"""The launcher's standard input, served to its ranks: each reads all of it from the beginning."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ _PIECE = 1 << 16  # bytes
 
 @contextlib.contextmanager
 def served_input(scratch: Path) -> Iterator[str | None]:
-    """Inside, ranks on this host can read what this program's standard input has.
+    """Context in which ranks on this host can read this program's standard input.
 
-    Nothing is read before a rank asks, and little more than it has asked for: what the script
-    leaves is for whoever comes after, as the rest of a shell's loop, and a pipe without an end
-    stops nothing.
+    Nothing is read before a rank asks, and little more than it has asked for: the rest is left for
+    later readers, such as the rest of a shell's loop, and a pipe without an end blocks nothing.
 
     Args:
-        scratch: directory of the run, for what must be kept for the other ranks.
+        scratch: directory of the run, for content kept for other ranks.
 
     Yields:
         The address, as ranks are given it; None where there is nothing to read.
@@ -48,13 +47,13 @@ def served_input(scratch: Path) -> Iterator[str | None]:
 
 
 def _is_empty(descriptor: int) -> bool:
-    """Whether it is ``/dev/null``, which every rank has anyway."""
+    """Whether the file is ``/dev/null``, which every rank has anyway."""
     found, null = os.fstat(descriptor), Path(os.devnull).stat()
     return found.st_rdev == null.st_rdev != 0
 
 
 class _Kept:
-    """The content of a file that can be read once, kept in another as far as it was wanted.
+    """Content of a file that can be read once, kept in another file as far as it was read.
 
     Args:
         source: descriptor of the one.
@@ -69,10 +68,10 @@ class _Kept:
         self._lock = threading.Lock()
 
     def read(self, offset: int) -> bytes:
-        """The content from *offset* on, waiting until there is something; empty at the end.
+        """Content from *offset* on, waiting until there is some; empty at the end.
 
         Raises:
-            OSError: it cannot be read, or not be kept.
+            OSError: the content cannot be read or kept.
         """
         if offset >= self._size:
             with self._lock:  # another may have read on meanwhile
@@ -100,7 +99,7 @@ class _InputServer:
         self._acceptor = Acceptor(listening, self._send, name="input")
 
     def close(self) -> None:
-        """Serve nobody else."""
+        """Serve no further processes."""
         self._acceptor.close()
 
     def _send(self, connection: socket.socket) -> None:

@@ -1,7 +1,7 @@
-"""``matex run``: starts the ranks, watches over them, and starts them again when all is lost.
+"""``matex run``: starts the ranks, supervises them, and restarts them after a total loss.
 
-What the survivors cannot cover comes here: the launcher died, a host was lost, all ranks
-were, or nobody gives a sign of life. Without ULFM that is every death.
+It handles the failures that survivors cannot: of the launcher, of a host, of all ranks, or the lack
+of any sign of life. Without ULFM every death is one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KILLED = "the last ranks were killed without a word (by the system, out of memo
 
 
 def supervise(wanted: Launch) -> int:
-    """Run it to its end; the exit status of ``matex run``.
+    """Run *wanted* to its end; return the exit status of ``matex run``.
 
     0 exactly when the summary says finished, 75 when it stopped early and can be
     continued: mpiexec's own status proves nothing.
@@ -90,7 +90,7 @@ def supervise(wanted: Launch) -> int:
 
 
 def _check(wanted: Launch, mpiexec: Mpiexec) -> None:
-    """Refuse what cannot be had without ULFM.
+    """Refuse options that need ULFM if there is none.
 
     Raises:
         InputError: spares were wanted, which take the place of the dead in a running job.
@@ -131,9 +131,9 @@ class _Supervisor:
             yield
 
     def run(self) -> str:
-        """Start ranks until some have written a summary; else why there is none."""
+        """Start ranks until a summary is written; return the reason if there is none."""
         wanted = self._wanted
-        # Open MPI says so in fifteen lines of its own.
+        # Open MPI reports this in fifteen lines of its own.
         if wanted.hosts and (unknown := self._hosts.unknown(read_hosts(wanted.hosts))):
             return f"{NOT_STARTED}: no program can be started on {', '.join(unknown)}"
         while True:
@@ -170,10 +170,10 @@ class _Supervisor:
             wanted = again
 
     def _shut_out(self) -> str:
-        """Make sure that nobody writes any more for the ranks that cannot be reached.
+        """Make sure that unreachable ranks cannot write any more.
 
         Returns:
-            Why that is not sure, in words; "" where it is, or a summary has come meanwhile.
+            Reason for which that is not certain; "" if it is, or a summary was written meanwhile.
         """
         directory = self._wanted.config.checkpoint
         part = "the hosts that do not answer hold the larger part of the ranks, which may go on"
@@ -188,15 +188,15 @@ class _Supervisor:
         return f"{part}, and they cannot be kept out: {problem}" if problem else ""
 
     def _left(self, reason: str | None) -> str:
-        """Why there is no summary where the ranks were told to leave."""
+        """Reason for a missing summary after a stop request."""
         told = f"told to leave ({self._signals.first})"
         if reason is not None:
             return f"{reason}, {told}"
         return f"{told}, and ended by another signal before all ranks had said so"
 
     def _attempt(self, wanted: Launch) -> str | None:
-        """Start the ranks and wait for their end; why there was no more, None if nobody knows."""
-        self._report.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
+        """Start the ranks and wait for their end; return why they ended, None if unknown."""
+        self._report.mkdir(parents=True, exist_ok=True)  # it may have been removed
         self.logs.begin()
         command = mpiexec_command(wanted, report=self._report, mpiexec=self._mpiexec)
         (self._report / FILE).unlink(missing_ok=True)
@@ -214,7 +214,7 @@ class _Supervisor:
 
     @contextlib.contextmanager
     def _arbiter(self, wanted: Launch) -> Iterator[Arbiter | None]:
-        """Answers the ranks of one start; none where they are on one host."""
+        """Context of the arbiter for the ranks of one start; None if they are on one host."""
         if not (wanted.several and wanted.ulfm):
             yield None
             return
@@ -226,7 +226,7 @@ class _Supervisor:
             arbiter.close()
 
     def _silence(self, job: Job, arbiter: Arbiter | None, *, spawns: bool) -> str:
-        """Wait for the job's end; why it was not waited for any longer, "" where it came."""
+        """Wait for the job's end; return why the wait was given up, "" if the job ended."""
         patience = Patience(self._report, self._wanted.config.hang_timeout)
         while not job.wait(_LOOK_S):
             self._draining.look()
@@ -246,7 +246,7 @@ class _Supervisor:
         return any(event["event"] == "start" for event in last_start(all_events(self._report)))
 
     def _whole_again(self) -> Launch | None:
-        """The next start where the ranks left because some are missing; else None."""
+        """Next start, if the ranks left because some are missing; else None."""
         short = [e for e in last_start(all_events(self._report)) if e["event"] == "short"]
         if not short or self._signals.leave:
             return None
@@ -276,7 +276,7 @@ class _Supervisor:
         )
 
     def _rest(self, delay_s: float) -> bool:
-        """Wait before the next start; False where this program was told to leave meanwhile."""
+        """Wait before the next start; return False after a stop request."""
         end = time.monotonic() + delay_s
         while not self._signals.leave and time.monotonic() < end:
             time.sleep(min(0.1, delay_s))

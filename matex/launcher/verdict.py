@@ -1,4 +1,4 @@
-"""Why a run ended as it did, from what its ranks wrote: pure functions of events and logs."""
+"""Causes of a run's end, from the events and logs of its ranks. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CRASH_LINES = 15
 
 
 class End(NamedTuple):
-    """The end of a rank: *step* is None where no training step had been made."""
+    """End of a rank; *step* is None if no training step had been made."""
 
     rank: int
     reason: str
@@ -32,14 +32,14 @@ class End(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Whether it was an error of the script's own."""
+        """Whether the cause was an error of the script."""
         return self.cause in OWN_ERRORS
 
 
 def survived(events: Iterable[Event], logs: Mapping[int, str]) -> list[End]:
-    """Ranks that ended in error while the others went on without them.
+    """Ranks that ended in error while other ranks went on.
 
-    Those that an error of the script's own ended come last.
+    Ranks ended by an error of the script come last.
     """
     events = list(events)
     lost = _lost(events)
@@ -48,7 +48,7 @@ def survived(events: Iterable[Event], logs: Mapping[int, str]) -> list[End]:
 
 
 def root_cause(events: Iterable[Event], logs: Mapping[int, str]) -> End | None:
-    """The first error that the other ranks did not survive; None where none is known.
+    """First error that the other ranks did not survive; None if unknown.
 
     Args:
         events: events of all ranks, in order of time.
@@ -66,7 +66,7 @@ def root_cause(events: Iterable[Event], logs: Mapping[int, str]) -> End | None:
 
 
 def crash_in(log: str) -> str:
-    """The traceback that Python wrote into *log* when a signal ended its process; else ""."""
+    """Traceback that Python wrote to *log* when a signal ended its process; "" if none."""
     _, found, crash = log.rpartition(_FATAL)
     return "\n".join(crash.splitlines()[:_CRASH_LINES]) if found else ""
 

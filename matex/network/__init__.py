@@ -1,4 +1,4 @@
-"""The network between the hosts of a launch: measured, what a step costs there, what to set.
+"""The network between the hosts of a launch: measurement, cost of a step, settings.
 
 ``matex doctor --network`` starts the ranks, and each calls :func:`matex.network.session.attend`.
 """

@@ -1,4 +1,4 @@
-"""The things to set where a measured network is slower than it need be. Pure."""
+"""Settings to change if a measured network is slower than it could be. Pure."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def advice(
     costs: Sequence[Forecast],
     installation: Installation,
 ) -> list[str]:
-    """The sentences on what is wrong and what to set, most important first; none where all is well.
+    """Sentences about problems and remedies, most important first; empty if there are none.
 
     Args:
-        figures: one of each pair that was measured.
+        figures: figures of each measured pair.
         placement: ranks of the launch.
         costs: cost of an exchange by each plan.
         installation: library, settings and interfaces.
@@ -76,7 +76,7 @@ def _turns(figures: Sequence[PairFigures], installation: Installation) -> Iterat
 
 
 def _interfaces(installation: Installation) -> Iterator[str]:
-    """A sentence where TCP may use an interface that it should not."""
+    """Sentence if TCP may use a wrong interface."""
     if not installation.is_open_mpi or INCLUDE in installation.settings:
         return
     several = [card for card in installation.cards if len(card.interfaces) > 1]
@@ -93,7 +93,7 @@ def _interfaces(installation: Installation) -> Iterator[str]:
 
 
 def _best(card: HostCard) -> str:
-    """The name of the interface that is likely to be the quick one."""
+    """Name of the interface that is likely to be fastest."""
 
     def rank(interface: Interface) -> tuple[int, int]:
         starts = list(_QUICK)
@@ -105,7 +105,7 @@ def _best(card: HostCard) -> str:
 
 
 def _below_speed(figures: Sequence[PairFigures], installation: Installation) -> Iterator[str]:
-    """A sentence where the one interface that TCP uses could do more than twice as much."""
+    """Sentence if the one interface that TCP uses could be more than twice as fast."""
     if not installation.is_open_mpi or LINKS in installation.settings:
         return
     named = installation.settings.get(INCLUDE)
@@ -136,7 +136,7 @@ def _late(figures: Sequence[PairFigures]) -> Iterator[str]:
 
 
 def _behind(figures: Sequence[PairFigures]) -> Iterator[str]:
-    """A sentence on pairs, or the one host of all of them, that are slower than the others."""
+    """Sentence about pairs, or their common host, that are slower than the others."""
     if len(figures) < 3:
         return
     usual = statistics.median(pair.both for pair in figures)

@@ -1,4 +1,4 @@
-"""Values that are measured between hosts, and what is known of the hosts beside them."""
+"""Values measured between hosts, and facts about the hosts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["HostCard", "Installation", "Interface", "PairFigures", "slowest"]
 
 @dataclass(frozen=True, kw_only=True)
 class PairFigures:
-    """The figures of a pair of hosts, between one rank of each.
+    """Figures of a pair of hosts, between one rank of each.
 
     Args:
         first, second: names of the hosts.
@@ -40,11 +40,11 @@ class PairFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class Interface:
-    """One network interface of a host, which is up and has an IPv4 address.
+    """A network interface of a host that is up and has an IPv4 address.
 
     Args:
-        name: name that the operating system gives it, such as eth0.
-        mbit_s: speed that its driver states, megabits a second; 0 where it states none.
+        name: name in the operating system, such as eth0.
+        mbit_s: speed stated by its driver, megabits per second; 0 if unknown.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Interface:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCard:
-    """The network interfaces of one host.
+    """Network interfaces of one host.
 
     Args:
-        host: its name.
+        host: name of the host.
         interfaces: interfaces that are up, without the loopback.
     """
 
@@ -66,13 +66,13 @@ class HostCard:
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """The MPI library, its settings and the hosts of a measurement.
+    """MPI library, its settings, and the hosts of a measurement.
 
     Args:
-        library: vendor and version of the MPI library, in words.
-        ulfm: whether it survives the death of a rank.
-        settings: variables ``OMPI_MCA_btl...`` that the user has set.
-        cards: one of each host.
+        library: vendor and version of the MPI library, for display.
+        ulfm: whether the library survives the death of a rank.
+        settings: variables ``OMPI_MCA_btl...`` set by the user.
+        cards: interfaces of each host.
     """
 
     library: str
@@ -87,5 +87,5 @@ class Installation:
 
 
 def slowest(figures: Iterable[PairFigures]) -> PairFigures:
-    """The pair with the least bandwidth while both directions are in use: all wait for it. Pure."""
+    """Pair with the least bandwidth in both directions at once: all ranks wait for it. Pure."""
     return min(figures, key=lambda pair: pair.both)

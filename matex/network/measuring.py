@@ -1,10 +1,10 @@
 """Latency and bandwidth between two ranks, by point-to-point messages.
 
 Both ranks of a pair make the same calls; the one that *leads* gets the figures. The bandwidth is
-that of pieces of 1 MiB, all under way at once. It is a median of many tries: directions that take
-turns by their settings once in a while do not, and those that do not are slow for a try when the
-host is busy. The clock runs from the word that the other is ready until the word that it has all,
-less the round trip of these two words.
+that of pieces of 1 MiB, all under way at once, as a median of many tries: directions that usually
+take turns sometimes do not, and others are slow for a try when the host is busy. The time is from
+the message that the other rank is ready until the message that it has received everything, less the
+round trip of these two messages.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Meter:
 
     Args:
         mpi: module ``mpi4py.MPI``.
-        comm: communicator with one rank a host.
+        comm: communicator with one rank per host.
         progress: function called after each exchange of messages.
     """
 
@@ -45,11 +45,11 @@ class Meter:
         self._in = np.ones_like(self._out)
 
     def measure(self, names: tuple[str, str], peer: int, *, leads: bool) -> PairFigures | None:
-        """The figures of a pair, called by both of its ranks; None on the one that does not lead.
+        """Figures of a pair, called by both of its ranks; None on the rank that does not lead.
 
         Args:
             names: names of the host that leads and of the other.
-            peer: rank of the other one.
+            peer: rank of the other process.
             leads: whether this rank leads.
         """
         trial_s = self._trip_s(peer, leads, _TRIAL)
@@ -112,7 +112,7 @@ class Meter:
     def _exchange_s(
         self, peer: int, pieces: int, *, clock: bool, sends: bool, receives: bool
     ) -> float:
-        """The time from the start of so many pieces until the other rank has said that it is done.
+        """Time from the start of sending until the other rank has confirmed, seconds.
 
         Receives stand before the other side begins to send.
         """

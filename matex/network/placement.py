@@ -39,7 +39,7 @@ class Placement:
 
     @cached_property
     def ring_exits(self) -> int:
-        """Most ranks of one host that have their right neighbour on another host.
+        """Largest number of ranks of a host whose right neighbour is on another host.
 
         It is 1 where the ranks of a host are numbered in a row, and all of them where ranks are
         dealt out to the hosts one by one.
@@ -48,7 +48,7 @@ class Placement:
         return max(Counter(here for here, there in ring if here != there).values(), default=0)
 
     def text(self) -> str:
-        """The numbers of ranks and hosts, in words."""
+        """Text about the numbers of ranks and hosts."""
         counts = Counter(self.host_of)
         hosts = ", ".join(f"{host}:{counts[host]}" for host in self.hosts[:MOST_IN_FULL])
         more = ", ..." if len(self.hosts) > MOST_IN_FULL else ""
@@ -58,7 +58,7 @@ class Placement:
 
 
 def pairs_of(hosts: int) -> list[tuple[int, int]]:
-    """The pairs of so many hosts, by their numbers: all of them, or of many hosts those of a ring.
+    """Pairs of *hosts* hosts, by number: all pairs or, for many hosts, those of a ring.
 
     A ring of H hosts has H pairs, and each host is in two of them.
     """

@@ -8,9 +8,9 @@ format has, B the bandwidth of each direction while both are in use, and L the l
   times the number E of its ranks whose next is on another host:
   E 2 (P - 1) / P S / B + 2 (P - 1) L. MPI libraries have other algorithms, too, and choose by
   size: Open MPI 5.0.9 sent 1.0 S out of each of two hosts of two ranks, where a ring sends 1.5 S.
-- *slices*: each rank of a host exchanges a slice of the vector with the ranks of the same place
-  on the other hosts, who add up a piece each: 2 (H - 1) / H f S / B + 2 L, whatever the number of
-  ranks a host.
+- *slices*: each rank of a host exchanges a slice of the vector with the ranks of the same place on
+  the other hosts, which sum a piece each: 2 (H - 1) / H f S / B + 2 L, whatever the number of
+  ranks per host.
 
 The sums inside a host, and the work of making a format, come on top.
 """
@@ -31,7 +31,7 @@ FORMATS = {"float32": 1.0, "bf16, fp16": 0.5, "int8": (1 + 4 / 256) / 4}
 
 
 class Forecast(NamedTuple):
-    """The cost of one exchange by one plan.
+    """Cost of one exchange by one plan.
 
     Attributes:
         plan: name of the plan.
@@ -49,7 +49,7 @@ class Forecast(NamedTuple):
 def forecasts(
     parameters: int, placement: Placement, *, bandwidth: float, latency_s: float
 ) -> list[Forecast]:
-    """The cost of the exchange of so many parameters, by plan and format.
+    """Cost of the exchange of *parameters* parameters, by plan and format.
 
     Args:
         parameters: number of float32 parameters.

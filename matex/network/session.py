@@ -1,4 +1,4 @@
-"""The part of each rank in ``matex doctor --network``: measure in turn; the first one tells."""
+"""A rank's part of ``matex doctor --network``: pairs measure in turn; the first rank prints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def attend(parameters: int, environment: Mapping[str, str]) -> int:
         environment: environment variables of this process.
 
     Returns:
-        The exit status: 0, or 2 where the ranks are not on two hosts or more.
+        The exit status: 0, or 2 if the ranks are on a single host.
 
     Raises:
         ft.Unrecoverable: no MPI library sees the other ranks.
@@ -69,7 +69,7 @@ class _Stage:
     name = "the ranks met"
 
     def stuck(self, _: str) -> None:
-        """Say that no message came, and why that may be."""
+        """Print that no message came, and possible causes."""
         self.say(f"no message came for {_LIMIT_S:.0f} s, while {self.name}: {_WHY}")
 
     def say(self, line: str) -> None:
@@ -115,7 +115,7 @@ def _attend(
 def _measured(
     mpi: Any, leaders: Any, placement: Placement, watchdog: ft.Watchdog, stage: _Stage
 ) -> list[PairFigures]:
-    """The pairs that this rank leads, measured one after the other."""
+    """Figures of the pairs that this rank leads, measured in sequence."""
     hosts, here = placement.hosts, leaders.Get_rank()
     meter = Meter(mpi, leaders, watchdog.progress)
     found = []
@@ -129,9 +129,9 @@ def _measured(
 
 
 def _meet(comm: Any, watchdog: ft.Watchdog) -> None:
-    """Wait for the others without a busy core, which those who measure may need.
+    """Wait for the other ranks without busy waiting, which could disturb measurements.
 
-    What hangs is ended by the watchdogs of those who measure, and then this fails.
+    A hanging measurement is ended by its ranks' watchdogs, and then this call fails.
     """
     request = comm.Ibarrier()
     while not request.Test():

@@ -29,10 +29,10 @@ def text(
     *,
     parameters: int,
 ) -> str:
-    """The whole report: the pairs, the cost of an exchange by each plan, and what to set.
+    """The whole report: pairs, cost of an exchange by each plan, and settings.
 
     Args:
-        figures: one of each pair that was measured.
+        figures: figures of each measured pair.
         placement: ranks of the launch, on two hosts or more.
         installation: library, settings and interfaces.
         parameters: number of parameters of the model that is asked about.
@@ -89,7 +89,7 @@ def _item(text: str) -> list[str]:
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """The lines of a table, two spaces between its columns."""
+    """Lines of a table, with two spaces between columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

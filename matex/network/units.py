@@ -1,4 +1,4 @@
-"""Numbers with their units, for people. Pure."""
+"""Numbers with units, for display. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _STEPS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def bytes_text(count: float) -> str:
-    """A number of bytes, such as ``150 MB``."""
+    """Number of bytes as text, such as ``150 MB``."""
     for unit, size in _STEPS:
         if count >= size:
             return f"{_three(count / size)} {unit}"
@@ -16,12 +16,12 @@ def bytes_text(count: float) -> str:
 
 
 def rate_text(bandwidth: float) -> str:
-    """Bytes a second, such as ``11.9 MB/s``."""
+    """Bytes per second as text, such as ``11.9 MB/s``."""
     return f"{bytes_text(bandwidth)}/s"
 
 
 def time_text(seconds: float) -> str:
-    """A time, such as ``1.05 ms``."""
+    """Duration as text, such as ``1.05 ms``."""
     return f"{_three(seconds)} s" if seconds >= 1 else f"{_three(1e3 * seconds)} ms"
 
 

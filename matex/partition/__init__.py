@@ -1,1 +1,1 @@
-"""Division of rows among ranks: pure, and equal on every rank."""
+"""Division of rows among ranks: pure, equal on every rank."""

@@ -1,8 +1,7 @@
 """Shares of the global batch by measured speed. Pure.
 
-Gradients are weighted by samples, so unequal shares change nothing about the
-result. Times must be those of the computation alone: waiting for others is not
-work, and a step that was traced says nothing.
+Gradients are weighted by samples, so unequal shares do not change the result. Times must be of
+the computation alone, without waiting for other ranks and without tracing.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ _GAIN = 1.05
 
 
 def speed(steps: Sequence[tuple[int, float]]) -> float:
-    """Samples a second of a rank: the median over *steps* of (samples, seconds of computing)."""
+    """Samples per second of a rank: the median over *steps* of (samples, seconds of computing)."""
     return median(samples / seconds for samples, seconds in steps)
 
 
 def smoothed(before: float | None, now: float) -> float:
-    """An average that forgets: three measurements change most of it."""
+    """Exponential average: three measurements change most of it."""
     return now if before is None else _MEMORY * before + (1 - _MEMORY) * now
 
 
 def shares(total: int, speeds: Sequence[float], *, quantum: int = 1) -> list[int]:
-    """*total* samples by *speeds*: at least one each, the rest by largest remainders.
+    """*total* samples divided by *speeds*: at least one each, the rest by largest remainders.
 
     Args:
-        quantum: shares are multiples of it, but for the fastest rank's, which takes
-            what is left over; 1 where *total* is too small for multiples.
+        quantum: shares are multiples of it, except that the fastest rank takes the rest; 1 if
+            *total* is too small for multiples.
 
     Raises:
         ValueError: fewer samples than ranks.
@@ -58,7 +57,7 @@ def shares(total: int, speeds: Sequence[float], *, quantum: int = 1) -> list[int
 
 
 def adopted(now: Sequence[int], wanted: Sequence[int], speeds: Sequence[float]) -> bool:
-    """Whether *wanted* makes a step faster than *now* by enough to change."""
+    """Whether *wanted* makes a step faster than *now* by enough for a change."""
 
     def step_s(given: Sequence[int]) -> float:
         return max(b / s for b, s in zip(given, speeds, strict=True))

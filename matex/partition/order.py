@@ -1,4 +1,4 @@
-"""The order in which an epoch visits its samples, and fingerprints of what a step took. Pure."""
+"""Order in which an epoch visits its samples, and fingerprints of a step's samples. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from matex.partition.spans import Span
 __all__ = ["Order", "OrderSeed", "Visits", "as_stored", "hashes", "shuffled_anew"]
 
 Visits = Callable[[int], np.ndarray]
-"""Gives the row numbers (int64), each once, as the epoch of that number visits them."""
+"""Function from an epoch's number to row numbers (int64), each once, in visiting order."""
 
-# Sums of fingerprints travel as float32, which counts exactly up to here.
+# Sums of fingerprints travel as float32, which is exact for integers up to this value.
 _EXACT = 1 << 24
 
 
 def hashes(numbers: np.ndarray, batch_size: int) -> np.ndarray:
-    """A uint16 hash of each of *numbers*; those of one batch sum to less than 2^24.
+    """uint16 hash of each of *numbers*; the hashes of one batch sum to less than 2^24.
 
-    Not linear, or neighbours that slipped by one would cancel out.
+    The hash is not linear, or errors of neighbouring numbers would cancel out.
     """
     bits = max(0, min(16, (_EXACT // batch_size).bit_length() - 1))
     return (_mixed(numbers) >> np.uint64(48)).astype(np.uint16) >> (16 - bits)
@@ -40,7 +40,7 @@ class Order:
 
     Args:
         visits: row numbers (int64), each once, as the epoch visits them.
-        batch_size: samples of a step over all ranks (the global batch).
+        batch_size: number of samples of a step over all ranks (the global batch).
     """
 
     visits: np.ndarray
@@ -58,9 +58,9 @@ class Order:
         return -(-self.samples // self.batch_size)
 
     def step(self, cursor: int, batch_size: int | None = None) -> Span:
-        """The interval that the step at *cursor* (samples done in this epoch) covers.
+        """Interval of the step at *cursor*, the number of samples done in this epoch.
 
-        *batch_size* is given where this step has fewer samples than the epoch's others.
+        *batch_size* is given if this step has fewer samples than the epoch's others.
         """
         return cursor, min(cursor + (batch_size or self.batch_size), self.samples)
 
@@ -69,10 +69,10 @@ class Order:
         return self._of(self.visits, spans)
 
     def fingerprint(self, spans: Sequence[Span]) -> int:
-        """A sum over samples that tells sets of equal size apart; below 2^24 for a whole step.
+        """Sum over samples that distinguishes sets of equal size; below 2^24 for a whole step.
 
-        Summed over the ranks with the gradients, it shows that a step was made of
-        exactly the samples it should be made of, none twice.
+        Summed over the ranks with the gradients, it proves that a step consists of exactly the
+        expected samples, each once.
         """
         return int(self._of(self._hashes, spans).sum())  # type: ignore[attr-defined]
 
@@ -85,12 +85,12 @@ class Order:
 
 @dataclass(frozen=True)
 class OrderSeed:
-    """The seeds from which the orders of a fit's samples follow; a checkpoint holds them.
+    """Seeds that determine the orders of a fit's samples; saved in checkpoints.
 
     Args:
-        own: seed of an order that is another one in each epoch.
-        keras: seed for all operations that the script gave to TensorFlow, reduced as TensorFlow
-            reduces it; None where it gave none.
+        own: seed of an order that differs between epochs.
+        keras: seed that the script set for all TensorFlow operations, reduced as by TensorFlow;
+            None if it set none.
     """
 
     own: int
@@ -102,18 +102,18 @@ class OrderSeed:
 
     @classmethod
     def of_cursor(cls, cursor: Mapping[str, int]) -> OrderSeed:
-        """The seeds that :meth:`cursor` saved; those of older checkpoints had none of Keras's."""
+        """Seeds that :meth:`cursor` saved; older checkpoints have none of Keras's."""
         keras = cursor.get("keras_seed", -1)
         return cls(cursor["seed"], None if keras < 0 else keras)
 
 
 def as_stored(samples: int) -> Visits:
-    """Row numbers in ascending order, in each epoch."""
+    """Row numbers in ascending order, for each epoch."""
     return lambda epoch: np.arange(samples)
 
 
 def shuffled_anew(samples: int, seed: int) -> Visits:
-    """A permutation that is a function of *seed* and the epoch's number."""
+    """Permutation of row numbers from *seed* and the epoch's number."""
 
     def visits(epoch: int) -> np.ndarray:
         generator = np.random.Generator(np.random.PCG64([seed, epoch]))

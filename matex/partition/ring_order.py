@@ -1,13 +1,13 @@
-"""Orders in which parts of the samples go around a ring of ranks, one place further each epoch.
+"""Orders in which parts of the samples move around a ring of ranks, one place per epoch.
 
-The samples lie on a circle, in an order that is shuffled once. An epoch cuts the circle into
-a part for each place of the ring, shuffles every part by itself, and makes each step of a
-slice of every part. From epoch to epoch the cuts move by one place: what one place trains on,
-the place before it trained on in the epoch before.
+The samples lie on a circle, in an order that is shuffled once. An epoch divides the circle into
+one part per place of the ring, shuffles every part, and makes each step of a slice of every part.
+From epoch to epoch the boundaries move by one place: each place trains on the part of the previous
+place's last epoch.
 
-The number of places is that of the ranks when training begins, and stays. So the order, like
-any other, is a function of numbers that no death changes; fewer ranks share its steps out
-among themselves as they would share any.
+The number of places is the number of ranks when training begins, and stays the same. So the order,
+like any other, is a function of numbers that no death changes; fewer ranks divide its steps as
+they divide those of any order.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _PLACES_BITS = 20
 
 
 def ring_visits(samples: int, *, seed: int, epoch: int, places: int, width: int) -> np.ndarray:
-    """All row numbers (int64), as *epoch* visits them.
+    """All row numbers (int64), in the visiting order of *epoch*.
 
     Args:
         samples: number of samples.
-        seed, epoch: numbers of which the order is a function.
+        seed, epoch: numbers that determine the order.
         places: number of places of the ring.
-        width: samples of the steps for which the parts are laid out; others may be made.
+        width: number of samples of the steps for which parts are laid out; others may be made.
     """
     circle = np.random.Generator(np.random.PCG64(seed)).permutation(samples)
     start = -(epoch * samples // places)
@@ -50,10 +50,10 @@ def ring_visits(samples: int, *, seed: int, epoch: int, places: int, width: int)
 
 
 def sharers(samples: int, batch_size: int, ranks: int) -> np.ndarray:
-    """Place among *ranks* of the one that computes each sample of an epoch: int32.
+    """Place among *ranks* of the rank that computes each sample of an epoch: int32.
 
-    In visiting order, in steps of *batch_size* that :func:`matex.partition.spans.assigned` shares
-    out.
+    In visiting order, for steps of *batch_size* that are divided by
+    :func:`matex.partition.spans.assigned`.
     """
     found = np.empty(samples, np.int32)
     whole, rest = divmod(samples, batch_size)
@@ -66,10 +66,10 @@ def sharers(samples: int, batch_size: int, ranks: int) -> np.ndarray:
 
 
 def pack_geometry(places: int, width: int) -> int:
-    """Both in a number above 0, of 63 bits, as a checkpoint holds it."""
+    """*places* and *width* in one positive number of 63 bits, for a checkpoint."""
     return width << _PLACES_BITS | places
 
 
 def unpack_geometry(packed: int) -> tuple[int, int]:
-    """The places and the width of :func:`pack_geometry`."""
+    """Places and width from :func:`pack_geometry`."""
     return packed & ((1 << _PLACES_BITS) - 1), packed >> _PLACES_BITS

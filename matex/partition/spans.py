@@ -1,10 +1,10 @@
-"""Division of samples among ranks: pure functions, no communication, no state.
+"""Division of samples among ranks: pure functions without communication or state.
 
 The order of samples is a function of (seed, epoch), see :mod:`matex.partition.order`; a step
-is the interval [lo, hi) of that order; a rank's part of it is a function of the interval, the
-ranks that were expected to take part and those of them that were lost. So all
-survivors know, without talking, who computes what, and every sample of a step
-is computed exactly once.
+is the interval [lo, hi) of that order; a rank's part of it is a function of the interval, of the
+ranks that were expected in the step and of those that were lost. So all survivors know, without
+communication, which rank computes which samples, and every sample of a step is computed exactly
+once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Span", "assigned", "difference", "parts_of", "size", "split"]
 
 Span = tuple[int, int]
 
-# Kernels like multiples of it; shares by speed are such, where batches are large enough.
+# Kernels are faster for multiples of it, so shares by speed are multiples in large batches.
 _QUANTUM = 8
 
 
@@ -38,11 +38,11 @@ def size(spans: Sequence[Span]) -> int:
 def parts_of(
     span: Span, ranks: Sequence[int], speeds: Mapping[int, float] = MappingProxyType({})
 ) -> dict[int, Span]:
-    """The adjacent spans into which [lo, hi) is divided among *ranks*, in their order.
+    """Adjacent spans that divide [lo, hi) among *ranks*, in their order.
 
     Args:
-        speeds: to which the lengths are proportional, by rank; a rank that is not in it has
-            the mean of the others. All alike without it.
+        speeds: weights of the lengths, by rank; a missing rank gets the mean of the others. Equal
+            lengths by default.
     """
     lo, hi = span
     known = [speeds[rank] for rank in ranks if rank in speeds]
@@ -64,17 +64,17 @@ def assigned(
 ) -> list[Span]:
     """Spans of [lo, hi) for *rank*: its own part, then its piece of each lost rank's part.
 
-    Over all ranks in *expected* but not in *lost* the results are disjoint and
-    cover [lo, hi). Empty pieces are left out, and adjacent ones joined.
+    Over all ranks in *expected* but not in *lost* the results are disjoint and cover [lo, hi).
+    Empty pieces are left out, and adjacent ones joined.
 
     Args:
         span: the step's interval [lo, hi) in the epoch's order.
-        expected: ranks among which the interval is shared out, in order.
-        lost: ranks of *expected* that died since; their parts are divided among the rest.
-        rank: whose spans are wanted; in *expected*, not in *lost*.
+        expected: ranks among which the interval is divided, in order.
+        lost: ranks of *expected* that have died; their parts are divided among the others.
+        rank: rank whose spans are returned; in *expected*, not in *lost*.
         speeds: see :func:`parts_of`.
-        workers: number of virtual workers, each with rows that one rank computes; 0, the default,
-            is for samples that may be divided anywhere.
+        workers: number of virtual workers, each of whose rows one rank computes; 0, the default, if
+            rows may be divided anywhere.
     """
     if workers:
         cuts = [lo for lo, _ in split(span, workers)] + [span[1]]
@@ -89,7 +89,7 @@ def assigned(
 
 
 def difference(wanted: Sequence[Span], have: Sequence[Span]) -> list[Span] | None:
-    """The part of *wanted* that *have* lacks, or None when *have* holds anything unwanted."""
+    """Part of *wanted* that *have* lacks, or None if *have* holds unwanted samples."""
     if _without(have, wanted):
         return None
     return _without(wanted, have)

@@ -1,8 +1,8 @@
-"""The binary tree over virtual workers by which their numbers are added up. Pure.
+"""Binary tree over virtual workers, along which their values are summed. Pure.
 
 The leaves are the workers 0 to count - 1; node ``(level, index)`` covers the workers from
 ``index << level`` to before ``(index + 1) << level``. The tree depends on their number alone, so a
-sum along it has the same bits, whoever adds which part of it.
+sum along it is bit-identical, whichever ranks compute its parts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Value = TypeVar("Value")
 def folded(
     values: Mapping[Node, Value], count: int, add: Callable[[Value, Value], Value]
 ) -> dict[Node, Value]:
-    """*values* added up as far as they go: those of the largest subtrees that they make.
+    """Sums of the largest subtrees that *values* make up.
 
     Args:
-        values: sums of some subtrees, by their nodes; none of them is part of another.
+        values: sums of disjoint subtrees, by node.
         count: number of workers.
-        add: function that adds two values, that of the lower workers first.
+        add: function that adds two values, with the value of the lower workers first.
     """
     found = dict(values)
     for level in range((count - 1).bit_length()):
@@ -45,6 +45,6 @@ def maximal(workers: Iterable[int], count: int) -> list[Node]:
 
 
 def leaves_of(node: Node, count: int) -> range:
-    """The workers below *node*."""
+    """Workers below *node*."""
     level, index = node
     return range(index << level, min((index + 1) << level, count))

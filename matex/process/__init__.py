@@ -1,1 +1,1 @@
-"""One rank from its start to its end, and what Keras is attached to meanwhile."""
+"""One rank from its start to its end, and the adapter that Keras's hooks call."""

@@ -22,7 +22,7 @@ class ApoptosisOption:
         self._by_model: dict[int, Any] = {}
 
     def added(self, model: Any, callbacks: Any) -> Any:
-        """The *callbacks* of a fit of *model*, and ours where it is wanted and not among them."""
+        """*callbacks* of a fit of *model*, with apoptosis added if the option asks for it."""
         if not self._mode:
             return callbacks
         from matex.apoptosis.callback import Apoptosis

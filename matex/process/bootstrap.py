@@ -1,4 +1,4 @@
-"""The start of a rank, before the script runs on it."""
+"""Start of a rank, before the script runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _INSTALL = (
 
 
 def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
-    """Meet the other ranks; collective. The adapter's own ``start()`` comes next.
+    """Meet the other ranks, and return the adapter, whose ``start()`` comes next; collective.
 
     From here on an error on this rank ends this rank alone.
 
@@ -48,7 +48,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
     Raises:
         ft.Unrecoverable: no MPI.
         ft.UsageError: the faults do not fit the number of ranks.
-        InputError: no TensorFlow, or it uses a GPU already; or more spares than there can be.
+        InputError: TensorFlow is missing or already uses a GPU; or there are too many spares.
     """
     stop_request = StopRequest(config.wall_time)
     stop_request.listen(interrupts=interrupts)
@@ -140,7 +140,7 @@ def start_rank(config: Config, *, interrupts: bool = False) -> KerasAdapter:
 
 
 class _Met(NamedTuple):
-    """The communicator of all, or that of a process which is to join them, and its way there."""
+    """Communicator of all ranks, or a newcomer's own with its way into the run."""
 
     communicator: ft.Communicator
     joining: Joining | None = None
@@ -148,9 +148,9 @@ class _Met(NamedTuple):
 
 
 def _met(config: Config) -> _Met:
-    """Meet the other ranks; or wait until one has this process come; collective.
+    """Meet the other ranks, or wait until a rank calls this process; collective.
 
-    A cold spare that nobody wants ends here, when the run is over.
+    A cold spare that is not called ends here, when the run is over.
 
     Raises:
         ft.Unrecoverable: no MPI.
@@ -163,7 +163,7 @@ def _met(config: Config) -> _Met:
     except ft.Unrecoverable:
         if not mpi.is_initialized():
             raise
-        ft.end_unnoticed()  # who had this process come is gone
+        ft.end_unnoticed()  # the sponsor has died
     if invitation is None:
         return _Met(ft.Communicator.start(cold=cold), cold_spares=cold)
     joining = Joining(invitation)
@@ -175,10 +175,10 @@ def _met(config: Config) -> _Met:
 
 
 def _invitation(cold: ft.ColdSpares | None) -> ft.Invitation | None:
-    """The invitation of this process, if it is to take a place; local, and it waits for that.
+    """Invitation of this process, if it is a newcomer; local, and waits for a call.
 
     Raises:
-        ft.Unrecoverable: who had it come is gone.
+        ft.Unrecoverable: the sponsor has died.
     """
     if cold is None or not cold.is_one:
         return ft.Invitation.received()
@@ -193,9 +193,9 @@ def _invitation(cold: ft.ColdSpares | None) -> ft.Invitation | None:
 
 
 def import_libraries() -> None:
-    """Import TensorFlow ahead, and what a rank needs beside it. Local.
+    """Import TensorFlow in advance, and other modules that a rank needs. Local.
 
-    Where there is none, the start of the rank says so.
+    If there is none, the start of the rank reports it.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with contextlib.suppress(ModuleNotFoundError), library_import.quick():
@@ -206,7 +206,7 @@ _SEED_OF_TENSORFLOW = 87654321  # DEFAULT_GRAPH_SEED of tensorflow/python/framew
 
 
 def seed_libraries(seed: int) -> None:
-    """Seed Keras, TensorFlow, NumPy and Python as every process of a run begins with them. Local.
+    """Seed Keras, TensorFlow, NumPy and Python equally on every process of a run. Local.
 
     Args:
         seed: seed of the run.
@@ -216,7 +216,7 @@ def seed_libraries(seed: int) -> None:
 
     keras.utils.set_random_seed(seed)
     if seed == 0:
-        # What operations with a seed of their own take where a script set none for all.
+        # Seed that operations with their own seed use if a script set no global seed.
         tensorflow.random.set_seed(_SEED_OF_TENSORFLOW)
 
 
@@ -229,7 +229,7 @@ def error_of_graphs() -> type[Exception]:
 
 
 def _leave_together(adapter: KerasAdapter) -> None:
-    """Let ``os._exit(0)`` of the script be its end, from which the ranks leave together.
+    """Make ``os._exit(0)`` of the script a normal end, at which the ranks leave together.
 
     That is so where the script itself is running. Inside a call, or on another thread, this rank
     cannot meet the others, and its exit is its death. A child that is forked ends by Python's own.

@@ -1,4 +1,4 @@
-"""The methods of Keras that the script, or a callback of it, is in."""
+"""Stack of the Keras methods that the script or its callbacks are in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CallKind", "CallStack", "arguments_of"]
 
 
 class CallKind(Enum):
-    """A call that Keras makes in a way of its own."""
+    """Kind of a call of which Keras makes further ones inside."""
 
     FIT = auto()
     EVALUATE = auto()
@@ -21,13 +21,13 @@ class CallKind(Enum):
     STEP = auto()
     """A shared step of a loop of the script's own."""
     PLAIN = auto()
-    """What a callback asks of a model, as one process would do it; other ranks may not."""
+    """A callback's call of a model, made as in one process; other ranks may not make it."""
     ALONE = auto()
     """A callback that only the leader calls."""
 
 
 class CallStack:
-    """The calls that are being made, each inside the one before. Local."""
+    """Running calls, each inside the one before. Local."""
 
     def __init__(self) -> None:
         self._kinds: list[CallKind] = []
@@ -39,17 +39,17 @@ class CallStack:
 
     @property
     def only(self) -> CallKind | None:
-        """The call that is being made, where it is in no other; else None."""
+        """The running call if it is the only one; else None."""
         return self._kinds[0] if len(self._kinds) == 1 else None
 
     @property
     def is_alone(self) -> bool:
-        """Whether this rank makes calls that the others do not, in a callback on the leader."""
+        """Whether this rank alone makes the current calls, in a callback on the leader."""
         return CallKind.ALONE in self._kinds
 
     @property
     def is_innermost_alone(self) -> bool:
-        """Whether such a callback itself is running, and none of Keras's methods in it."""
+        """Whether such a callback runs itself, outside of Keras methods that it calls."""
         return self._kinds[-1:] == [CallKind.ALONE]
 
     @contextlib.contextmanager

@@ -1,13 +1,12 @@
 """The placement of callbacks: on every rank, or on the leader alone.
 
-A user's callbacks are part of the script, so they run on every rank: what they
-collect is there on all of them after ``fit``, whoever died meanwhile, and what they
-change they change everywhere. Keras's callbacks that decide from the logs, which are
-equal on all ranks, run everywhere, too. Keras's callbacks that only write, and any whose
-class says ``on_one_rank = True``, run on the leader; when it dies the next leader's copy is
-begun and goes on. Two kinds have a state of their own: ModelCheckpoint and OrbaxCheckpoint
-keep their best value on every rank but save on one; what BackupAndRestore restores goes to
-all ranks.
+A user's callbacks are part of the script, so they run on every rank: the data that they collect are
+on all ranks after ``fit``, whichever rank died meanwhile, and they change the same things on all
+ranks. Keras's callbacks that decide by the logs, which are equal on all ranks, run on all ranks,
+too. Keras's callbacks that only write, and any whose class sets ``on_one_rank = True``, run on the
+leader; when it dies the next leader's copy is begun and continues. Two kinds have a state of their
+own: ModelCheckpoint and OrbaxCheckpoint keep their best value on every rank but save on one; the
+state that BackupAndRestore restores goes to all ranks.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ _BEGINNINGS = ("on_train_begin", "on_epoch_begin", "on_test_begin")
 class OnLeader(keras.callbacks.Callback):
     """Passes every call on while this rank leads.
 
-    A rank that comes to lead first makes the calls that begin the running phase,
-    so the inner callback finds the state it expects.
+    A rank that becomes the leader first makes the calls that begin the running phase, so the inner
+    callback finds the state it expects.
 
     Args:
         inner: the callback that was given.
         leads: whether this rank leads now.
-        alone: runs a function with matex out of the way, so that an inner
+        alone: function that runs another one without matex, so that an inner
             ``model.evaluate`` does not wait for ranks that make no such call.
     """
 
@@ -77,7 +76,7 @@ class OnLeader(keras.callbacks.Callback):
         self._ready = False
 
     def names(self) -> dict[str, str]:
-        """The texts that the callback was given, names of files among them, by its attributes."""
+        """Strings among the callback's attributes, file names included, by attribute."""
         named = (str, os.PathLike)
         return {k: os.fspath(v) for k, v in vars(self._inner).items() if isinstance(v, named)}
 
@@ -141,7 +140,7 @@ class _NoSaveProxy:
 
 
 class OnEveryRankSavingOnLeader(OnLeader):
-    """ModelCheckpoint and its kin compare on every rank, so that the next leader knows the best."""
+    """Runs ModelCheckpoint and similar on every rank: the next leader knows the best value."""
 
     def _pass(self, name: str, *args: Any) -> None:
         leads = self._leads()
@@ -156,10 +155,10 @@ class OnEveryRankSavingOnLeader(OnLeader):
 
 
 class RestoringOnLeader(OnLeader):
-    """BackupAndRestore: the leader reads and writes; what was read goes to every rank.
+    """Runs BackupAndRestore on the leader; the restored model goes to every rank.
 
     Args:
-        restored: collective function that every rank calls after the leader has restored.
+        restored: collective function called on every rank after the leader has restored.
     """
 
     def __init__(self, inner: Any, *, restored: Callable[[], None], **given: Any) -> None:
@@ -182,7 +181,7 @@ class RestoringOnLeader(OnLeader):
 
 
 class AgreementCallback(keras.callbacks.Callback):
-    """Comes last on every rank: after all others have decided, the ranks decide together."""
+    """Last callback on every rank: after all others have run, the ranks agree."""
 
     def __init__(
         self,
@@ -218,11 +217,11 @@ def _seen_on_leader(name: str) -> Callable[..., None]:
 
 
 class LeaderProgressBar(keras.callbacks.ProgbarLogger):
-    """Keras's progress bar: kept on every rank, so that the next leader goes on with it.
+    """Keras's progress bar, updated on every rank so that the next leader continues it.
 
     Args:
-        leads: whether this rank leads now, and so prints it.
-        beside: words behind the metrics, on display only: logs and history are without them.
+        leads: whether this rank is the leader now, and so prints the bar.
+        beside: text after the metrics on the display only; logs and history lack it.
             None for none.
     """
 
@@ -232,8 +231,8 @@ class LeaderProgressBar(keras.callbacks.ProgbarLogger):
         self._beside = beside
 
     def shown(self) -> contextlib.AbstractContextManager[Any]:
-        """Inside, what is printed appears as it should on this rank."""
-        if not console.is_own("stdout"):  # what the script catches is there on every rank
+        """Context in which output appears as it should on this rank."""
+        if not console.is_own("stdout"):  # output that the script captures is there on every rank
             return contextlib.nullcontext()
         if not self._leads():
             return contextlib.redirect_stdout(Nowhere())
@@ -261,8 +260,8 @@ def share_out(
     """The list to give to fit, evaluate or predict for the user's *callbacks*.
 
     Args:
-        beside_bar: words beside Keras's progress bar; None for none.
-        files: files of this rank, which hear what the leader's callbacks call theirs here.
+        beside_bar: text beside Keras's progress bar; None for none.
+        files: files of this rank, which are told of files that the leader's callbacks write.
     """
 
     def placed(callback: keras.callbacks.Callback) -> keras.callbacks.Callback:

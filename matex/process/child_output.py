@@ -40,7 +40,7 @@ def _popen(original: Callable[..., None]) -> Callable[..., None]:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            original(*args, **kwargs)  # which says what is wrong
+            original(*args, **kwargs)  # which raises the proper error
             return
         for name in _STREAMS:
             if bound.arguments.get(name) is None:
@@ -51,14 +51,14 @@ def _popen(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _system(command: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> int:
-    """The function of ``os``, by a child whose outputs can be chosen."""
+    """Substitute of ``os.system`` with a child process whose outputs can be chosen."""
     sys.audit("os.system", command)
     status = subprocess.call(os.fsdecode(command), shell=True)
     return -status if status < 0 else status << _SIGNAL_BITS
 
 
 def _inheriting(original: Callable[..., int]) -> Callable[..., int]:
-    """Start a program of multiprocessing, which gives it the descriptors of this process."""
+    """Start a program of multiprocessing with the file descriptors for child processes."""
 
     @functools.wraps(original)
     def spawnv_passfds(*args: Any, **kwargs: Any) -> int:
@@ -78,7 +78,7 @@ def _renew_lock() -> None:
 
 @contextlib.contextmanager
 def _inherited() -> Iterator[None]:
-    """Inside, the descriptors of this process are those that programs are to have."""
+    """Context in which this process has the file descriptors for child processes."""
     with _lock, contextlib.ExitStack() as after:
         for number, name in enumerate(_STREAMS, 1):
             wanted = console.inherited(name)

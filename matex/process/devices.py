@@ -1,4 +1,4 @@
-"""The cores and the GPU of its host that a rank takes: first the decisions, then their effect."""
+"""Cores and GPU of a rank: pure decisions first, then their effects."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = [
 _MOST_CORES = 4096
 _DIGEST = 8  # bytes
 
-# What the usual BLAS libraries of numpy ask the environment for when they are loaded.
+# Environment variables that NumPy's usual BLAS libraries read when they are loaded.
 _BLAS_THREADS = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}
 
 
 class Neighbour(NamedTuple):
-    """A rank of this host, and what it may use there; equal *gpus* mean the same ones."""
+    """A rank of this host and its resources; equal *gpus* mean the same GPUs."""
 
     rank: int
     cores: frozenset[int]
@@ -42,7 +42,7 @@ class Neighbour(NamedTuple):
 
 
 class Cores(NamedTuple):
-    """Number of threads of a rank, and the cores it is pinned to; none: all that it may use."""
+    """Number of threads of a rank, and cores to which it is pinned; empty for all."""
 
     threads: int
     kept_on: tuple[int, ...] = ()
@@ -58,7 +58,7 @@ class Gpu(NamedTuple):
 def choose_cores(
     host: Sequence[Neighbour], rank: int, *, threads: int = 0, working: int | None = None
 ) -> Cores:
-    """The share of *rank* in the cores of its *host*. Pure.
+    """Share of *rank* in the cores of its *host*. Pure.
 
     More threads than cores only slow each other. Ranks that fill the same cores exactly are
     each pinned to their own; ranks that a launcher has bound already share with those whose
@@ -85,12 +85,12 @@ def choose_cores(
 
 
 def cores_of(host: Sequence[Neighbour], rank: int) -> frozenset[int]:
-    """The cores of its *host* that *rank* may use, alone or with other ranks. Pure."""
+    """Cores of its *host* that *rank* may use, alone or with other ranks. Pure."""
     return next(neighbour.cores for neighbour in host if neighbour.rank == rank)
 
 
 def choose_gpu(gpus: int, host: Sequence[Neighbour], rank: int) -> Gpu:
-    """Choose the one of its *gpus* that *rank* takes on its *host*. Pure.
+    """Choose the GPU of *rank* among the *gpus* of its *host*. Pure.
 
     Ranks that see the same GPUs take turns; a launcher may have given each rank its own.
     """
@@ -113,10 +113,10 @@ def choose_gpu(gpus: int, host: Sequence[Neighbour], rank: int) -> Gpu:
 
 
 def neighbours(communicator: ft.Communicator, visible_gpus: str) -> list[Neighbour]:
-    """The ranks of this host, this one among them, in their order; collective.
+    """Ranks of this host, including this one, in order; collective.
 
     Args:
-        visible_gpus: GPUs that this process may use, as the environment names them.
+        visible_gpus: GPUs that this process may use, as named in the environment.
     """
     cores = np.zeros(_MOST_CORES, np.uint8)
     cores[sorted(os.sched_getaffinity(0))] = 1
@@ -136,7 +136,7 @@ def neighbours(communicator: ft.Communicator, visible_gpus: str) -> list[Neighbo
 
 
 def differing_sets(communicator: ft.Communicator, mine: str) -> list[str]:
-    """The instruction sets of the ranks, if they have several; collective.
+    """Instruction sets of the ranks, if they differ; collective.
 
     Args:
         communicator: ranks of the run.
@@ -148,11 +148,11 @@ def differing_sets(communicator: ft.Communicator, mine: str) -> list[str]:
 
 
 def take_cores(chosen: Cores, *, asked_for: bool, operations: int = 1) -> None:
-    """Keep this process on its cores and give libraries its number of threads. Local.
+    """Pin this process to its cores, and limit the threads of libraries. Local.
 
-    To be called before TensorFlow makes its threads; numpy's BLAS, which is loaded by then
-    and has seen all cores of the host, is told. What the user's environment says of threads
-    counts, unless they were *asked_for* as an option.
+    Called before TensorFlow makes its threads; NumPy's BLAS, which is loaded by then and has seen
+    all cores of the host, is adjusted. Thread settings in the user's environment take precedence,
+    unless threads were *asked_for* as an option.
 
     Args:
         operations: number of operations of a graph that may run at once. With one thread TensorFlow
@@ -172,13 +172,13 @@ def take_cores(chosen: Cores, *, asked_for: bool, operations: int = 1) -> None:
 
 
 def take_gpu(chosen: Gpu, config: Any) -> None:
-    """Let TensorFlow see no other GPU, and take of its memory only what it needs. Local.
+    """Restrict TensorFlow to this GPU, with memory allocated on demand. Local.
 
     Args:
         config: ``tf.config``.
 
     Raises:
-        InputError: TensorFlow has begun to use its devices.
+        InputError: TensorFlow already uses its devices.
     """
     if chosen.number is None:
         return

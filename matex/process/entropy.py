@@ -1,9 +1,9 @@
-"""The system's randomness as the script draws it: the same on all ranks, other in each run.
+"""The system's randomness for the script: equal on all ranks, different in each run.
 
-Generators without a seed, names by ``uuid4`` and tokens are part of the script's own doing, and the
-ranks do the same only where they have the same. A number follows from a key of the run, from
-where the script asks for it and from how often it did so there, so ranks need not talk about it,
-and what only the leader's callbacks ask for changes no other number.
+Unseeded generators, names from ``uuid4`` and tokens are part of the script's work, and the ranks
+work alike only if these are equal. A number follows from a key of the run, from the place in the
+script that asks for it and from the count of its earlier requests, so ranks need not communicate,
+and requests of the leader's callbacks change no other number.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SEED_BYTES = 32
 
 
 def install(key: str) -> None:
-    """Replace where Python and NumPy take it from, for the rest of the process. Local.
+    """Replace the entropy source of Python and NumPy for the rest of the process. Local.
 
     A process that the script forks has the system's own, for it is to differ from others.
 
     Args:
-        key: text that nobody can guess, equal on all ranks.
+        key: secret text, equal on all ranks.
     """
     original, process = os.urandom, os.getpid()
     asked: dict[str, Iterator[int]] = {}
@@ -49,7 +49,7 @@ def install(key: str) -> None:
 
 
 def _seed_alike() -> None:
-    """Let Python's generators without a seed begin by ``os.urandom`` as it is now."""
+    """Reseed Python's unseeded generators from the replaced ``os.urandom``."""
     original: Any = random.Random.seed
 
     @functools.wraps(original)

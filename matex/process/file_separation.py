@@ -1,4 +1,4 @@
-"""The files and the unseeded numbers of a script are those of one rank, where there are several."""
+"""Files and unseeded random numbers of a script: one rank's, if there are several ranks."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _KEY_BYTES = 32
 
 
 def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | None:
-    """Let what the script does to files and draws from the system be that of one rank; collective.
+    """Make file operations and system randomness of the script one rank's; collective.
 
     From here on, and as long as the process lasts.
 
     Args:
         run: ranks and directories of the run.
-        life_cycle: tells when the script has ended on every rank.
+        life_cycle: life cycle of the run, which tells when the script has ended on every rank.
 
     Returns:
-        The files of this rank; None where it is the only one.
+        Files of this rank; None if it is the only one.
     """
     if run.communicator.initial_size == 1:
         return None
@@ -52,7 +52,7 @@ def separate_files(run: RunContext, life_cycle: RunLifeCycle) -> PrivateFiles | 
 
 
 def _agreed_key(communicator: ft.Communicator) -> str:
-    """A text that nobody can guess, the leader's; collective."""
+    """Secret text of the leader, for all ranks; collective."""
     key = np.frombuffer(secrets.token_bytes(_KEY_BYTES), np.uint8).copy()
     communicator.broadcast(key)
     return key.tobytes().hex()

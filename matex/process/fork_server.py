@@ -1,12 +1,12 @@
-"""The fork server of a host: it has imported TensorFlow, and newcomers are forked from it.
+"""Fork server of a host: it has imported TensorFlow, and forks newcomers.
 
     python -m matex.process.fork_server ADDRESS LAUNCHER CLAIM
 
-The first newcomer of a host starts it, see :mod:`matex.run.fork_client`, with the address to which
-newcomers are to write, the process id of the launcher, with which it ends, and the number of an
-open socket that keeps others from starting one, too. It never uses TensorFlow, so it has no threads
-of it that a fork would lose, and knows nothing of MPI. What it has imported is in memory once,
-however many newcomers there are.
+The first newcomer of a host starts it, see :mod:`matex.run.fork_client`, with the address for
+requests, the process id of the launcher, with which it ends, and the number of an open socket that
+keeps other newcomers from starting another server. It never uses TensorFlow, so it has no threads
+that a fork would lose, and it does not use MPI. Its imported modules are in memory once, however
+many newcomers there are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Import TensorFlow, and fork newcomers until the launcher is gone; in those, be a rank."""
+    """Import TensorFlow, and fork newcomers until the launcher ends; in a newcomer, be a rank."""
     address, process, claim = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     try:
         launcher = os.pidfd_open(process)
@@ -46,11 +46,11 @@ def main() -> None:
 
 
 class _Server:
-    """The server, with those who asked, by the process that each of them was given.
+    """The server, with the connection of each process that it has forked.
 
     Args:
-        letters: socket on which their connections come.
-        launcher: file of the launcher's process, which can be read when that has ended.
+        letters: socket on which requests' connections arrive.
+        launcher: file of the launcher's process, readable once that has ended.
         claim: file that only the server keeps open.
     """
 
@@ -64,7 +64,7 @@ class _Server:
         """Fork a newcomer for each that asks.
 
         Returns:
-            The request, in a newcomer; None in the server, when the launcher is gone.
+            Request, in a newcomer; None in the server, after the launcher has ended.
         """
         self._selector.register(self._letters, selectors.EVENT_READ)
         self._selector.register(self._launcher, selectors.EVENT_READ)
@@ -78,7 +78,7 @@ class _Server:
                     return request
 
     def _forked(self) -> dict[str, Any] | None:
-        """Fork for the next one that asks; the request in the newcomer, None in the server."""
+        """Fork for the next request; return the request in the newcomer, None in the server."""
         connection = fork_client.received_connection(self._letters)
         try:
             fork_client.greeted(connection)
@@ -97,7 +97,7 @@ class _Server:
             return dict(request)
         for file in files:
             os.close(file)
-        with contextlib.suppress(OSError):  # who asked has ended: so does the newcomer
+        with contextlib.suppress(OSError):  # the requester has ended: so does the newcomer
             fork_client.send(connection, process)
         self._selector.register(
             os.pidfd_open(process), selectors.EVENT_READ, data=(process, connection)
@@ -116,25 +116,25 @@ class _Server:
             os.close(file)
 
     def _reap(self, file: int, process: int, connection: socket.socket) -> None:
-        """Say how *process* has ended."""
+        """Report the exit status of *process*."""
         _, status = os.waitpid(process, 0)
         self._selector.unregister(file)
         os.close(file)
-        with connection, contextlib.suppress(OSError):  # who asked has ended first
+        with connection, contextlib.suppress(OSError):  # the requester has ended first
             fork_client.send(connection, status)
 
 
 def _end_with(file: int) -> None:
-    """Have this process killed when the other end of *file*, a pipe, is gone; it stays open."""
+    """Let this process be killed when the other end of the pipe *file* closes; it stays open."""
     fcntl.fcntl(file, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([file], [], [], 0)[0]:  # it was gone before
+    if select.select([file], [], [], 0)[0]:  # it had closed before
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Take over environment, directory and cores of the asking process; run its program."""
+    """Take over environment, directory and cores of the requester; run its program."""
     os.environ.clear()
     os.environ.update(request["environment"])
     tempfile.tempdir = None  # which is asked for once, of the environment

@@ -1,4 +1,4 @@
-"""The adapter that Keras's hooks call: it routes calls to the shared fit and evaluation."""
+"""Adapter called by Keras's hooks: it routes calls to the shared fit and evaluation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["KerasAdapter"]
 
 
 class KerasAdapter:
-    """Implements :class:`matex.keras_hooks.TrainerHooks`. One to a process.
+    """Implements :class:`matex.keras_hooks.TrainerHooks`. One per process.
 
     Every rank runs the same script, so its calls of fit and evaluate are
     collective, except those made from a callback that runs on the leader.
@@ -59,7 +59,7 @@ class KerasAdapter:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this rank makes calls that the others do not, in a callback on the leader."""
+        """Whether this rank alone makes the current calls, in a callback on the leader."""
         return self._calls.is_alone
 
     @property
@@ -79,16 +79,16 @@ class KerasAdapter:
         self._files = separate_files(self.run, self._life_cycle)
 
     def rank_is_asked_for(self) -> None:
-        """Note that the script asks for its rank, and so may act on one rank alone; local."""
+        """Note that the script has asked for its rank, so it may act on one rank alone; local."""
         if self._files is not None:
             self._files.script_knows_ranks()
 
     def finish(self, reason: str | None = None) -> None:
-        """The script has ended on all ranks; collective, once."""
+        """End the run, after the script has ended on all ranks; collective, once."""
         digest = self._own_loops.trained.digest() if reason is None else None
         self._life_cycle.end(digest, reason=reason)
 
-    # What Keras calls.
+    # Methods that Keras calls.
 
     def fit(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._calls.is_empty:
@@ -136,7 +136,7 @@ class KerasAdapter:
             self._files.share_written()
 
     def model_changed(self) -> None:
-        """Trace the step of the running fit anew, because its model has other shapes. Local."""
+        """Retrace the step of the running fit, because the model's shapes have changed. Local."""
         if self._fit is not None:
             self._fit.shapes_changed()
 
@@ -174,7 +174,7 @@ class KerasAdapter:
         return original(model, *args, **kwargs)  # by the train function, below
 
     def _plainly(self, call: Callable[[], Any]) -> Any:
-        """Make a *call* that a callback makes of a model as one process would; local.
+        """Make a callback's *call* of a model as in one process; local.
 
         Other ranks may make it at another time, or not at all: no rank waits for them.
         """
@@ -206,7 +206,7 @@ class KerasAdapter:
         return original(*args, **kwargs)
 
     def _unless_whole(self, verb: str, make: Any, feed: MakeFeed, given: dict[str, Any]) -> Any:
-        """The iterator that *make* makes, or Keras's own where the data cannot be shared."""
+        """Iterator from *make*, or Keras's own if the data cannot be shared."""
         try:
             return make(self._model, feed, given)
         except NotShareable as reason:
@@ -214,7 +214,7 @@ class KerasAdapter:
             return feed(given["x"])
 
     def _say_whole(self, verb: str, reason: str) -> None:
-        """Say why all ranks do the same, where there are several."""
+        """Print why all ranks do the same work, if there are several."""
         if self.run.communicator.initial_size > 1:
             self.run.say_once(f"every rank {verb} all of the data: {reason}")
 
@@ -256,7 +256,7 @@ class KerasAdapter:
         return self._own_loops.applying(optimizer, gradients)
 
     def stepping_on(self, data: Any) -> None:
-        """A train step that is traced or run gets *data*; None after it. Local."""
+        """Note the *data* of a train step that is traced or run; None after it. Local."""
         self.replicated.batch = data
 
     def taped(self, gradients: list[Any], sources: list[Any]) -> list[Any]:
@@ -264,16 +264,16 @@ class KerasAdapter:
         return self._own_loops.taped(gradients, sources)
 
     def begin_own_checkpoint(self) -> int:
-        """The script saves a loop of its own; local. How many fits came before.
+        """Note that the script saves a custom loop; return the number of earlier fits; local.
 
         Raises:
-            InputError: it does so already.
+            InputError: the script saves a custom loop already.
         """
         self._own_loops.begin_checkpoint()
         return self._fits
 
     def _shared_out(self, given: dict[str, Any], *last: Any) -> dict[str, Any]:
-        """The arguments for Keras's own method, with each callback where it belongs. Local."""
+        """Arguments for Keras's own method, with each callback placed on its ranks. Local."""
         asked = given["callbacks"]
         self._sees_test_batches = any(map(keras_hooks.sees_test_batches, keras_hooks.listed(asked)))
         callbacks = share_out(
@@ -293,7 +293,7 @@ class KerasAdapter:
             self._fit.after_restore()
 
     def _alone(self, call: Callable[[], None]) -> None:
-        """Run *call* with plain Keras, as one process would; local."""
+        """Run *call* with plain Keras, as in one process; local."""
         written = contextlib.nullcontext() if self._files is None else self._files.written()
         with self._calls.within(CallKind.ALONE), self.run.watchdog.working(False), written:
             call()

@@ -1,9 +1,8 @@
-"""The import of TensorFlow, which every process of a run waits for: what of it need not be.
+"""Import of TensorFlow, for which every process waits: unneeded parts are postponed.
 
-Of the 4.5 seconds that the import takes on a core, a tenth goes to the garbage collector, and a
-fifth to Matplotlib where it is installed: Keras loads it for pictures that few scripts draw.
-A twentieth compiles the names of types that TensorFlow's annotations have as text: 18,000 texts,
-of which 124 differ.
+Of the 4.5 seconds of the import on one core, a tenth is garbage collection, and a fifth is
+Matplotlib, if installed: Keras imports it for pictures that few scripts draw. A twentieth compiles
+type names in TensorFlow's annotations: 18,000 texts, of which 124 differ.
 """
 
 import contextlib
@@ -17,15 +16,15 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Final
 
-# What Keras imports at its own import, and uses in functions only.
+# Modules that Keras imports at its own import, and uses in functions only.
 LOADED_WHEN_USED: Final = ("matplotlib.pyplot", "matplotlib.patches")
 
 
 class LazyFinder:
-    """A finder of modules, for ``sys.meta_path``, that are loaded when something of them is used.
+    """Finder, for ``sys.meta_path``, of modules that are loaded at first use.
 
     Args:
-        names: full names of the modules; whatever else is imported is left to other finders.
+        names: full names of the modules; other imports are left to other finders.
     """
 
     def __init__(self, names: Sequence[str] = LOADED_WHEN_USED) -> None:
@@ -47,9 +46,9 @@ class LazyFinder:
 def quick() -> Iterator[None]:
     """Make the imports in the body quick: no collector, no Matplotlib, no text twice. Local.
 
-    The imports make a million objects that stay. The collector would search them for cycles again
-    and again while they are made, and once more at the end: a third of the processor time of a
-    short run. What is loaded late is loaded as ever once a script imports or uses it.
+    The imports make a million permanent objects. The collector would search them for cycles
+    repeatedly while they are made, and once more at the end: a third of the processor time of a
+    short run. Postponed modules are loaded as usual once a script imports or uses them.
 
     Example:
         >>> with quick():
@@ -59,7 +58,7 @@ def quick() -> Iterator[None]:
     collects = gc.isenabled()
     sys.meta_path.insert(0, finder)
     gc.disable()
-    # What ForwardRef calls; what it compiles cannot be changed, so many can have it.
+    # Function that ForwardRef calls; its results cannot be changed, so they can be shared.
     vars(typing)["compile"] = functools.cache(compile)
     try:
         yield

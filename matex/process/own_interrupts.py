@@ -1,8 +1,8 @@
 """Interrupts that the script sends to its own process: exceptions, as in plain Python.
 
-SIGINT from elsewhere tells a rank to save and to leave, see
-:class:`matex.checkpointing.stop_requests.StopRequest`. A signal does not say who sent it, so what
-Python sends it by does.
+SIGINT from other processes is a stop request, see
+:class:`matex.checkpointing.stop_requests.StopRequest`. A signal does not tell its sender, so the
+Python functions that send it do.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["install"]
 
 
 def install(stop_request: StopRequest) -> None:
-    """Replace the functions by which a process interrupts itself, for the rest of it. Local.
+    """Replace the functions by which a process interrupts itself, permanently. Local.
 
     Args:
-        stop_request: the listener to signals, which raises ``KeyboardInterrupt`` at those.
+        stop_request: signal handler, which raises ``KeyboardInterrupt`` at such signals.
     """
     kill, raise_signal, interrupt_main = os.kill, signal.raise_signal, _thread.interrupt_main
 

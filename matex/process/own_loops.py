@@ -1,4 +1,4 @@
-"""Training outside of fit: loops of the script's own, by its functions, optimizers and tapes."""
+"""Training outside of fit: custom loops with functions, optimizers and tapes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LOOP = "a loop of one's own"
 
 
 class OwnLoops:
-    """The loops of the script: functions that are shared, and what every rank computes whole.
+    """Custom loops of the script: shared functions, and work that every rank repeats.
 
     Args:
-        run: run that they are part of.
+        run: run of the loops.
         calls: methods of Keras that are running.
         replicated: averages the gradients.
     """
@@ -46,7 +46,7 @@ class OwnLoops:
         )
 
     def share(self) -> None:
-        """Share functions that train from now on, where ranks and options let it; local."""
+        """Share training functions from now on, if ranks and options allow it; local."""
         config, ranks = self._run.config, self._run.communicator.initial_size
         if config.deterministic:
             self._where_shared = ", without deterministic,"
@@ -64,14 +64,14 @@ class OwnLoops:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """The result of calling a function of ``tf.function``; collective where it trains."""
+        """Result of a call of a function of ``tf.function``; collective if it trains."""
         if self._is_shared and self._calls.is_empty and keras_hooks.is_eager():
             return self._script_steps.call(original, function, args, kwargs)
         return original(function, *args, **kwargs)
 
     @contextlib.contextmanager
     def _around(self, name: str, kind: CallKind = CallKind.STEP) -> Iterator[None]:
-        """Surround a step, by default one of the script's function *name*; collective."""
+        """Context of a step, by default of the script's function *name*; collective."""
         run = self._run
         with run.watchdog.working(), run.calls.made(name), self._calls.within(kind):
             yield
@@ -99,7 +99,7 @@ class OwnLoops:
     def train_on_batch(
         self, original: Callable[..., Any], model: Any, trainers: BatchTrainers, given: Any
     ) -> Any:
-        """The logs of one step of *model* with the batch *given*; collective.
+        """Logs of one step of *model* with the batch *given*; collective.
 
         Args:
             original: Keras's train function, for a batch that cannot be cut.
@@ -127,10 +127,10 @@ class OwnLoops:
         return self._replicated.average(None, gradients)
 
     def begin_checkpoint(self) -> None:
-        """Note that the script saves a loop of its own; local.
+        """Note that the script saves a custom loop; local.
 
         Raises:
-            InputError: it does so already.
+            InputError: the script saves a custom loop already.
         """
         if self._has_checkpoint:
             raise InputError(
@@ -151,12 +151,12 @@ class OwnLoops:
         self._run.say_once(f"{line}; {slower(self._run)}")
 
     def _remember_optimizer(self, optimizer: Any) -> None:
-        """Note *optimizer* of a loop: its state and its weights are compared at the end."""
+        """Note *optimizer* of a loop: its state and weights are compared at the end."""
         self._refuse_apart(_LOOP)
         self.trained.remember(optimizer, variables=lambda: keras_hooks.state_of(optimizer))
 
     def remember(self, model: Any) -> None:
-        """Note *model*, whose weights are part of what the ranks compare at the end."""
+        """Note *model*, whose weights the ranks compare at the end."""
 
         def variables() -> list[Any]:
             return model_state.variables_of(model)
@@ -164,7 +164,7 @@ class OwnLoops:
         self.trained.remember(model, variables=variables)
 
     def say_unsaved(self, what: str) -> None:
-        """Say once that no checkpoint is made of *what*, where there is somewhere to save to."""
+        """Print once that no checkpoint is made of *what*, if there is a place for checkpoints."""
         self._refuse_apart(what)
         if self._run.saver.is_on and not self._has_checkpoint:
             self._run.say_once(
@@ -173,10 +173,10 @@ class OwnLoops:
             )
 
     def _leave_alone(self) -> None:
-        """One rank makes no exchange that would tell it to stop; local.
+        """Raise at a stop request on a single rank, which has no exchange to agree by; local.
 
         Raises:
-            ToldToLeave: it was told before.
+            ToldToLeave: there is a stop request.
         """
         self.say_unsaved(_LOOP)
         if self._run.stop_request.is_requested:
@@ -192,6 +192,6 @@ class OwnLoops:
         self.say_unsaved(_LOOP)
 
     def _refuse_apart(self, what: str) -> None:
-        """End a process that is to join others, where it would train alone before it has joined."""
+        """End a newcomer that would train alone before it has joined."""
         if self._run.joining is not None and self._run.communicator.world.apart:
             self._run.joining.leave(f"the script trains by {what} before the fit that they are in")

@@ -1,4 +1,4 @@
-"""The data of a fit that is passed over: read as it read them, so that later fits go on there."""
+"""Data of a fit that is passed over: read as that fit read them, for later fits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["DataPass"]
 
 
 class DataPass:
-    """Reads what Keras makes of a generator, a PyDataset or a pipeline, and trains nothing. Local.
+    """Reads generators, PyDatasets and pipelines as Keras does, without training. Local.
 
-    Such data may remember how often they were read: a pipeline that shuffles anew each time, a
-    PyDataset with something to do at an epoch's end, a generator. Of arrays nothing is read.
-    Where only the data say what shapes a model has, it is built of them, too.
+    Such data may count their passes: a pipeline that reshuffles each time, a PyDataset with a
+    method for an epoch's end, a generator. Arrays are not read. If only the data determine a
+    model's shapes, it is built from them, too.
 
     Args:
-        say: function that prints one line for the user.
+        say: function that prints a line for the user.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -32,11 +32,11 @@ class DataPass:
     def make(
         self, original: Callable[..., Any], model: Any, arguments: dict[str, Any], epochs: int
     ) -> None:
-        """Read the data of a fit of *model* in so many *epochs*, by Keras's own fit.
+        """Read the data of a fit of *model* for *epochs* epochs, by Keras's own fit.
 
         Args:
             original: Keras's ``fit``.
-            arguments: arguments of it, by name.
+            arguments: arguments of the fit, by name.
         """
         if not epochs or rows_of(**{**arguments, "steps_per_epoch": None}) is not None:
             return
@@ -66,7 +66,7 @@ class DataPass:
 
 
 def _build(model: Any, iterator: Any) -> None:
-    """Build *model*, as its first step would have done, where its data say how."""
+    """Build *model* as its first step would have done, if its data allow it."""
     with contextlib.suppress(NotShareable):
         known = specification(iterator)
         keras_hooks.build(model, leaves_of(known, flat_signature(known)))

@@ -1,9 +1,9 @@
-"""One process that runs a script by plain Keras, for ``matex run --compare``.
+"""A process that runs a script by plain Keras, for ``matex run --compare``.
 
     python -m matex.process.plain LOGS SEED [-m] SCRIPT [arguments of the script]
 
-Nothing is attached to Keras but a callback that writes the logs of each epoch. Seeds are those that
-a rank begins with. What the script writes is thrown away, because the run has written it.
+The only hook into Keras is a callback that records the logs of each epoch. Seeds are those of a
+rank. Files that the script writes are discarded, because the run has written them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["run_plainly"]
 
 
 def run_plainly(logs: Path, seed: int, program: list[str]) -> None:
-    """Run *program* as ``python`` would, and note the logs of its epochs.
+    """Run *program* as ``python`` would, and record the logs of its epochs.
 
     Args:
         logs: file of JSON lines, an object of numbers for each epoch.
-        seed: seed of the libraries, as the ranks have it.
-        program: words of its command line after ``python``.
+        seed: seed of the libraries, as on the ranks.
+        program: words of the command line after ``python``.
     """
     seed_libraries(seed)
     logs = logs.absolute()

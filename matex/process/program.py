@@ -1,7 +1,7 @@
-"""The user's program as ``__main__``, as ``python script.py`` or ``python -m module`` has it.
+"""The user's program as ``__main__``, as in ``python script.py`` or ``python -m module``.
 
-The module stays ``__main__`` when the program has come to its end, unlike with :mod:`runpy`:
-functions of ``atexit`` find its classes there, to pickle them for example.
+The module stays ``__main__`` after the program has ended, unlike with :mod:`runpy`: functions of
+``atexit`` find its classes there, for example to pickle them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _MAIN, _MAIN_FILE = "__main__", "__main__.py"
 
 
 def run_program(script: str | Path, arguments: list[str], *, module: bool = False) -> None:
-    """Run *script* with *arguments*, and with what Python puts into ``sys`` for it.
+    """Run *script* with *arguments*, with ``sys`` set as Python does.
 
     Args:
         script: path of a file; or the name of a module or a package.
-        arguments: words that come after it on the command line.
-        module: whether it is a name.
+        arguments: words after the script on the command line.
+        module: whether *script* is the name of a module.
 
     Raises:
-        SystemExit: there is no such module, in Python's own words; or the program raises it.
+        SystemExit: there is no such module, with Python's message; or the program raises it.
     """
     sys.argv = [str(script), *arguments]
     if module:  # the working directory comes first in sys.path, as for every ``python -m``
@@ -45,11 +45,11 @@ def run_program(script: str | Path, arguments: list[str], *, module: bool = Fals
 
 
 def file_of(script: str | Path, *, module: bool = False) -> Path:
-    """The file of a program, as :func:`run_program` is given it; nothing is imported.
+    """File of a program with the arguments of :func:`run_program`; nothing is imported.
 
     Args:
         script: path of a file; or the name of a module or a package.
-        module: whether it is a name.
+        module: whether *script* is the name of a module.
 
     Returns:
         The path; of a module that has no such file, its name.
@@ -71,7 +71,7 @@ def _run(main: ModuleType, code: CodeType) -> None:
 
 
 def _of_script(path: Path) -> tuple[ModuleType, CodeType]:
-    """The new module for the file *path*, and what is to run in it."""
+    """New module for the file *path*, and the code to run in it."""
     with io.open_code(str(path)) as file:
         code = compile(file.read(), str(path), "exec", dont_inherit=True)
     main = ModuleType(_MAIN)
@@ -81,10 +81,10 @@ def _of_script(path: Path) -> tuple[ModuleType, CodeType]:
 
 
 def _of_module(name: str) -> tuple[ModuleType, CodeType]:
-    """The new module for the one that is called *name*, and what is to run in it.
+    """New module for the module *name*, and the code to run in it.
 
     Raises:
-        SystemExit: there is none that can be run.
+        SystemExit: there is no such module that can be run.
     """
     spec = _found(name)
     if spec.submodule_search_locations is not None:
@@ -112,10 +112,10 @@ def _of_module(name: str) -> tuple[ModuleType, CodeType]:
 
 
 def _found(name: str) -> ModuleSpec:
-    """The place of the module *name*, whose packages are imported.
+    """Specification of the module *name*, whose packages are imported.
 
     Raises:
-        SystemExit: there is none.
+        SystemExit: there is no such module.
     """
     try:
         spec = importlib.util.find_spec(name)

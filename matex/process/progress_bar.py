@@ -1,4 +1,4 @@
-"""The streams to which Keras's progress bar is written: to nowhere, or with words beside it."""
+"""Output streams of Keras's progress bar: discarded, or with text beside the bar."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 __all__ = ["BesideBar", "Nowhere", "StreamBeside", "living_ranks"]
 
-_STYLES = re.compile(r"\x1b\[[0-9;]*m|[\b\r]")  # what takes no column
+_STYLES = re.compile(r"\x1b\[[0-9;]*m|[\b\r]")  # sequences that take no column
 _ERASE = "\x1b[K"  # from here to the end of the line
 
 
 class BesideBar(NamedTuple):
-    """The words that a progress bar on a terminal shows behind its metrics.
+    """Text that a progress bar on a terminal shows after its metrics.
 
     Args:
-        words: a function that returns them, such as ``ranks: 3/4``.
-        columns: width of the terminal; 0 where it is not known.
+        words: function that returns the text, such as ``ranks: 3/4``.
+        columns: width of the terminal; 0 if unknown.
     """
 
     words: Callable[[], str]
@@ -29,7 +29,7 @@ class BesideBar(NamedTuple):
 
 
 def living_ranks(run: RunContext) -> BesideBar | None:
-    """The number of ranks of *run* that live, where its bars are on a terminal. Local."""
+    """Text with the number of living ranks of *run*, if bars are on a terminal. Local."""
     shown = run.config.shown_ranks
     if not shown:
         return None
@@ -46,7 +46,7 @@ class Nowhere(io.TextIOBase):
 
 
 class StreamBeside(io.TextIOBase):
-    """A stream that adds words to the bars which pass through it; other text stays as it is.
+    """Stream that adds text to progress bars; other output is unchanged.
 
     Keras writes a bar in one piece, with a carriage return before it, and spaces behind it where
     the bar before was longer. A bar that the next one overwrites stays in its line, since

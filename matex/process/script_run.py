@@ -26,9 +26,9 @@ def run_script(script: Path, arguments: list[str], config: Config, *, module: bo
 
     Args:
         script: path of the script, or the name of a module.
-        arguments: its own arguments.
+        arguments: arguments of the script.
         config: configuration of the run.
-        module: whether it is a name, as behind ``python -m``.
+        module: whether *script* is the name of a module, as after ``python -m``.
     """
     try:
         adapter = start_rank(config, interrupts=True)
@@ -57,14 +57,14 @@ def run_script(script: Path, arguments: list[str], config: Config, *, module: bo
             return _failed(adapter, adapter.replicated.error)
         except MatexError as error:
             return _failed(adapter, error)
-    if os.getpid() != process:  # a child that the script forked, come to its end
+    if os.getpid() != process:  # a child that the script forked has ended
         return 0
     adapter.finish()
     return 1 if adapter.run.outcome.lost_strictly else 0
 
 
 def _failed(adapter: KerasAdapter, error: MatexError) -> int:
-    """*error* was raised by all ranks alike: leave together, and say why once."""
+    """Leave after *error*, which all ranks have raised, and print it once."""
     if isinstance(error, ToldToLeave):
         from matex.run.preemption import record_stop
 

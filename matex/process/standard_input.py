@@ -20,7 +20,7 @@ _BROKEN_OFF = "standard input broke off: the launcher has ended, or could not ke
 
 
 def install(address: str | None) -> None:
-    """Let ``sys.stdin`` be the launcher's standard input, if it has one. Local.
+    """Make ``sys.stdin`` the launcher's standard input, if it has one. Local.
 
     Args:
         address: address from the launcher.
@@ -38,7 +38,7 @@ _first: list[Any] = []  # Python's own, which would close the descriptor when it
 
 
 class _FromLauncher(io.RawIOBase):
-    """Bytes that come from the launcher; it is asked when the first of them is wanted."""
+    """Bytes from the launcher, which is asked at the first read."""
 
     name = "<stdin>"
 
@@ -60,10 +60,10 @@ class _FromLauncher(io.RawIOBase):
         return 0
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill *buffer* with the bytes that have come.
+        """Fill *buffer* with bytes that have arrived.
 
         Raises:
-            OSError: the launcher is on another host, or gone.
+            OSError: the launcher is on another host, or has ended.
         """
         if not self._left and not self._is_over:
             self._left = LENGTH.unpack(self._exactly(LENGTH.size))[0]
@@ -86,7 +86,7 @@ def _connected(address: InputAddress) -> io.BufferedIOBase:
     """The stream of bytes from the launcher.
 
     Raises:
-        OSError: it is on another host, or gone.
+        OSError: the launcher is on another host, or has ended.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:

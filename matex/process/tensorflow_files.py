@@ -1,7 +1,7 @@
 """TensorFlow's own functions on files, which do not go through Python's.
 
-Its file library is replaced by :mod:`matex.process.tensorflow_library`. What opens files in C++
-is given the name of the rank's own file.
+Its file library is replaced by :mod:`matex.process.tensorflow_library`. Functions that open files
+in C++ get the name of the rank's own file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TABLE = (
     ("train", "load_checkpoint", "ckpt_dir_or_file", "read names"),
 )
 
-# Methods of tf.data.Dataset; "keep": what an earlier run has written is read, and not written anew.
+# Methods of tf.data.Dataset; "keep": files of an earlier run are read, and not written anew.
 _METHODS = (
     ("cache", "filename", "keep names"),
     ("save", "path", "write tree"),
@@ -56,7 +56,7 @@ _METHODS = (
 
 
 def install(files: Files) -> None:
-    """Replace them, for the rest of the process. Local."""
+    """Replace TensorFlow's file functions, for the rest of the process. Local."""
     file_io = inspect.getmodule(tf.io.gfile.exists)
     assert file_io is not None
     library = FileLibrary(files, vars(file_io)["_pywrap_file_io"])
@@ -80,7 +80,7 @@ def install(files: Files) -> None:
 
 
 def _replace(functions: dict[Any, Any]) -> None:
-    """Wherever TensorFlow has them under a name."""
+    """Replace the functions at all places where TensorFlow refers to them."""
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] == "tensorflow":
             for name, value in list(vars(module).items()):
@@ -101,7 +101,7 @@ def _translating(
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            return original(*args, **kwargs)  # which says what is wrong
+            return original(*args, **kwargs)  # which raises the proper error
         if parameter not in bound.arguments:
             return original(*args, **kwargs)
         given = bound.arguments[parameter]
@@ -121,7 +121,7 @@ def _translating(
 
 
 def _moved(files: Files, view: FileView, given: Any, how: str, place: Any) -> bool:
-    """Whether the leader has changed what is read, so that what was read does not count."""
+    """Whether the leader has changed a file that was read, so the read does not count."""
     if not how.startswith("read"):
         return False
     now = _places(files, view, given, how)
@@ -133,7 +133,7 @@ def _moved(files: Files, view: FileView, given: Any, how: str, place: Any) -> bo
 
 
 def _as_given(result: Any, given: Any, place: Any) -> Any:
-    """A path that begins with *place* begins with what the script has *given*."""
+    """*result* with *given*, the script's path, in place of a leading *place*."""
     if not isinstance(place, str) or not isinstance(given, str | os.PathLike):
         return result
     if isinstance(result, tf.Tensor) and result.dtype == tf.string and hasattr(result, "numpy"):
@@ -192,7 +192,7 @@ def _place(view: FileView, path: str, how: str) -> str:
 
 
 def _kept(view: FileView, path: str) -> str | None:
-    """The place of a whole cache at *path*; None where it is still to be written."""
+    """Place of a complete cache at *path*; None if it is still to be written."""
     index = view.place(f"{path}.index")
     if index is None or not index.endswith(f"{path}.index"):
         return None
@@ -200,7 +200,7 @@ def _kept(view: FileView, path: str) -> str | None:
 
 
 def _copied_tree(view: FileView, path: str) -> str:
-    """A place of this rank's own for the folder *path*, with what is in it now."""
+    """Private copy of the folder *path* for this rank, with its current content."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     there = view.place(path)
     place = to_write(view, path, "replace", tree=True)

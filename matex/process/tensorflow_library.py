@@ -1,4 +1,4 @@
-"""TensorFlow's file library, ``tf.io.gfile`` under much else, asked through the view of this rank.
+"""TensorFlow's file library, the basis of ``tf.io.gfile``, redirected to this rank's view.
 
 Every function of it calls the one module that :class:`FileLibrary` stands for.
 """
@@ -23,14 +23,14 @@ from matex.files.writing import to_write
 
 __all__ = ["NOWHERE", "FileLibrary", "local_path"]
 
-#: A path at which there is nothing, for TensorFlow to say so in its own way.
+#: A path that does not exist, so that TensorFlow raises its own error.
 NOWHERE = f"{ALIAS}/proc/there is no such file"
 
 _HIDDEN = "include_hidden" in inspect.signature(glob.glob).parameters
 
 
 def local_path(files: Files, given: Any) -> str | None:
-    """The path of the view; None for one of another file system."""
+    """Path in the view; None for a path of another file system."""
     text = os.fsdecode(given)
     if text.startswith("file://"):
         text = text[len("file://") :]
@@ -124,7 +124,7 @@ class FileLibrary:
         try:
             change(view, path, call)
         except FileNotFoundError:
-            call(f"{NOWHERE}/file")  # which says so in TensorFlow's way
+            call(f"{NOWHERE}/file")  # which raises TensorFlow's error
 
     def RecursivelyCreateDir(self, path: Any) -> Any:
         asked = self._asked(path)

@@ -1,1 +1,1 @@
-"""Records of a run: events while it happens, and the summary made of them at its end."""
+"""Records of a run: events while it runs, and the summary of them at its end."""

@@ -1,4 +1,4 @@
-"""The outputs of a rank: everything goes to its log, the leader's to the terminal as well."""
+"""Outputs of a rank: everything goes to its log, the leader's to the terminal as well."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def log_name(rank: int) -> str:
 class _Split(io.BufferedIOBase):
     """A stream of bytes that writes to a log and, while *leads()*, to the terminal.
 
-    What a full disk does not take is missing from the log, and stops nothing. Where the script
-    puts a file in the place of *descriptor*, as for what C prints, that file gets all.
+    Bytes that a full disk does not take are missing from the log, and raise nothing. If the script
+    replaces *descriptor* by a file, as for the output of C code, that file gets everything.
 
     Args:
-        descriptor: number of the descriptor at which the log is, too; None without a log.
-        log: the log, not buffered; None for none.
-        redirected: whether *terminal* is shown on none, although it may look like one: mpiexec
-            gives each rank a pseudo-terminal, also where its own output is a file.
+        descriptor: file descriptor that also writes to the log; None without a log.
+        log: the log, unbuffered; None for none.
+        redirected: whether *terminal* is no real terminal, although it may look like one: mpiexec
+            gives each rank a pseudo-terminal even if its own output is a file.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class _Split(io.BufferedIOBase):
         return not self._redirected and self._leads() and self._terminal.isatty()
 
     def fileno(self) -> int:
-        """The descriptor for those who write by it: programs that the script starts, or C."""
+        """File descriptor for writers that use one: programs that the script starts, or C code."""
         if self._is_replaced():
             assert self._descriptor is not None
             return self._descriptor
@@ -98,23 +98,23 @@ class _Split(io.BufferedIOBase):
         return (now.st_dev, now.st_ino) != (log.st_dev, log.st_ino)
 
 
-_own: dict[str, TextIO] = {}  # that of a script may be another one, or be replaced
-_first: list[TextIO | None] = []  # Python's own, which would close the terminal when they go
+_own: dict[str, TextIO] = {}  # a script's own may differ, or be replaced
+_first: list[TextIO | None] = []  # Python's own, which would close the terminal if deleted
 
 
 def redirect(
     report: Path | None, rank: int, leads: Callable[[], bool], *, redirected: bool = False
 ) -> None:
-    """Let this process write to its log in *report* from now on; the leader also to the terminal.
+    """Make this process write to its log in *report*; the leader also to the terminal.
 
-    What native libraries write goes to the log only. Without *report* only the
-    leader's output is kept, and native output stays where it was.
+    Output of native libraries goes to the log only. Without *report* only the leader's output is
+    kept, and native output is not redirected.
 
     Args:
         report: directory of the logs.
         rank: original rank of this process.
-        leads: function that says whether this process is the leader.
-        redirected: whether what looks like a terminal is shown on none.
+        leads: function that returns whether this process is the leader.
+        redirected: whether a seeming terminal is none.
     """
     if report is None:
         stream = sys.__stdout__ or sys.stdout
@@ -132,7 +132,7 @@ def redirect(
 
 
 def _install(name: str, split: _Split, errors: str | None) -> None:
-    """Make *split* what Python calls *name*, also where a script goes back to what it was first."""
+    """Make *split* Python's stream *name*, also if a script restores the original one."""
 
     def text() -> TextIO:
         return io.TextIOWrapper(split, encoding="utf-8", errors=errors, line_buffering=True)
@@ -145,7 +145,7 @@ def _install(name: str, split: _Split, errors: str | None) -> None:
 
 
 def own(name: str) -> TextIO:
-    """The stream for lines of matex itself, whatever the script has made of its own.
+    """Stream for lines of matex itself, whatever the script has replaced.
 
     Args:
         name: ``stdout`` or ``stderr``.
@@ -168,14 +168,14 @@ def write_to_log(text: str) -> None:
 
 
 def is_own(name: str) -> bool:
-    """Whether what the script prints goes where it went at first, and to nothing of its own."""
+    """Whether the script's output goes to its original destination, not to one of its own."""
     return name not in _own or getattr(sys, name) is getattr(sys, f"__{name}__")
 
 
 def inherited(name: str) -> int | None:
-    """The descriptor that a program which this process starts is to have as its stream *name*.
+    """File descriptor for the stream *name* of programs that this process starts.
 
-    None where it is this process's own, which programs have anyway.
+    None if it is this process's own, which programs inherit anyway.
     """
     if name not in _own:
         return None

@@ -1,4 +1,4 @@
-"""The numbers of a fit beside those of plain Keras: for what they differ, if they do. Pure."""
+"""Comparison of a fit's numbers with plain Keras's: reasons for differences. Pure."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 
 __all__ = ["Circumstances", "differences", "in_words", "numbers_of"]
 
-# Orders of samples that are not those in which plain Keras takes them.
+# Orders of samples that differ from plain Keras's.
 _OTHER_ORDERS = {"anew": "the order of samples", "ring": "the order of samples (--shuffle ring)"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """Facts that decide whether a fit comes to the numbers of plain Keras, but for rounding.
+    """Facts that decide whether a fit's numbers equal plain Keras's, up to rounding.
 
     Args:
-        parts: number of ranks that train, or of virtual workers, into which a batch is cut.
+        parts: number of training ranks, or of virtual workers, among which a batch is divided.
         order: order of the samples, as the event ``fit`` names it.
         strategy: name of the strategy.
         batch_per_rank: whether the batch grows with the ranks.
         lr_scaling: rule by which the learning rate grows with them.
-        compression: type in which gradients travel, or ``none``.
-        apoptosis: mode of apoptosis that an option asks for, or nothing.
-        normalized_alone: number of the layers that normalise by the rows of their part.
+        compression: format of exchanged gradients, or ``none``.
+        apoptosis: mode of apoptosis from the options; empty for none.
+        normalized_alone: number of layers that normalise over the rows of one rank.
         shifted: names of the random functions whose rows are drawn otherwise on each rank.
-        summed: names of the embeddings whose gradients are added up before an optimizer sees them
-            that would square each by itself.
+        summed: names of embeddings whose gradient slices are summed before an optimizer that would
+            square each slice gets them.
         copied: names of optimizers that set variables once, when they are built, such as copies of
-            weights; plain Keras has them do so in each step.
-        dropped: whether plain Keras may drop gradients that an optimizer accumulates, because data
-            of unknown length end.
+            weights; plain Keras does so in each step.
+        dropped: whether plain Keras may drop accumulated gradients, because data of unknown length
+            end.
     """
 
     parts: int
@@ -49,7 +49,7 @@ class Circumstances:
 
 
 def differences(fit: Circumstances) -> list[str]:
-    """Names of all for which the numbers of *fit* are not those of plain Keras."""
+    """Names of the reasons for which the numbers of *fit* differ from plain Keras's."""
     found = []
     if fit.order in _OTHER_ORDERS:
         found.append(_OTHER_ORDERS[fit.order])
@@ -81,16 +81,16 @@ def differences(fit: Circumstances) -> list[str]:
 
 
 def in_words(but_for: Sequence[str]) -> str:
-    """The words for the numbers of a fit, for the terminal and for ``summary.json``."""
+    """Text about the numbers of a fit, for the terminal and ``summary.json``."""
     return "of plain Keras" + (f" but for: {', '.join(but_for)}" if but_for else "")
 
 
 def numbers_of(events: Iterable[Mapping[str, Any]]) -> str | None:
-    """The words for all fits in *events*; None where none of them tells."""
+    """Text about all fits in *events*; None if no event tells."""
     told: dict[Any, Sequence[str]] = {}
     for number, event in enumerate(events):
         if event["event"] in ("fit", "loop") and "but_for" in event:
-            # Where a fit turns out to be computed whole in its first step, it says so anew.
+            # A fit that turns out to need whole batches in its first step writes another event.
             told[event.get("fit", f"event {number}"), event.get("step")] = event["but_for"]
     every = dict.fromkeys(name for but_for in told.values() for name in but_for)
     return in_words(list(every)) if told else None

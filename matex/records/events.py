@@ -29,25 +29,25 @@ __all__ = [
 
 EVENTS = "events.jsonl"
 
-# Taken when a run begins, so that its summary can be written to a disk that is full by then.
+# Reserved when a run begins, so that its summary can be written to a disk that is full by then.
 _ROOM = ".room-for-the-summary"
 _ROOM_BYTES = 256 << 10
 
-# They come again and again, and nobody but who follows the file wants them.
+# Frequent events that only readers of the file need.
 _OF_PROGRESS = ("progress", "timing")
 
 Event = dict[str, Any]
 
 
 class EventLog:
-    """Local to a rank. With ``path=None`` events are kept in memory, but for notes of progress.
+    """Event log of one rank. With ``path=None`` events are kept in memory, without progress notes.
 
-    What cannot be written is kept, and written with a later event: a full disk or a directory that
-    was removed stops no training. A directory that is gone is made again, with all events of this
+    Events that cannot be written are kept, and written with a later event: a full disk or a removed
+    directory stops no training. A directory that was removed is made again, with all events of this
     rank.
 
-    ``listener`` hears of each event once it is written, and ``complain`` gets one line the
-    first time that one cannot be.
+    ``listener`` is called with each event after it was written, and ``complain`` with one line at
+    the first failed write.
     """
 
     def __init__(self, path: Path | None, rank: int) -> None:
@@ -87,7 +87,7 @@ class EventLog:
         self._unwritten = []
 
     def all(self) -> list[Event]:
-        """Everybody's events so far where there is a file, else this rank's own."""
+        """Events of all ranks so far if there is a file, else of this rank."""
         if self._path is None:
             return self._own
         written = read_events(self._path) if self._path.exists() else []
@@ -99,20 +99,20 @@ def _time_of(event: Event) -> float:
 
 
 def read_events(path: Path) -> list[Event]:
-    """All whole lines of an event file, in order of time.
+    """Events in all complete lines of a file, in order of time.
 
-    Left out are an unfinished last line, and parts of lines for which a disk had no room.
+    An unfinished last line, and parts of lines for which a disk had no room, are left out.
     """
     return sorted(read_lines(path), key=_time_of)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write *content* so that a reader sees the whole file or none."""
+    """Write *content* atomically: a reader sees the whole file or none."""
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def write_text(path: Path, content: str | bytes) -> None:
-    """Write *content* so that a reader sees the whole file or none."""
+    """Write *content* atomically: a reader sees the whole file or none."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with aside.open("wb") as file:
@@ -120,7 +120,7 @@ def write_text(path: Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
-    except OSError:  # a full disk: what is there of it takes room, and serves nobody
+    except OSError:  # a full disk: the partial file takes room, and is of no use
         aside.unlink(missing_ok=True)
         raise
 
@@ -131,10 +131,10 @@ def keep_room(directory: Path) -> None:
 
 
 def give_room(directory: Path) -> None:
-    """Give that room back, just before; and make the directory where it is gone.
+    """Release the reserved space, before the last files; make the directory if it is missing.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the directory cannot be made.
     """
     directory.mkdir(parents=True, exist_ok=True)
     (directory / _ROOM).unlink(missing_ok=True)

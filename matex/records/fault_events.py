@@ -1,4 +1,4 @@
-"""Events about faults, written while they happen; `fault_records` makes records of them."""
+"""Events about faults, written when they happen; `fault_records` summarises them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def record_fault(events: EventLog, fault: ft.Fault, *, step: int) -> None:
-    """*fault* is about to strike this rank, in *step*."""
+    """Record that *fault* is about to strike this rank, in *step*."""
     events.write(
         "fault",
         fault=fault.text,
@@ -35,10 +35,10 @@ def record_fault(events: EventLog, fault: ft.Fault, *, step: int) -> None:
 def record_recovery(
     events: EventLog, recovery: ft.Recovery, *, step: int, sizes: tuple[int, int]
 ) -> None:
-    """The communicator is whole again, without the ranks that were lost.
+    """Record that the communicator was repaired, without the lost ranks.
 
     Args:
-        sizes: number of ranks that worked before, and do now.
+        sizes: numbers of working ranks before and after.
     """
     events.write(
         "recovered",
@@ -58,10 +58,10 @@ def record_recovery(
 def record_joining(
     events: EventLog, recovery: ft.Recovery, *, step: int, sizes: tuple[int, int]
 ) -> None:
-    """Spares have the places of ranks that were lost in an earlier recovery.
+    """Record that spares have taken the places of ranks lost in an earlier recovery.
 
     Args:
-        sizes: number of ranks that worked before, and do now.
+        sizes: numbers of working ranks before and after.
     """
     events.write(
         "joined",
@@ -74,7 +74,7 @@ def record_joining(
 
 
 def lost_spares(events: Iterable[Event]) -> set[int]:
-    """The spares that died while they waited, since the ranks were started last. Pure."""
+    """Spares that have died while they waited, since the last start of the ranks. Pure."""
     found: set[int] = set()
     for event in events:
         if event["event"] in AGAIN:
@@ -85,10 +85,10 @@ def lost_spares(events: Iterable[Event]) -> set[int]:
 
 
 def joining_text(joined: Mapping[Any, int]) -> str:
-    """The ranks that came in, in words. Pure.
+    """Text that names the ranks that joined. Pure.
 
     Args:
-        joined: rank that came, by the rank that had its place; by itself where that place is new.
+        joined: rank that joined, by the rank whose place it took; by itself if the place is new.
     """
     return ", ".join(
         f"rank {spare} as a further one"
@@ -99,7 +99,7 @@ def joining_text(joined: Mapping[Any, int]) -> str:
 
 
 def recovery_line(recovery: ft.Recovery, *, step: int, size: int, of: int) -> str:
-    """One line about *recovery* for the user. Pure."""
+    """Line about *recovery* for the user. Pure."""
     parts = []
     if recovery.lost:
         names = ", ".join(str(member.rank) for member in recovery.lost)
@@ -111,7 +111,7 @@ def recovery_line(recovery: ft.Recovery, *, step: int, size: int, of: int) -> st
 
 
 def record_replay(events: EventLog, replay: Replay, *, step: int, generation: int) -> None:
-    """The step that deaths interrupted is done."""
+    """Record that the step interrupted by deaths is done."""
     events.write(
         "replayed",
         step=step,

@@ -1,4 +1,4 @@
-"""Records of faults and their effects, put together from the events of all ranks. Pure."""
+"""Records of faults and their effects, from the events of all ranks. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["FIELDS", "fault_records", "restarts_in", "unfired"]
 def unfired(
     faults: Iterable[ft.Fault], events: Iterable[Event]
 ) -> list[tuple[ft.Fault, list[int]]]:
-    """The faults that were planned and never set off, each with the ranks it never struck.
+    """Planned faults that never fired, each with the ranks that it did not hit.
 
-    Those ranks may have died before, or the run did not come to the step, time or event.
-    Of a ``node`` fault the ranks are not known, so it counts as fired when any rank was hit.
+    These ranks may have died before, or the run did not reach the step, time or event. The ranks of
+    a ``node`` fault are not known, so it counts as fired if it hit any rank.
     """
     fired = Counter((e["fault"], e["rank"]) for e in events if e["event"] == "fault")
     texts = {text for text, _ in fired}
@@ -36,7 +36,7 @@ def unfired(
     return left
 
 
-# Of a record, in the order of faults.csv.
+# Fields of a record, in the order of faults.csv.
 FIELDS = (
     *("kind", "rank", "step", "at", "overcome", "time_s", "detect_s", "repair_s", "replay_s"),
     *("to_next_step_s", "samples_at_risk", "samples_recomputed", "samples_lost"),
@@ -47,32 +47,31 @@ FIELDS = (
 
 
 def restarts_in(events: Iterable[Event]) -> list[Event]:
-    """The events of starts that followed one that was lost."""
+    """Events of starts that followed the loss of an earlier start."""
     return [event for event in events if event["event"] == "restart"]
 
 
 def fault_records(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """One record for each rank lost, restart, and injected fault that took nobody: pure.
+    """Record of each lost rank, restart, and injected fault that ended no rank. Pure.
 
-    ``overcome`` tells apart deaths whose survivors went on "in-place" and losses after
-    which all ranks were started again, by a "restart". A restart counts from the last
-    lethal fault before it, else from its own beginning.
+    ``overcome`` is "in-place" for deaths whose survivors went on, and "restart" for losses after
+    which all ranks were started again. A restart counts from the last lethal fault before it, else
+    from its own beginning.
 
-    ``detect_s`` and ``to_next_step_s`` count from the moment the fault was set
-    off, which the rank recorded just before; for a death from outside, unknown
-    here, they count from its detection. ``repair_s`` is from the first detection,
-    or from the fault where it struck a repair under way, to the last survivor's
-    repair. The times are differences between events.
+    ``detect_s`` and ``to_next_step_s`` count from the moment at which the fault fired, recorded by
+    the rank just before; for a death from outside, whose moment is unknown, from its detection.
+    ``repair_s`` is from the first detection, or from the fault if it struck during a repair, to the
+    last survivor's repair. The times are differences between events.
 
-    ``samples_at_risk`` are the samples of the step that the rank had to compute and
-    had not handed over. What follows is of the step as a whole, and equal for all
-    ranks lost in it: ``replay_s``, from the repair to the step's result on the slowest rank,
-    ``samples_recomputed`` by the survivors, ``samples_lost`` and ``samples_repeated`` as the step's
-    own sum says. ``state_hash`` is of weights and optimizer after that step, where
-    ``replicas_equal``. ``replaced_by`` is the spare that took the rank's place, at once or before
-    the next step, or the process that was started for it; it counts in ``world_size_after``. Of
-    such a process ``respawn_s`` is from the death to its joining, and ``pause_s`` is how long the
-    others paused for that. What was not measured, as outside of training steps, is None.
+    ``samples_at_risk`` are the samples of the step that the rank had to compute and had not handed
+    over. The other fields are of the step as a whole, equal for all ranks lost in it: ``replay_s``,
+    from the repair to the step's result on the slowest rank, ``samples_recomputed`` by the
+    survivors, ``samples_lost`` and ``samples_repeated`` by the step's own sum. ``state_hash`` is of
+    weights and optimizer after that step, if ``replicas_equal``. ``replaced_by`` is the spare that
+    took the rank's place, at once or before the next step, or the process that was started for it;
+    it counts in ``world_size_after``. For such a process ``respawn_s`` is from the death to its
+    joining, and ``pause_s`` the time for which other ranks paused for that. A value that was not
+    measured, as outside of training steps, is None.
     """
     records: list[dict[str, Any]] = []
     starts = starts_of(events)
@@ -151,13 +150,13 @@ def _records_of_one_start(events: list[Event], *, recorded: list[Event]) -> list
 
 
 def _replacements(events: Iterable[Event]) -> dict[int, int]:
-    """Spare that took the place of each dead rank, by that rank."""
+    """Spare that took the place of each dead rank, by the dead rank."""
     pairs = [(int(dead), spare) for e in events for dead, spare in e.get("joined", {}).items()]
-    return {dead: spare for dead, spare in pairs if dead != spare}  # the others' places are new
+    return {dead: spare for dead, spare in pairs if dead != spare}  # other places are new
 
 
 def _respawned(events: list[Event], replacement: int | None, since: float) -> dict[str, float]:
-    """Times of a process that was started in the place of a rank lost at *since*; else none."""
+    """Times of a process that was started for a rank lost at *since*; empty without one."""
     started = [e for e in events if e["event"] == "respawn" and e["newcomer"] == replacement]
     if not started:
         return {}
@@ -172,7 +171,7 @@ def _shaped(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nearest(events: list[Event], name: str, generation: int) -> list[Event]:
-    """The events of this name of the first generation from this one on that has any."""
+    """Events *name* of the first generation, from *generation* on, that has any."""
     after = [e for e in events if e["event"] == name and e["generation"] >= generation]
     nearest = min((e["generation"] for e in after), default=None)
     return [e for e in after if e["generation"] == nearest]

@@ -1,7 +1,7 @@
-"""The sign of life that ranks give and a supervisor looks for: one short file.
+"""Sign of life that ranks write for a supervisor: one short file.
 
-It holds the step that is being made and a count that rises as long as anybody lives. The
-reader compares contents, never clocks, so hosts may disagree about the time.
+It holds the number of the running step and a counter that grows while any rank lives. The reader
+compares contents, not times, so clocks of hosts may differ.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ FILE = "progress"
 
 
 class Sign(NamedTuple):
-    """Step -1: no rank has shown itself yet."""
+    """Step and counter; step -1 if no rank has written yet."""
 
     step: int = -1
     beats: int = 0
 
 
-# The first ones are all written, so that a run which fails soon after each of its starts is seen
-# to fail at the same step; later ones as seldom as makes them cost this part of the time.
+# The first signs are all written, so that a run which fails soon after each start is seen to fail
+# at the same step; later ones at intervals, so that they cost this fraction of the time.
 _ALL = 200
 _PART = 1e-3
 
 
 class HeartbeatFile:
-    """The pulse of one rank; local. Nothing is written without a *directory*."""
+    """Heartbeat of one rank; local. Nothing is written without a *directory*."""
 
     def __init__(
         self, directory: Path | None, clock: Callable[[], float] = time.perf_counter
@@ -46,7 +46,7 @@ class HeartbeatFile:
             self._file = _opened(directory)
 
     def beat(self, step: int) -> None:
-        """This rank lives, and makes *step*. Where that cannot be written, another beat may be."""
+        """Record that this rank lives and makes *step*; a failed write is ignored."""
         self._beats += 1
         if self._file < 0:
             return
@@ -71,9 +71,9 @@ def _opened(directory: Path) -> int:
 
 
 def read_sign(directory: Path) -> Sign:
-    """The newest sign of life in *directory*; none where it cannot be read."""
+    """Newest sign of life in *directory*; an empty one if it cannot be read."""
     try:
         step, beats = (directory / FILE).read_text().split()
         return Sign(int(step), int(beats))
-    except (OSError, ValueError):  # none yet, or out of reach, or seen half-written
+    except (OSError, ValueError):  # none yet, or unreachable, or half-written
         return Sign()

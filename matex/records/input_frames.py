@@ -1,4 +1,4 @@
-"""The form in which the launcher's standard input travels to ranks. Pure."""
+"""Format in which the launcher's standard input is sent to ranks. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final, NamedTuple
 
 __all__ = ["CREDENTIALS", "LENGTH", "InputAddress", "frame"]
 
-#: The process, the user and the group at the other end of a socket.
+#: Process, user and group ids at the other end of a socket.
 CREDENTIALS: Final = struct.Struct("iII")
-#: The number of bytes that come next; none at the end.
+#: Number of bytes that follow; 0 at the end.
 LENGTH: Final = struct.Struct("<I")
 
 _TERMINAL, _FILE = "terminal", "file"
 
 
 class InputAddress(NamedTuple):
-    """The address at which ranks read it.
+    """Address at which ranks read the launcher's standard input.
 
     Args:
-        socket: name of the socket, which is no file.
-        is_terminal: whether somebody types what is read.
+        socket: name of the socket in Linux's abstract namespace.
+        is_terminal: whether the input is typed at a terminal.
     """
 
     socket: str
@@ -36,7 +36,7 @@ class InputAddress(NamedTuple):
 
     @staticmethod
     def read(text: str) -> InputAddress:
-        """The inverse of ``str``."""
+        """Inverse of ``str``."""
         kind, _, name = text.partition(":")
         return InputAddress(name, kind == _TERMINAL)
 

@@ -14,10 +14,10 @@ __all__ = ["LineFile", "read_lines"]
 
 
 class LineFile:
-    """Appends lines, those of a call with one ``write``, so that lines of several do not mix.
+    """Appends lines; the lines of a call by one ``write``, so that writers do not mix lines.
 
     Args:
-        path: file, made where there is none.
+        path: file, created if it does not exist.
 
     Raises:
         OSError: it cannot be opened.
@@ -30,17 +30,17 @@ class LineFile:
 
     @property
     def is_removed(self) -> bool:
-        """Whether somebody has removed the file."""
+        """Whether the file has been removed."""
         return not os.fstat(self._file).st_nlink
 
     def make_again(self) -> list[dict[str, Any]]:
-        """Make the file again, and its directory where that is gone, too.
+        """Create the file again, and its directory if that was removed, too.
 
         Returns:
-            What the removed file held, everybody's, which can be read as long as it is open.
+            Content of the removed file, from all writers, which is readable while it is open.
 
         Raises:
-            OSError: it cannot be made; or a file server has thrown away what was removed.
+            OSError: it cannot be created; or a file server has deleted the removed file.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = _opened(self._path)
@@ -53,10 +53,10 @@ class LineFile:
         """Append a line for each of *records*.
 
         Raises:
-            OSError: they are not, or not all, written; what is there of them no reader takes.
+            OSError: not all lines were written; readers ignore the partial ones.
         """
         lines = "".join(json.dumps(record) + "\n" for record in records)
-        # After a part of a line that a full disk took, one that no reader understands.
+        # A full disk may have taken a part of a line, which no reader understands.
         content = ("\n" * self._torn + lines).encode()
         written = os.write(self._file, content)
         self._torn = 0 < written < len(content)
@@ -71,7 +71,7 @@ def _opened(path: Path) -> int:
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects in all whole lines of *path*.
 
-    Left out are an unfinished last line, and parts of lines for which a disk had no room.
+    An unfinished last line, and parts of lines for which a disk had no room, are left out.
     """
     with path.open() as file:
         return _whole_lines(file)

@@ -1,7 +1,7 @@
-"""Ranks that a run lost, and the cause: an error of the script's own, a signal, an injected fault.
+"""Lost ranks of a run, and the causes: an error of the script, a signal, an injected fault.
 
-A rank that ends in error writes the event ``death`` with what :func:`told_of` says. One that
-a signal ends says nothing.
+A rank that ends in error writes the event ``death`` with the fields from :func:`told_of`. A rank
+ended by a signal writes nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from matex.records.starts import starts_of
 
 __all__ = ["LOST_STRICTLY", "OWN_ERRORS", "advice", "lost_to_own_errors", "ranks_lost", "told_of"]
 
-#: The causes for which a run under ``--strict`` fails.
+#: Causes for which a run with ``--strict`` fails.
 OWN_ERRORS = ("script", "data")
 
-#: The reason of a run that failed for no other one.
+#: Reason of a run that failed for this alone.
 LOST_STRICTLY = "lost ranks to errors of the script's own, which --strict does not allow"
 
 _FILE_ERRORS = {
@@ -34,12 +34,12 @@ _FILE_ERRORS = {
 def told_of(
     error: BaseException | None, reason: str, *, script: Path | None = None
 ) -> dict[str, str]:
-    """The fields ``cause``, ``error`` and ``where`` of a rank's death.
+    """Fields ``cause``, ``error`` and ``where`` of a rank's death.
 
     Args:
-        error: exception out of the program that ends the process, if there is one.
-        reason: the line that the rank gives for its end.
-        script: the file that is run; *where* is the innermost line beside it or below.
+        error: exception of the program that ends the process; None if there is none.
+        reason: line that the rank gives for its end.
+        script: file of the script; ``where`` is the innermost line in its directory or below.
     """
     if error is None:
         return {"cause": "evicted" if reason.endswith(": evicted") else "ended", "error": reason}
@@ -68,7 +68,7 @@ def _where(error: BaseException, script: Path | None) -> str:
 
 
 def advice(error: str) -> str:
-    """Advice after the line of an error of files or ports, what to write instead; else "". Pure."""
+    """Advice for the line of an error about files or ports; "" if there is none. Pure."""
     if "Address already in use" in error:
         return (
             "every rank runs the whole script: a port is free for one rank of a host alone, so "
@@ -84,12 +84,12 @@ def advice(error: str) -> str:
 
 
 def ranks_lost(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """One record for each rank that the others went on without, in order of time. Pure.
+    """Record of each rank without which the others went on, in order of time. Pure.
 
-    ``rank`` (original), ``step`` (None before the first), ``cause``: "script" for an exception
-    out of the script or its exit with a nonzero status, "data" for a file that this rank could
-    not read, "injected", "evicted" for one that was too slow, "ended" for one that ended itself
-    for another reason (no progress, cut off from the others), "signal" for one that said
+    ``rank`` (original), ``step`` (None before the first), ``cause``: "script" for an exception of
+    the script or its exit with a nonzero status, "data" for a file that this rank could not read,
+    "injected", "evicted" for a rank that was too slow, "ended" for a rank that ended itself for
+    another reason (no progress, cut off from the others), "signal" for a rank that reported
     nothing; and ``error``, the line that it gave for its end, or None.
     """
     records: list[dict[str, Any]] = []
@@ -108,7 +108,7 @@ def ranks_lost(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 
 def lost_to_own_errors(events: Iterable[Event]) -> bool:
-    """Whether a rank was lost to an error of the script's own. Pure."""
+    """Whether a rank was lost to an error of the script. Pure."""
     return any(record["cause"] in OWN_ERRORS for record in ranks_lost(events))
 
 

@@ -1,4 +1,4 @@
-"""Limits on how often progress is noted: often at first, and never a burden."""
+"""Limits on the frequency of progress notes: often at first, at negligible cost."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["ProgressThrottle", "own_timings"]
 _LEAST_S = 0.1
 _PART = 1e-3
 
-# Each rank notes its own timings this often, but all ranks together ten times a second at most.
+# Each rank notes its own timings this often, but all ranks together at most ten times a second.
 _OWN_S = 1.0
 
 
 class ProgressThrottle:
     """Collects steps between two notes. Local.
 
-    Notes are 0.1 s apart, later a thousandth of the time that has passed: a run of a
-    minute has some 600, one of a day 8000.
+    Notes are 0.1 s apart, later a thousandth of the elapsed time: a run of a minute has some 600,
+    one of a day 8000.
 
     Args:
-        clock: clock, seconds.
-        least_s: seconds between two notes at first, 0.1 by default.
+        clock: function that returns seconds.
+        least_s: initial interval between two notes, seconds, 0.1 by default.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class ProgressThrottle:
         self._logs: Mapping[str, Any] = {}
 
     def step(self, report: StepReport) -> None:
-        """A step is done."""
+        """Add a finished step."""
         self._steps += 1
         self._step_s += report.step_s
         self._exchange_s += report.exchange_s
         self._logs = report.logs
 
     def is_due(self) -> bool:
-        """Whether a note should be made now."""
+        """Whether a note is due now."""
         now = self._clock()
         return now - self._last >= max(self._least_s, _PART * (now - self._started))
 
     def take(self) -> dict[str, Any]:
-        """The means of the steps since the last note (at least one), and Keras's loss."""
+        """Means over the steps since the last note (at least one), and Keras's loss."""
         loss = self._logs.get("loss")
         note = {
             "steps": self._steps,
@@ -68,5 +68,5 @@ class ProgressThrottle:
 
 
 def own_timings(ranks: int, clock: Callable[[], float] = time.monotonic) -> ProgressThrottle:
-    """The throttle of each rank's own timings: one a second, fewer where *ranks* are many."""
+    """Throttle of each rank's own timings: one per second, fewer for many *ranks*."""
     return ProgressThrottle(clock, least_s=max(_OWN_S, _LEAST_S * ranks))

@@ -1,7 +1,7 @@
 """A request for another number of ranks, in the report directory of a run.
 
-``matex resize`` and ``matex drain`` write it, and the leader of the run removes it when all ranks
-have heard of it.
+``matex resize`` and ``matex drain`` write it, and the leader removes it after all ranks have
+learned of it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from matex.errors import InputError
 
 __all__ = ["MOST_BYTES", "RESIZE", "Request", "write_request"]
 
-#: The file of a request.
+#: File name of a request.
 RESIZE = "resize.json"
 
-#: Of a request, as JSON.
+#: Largest size of a request, as JSON, bytes.
 MOST_BYTES = 1024
 
 
@@ -26,9 +26,9 @@ class Request(NamedTuple):
     """A request for another number of ranks.
 
     Args:
-        number: number by which its answer is found.
-        size: number of ranks that are to train; 0 where a host is named.
-        host: host that all ranks are to leave; "" where a number is named.
+        number: number that identifies its answer.
+        size: number of ranks that are to train; 0 for a request about a host.
+        host: host that all ranks are to leave; "" for a request about a number.
     """
 
     number: int
@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The request in words."""
+        """Description of the request."""
         return f"drain {self.host}" if self.host else f"resize to {self.size}"
 
     def to_bytes(self) -> bytes:
@@ -46,10 +46,10 @@ class Request(NamedTuple):
 
     @staticmethod
     def from_bytes(content: bytes) -> Request:
-        """The request that :meth:`to_bytes` wrote.
+        """Request from the JSON of :meth:`to_bytes`.
 
         Raises:
-            ValueError: *content* is none.
+            ValueError: *content* is no request.
         """
         fields = json.loads(content)
         if not isinstance(fields, dict) or fields.keys() != set(Request._fields):
@@ -65,10 +65,10 @@ class Request(NamedTuple):
 
 
 def write_request(directory: Path, request: Request) -> None:
-    """Write *request* for the run of *directory*; its owner alone can read it.
+    """Write *request* for the run of *directory*, readable by its owner alone.
 
     Raises:
-        InputError: another request waits there for its answer.
+        InputError: another request awaits its answer there.
         OSError: it cannot be written.
     """
     path = directory / RESIZE
@@ -76,7 +76,7 @@ def write_request(directory: Path, request: Request) -> None:
     with os.fdopen(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(request.to_bytes())
     try:
-        os.link(own, path)  # whole, and only where there is none
+        os.link(own, path)  # atomically, and only if there is no other request
     except FileExistsError:
         raise InputError(
             f"no other request may wait for its answer. Received: one in {path}; wait for it, or "

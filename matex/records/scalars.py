@@ -1,4 +1,4 @@
-"""The curves that the events of a leader are points of, as TensorBoard shows them. Pure."""
+"""Curves for TensorBoard, from the events of a leader. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from matex.records.fault_events import joining_text
 
 __all__ = ["NOT_METRICS", "TENSORBOARD", "ScalarReading", "Scalars"]
 
-#: The directory of their files in that of the report.
+#: Directory of their files in the report directory.
 TENSORBOARD = "tensorboard"
 
-#: Fields of the event of an epoch that are no metrics of Keras.
+#: Fields of an epoch's event that are not Keras metrics.
 NOT_METRICS = frozenset({"time_s", "rank", "event", "epoch", "step"})
 
 _OF_PROGRESS = {
@@ -25,10 +25,10 @@ _OF_APOPTOSIS = ("parameters", "flops", "loss_before", "loss_after", "loss_allow
 
 
 class Scalars(NamedTuple):
-    """The points of one moment, and a text, "" where there is nothing to tell.
+    """Points of one moment, and a text, "" if there is none.
 
-    ``begins`` is whether training begins at ``step``, so that later points which are known already
-    are of steps that were lost, and are made again.
+    ``begins`` is whether training begins at ``step``, so that later points known already belong to
+    lost steps, which are made again.
     """
 
     time_s: float
@@ -41,15 +41,15 @@ class Scalars(NamedTuple):
 class ScalarReading:
     """Reads the events of one rank, in order of time.
 
-    Every curve is over training steps, those of epochs too, so that what a restart makes again
-    replaces what was lost.
+    Every curve is over training steps, also for epochs, so that steps made again after a restart
+    replace the lost ones.
     """
 
     def __init__(self) -> None:
         self._before: Event | None = None
 
     def read(self, event: Event) -> Scalars | None:
-        """The points of *event*; None where it has none."""
+        """Points of *event*; None if it has none."""
         name = event["event"]
         if name == "progress":
             values = {

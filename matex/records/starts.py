@@ -1,4 +1,4 @@
-"""The starts of one job, separated in its events. Pure."""
+"""The starts of one job, found in its events. Pure."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from matex.records.events import Event
 
 __all__ = ["AGAIN", "Start", "job_of", "starts_of"]
 
-#: The events with which all ranks are started again: after a loss, for the sake of those that
-#: are missing, or in another run of the command that continues the job.
+#: Events at which all ranks are started again: after a loss, for missing ranks, or in another run
+#: of the command that continues the job.
 AGAIN = ("restart", "grow", "continued")
 
 
 class Start(NamedTuple):
-    """The events of one start of the ranks, and what began it, None for the first."""
+    """Events of one start of the ranks, and the event that began it, None for the first."""
 
     begun: Event | None
     events: list[Event]
 
     @property
     def seconds(self) -> float:
-        """Seconds from its first event to its last, 0 without one."""
+        """Seconds from its first event to its last; 0 without events."""
         return self.events[-1]["time_s"] - self.events[0]["time_s"] if self.events else 0.0
 
 
 def starts_of(events: Iterable[Event]) -> list[Start]:
-    """All starts in *events*, which are in order of time."""
+    """All starts in *events*, given in order of time."""
     starts = [Start(None, [])]
     for event in events:
         if event["event"] in AGAIN:
@@ -38,5 +38,5 @@ def starts_of(events: Iterable[Event]) -> list[Start]:
 
 
 def job_of(events: Iterable[Event]) -> float:
-    """Time by which the job of *events* is known: when its ranks first met, 0.0 before that."""
+    """Time that identifies the job of *events*: that of its first start, 0.0 before it."""
     return min((event["time_s"] for event in events if event["event"] == "start"), default=0.0)

@@ -1,4 +1,4 @@
-"""Reports of finished steps: values, made by the step and read by the run."""
+"""Reports of finished steps, made by the step and read by the run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Interval", "Replay", "StepReport", "StepRequests", "StepTimes", "sam
 class Replay:
     """Cost of deaths in one step, as seen from this rank.
 
-    ``at_risk`` are the samples of the step that each lost rank (original) had to compute
-    and had not handed over; ``recomputed`` is how many of them this rank computed in
-    its place; ``seconds`` is from the repair to the result of the step; ``samples_lost`` and
-    ``samples_repeated`` are what the step's own sum says, of all ranks.
+    ``at_risk`` maps each lost rank (original) to the number of samples of the step that it had to
+    compute and had not handed over; ``recomputed`` is the number of samples that this rank computed
+    in place of lost ranks; ``seconds`` is from the repair to the result of the step;
+    ``samples_lost`` and ``samples_repeated`` are by the step's own sum, over all ranks.
     """
 
     at_risk: dict[int, int] = field(default_factory=dict)
@@ -34,47 +34,47 @@ class Replay:
         return bool(self.at_risk)
 
 
-_ADMIT, _RESIZE = 4, 8  # beyond the bits of the tiers
+_ADMIT, _RESIZE = 4, 8  # above the bits of the tiers
 
 
 class Interval(NamedTuple):
-    """A stretch of time, in seconds of ``time.perf_counter()``."""
+    """A time interval, in seconds of ``time.perf_counter()``."""
 
     begin: float
     end: float
 
 
 class StepTimes(NamedTuple):
-    """The parts of a step in time: ``read`` are those in which rows were waited for or read."""
+    """Times of a step; ``read`` are the intervals in which rows were awaited or read."""
 
     began: float
-    """The moment at which it began, in seconds of ``time.perf_counter()``."""
+    """Start of the step, in seconds of ``time.perf_counter()``."""
     read: tuple[Interval, ...] = ()
     exchanges: tuple[Interval, ...] = ()
 
 
 class StepRequests(NamedTuple):
-    """Requests of a rank in a step, or the agreement of all ranks by the sum of these."""
+    """Requests of a rank in a step, or the agreement of all ranks by their sum."""
 
     stop: bool = False
-    """Whether training is to stop after the step."""
+    """Whether training stops after the step."""
     leave: bool = False
-    """Whether to save and to leave after the step."""
+    """Whether to save and leave after the step."""
     save: int = 0
-    """Which tiers to save after it, bits; only the leader's word counts."""
+    """Tiers in which to save after it, as bits; only the leader's value is used."""
     admit: bool = False
-    """Whether to admit a newcomer after it; only the leader's word counts."""
+    """Whether to admit a newcomer after it; only the leader's value is used."""
     resize: bool = False
-    """Whether to hear of a request for other ranks after it; only the leader's word counts."""
+    """Whether to handle a resize request after it; only the leader's value is used."""
 
     @property
     def word(self) -> int:
-        """The leader's word on tiers, admission and other ranks, in one number."""
+        """The leader's values of tiers, admission and resize, in one number."""
         return self.save + _ADMIT * self.admit + _RESIZE * self.resize
 
     @staticmethod
     def agreed(*, stop: float, leave: float, word: float) -> StepRequests:
-        """The agreement, from the sums of what the ranks wanted and the leader's word."""
+        """Agreement, from the sums of the ranks' requests and the leader's word."""
         bits = int(word)
         return StepRequests(
             stop=stop > 0,
@@ -87,13 +87,13 @@ class StepRequests(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StepReport:
-    """A finished step, as one rank saw it.
+    """A finished step, as seen by one rank.
 
-    ``samples`` are those that the step was made of, by the ranks together, of ``planned`` ones;
-    ``own_samples`` how many of them this rank computed.
-    ``logs`` are what Keras shows; ``replay`` is None in a step without a death; ``sent`` is
-    what this rank handed to MPI; ``agreed`` what is to be done after the step; ``times`` are
-    None where only the length of the step is known.
+    ``samples`` is the number of samples of which the ranks made the step, ``planned`` the number
+    expected; ``own_samples`` is the number that this rank computed. ``logs`` are Keras's logs;
+    ``replay`` is None in a step without a death; ``sent`` is the traffic that this rank passed to
+    MPI; ``agreed`` are the actions after the step; ``times`` are None if only the duration of the
+    step is known.
     """
 
     samples: int
@@ -115,9 +115,9 @@ def samples_of(
     speeds: Mapping[int, float] = MappingProxyType({}),
     workers: int = 0,
 ) -> int:
-    """Number of samples of *span* that fall to *rank*, an expected one, dead by now or not.
+    """Number of samples of *span* assigned to *rank*, an expected one, even if it has died.
 
-    By *speeds* and *workers*, see :func:`matex.partition.spans.assigned`.
+    For *speeds* and *workers* see :func:`matex.partition.spans.assigned`.
     """
     if rank not in pending.expected:
         return 0

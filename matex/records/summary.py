@@ -1,4 +1,4 @@
-"""``summary.json``: what a run did, in the words other programs rely on."""
+"""``summary.json``: the results of a run, under names that other programs rely on."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ __all__ = [
 SUMMARY = "summary.json"
 FAULTS = "faults.csv"
 
-#: What of :class:`Totals` is equal on all ranks and counted from the first start of the job.
+#: Fields of :class:`Totals` that are equal on all ranks and counted from the job's first start.
 COUNTS = (
     *("epochs", "steps", "samples_expected", "samples_planned", "samples_used"),
     *("parameters_start", "parameters_end", "metrics"),
 )
 
-# Medians are over so many steps, the last ones: a run may have millions.
+# Medians are over this many last steps: a run may have millions.
 _RECENT = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
-    """Why a run ended before its end, and whether a checkpoint of that very step is there."""
+    """Reason for which a run ended early, and whether there is a checkpoint of that very step."""
 
     reason: str
     resumable: bool
@@ -55,11 +55,11 @@ class Stopped:
 class Totals:
     """Counts of one rank while it trains.
 
-    ``COUNTS`` are equal on all ranks, and of the whole job. ``own_steps`` are those that this rank
-    has made since it was started, over which it counts messages, bytes and times.
+    ``COUNTS`` are equal on all ranks, and of the whole job. ``own_steps`` is the number of steps of
+    this rank since its start, over which it counts messages, bytes and times. ``samples_expected``
+    are the samples of epochs that have begun or are to come, ``samples_planned`` those of finished
+    steps.
 
-    ``samples_expected`` are those of the epochs that have begun or are to come, ``samples_planned``
-    those of the steps that are done.
     """
 
     world_size_start: int
@@ -81,7 +81,7 @@ class Totals:
     exchange_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     def count(self, report: StepReport) -> None:
-        """Count one more finished step."""
+        """Count a finished step."""
         self.steps += 1
         self.own_steps += 1
         self.samples_planned += report.planned
@@ -92,11 +92,11 @@ class Totals:
         self.bytes += report.sent.bytes
 
     def counts(self) -> dict[str, Any]:
-        """Counts from which another rank, or a later start of the job, must go on."""
+        """Counts from which another rank, or a later start of the job, continues."""
         return {name: getattr(self, name) for name in COUNTS}
 
     def go_on_from(self, counts: Mapping[str, Any]) -> None:
-        """The inverse of :meth:`counts`."""
+        """Inverse of :meth:`counts`."""
         for name in COUNTS:
             setattr(self, name, counts[name])
 
@@ -112,14 +112,14 @@ def summarize(
     weights_hash: dict[str, str],
     wall_s: float,
 ) -> dict[str, Any]:
-    """The content of ``summary.json``. Pure.
+    """Content of ``summary.json``. Pure.
 
-    All but medians and means over steps is of the whole job, from its first start to now: what was
-    lost with a start and trained again counts once.
+    All fields but medians and means over steps are of the whole job, from its first start to now:
+    steps that were lost with a start and made again count once. Every step's sum of sample counts
+    and fingerprints was checked before its update, so no sample counted in ``samples_used`` was
+    used twice; samples that were expected and not used were lost. ``ranks_lost``: see
+    :func:`matex.records.losses.ranks_lost`.
 
-    Every step's sum of sample counts and fingerprints was checked before its
-    update, so no sample counted in ``samples_used`` was used twice; what was
-    expected and is not used was lost. ``ranks_lost``: see :func:`matex.records.losses.ranks_lost`.
     """
     events = list(events)
     starts = starts_of(events)
@@ -163,7 +163,7 @@ def summarize(
 
 
 def _joined(events: list[Event]) -> set[tuple[int, int]]:
-    """(Start of the ranks, spare) for each spare that took another's place."""
+    """(Start of the ranks, spare) for each spare that took a lost rank's place."""
     return {
         (number, spare)
         for number, start in enumerate(starts_of(events))
@@ -173,7 +173,7 @@ def _joined(events: list[Event]) -> set[tuple[int, int]]:
 
 
 def _respawned(events: list[Event]) -> set[tuple[int, int]]:
-    """(Start of the ranks, process) for each that was started in the place of one that died."""
+    """(Start of the ranks, process) for each process started for a dead rank."""
     return {
         (number, event["newcomer"])
         for number, start in enumerate(starts_of(events))
@@ -183,10 +183,10 @@ def _respawned(events: list[Event]) -> set[tuple[int, int]]:
 
 
 def _rows(events: list[Event]) -> dict[str, int] | None:
-    """The sources of the ranks' rows in all epochs, all ranks together.
+    """Sources of the ranks' rows in all epochs, summed over ranks.
 
-    None where none of them tells. Of an epoch that came to its end twice, because what followed was
-    lost, the second time counts.
+    None if no epoch tells. An epoch that ended twice, because later steps were lost, counts the
+    second time.
     """
     found: dict[int, list[dict[str, int]]] = {}
     for start in starts_of(events):
@@ -200,13 +200,13 @@ def _rows(events: list[Event]) -> dict[str, int] | None:
 
 
 def _first_size(events: list[Event], otherwise: int) -> int:
-    """Number of ranks that worked when the job was started first."""
+    """Number of working ranks at the first start of the job."""
     sizes = (event["world_size"] for event in events if event["event"] == "start")
     return next(sizes, otherwise)
 
 
 def faults_csv(faults: Sequence[dict[str, Any]]) -> str:
-    """The fault records of a summary, one line each below the names of the fields. Pure."""
+    """Fault records of a summary as CSV, with the names of the fields first. Pure."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -215,7 +215,7 @@ def faults_csv(faults: Sequence[dict[str, Any]]) -> str:
 
 
 def _checkpoints(events: list[Event]) -> dict[str, Any]:
-    """Checkpoints written in each tier, the newest step, and failed attempts with their reason."""
+    """Numbers of checkpoints by tier, the newest step, and failed attempts with their reason."""
     written = [event for event in events if event["event"] == "checkpoint"]
     failures = [event for event in events if event["event"] == "checkpoint-failed"]
     return {
@@ -228,15 +228,15 @@ def _checkpoints(events: list[Event]) -> dict[str, Any]:
 
 
 def unwritten(report: Path, events: Sequence[Event], *, ranks: int, step: int, reason: str) -> str:
-    """Write a summary for a run that could not write its own; its status.
+    """Write the summary of a run that could not write its own; return its status.
 
-    Where the ranks saved after a stop request, it was stopped. Else it failed, and is
-    resumable where there is a checkpoint of any step, for that is all that is left.
+    If the ranks saved after a stop request, it was stopped. Else it failed, and is resumable if
+    there is a checkpoint of any step.
 
     Args:
         events: events of the whole job, in order of time.
-        ranks: number of ranks at first.
-        step: step that the ranks had come to.
+        ranks: number of ranks at the start.
+        step: step that the ranks had reached.
     """
     requested_s = max((e["time_s"] for e in events if e["event"] == "told"), default=math.inf)
     files = [

@@ -1,4 +1,4 @@
-"""Limit on how many of a long row of things are kept: every k-th, where k doubles. Pure."""
+"""Limit on the number of kept items of a long sequence: every k-th, where k doubles. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["Thinning", "stride_for", "thinned"]
 
 _T = TypeVar("_T")
 
-#: The number of things that are kept before k doubles.
+#: Number of items that are kept before k doubles.
 ROOM = 500
 
 
 class Thinning:
     """Keeps numbers that are multiples of ``every``, which doubles with each *room* of them.
 
-    Ranks that count alike keep the same numbers. Of N numbers some ``room * log2(N / room)`` are
-    kept, and all multiples of the last ``every`` among them.
+    Ranks that count equally keep the same numbers. Of N numbers some ``room * log2(N / room)`` are
+    kept, including all multiples of the last ``every``.
 
     Args:
         room: numbers kept before ``every`` doubles.
@@ -29,7 +29,7 @@ class Thinning:
         self._kept = 0
 
     def keeps(self, number: int) -> bool:
-        """Whether *number* is kept; each is asked for once, in ascending order."""
+        """Whether *number* is kept; called once for each, in ascending order."""
         if number % self.every:
             return False
         self._kept += 1
@@ -41,12 +41,12 @@ class Thinning:
 
 
 def stride_for(numbers: Iterable[int], *, least: int = 1, most: int) -> int:
-    """The smallest power of two, from *least* on, of which at most *most* numbers are multiples.
+    """Smallest power of two, from *least* on, with at most *most* multiples among *numbers*.
 
     Args:
-        numbers: the numbers to choose among, all different.
+        numbers: distinct numbers to choose from.
         least: power of two.
-        most: at least 1, for 0 is a multiple of all.
+        most: at least 1, because 0 is a multiple of every number.
     """
     stride = least
     left = [number for number in numbers if number % stride == 0]
@@ -57,5 +57,5 @@ def stride_for(numbers: Iterable[int], *, least: int = 1, most: int) -> int:
 
 
 def thinned(things: Sequence[_T], *, most: int) -> list[_T]:
-    """An even choice of at most *most* of *things*: the first of each group of equal size."""
+    """Even selection of at most *most* of *things*: the first of each group of equal size."""
     return list(things[:: -(-len(things) // most) or 1])

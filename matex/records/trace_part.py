@@ -1,4 +1,4 @@
-"""A rank's part of the trace: when it made which steps, appended to a file of its own."""
+"""A rank's part of the trace: times of its steps, appended to a file of its own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from matex.records.thinning import Thinning
 
 __all__ = ["STEP", "TracePart", "part_name"]
 
-#: The name of the slices that are steps.
+#: Name of the slices of steps.
 STEP = "step"
 
-# So often samples go to the file, later as seldom as this part of the time.
+# Interval at which slices go to the file, and later the fraction of time that it may cost.
 _LEAST_S = 1.0
 _PART = 1e-3
 
@@ -38,18 +38,17 @@ class _Taken(NamedTuple):
 
 
 class TracePart:
-    """Times of steps and calls; local. In a step it takes a time and appends to a list.
+    """Times of steps and calls; local. In a step it reads a clock and appends to a list.
 
-    Kept are all steps that a death interrupted, and every k-th other one, where k doubles: see
-    :class:`matex.records.thinning.Thinning`. They go to the file every second, later every
-    thousandth of the time that has passed, and before this rank ends itself. A line has the Unix
-    time ``begin_s``; all else in it is whole microseconds. What cannot be written is kept, and
-    written later.
+    All steps interrupted by a death are kept, and every k-th other one, where k doubles: see
+    :class:`matex.records.thinning.Thinning`. They are written every second, later every thousandth
+    of the elapsed time, and before this rank ends itself. A line has the Unix time ``begin_s``; its
+    other times are whole microseconds. Lines that cannot be written are kept, and written later.
 
     Args:
-        path: file that is appended to; None records nothing.
-        complain: gets one line, the first time that something cannot be written.
-        clock: function with the time in seconds, in which steps report theirs.
+        path: file to append to; None records nothing.
+        complain: function called with one line, at the first failed write.
+        clock: function that returns the time in seconds, on the clock of step reports.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class TracePart:
 
     @contextlib.contextmanager
     def call(self, name: str) -> Iterator[None]:
-        """Surround work that the trace shows as a slice *name*, such as a validation."""
+        """Context of work that the trace shows as a slice *name*, such as a validation."""
         if self._path is None:
             yield
             return
@@ -137,7 +136,7 @@ def _sample_of(number: int, every: int, report: StepReport, now: float) -> _Take
 
 
 def _record_of(sample: _Taken, unix: float) -> dict[str, Any]:
-    """The line of *sample*; *unix* is the Unix time at which its clock was 0."""
+    """Line of *sample*; *unix* is the Unix time at which its clock was 0."""
     began = sample.began
     return {
         "name": sample.name,

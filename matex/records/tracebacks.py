@@ -1,4 +1,4 @@
-"""Tracebacks of the script's errors, without the frames of matex between those of the script."""
+"""Tracebacks of the script's errors, without matex's frames between the script's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["shorten"]
 
 _ROOT = Path(__file__).parents[2]
 _HIDDEN = tuple(f"{_ROOT / name}{os.sep}" for name in ("matex", "ft", "checkpoints"))
-# The frame of Keras that stays when Keras has taken its own out of a traceback.
+# The frame of Keras that remains after Keras has removed its own from a traceback.
 _FILTER = str(Path("keras", "src", "utils", "traceback_utils.py"))
 _LEFT_OUT = (
     "matex: frames of matex are left out of this traceback; the log of the rank has all, and so "
@@ -24,15 +24,15 @@ _LEFT_OUT = (
 
 
 def shorten(error: BaseException) -> None:
-    """Take the frames of matex out of the traceback of *error*, and out of those behind it.
+    """Remove matex's frames from the traceback of *error*, and from those of its causes.
 
-    It does what Keras does to its own frames, where Keras does. Frames of matex stay if they are
-    the innermost, because there is where the error is, unless Keras has taken out frames of its
-    own: the error may be in one of those, as that of an input of another shape is. The log of
-    this rank gets the whole, and the terminal a line that says so.
+    It does so if Keras removes its own frames. Frames of matex stay if they are innermost, because
+    the error is there, unless Keras has removed frames of its own: the error may be in one of
+    these, as for an input of another shape. The log of this rank gets the whole traceback, and the
+    terminal a line that says so.
 
     Args:
-        error: exception that is about to be printed.
+        error: exception that will be printed next.
     """
     if not _is_wanted():
         return
@@ -42,7 +42,7 @@ def shorten(error: BaseException) -> None:
         entries = list(_entries(each.__traceback__))
         kept = _kept(entries, of_syntax=isinstance(each, SyntaxError))
         each.__traceback__ = _joined(kept)
-        # Those around the script are nothing that anybody misses.
+        # The frames around the script are of no use to the reader.
         left_out |= bool(kept) and len(kept) < len(entries) - entries.index(kept[0])
     if left_out:
         console.write_to_log(f"the whole traceback:\n{whole}\n")
@@ -50,13 +50,13 @@ def shorten(error: BaseException) -> None:
 
 
 def _is_wanted() -> bool:
-    """Whether Keras filters tracebacks; it does unless the script has it show them whole."""
+    """Whether Keras filters tracebacks, as it does by default."""
     keras = sys.modules.get("keras")
     return keras is None or bool(keras.config.is_traceback_filtering_enabled())
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """*error*, its causes and what they came in the middle of, each once."""
+    """*error*, its causes and its contexts, each once."""
     known: set[int] = set()
     left = [error]
     while left:
@@ -74,10 +74,10 @@ def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _kept(entries: list[TracebackType], *, of_syntax: bool) -> list[TracebackType]:
-    """The entries to be shown.
+    """Traceback entries to show.
 
     Args:
-        of_syntax: whether they are of a syntax error, which lies in a file and in no frame.
+        of_syntax: whether they are of a syntax error, which is in a file and in no frame.
     """
     shown = [not _is_hidden(entry) for entry in entries]
     if not any(shown):

@@ -1,4 +1,4 @@
-"""``matex report DIR``: what a run did, as one HTML page and pictures; and its trace."""
+"""``matex report DIR``: a run as one HTML page with pictures; and its trace."""
 
 from matex.report.index import INDEX, write_index
 from matex.report.page import write_report

@@ -11,14 +11,14 @@ __all__ = ["TextTable", "events_table", "groups_table", "left_alone_table"]
 
 
 class TextTable(NamedTuple):
-    """A table of texts: its headings, and rows of as many cells."""
+    """A table of texts: headings, and rows with as many cells."""
 
     headings: list[str]
     rows: list[list[str]]
 
 
 def events_table(events: Sequence[Event]) -> TextTable:
-    """Each event in totals, with the bound on what may have changed beside what has."""
+    """Table of events in totals, with the bound on changed predictions beside the measured ones."""
     headings = [
         "after epoch", "groups", "units", "parameters", "FLOPs", "held-out loss before", "after",
         "predicted otherwise, at most", "seconds",
@@ -44,9 +44,9 @@ def _totals(event: Event) -> list[str]:
 
 
 def groups_table(events: Sequence[Event]) -> TextTable:
-    """The units of each group at first and after each event in which some of it were to go.
+    """Units of each group at first and after each event that was to remove some of them.
 
-    Where it stayed, because the held-out loss would have risen too far, the cell says so.
+    A cell says so if the group was kept because the held-out loss would have risen too far.
     """
     groups: dict[str, list[str]] = {}
     for number, event in enumerate(events):

@@ -1,4 +1,4 @@
-"""Runs side by side: what they did, and what the faults of one cost, given its twin. Pure."""
+"""Comparison of runs side by side, and the cost of faults against a twin without. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Row = tuple[str, str, str, str]
 
 
 def compare(a: Run, b: Run) -> list[Row]:
-    """Rows of (what, of A, of B, B less A), all to be printed.
+    """Rows of (fact, in A, in B, B less A), ready for printing.
 
-    ``time lost`` sums, over the recoveries, what passed from a fault to the next finished step:
-    faults whose recoveries overlap count once.
+    ``time lost`` sums, over the recoveries, the time from a fault to the next finished step: faults
+    whose recoveries overlap count once.
     """
     rows: list[Row] = [("", "A", "B", "B - A")]
     rows += [_row(name, *values) for name, values in _values((a, b))]
@@ -36,7 +36,7 @@ def compare(a: Run, b: Run) -> list[Row]:
 
 
 def side_by_side(runs: Sequence[Run]) -> list[list[str]]:
-    """Rows of (what, of each run), all to be printed; what none of them knows is left out."""
+    """Rows of (fact, in each run), ready for printing, without facts that no run has."""
     rows = [
         [name, *map(_shown, values)]
         for name, values in _values(runs)
@@ -46,7 +46,7 @@ def side_by_side(runs: Sequence[Run]) -> list[list[str]]:
 
 
 def _values(runs: Sequence[Run]) -> Iterator[tuple[str, list[Any]]]:
-    """The facts that runs are compared by, each with its values; None where it is not known."""
+    """Facts by which runs are compared, with their values; None if unknown."""
     for key in (*_COUNTS, *_TIMES):
         yield key, [run.summary.get(key) for run in runs]
     yield "time lost to faults, s", [_time_lost(run) for run in runs]
@@ -61,7 +61,7 @@ def _hashes(run: Run) -> set[str]:
 
 
 def _largest(a: list[dict[str, float]], b: list[dict[str, float]]) -> list[Row]:
-    """The largest relative difference of each metric over the epochs that both have."""
+    """Largest relative difference of each metric over the common epochs."""
     rows: list[Row] = []
     epochs = list(zip(a, b, strict=False))
     for key in epochs[0][0] if epochs else ():

@@ -11,7 +11,7 @@ from matex.report.slices import LAUNCHER, Count, Instant, Slice, Track
 
 __all__ = ["counts", "instants", "lives", "works"]
 
-# Event → track, and the fields that are told with it.
+# Event → track, and the displayed fields.
 _INSTANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "fault": ("life", ("fault", "step", "at")),
     "death": ("life", ("reason", "step", "cause", "where")),
@@ -33,7 +33,7 @@ _OF_ALL = {
 
 
 def instants(events: Sequence[Event]) -> Iterator[Instant]:
-    """The moments that events tell of, those of a death on the track of the dead."""
+    """Moments in events; those of deaths are on the track of dead ranks."""
     for event in events:
         name, rank = event["event"], event["rank"]
         if name in _INSTANTS:
@@ -90,7 +90,7 @@ def lives(events: Sequence[Event]) -> Iterator[Slice]:
 
 
 def _states(events: Sequence[Event]) -> dict[int, list[tuple[float, str]]]:
-    """Rank → what it does from when on."""
+    """Activities of each rank with their start times."""
     found: defaultdict[int, list[tuple[float, str]]] = defaultdict(list)
     for event in events:
         if event["event"] == "start":
@@ -103,7 +103,7 @@ def _states(events: Sequence[Event]) -> dict[int, list[tuple[float, str]]]:
 
 
 def _ends(events: Sequence[Event]) -> dict[int, float]:
-    """Rank that was lost → when: by its own word, else by that of who noticed first."""
+    """Time of each lost rank's end: as it reported, else as the first observer noticed."""
     ends = {rank: time_s for rank, (time_s, _) in _losses(events).items()}
     for event in events:
         if event["event"] == "death" or (event["event"] == "fault" and event["lethal"]):
@@ -125,7 +125,7 @@ def _losses(events: Sequence[Event]) -> dict[int, tuple[float, Event]]:
 
 
 def _joinings(events: Sequence[Event]) -> dict[int, Event]:
-    """Spare → the first event that tells of its joining."""
+    """First event about each spare's joining."""
     found: dict[int, Event] = {}
     for event in events:
         if event["event"] in ("recovered", "joined"):
@@ -159,7 +159,7 @@ def works(events: Sequence[Event]) -> Iterator[Slice]:
 
 
 def _recoveries(events: Sequence[Event]) -> Iterator[Slice]:
-    """The repair of the communicator and what was made again, one behind the other on a rank."""
+    """Repairs of the communicator and repeated work, in sequence on each rank."""
     found: defaultdict[int, list[Slice]] = defaultdict(list)
     repaired: dict[int, float] = {}
     for event in events:

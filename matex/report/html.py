@@ -1,4 +1,4 @@
-"""The HTML of pages that need nothing beside them, for light and dark, wide and narrow screens.
+"""HTML of self-contained pages, for light and dark, wide and narrow screens.
 
 All text is escaped here. Pure.
 """
@@ -63,11 +63,11 @@ def document(title: str, parts: Iterable[str]) -> str:
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, links: Sequence[str] = ()
 ) -> str:
-    """A table; on a narrow screen each row of one with *headings* becomes a list.
+    """A table; on a narrow screen each row of a table with *headings* becomes a list.
 
     Args:
         headings: text above each column, none for a table without.
-        links: address of each heading, "" for one without; none by default.
+        links: address of each heading, "" for none; none by default.
     """
     addresses = [*links, *[""] * (len(headings) - len(links))]
     head = "".join(
@@ -94,7 +94,7 @@ def _linked(text: str, address: str) -> str:
 
 
 def figure(caption: str, picture: Picture) -> str:
-    """A picture below its caption; it is in the page itself, for both schemes.
+    """A picture below its caption; embedded in the page, for both colour schemes.
 
     On a narrow screen it keeps a size at which its words can be read, and scrolls in its own box.
     """

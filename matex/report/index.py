@@ -1,4 +1,4 @@
-"""The page of several runs beside each other, which needs nothing beside it but their own pages."""
+"""Page of several runs side by side, self-contained except for the runs' own pages."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _CAPTIONS = {"losses.png": "Loss of each epoch", "throughputs.png": "Throughput"
 
 
 def write_index(runs: Sequence[Run], path: Path) -> Path:
-    """Write the page of *runs*, whose own pages are there already; its path.
+    """Write the page of *runs*, whose own pages exist already; return its path.
 
     Raises:
-        InputError: there is no matplotlib.
+        InputError: matplotlib is missing.
     """
     names = names_of([run.directory for run in runs])
     above = path.resolve().parent
@@ -42,8 +42,8 @@ def index(
 
     Args:
         names: name of each run.
-        links: address of its page, seen from this one.
-        images: pictures that are put into it.
+        links: address of each run's page, relative to this one.
+        images: pictures to embed.
     """
     rows = side_by_side(runs)
     parts = [
@@ -55,7 +55,7 @@ def index(
 
 
 def names_of(directories: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths of *directories* by which they differ. Pure but for links."""
+    """Shortest distinct endings of the paths of *directories*. Pure but for links."""
     parts = [directory.resolve().parts for directory in directories]
     longest = max(map(len, parts))
     for length in range(1, longest):

@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that needs nothing beside it."""
+"""Page of a report: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CAPTIONS = {
     "apoptosis.png": "Parameters, and units of each group of layers",
 }
 
-# Heading, field of a fault record, and what its value is multiplied by for the reader.
+# Heading, field of a fault record, and factor of its value for display.
 _RECOVERIES: tuple[tuple[str, str, float], ...] = (
     ("fault", "kind", 1),
     ("rank", "rank", 1),
@@ -51,10 +51,10 @@ _FACTS = (
 
 
 def write_report(run: Run) -> Path:
-    """Write the page and its pictures into the run's directory; the page's path.
+    """Write the page and its pictures into the run's directory; return the page's path.
 
     Raises:
-        InputError: there is no matplotlib.
+        InputError: matplotlib is missing.
     """
     images = pictures(run)
     for name, picture in images.items():
@@ -65,7 +65,7 @@ def write_report(run: Run) -> Path:
 
 
 def page(run: Run, images: Mapping[str, Picture]) -> str:
-    """The HTML text; *images* are put into it. Pure."""
+    """HTML text with embedded *images*. Pure."""
     title = run.directory.resolve().name
     facts = [(key, _shown(run.summary[key])) for key in _FACTS if run.summary.get(key) is not None]
     metrics = [(key, _shown(value)) for key, value in run.summary.get("metrics", {}).items()]
@@ -89,7 +89,7 @@ def page(run: Run, images: Mapping[str, Picture]) -> str:
 
 
 def _shrinkings(run: Run) -> str:
-    """The events of apoptosis, the groups of units in them, and the layers that stay."""
+    """Events of apoptosis, their groups of units, and the kept layers."""
     events = run.shrinkings()
     shown = [events_table(events), groups_table(events), left_alone_table(events)]
     return "\n".join(table(each.headings, each.rows) for each in shown if each.rows)

@@ -26,7 +26,7 @@ def pictures(run: Run) -> dict[str, Picture]:
     """File name -> picture: the loss and the world, the ranks, throughput and exchange.
 
     Raises:
-        InputError: there is no matplotlib.
+        InputError: matplotlib is missing.
     """
 
     def over_time(draw: Callable[[Run, Any], None]) -> Callable[[Any], None]:
@@ -49,10 +49,10 @@ def pictures(run: Run) -> dict[str, Picture]:
 
 
 def compared(runs: Mapping[str, Run]) -> dict[str, Picture]:
-    """File name -> picture of *runs* by their names: the loss of each epoch, and throughput.
+    """Pictures of *runs*, by file name: loss of each epoch, and throughput.
 
     Raises:
-        InputError: there is no matplotlib.
+        InputError: matplotlib is missing.
     """
     return {
         "losses.png": _drawn(4.5, lambda figure: _losses(runs, figure)),
@@ -139,7 +139,7 @@ def _throughput(run: Run, figure: Any) -> None:
 
 
 def _cut_first_steps(run: Run, axes: Any) -> None:
-    """Leave the steps that were made ready out of the scale, and say so where they leave it."""
+    """Leave first steps, which include tracing, out of the scale; note that if they exceed it."""
     usual = run.usual("step_s", scale=1e3)
     curve = run.curve("step_s", scale=1e3)
     if usual is None or usual <= 0 or max(curve.values) <= 1.2 * usual:

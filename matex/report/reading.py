@@ -1,4 +1,4 @@
-"""A report directory, read, and what its events say over time. No plotting here."""
+"""A report directory, read, and its events as functions of time. No plotting here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READY = ("first-step", "fit", "loop", "apoptosis")
 
 
 class Curve(NamedTuple):
-    """``seconds`` since the start of the run, and values; None where nothing is known."""
+    """``seconds`` since the start of the run, and values; None for unknown ones."""
 
     seconds: list[float]
     values: list[float]
@@ -39,7 +39,7 @@ class Life(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run: ``summary`` is empty where it did not come to one."""
+    """One run; ``summary`` is empty if it has not ended with one."""
 
     directory: Path
     summary: dict[str, Any]
@@ -61,7 +61,7 @@ class Run:
         return fault_records(self.events)
 
     def epochs(self) -> list[dict[str, float]]:
-        """The metrics of each epoch, as the first rank to tell them saw them."""
+        """Metrics of each epoch, from the first rank that wrote them."""
         seen: dict[tuple[int, int], dict[str, float]] = {}
         for event in self.events:
             if event["event"] == "epoch":
@@ -79,7 +79,7 @@ class Run:
         return Curve([e["time_s"] - self.started for e in notes], [scale * e[name] for e in notes])
 
     def curves(self, name: str) -> list[Curve]:
-        """A field of the progress notes over time, which restarts: one curve an epoch."""
+        """A field of the progress notes, over time: one curve per epoch."""
         ends = sorted({event["step"] for event in self.events if event["event"] == "epoch"})
         found: list[Curve] = []
         before: tuple[int, int] | None = None
@@ -94,7 +94,7 @@ class Run:
         return found
 
     def usual(self, name: str, *, scale: float = 1.0) -> float | None:
-        """The largest value of a field of the progress notes, but for those of first steps.
+        """Largest value of a field of the progress notes, without first steps.
 
         The first two steps of a fit, and those after an event of apoptosis or a recovery, are made
         ready, which can take a thousand times as long as a step. None where there are no others.
@@ -109,7 +109,7 @@ class Run:
         return scale * max(values) if values else None
 
     def throughput(self) -> Curve:
-        """Samples a second between one progress note and the next."""
+        """Samples per second between successive progress notes."""
         notes = [e for e in self.events if e["event"] == "progress"]
         pairs = [
             (a, b)
@@ -133,7 +133,7 @@ class Run:
         return Curve([t for t, _ in points], [n for _, n in points])
 
     def shrinkings(self) -> list[Event]:
-        """The events of apoptosis, as the first rank to tell them saw them."""
+        """Events of apoptosis, from the first rank that wrote them."""
         seen: dict[int, Event] = {}
         for event in self.events:
             if event["event"] == "apoptosis":
@@ -182,7 +182,7 @@ def read_run(directory: Path) -> Run:
     """The run whose ``--report`` was *directory*.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no report.
     """
     wanted = "a report directory of matex run is wanted"
     if not (directory / EVENTS).exists():

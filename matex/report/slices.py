@@ -35,7 +35,7 @@ class Slice:
 
 @dataclass(frozen=True, kw_only=True)
 class Instant:
-    """Something that happened: to all ranks where ``concerns_all``."""
+    """A moment at which something happened, to all ranks if ``concerns_all``."""
 
     track: Track
     name: str
@@ -45,7 +45,7 @@ class Instant:
 
 
 class Count(NamedTuple):
-    """A number of the whole run from this time on, one of a curve *name*."""
+    """Value of a run's curve *name* from this time on."""
 
     name: str
     time_s: float
@@ -53,7 +53,7 @@ class Count(NamedTuple):
 
 
 def nested(slices: Iterable[Slice]) -> list[Slice]:
-    """The *slices* in order of their beginnings, those of one track in or behind each other.
+    """*slices* in order of their beginnings; slices of a track are nested or disjoint.
 
     One that outlasts another in which it began, be it by a rounded microsecond, is cut there. Of
     two that begin together the longer one comes first.

@@ -1,4 +1,4 @@
-"""The steps of a trace, from the parts of ranks: what a rank did in each, and when. Pure."""
+"""Steps of a trace, from the parts of the ranks: the work of a rank in each step. Pure."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ Parts = Mapping[int, Sequence[StepSample]]
 
 
 class Steps(NamedTuple):
-    """The steps that are shown: multiples of ``every``, and those that a death interrupted."""
+    """Steps that are shown: multiples of ``every``, and steps interrupted by a death."""
 
     every: int
     parts: Parts
 
 
 def chosen_steps(parts: Parts, *, most: int) -> Steps:
-    """The samples of which each rank shows at most *most* steps, alike on all.
+    """Samples with at most *most* steps per rank, the same steps on all ranks.
 
     Interrupted steps, and calls that are no steps, are beside that number.
     """
@@ -80,7 +80,7 @@ def chosen_steps(parts: Parts, *, most: int) -> Steps:
 
 
 def step_slices(parts: Parts) -> Iterator[Slice]:
-    """The slices of all samples, each step with what it is made of."""
+    """Slices of all samples, each step with its parts."""
     exchanges: defaultdict[tuple[int, int], list[tuple[int, Interval]]] = defaultdict(list)
     for rank, samples in parts.items():
         for sample in samples:
@@ -101,7 +101,7 @@ def step_slices(parts: Parts) -> Iterator[Slice]:
 
 
 def _wait(track: Track, own: Interval, others: Sequence[tuple[int, Interval]]) -> Iterator[Slice]:
-    """The part of an exchange in which this rank waited for the last one to come.
+    """Part of an exchange in which this rank waited for the last rank.
 
     Args:
         others: the exchange of each rank with the number of the step; where a restart made the
@@ -115,7 +115,7 @@ def _wait(track: Track, own: Interval, others: Sequence[tuple[int, Interval]]) -
 
 
 def _computing(track: Track, sample: StepSample) -> Iterator[Slice]:
-    """The parts of a step that nothing else is known of, before and behind the last exchange."""
+    """Parts of a step without other information, before and after the last exchange."""
     at = sample.begin_s
     last = sample.exchanges[-1]
     for begin, end in sorted([*sample.read, *sample.exchanges]):

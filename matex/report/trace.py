@@ -1,4 +1,4 @@
-"""``trace.json``: what each rank did when, in the Chrome trace event format, as Perfetto opens it.
+"""``trace.json``: the activities of each rank in the Chrome trace event format (Perfetto).
 
 The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
@@ -52,7 +52,7 @@ def _text_of(content: Any) -> str:
 
 
 def _samples_in(path: Path) -> list[StepSample]:
-    """The samples of a part, in order of time; each once, if a full disk let some come twice."""
+    """Samples of a part, in order of time; duplicates, written on a full disk, are dropped."""
     return sorted({StepSample.of(line) for line in read_lines(path)}, key=lambda one: one.begin_s)
 
 
@@ -90,7 +90,7 @@ def trace(events: Sequence[Event], parts: Parts) -> dict[str, Any]:
 def _limited(
     marks: Iterable[Slice | Instant],
 ) -> tuple[list[Slice | Instant], dict[str, int]]:
-    """The marks, of each name on a track at most so many, and how many are left out."""
+    """Marks, at most *most* of each name on a track, and the number of dropped ones."""
     by_name: defaultdict[Any, list[Slice | Instant]] = defaultdict(list)
     for mark in marks:
         by_name[mark.track, mark.name].append(mark)
@@ -105,7 +105,7 @@ def _limited(
 
 
 def _hosts(events: Sequence[Event]) -> dict[int, str]:
-    """Rank → the host on which it was started last."""
+    """Host of the last start of each rank."""
     return {event["rank"]: event["host"] for event in events if event["event"] == "start"}
 
 
@@ -121,7 +121,7 @@ def _about(origin_s: float, steps: Steps, left_out: Mapping[str, int]) -> dict[s
 
 
 class _Writer:
-    """Marks as the format wants them. Pure.
+    """Marks in the trace format. Pure.
 
     Args:
         origin_s: Unix time that is 0 in the file.
@@ -166,7 +166,7 @@ class _Writer:
         }
 
     def names(self, marks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The names of all processes, and of the tracks on which there is something in *marks*."""
+        """Names of all processes, and of the tracks that *marks* use."""
         used = sorted({(mark["pid"], mark["tid"]) for mark in marks if "tid" in mark})
         pids = sorted({*map(self._pid, self._hosts), self._launcher, *(pid for pid, _ in used)})
         found = []
@@ -204,7 +204,7 @@ def _args(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """*value* as JSON can say it, which has no word for numbers that are not finite."""
+    """*value* for JSON, which cannot express non-finite numbers."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,1 +1,1 @@
-"""The run that this process takes part in: what it is made of on one rank, and how all leave it."""
+"""The run that this process takes part in: its parts on one rank, and how all ranks leave it."""

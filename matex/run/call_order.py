@@ -1,4 +1,4 @@
-"""The collective calls of a script, ``fit`` and the like, which all ranks make in one order."""
+"""Order of a script's collective calls, ``fit`` and similar, equal on all ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME_BYTES = 48
 
 
 def difference(ranks: Sequence[int], names: Sequence[str]) -> str:
-    """The calls to which *ranks* came, in words, or "" where all came to the same. Pure."""
+    """Description of the calls that *ranks* have reached; "" if all reached the same. Pure."""
     if len(set(names)) <= 1:
         return ""
     came = {name: [r for r, n in zip(ranks, names, strict=True) if n == name] for name in names}
@@ -31,11 +31,11 @@ def difference(ranks: Sequence[int], names: Sequence[str]) -> str:
 
 
 class CallOrder:
-    """Makes sure, before each call, that it is the same on all ranks.
+    """Checks, before each collective call, that all ranks have reached the same call.
 
-    Two ranks in different calls would wait for each other without end, or take each other's
-    numbers for their own. It happens where a script goes by something that differs by rank, and
-    where only one rank has an exception, which the script catches.
+    Two ranks in different calls would deadlock, or take each other's data for their own. This
+    happens if a script depends on values that differ by rank, and if only one rank has an
+    exception, which the script catches.
     """
 
     def __init__(self, communicator: ft.Communicator) -> None:
@@ -43,7 +43,7 @@ class CallOrder:
         self._settle: Callable[[], None] | None = None
 
     def settled_by(self, settle: Callable[[], None]) -> None:
-        """Note a function for the running call, to be called where all leave it by an exception.
+        """Set a function for the running call, called if all ranks leave it by an exception.
 
         Args:
             settle: collective function that makes the ranks' models equal.
@@ -73,13 +73,13 @@ class CallOrder:
 
     @contextlib.contextmanager
     def made(self, name: str, *, left: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """The context of the call *name*; collective.
+        """Context of the call *name*; collective.
 
-        Where all ranks leave it by an exception, the exception goes on to the script. A rank that
+        If all ranks leave it by an exception, the exception goes on to the script. A rank that
         alone leaves it so ends here, whether the script would catch the exception or not.
 
         Args:
-            left: collective function to be called where all leave it by an exception.
+            left: collective function called if all ranks leave by an exception.
         """
         self.begin(name)
         try:
@@ -99,7 +99,7 @@ class CallOrder:
 
 
 def _end_by(error: BaseException) -> NoReturn:
-    """End this rank as it would end if the script caught nothing; local."""
+    """End this rank as if the script did not catch *error*; local."""
     if isinstance(error, MatexError):
         print(error, file=sys.stderr)
         ft.fail_stop(str(error), error=error)

@@ -1,4 +1,4 @@
-"""Processes that can take the places of ranks that died: new ones, and cold spares."""
+"""Processes that can take the places of dead ranks: new ones, and cold spares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Coming(NamedTuple):
 
     Args:
         host: name of its host.
-        come: function that has it come, by the way that it gives.
+        come: function that starts or calls the process, and returns its :class:`ft.Way`.
     """
 
     host: str
@@ -27,35 +27,35 @@ class Coming(NamedTuple):
 
 
 class Candidates(Protocol):
-    """A way to new ranks. Local; the leader's is asked."""
+    """A source of newcomers. Local; only the leader's is used."""
 
     nobody: str
-    """The reason for which there is no candidate, in words."""
+    """Reason for which there is no candidate, for messages."""
 
     def next(self, coming: Collection[str], *, wanted: int) -> Coming | None:
-        """Give a process that can come next; None where there is none for those who are missing.
+        """Next process that can come for a missing rank; None if there is none.
 
         Args:
             coming: hosts of the newcomers on their way.
-            wanted: number of ranks that there are to be.
+            wanted: target number of ranks.
         """
         ...
 
     def close_host(self, host: str) -> None:
-        """Have no process of *host* come any more."""
+        """Use no process of *host* any more."""
         ...
 
     def announce(self) -> None:
-        """Tell the others that wait that this process, a newcomer, has been admitted."""
+        """Tell the waiting cold spares that this process, a newcomer, has been admitted."""
         ...
 
     def dismiss(self) -> None:
-        """Let those that wait end, because the run is over."""
+        """Let the waiting cold spares end, because the run is over."""
         ...
 
 
 class NewProcesses:
-    """Processes that are started when they are wanted, on this one host.
+    """Processes that are started on demand, on a single host.
 
     Args:
         communicator: ranks of the run.
@@ -74,13 +74,13 @@ class NewProcesses:
         return Coming(host, partial(ft.Spawn, command))
 
     def close_host(self, host: str) -> None:
-        """Nothing is to be done: all ranks are on this one."""
+        """Do nothing: all ranks are on this host."""
 
     def announce(self) -> None:
-        """Nobody waits."""
+        """Do nothing: no process waits."""
 
     def dismiss(self) -> None:
-        """Nobody waits."""
+        """Do nothing: no process waits."""
 
 
 class ColdCandidates:
@@ -88,7 +88,7 @@ class ColdCandidates:
 
     Args:
         communicator: ranks of the run.
-        spares: cold spares, which wait beside them.
+        spares: cold spares of the run.
     """
 
     nobody = (
@@ -131,14 +131,14 @@ def best_of(
     closed: Container[str] = (),
     more: int = 0,
 ) -> ft.Member | None:
-    """The process on the host that misses most ranks; None where there is none. Pure.
+    """Waiting process on the host that lacks most ranks; None if there is none. Pure.
 
     Args:
-        free: processes that wait.
-        there: number of ranks of each host, those that are coming among them.
-        at_start: number of ranks of each host at the start, which its cores are for.
-        closed: hosts on which nobody is to start; none by default.
-        more: number of ranks that are wanted beyond those of the start, wherever; 0 by default.
+        free: waiting processes.
+        there: number of ranks of each host, including newcomers on their way.
+        at_start: number of ranks of each host at the start, for which it has cores.
+        closed: hosts on which no process may start; none by default.
+        more: number of ranks wanted in addition to those of the start, on any host; 0 by default.
     """
     missing = {host: ranks - there.get(host, 0) for host, ranks in at_start.items()}
     beyond = sum(-ranks for ranks in missing.values() if ranks < 0)

@@ -1,4 +1,4 @@
-"""The services of a run on this rank: communicator, records, watch, checkpoints."""
+"""Services of a run on this rank: communicator, records, watchdog, checkpoints."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ __all__ = ["RunContext"]
 
 
 class RunContext:
-    """The communicator and everything that watches, records and counts around it.
+    """The communicator of a run, and the services that watch, record and count.
 
-    It is the :class:`matex.steps.services.StepServices` of all steps of the run. What is counted
-    stands in ``ledger``, how the run ends in ``outcome``; :mod:`matex.run.life_cycle` begins and
-    ends it.
+    It is the :class:`matex.steps.services.StepServices` of all steps of the run. ``ledger`` has the
+    counts, ``outcome`` the way in which the run ends; :mod:`matex.run.life_cycle` begins and ends
+    it.
 
     Args:
         config: options of the run.
         communicator: ranks of the run.
         events: event log of this rank.
-        stop_request: hears of signals and of the wall time.
+        stop_request: stop requests by signals and by the wall time.
         threads: threads and cores of this rank.
-        joining: the way of this process into a run that has begun; None from the start on.
-        cold: processes that wait to take the places of the dead; None by default.
+        joining: state of this process on its way into a running run; None on ranks of the start.
+        cold: cold spares of the run; None by default.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class RunContext:
         self.joining = joining
         at_start = communicator.initial_size - config.spares
         self.key = joining.welcome.key if joining else ""
-        """Text that nobody can guess, equal on all ranks, from the begin of the run."""
+        """Secret text, equal on all ranks, from the begin of the run."""
         self.active = joining.welcome.active if joining else at_start
-        """The largest number of ranks that train; the others are spares."""
+        """Largest number of ranks that train; the others are spares."""
         self.terminal = Terminal(communicator)
         self.faults = ft.Injector(
             config.faults,
@@ -117,12 +117,12 @@ class RunContext:
         self._saved: checkpoints.Snapshot | None = None
         self._balances = config.balance
         self.script_checkpoints = False
-        """Whether the script saves a loop of its own, and leaves between its own steps."""
+        """Whether the script saves a custom loop, and leaves between its steps."""
         self._may_regrow = config.grow_to > 0
         self._hook(launcher)
 
     def _hook(self, launcher: LauncherClient | None) -> None:
-        """Let communicator and event log call what is to hear of them."""
+        """Connect the communicator and the event log with the objects that they call."""
         self.events.complain = self.say
         self.events.listener = EventHearing(
             self.config.report, self.trace, self.faults,
@@ -131,34 +131,34 @@ class RunContext:
         hooks = RunHooks(self.watchdog, self.faults, launcher, record=self.recoveries.heard)
         self.communicator.attach(hooks)
 
-    # What is known.
+    # Facts about the run.
 
     @property
     def step(self) -> int:
-        """The number of the next training step of the whole script."""
+        """Number of the next training step of the whole script."""
         return self.ledger.step
 
     @property
     def leads(self) -> bool:
-        """Whether this rank prints and writes for all."""
+        """Whether this rank prints and writes for all ranks."""
         return self.communicator.world.is_leader
 
     @property
     def saved(self) -> checkpoints.Snapshot | None:
-        """The checkpoint that the run continues from."""
+        """Checkpoint from which the run continues; None if it starts anew."""
         return self._saved
 
     def continue_from(self, saved: checkpoints.Snapshot | None) -> None:
-        """Let the run continue from *saved*; before anything is trained, alike on all ranks."""
+        """Continue the run from *saved*; before any training, equally on all ranks."""
         self._saved = saved
         if saved is not None:
             self.ledger.go_to_step(saved.step)
 
     @property
     def virtual_workers(self) -> int:
-        """The number of virtual workers that share each batch; 0 where ranks do.
+        """Number of virtual workers that share each batch; 0 if ranks share it.
 
-        That of the checkpoint that the run continues from counts, then that of the options, then
+        The number in the checkpoint from which the run continues is used, else the option's, else
         the smallest power of two that is at least the number of ranks.
         """
         if not self.config.deterministic:
@@ -179,26 +179,26 @@ class RunContext:
         return self._may_regrow and missing and not self.replacements.is_open
 
     def never_regrow(self) -> None:
-        """Go on without the ranks that are missing; alike on all ranks."""
+        """Go on without the missing ranks; equally on all ranks."""
         self._may_regrow = False
 
     @property
     def balances(self) -> bool:
-        """Whether batches are shared out by the speed of ranks, equal on all ranks."""
+        """Whether batches are divided by the speed of ranks; equal on all ranks."""
         return self._balances
 
     def balance_from_now(self) -> None:
-        """Share batches out by speed from here on; alike on all ranks."""
+        """Divide batches by speed from now on; equally on all ranks."""
         self._balances = True
 
     def size_of(self, world: ft.World) -> int:
-        """The number of ranks of *world* that train.
+        """Number of ranks of *world* that train.
 
-        The others are spares, also where these are members for now.
+        The others are spares, even if they are members now.
         """
         return min(world.size, self.active)
 
-    # What a step asks for.
+    # Services for steps.
 
     def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
         """Make the exchange of steps with *layout*; local."""
@@ -208,7 +208,7 @@ class RunContext:
         )  # fmt: skip
 
     def requests(self) -> StepRequests:
-        """The requests of this rank that go with the next step; local."""
+        """Requests of this rank that travel with the next step; local."""
         save = self.saver.due() if self.leads else 0
         if save & FILES and self.is_short:
             self.stop_request.ask_for_missing()
@@ -219,11 +219,11 @@ class RunContext:
         )  # fmt: skip
 
     def around_step(self) -> AbstractContextManager[None]:
-        """Surround the making of a step: it may not take too long without progress."""
+        """Context of the making of a step, which must not take too long without progress."""
         return self.watch.around_step()
 
     def step_done(self, report: StepReport, *, model: Any = None) -> None:
-        """Count a finished step, and record what is new of it; local.
+        """Count and record a finished step; local.
 
         Args:
             model: model whose state is hashed after a recovery.
@@ -236,24 +236,24 @@ class RunContext:
         self.watch.step_done()
 
     def save_for_all(self, take: Take) -> bool:
-        """Save into a file and wait for it; collective.
+        """Save to a file and wait until it is written; collective.
 
         Returns:
-            Whether it is there.
+            True if the file was written.
         """
         return self.saver.save_for_all(take, point=lambda: self.faults.at("checkpoint"))
 
-    # What a spare asks for.
+    # Services for spares.
 
     def idle(self) -> None:
-        """Strike a spare that waits, where that is planned; called now and then."""
+        """Strike with injected faults on a waiting spare; called repeatedly."""
         self.faults.at("compute")
 
     def call_spares_back(self, *, closing: bool = False) -> None:
-        """Make members of all who wait, and record who died meanwhile; collective.
+        """Make all spares members, and record those that have died; collective.
 
         Args:
-            closing: whether all leave together next; False by default.
+            closing: whether all ranks leave together next; False by default.
         """
         communicator = self.communicator
         waiting = {member.rank for member in communicator.world.reserve}
@@ -261,23 +261,23 @@ class RunContext:
         self.recoveries.spares_lost(waiting - set(communicator.world.ranks))
 
     def record_reserve(self) -> None:
-        """Record that the others are in reserve from here on."""
+        """Record that the other ranks are in reserve from now on."""
         waiting = [member.rank for member in self.communicator.world.reserve]
         if waiting and self.leads:
             self.events.write("reserve", step=self.step, ranks=waiting)
 
     def passes_over(self, fit: int) -> bool:
-        """Whether *fit*, a number from 0, was complete before this start, or this rank, began."""
+        """Whether fit number *fit*, from 0, was complete before this start or this rank began."""
         if self.joining is not None:
             return self.joining.passes_over(fit)
         return self._saved is not None and self._saved.cursor["fit"] > fit
 
     def go_on_from(self, counts: dict[str, Any]) -> None:
-        """Stand where another rank does, whose counts these are; see :meth:`RunLedger.counts`."""
+        """Continue from the counts of another rank; see :meth:`RunLedger.counts`."""
         self.recoveries.joined()
         self.ledger.go_on_from(counts)
 
-    # Lines for the user.
+    # Lines on the terminal.
 
     def say(self, line: str) -> None:
         """Print a line from the run as a whole; the leader prints it."""

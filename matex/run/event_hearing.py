@@ -13,19 +13,19 @@ from matex.run.scalar_log import ScalarLog
 
 __all__ = ["EventHearing"]
 
-# After these this rank, or another, may be gone.
+# After these events this rank, or another, may end.
 _LAST = ("fault", "death", "recovered")
 
 
 class EventHearing:
-    """Hands events on; local.
+    """Passes events on to curves, trace and faults; local.
 
     Args:
-        report: directory of the report, None where there is none.
-        trace: part of the trace, which goes to its file before this rank can end.
-        faults: injector of the run, which comes last, for it may strike.
-        leads: function that tells whether this rank writes for all.
-        complain: gets one line, the first time that something cannot be written.
+        report: directory of the report; None if there is none.
+        trace: part of the trace, which is flushed before this rank can end.
+        faults: injector of the run, which comes last because it may strike.
+        leads: function that returns whether this rank writes for all.
+        complain: function called with one line, at the first failed write.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class EventHearing:
         self._leads = leads
 
     def heard(self, event: Event) -> None:
-        """Hear of *event*, once it is written."""
+        """Pass on *event*, after it was written."""
         self._scalars.heard(event, leads=self._leads())
         if event["event"] in _LAST:
             self._trace.flush()

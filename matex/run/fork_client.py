@@ -1,13 +1,13 @@
 """A newcomer's start: ``python -S fork_client.py ARGUMENTS...`` for ``python ARGUMENTS...``.
 
-The import of TensorFlow is most of the time that a process takes to its first step. So the first
-newcomer of a host starts a fork server, :mod:`matex.process.fork_server`, which imports it beside.
-When it has, newcomers are forked from that one, and have the environment, the files and the cores
+Importing TensorFlow is most of the time from the start of a process to its first step. So the first
+newcomer of a host starts a fork server, :mod:`matex.process.fork_server`, which imports it in the
+background. From then on newcomers are forked from the server, with the environment, files and cores
 of the process that asked. That process, the program of this module, is the one that MPI has
-started: it passes signals on, ends as the newcomer ends, and takes it with it when it is killed.
+started: it passes signals on, ends as the newcomer ends, and takes it along when it is killed. It
+is fast because it imports only the standard library. If the fork server is not ready, the
+process becomes the newcomer itself, by ``exec``.
 
-It is quick because it imports nothing but what is Python's own. Where no fork server can be
-had yet, it becomes the newcomer itself, by ``exec``.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = [
     "send",
 ]
 
-# Signals that the newcomer gets when the process that MPI knows gets them.
+# Signals that are passed on to the newcomer.
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
-# What belongs to one process of a job: the fork server is none.
+# Environment variables of one process of a job, which the fork server must not have.
 _OF_ONE_PROCESS: Final = ("PMIX_", "OMPI_", "PRTE_", "OPAL_")
-# What Python and TensorFlow read when they are imported: all that one server forks have it alike.
+# Variables that Python and TensorFlow read at import: equal for all processes of one fork server.
 _READ_AT_IMPORT: Final = (
     "PYTHON", "TF_", "KERAS_", "XLA_", "CUDA_", "OMP_", "OPENBLAS_", "MKL_", "LD_", "HOME", "PATH",
 )  # fmt: skip
@@ -57,21 +57,21 @@ _MOST_FILES: Final = len(_STANDARD) + 1
 
 
 def command(arguments: Sequence[str]) -> list[str]:
-    """The words of a command line that does what ``python ARGUMENTS...`` does, by a fork. Pure.
+    """Command line that does the same as ``python ARGUMENTS...``, by a fork. Pure.
 
     Args:
-        arguments: words that come after ``python``: its own options, and ``-m matex ...``. Where it
-            is a script instead, or the system is not Linux, there is no fork.
+        arguments: words after ``python``: its own options, and ``-m matex ...``. For a script, or
+            on other systems than Linux, there is no fork.
     """
     forks = sys.platform == "linux" and _MODULE in arguments
     return [sys.executable, *(["-S", __file__] if forks else []), *arguments]
 
 
 def address_of(arguments: Sequence[str], environment: Mapping[str, str], parent: int) -> str:
-    """The address, a name of no file, of the fork server for such a newcomer. Pure.
+    """Abstract socket address of the fork server for a newcomer. Pure.
 
     Args:
-        arguments: command line after ``python``; the options of Python are in it.
+        arguments: command line after ``python``, with Python's options.
         environment: environment of the newcomer.
         parent: process id of the launcher, whose newcomers share a server.
     """
@@ -82,7 +82,7 @@ def address_of(arguments: Sequence[str], environment: Mapping[str, str], parent:
 
 
 def send(to: socket.socket, content: Any, files: Sequence[int] = ()) -> None:
-    """Send *content*, of what JSON knows, and open *files* to the other end. Local."""
+    """Send *content*, as JSON, and open *files* to the other end. Local."""
     text = json.dumps(content).encode()
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
     to.sendmsg([len(text).to_bytes(_LENGTH_BYTES, "little")], rights)
@@ -90,10 +90,10 @@ def send(to: socket.socket, content: Any, files: Sequence[int] = ()) -> None:
 
 
 def receive(source: socket.socket) -> tuple[Any, list[int]]:
-    """The content that was sent, and the files.
+    """Content and files that :func:`send` sent.
 
     Raises:
-        EOFError: the other end is gone.
+        EOFError: the other end has closed.
     """
     head, files = _received(source, _LENGTH_BYTES)
     head += _exactly(source, _LENGTH_BYTES - len(head))
@@ -102,13 +102,13 @@ def receive(source: socket.socket) -> tuple[Any, list[int]]:
 
 
 def received_connection(letters: socket.socket) -> socket.socket:
-    """The next connection that a newcomer has sent to the server; waits for it."""
+    """Next connection that a newcomer has sent to the server; waits for it."""
     _, (file,) = _received(letters, 1)
     return socket.socket(fileno=file)
 
 
 def _received(source: socket.socket, size: int) -> tuple[bytes, list[int]]:
-    """The content, of at most *size* bytes, and the files that came with it."""
+    """Content of at most *size* bytes, and the files sent with it."""
     room = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize)
     content, rights, _, _ = source.recvmsg(size, room)
     files = array.array("i")
@@ -128,7 +128,7 @@ def _exactly(source: socket.socket, size: int) -> bytes:
 
 
 def main() -> int:
-    """Have the newcomer forked, and end as it ends; become it where there is no server yet."""
+    """Have the newcomer forked, and end as it ends; become it if there is no server yet."""
     arguments = sys.argv[1:]
     address = address_of(arguments, os.environ, os.getppid())
     try:
@@ -139,14 +139,14 @@ def main() -> int:
 
 
 def forked(arguments: Sequence[str], address: str) -> int:
-    """Have a process forked, with the environment, files and cores of this one; wait for its end.
+    """Fork a process through the server, with this one's environment; wait for its end.
 
     Args:
         arguments: its command line after ``python``.
-        address: the fork server's, as :func:`address_of` gives it.
+        address: address of the fork server, from :func:`address_of`.
 
     Returns:
-        Its exit status.
+        Exit status of the process.
 
     Raises:
         OSError: there is no server yet, or no longer.
@@ -154,7 +154,7 @@ def forked(arguments: Sequence[str], address: str) -> int:
     """
     with _connected(address) as connection:
         _meet_server(connection)
-        lives, other = os.pipe()  # of which this one tells that this process has ended
+        lives, other = os.pipe()  # the pipe by which this process tells that it has ended
         request = {
             "arguments": arguments,
             "environment": dict(os.environ),
@@ -173,9 +173,9 @@ def forked(arguments: Sequence[str], address: str) -> int:
 
 
 def _have_server(arguments: Sequence[str], address: str) -> None:
-    """Start the fork server where nobody has.
+    """Start the fork server unless another newcomer has.
 
-    No newcomer waits while it imports: the one who spawned it is to meet it soon.
+    No newcomer waits for its imports, because its sponsor expects it soon.
     """
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     with claim, contextlib.suppress(OSError):  # another newcomer has started the server
@@ -184,7 +184,7 @@ def _have_server(arguments: Sequence[str], address: str) -> None:
 
 
 def _connected(address: str) -> socket.socket:
-    """A connection to the fork server.
+    """Connection to the fork server.
 
     Raises:
         OSError: there is no server yet.
@@ -203,10 +203,10 @@ def _connected(address: str) -> socket.socket:
 
 
 def _meet_server(connection: socket.socket) -> None:
-    """Wait until the server answers, and see that it is one of this user.
+    """Wait until the server answers, and check that it belongs to this user.
 
     Raises:
-        OSError: it is another's, or gone.
+        OSError: it belongs to another user, or has ended.
     """
     _, rights, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
     users = [_CREDENTIALS.unpack(data)[1] for _, kind, data in rights if kind == _SCM_CREDENTIALS]
@@ -219,7 +219,7 @@ def greeted(connection: socket.socket) -> None:
     """Answer a newcomer, so that it sends its request; on the server.
 
     Raises:
-        OSError: it is another user's, or gone.
+        OSError: it belongs to another user, or has ended.
     """
     size = _CREDENTIALS.size
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
@@ -230,7 +230,7 @@ def greeted(connection: socket.socket) -> None:
 
 
 def _start_server(claim: socket.socket, address: str, arguments: Sequence[str]) -> None:
-    """Start the server, which keeps *claim*, and has a session of its own: it outlives this one."""
+    """Start the server, which keeps *claim* and has its own session, to outlive this process."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(_OF_ONE_PROCESS)
     }
@@ -238,7 +238,7 @@ def _start_server(claim: socket.socket, address: str, arguments: Sequence[str]) 
     module = [_MODULE, "matex.process.fork_server"]
     subprocess.Popen(
         [sys.executable, *options, *module, address, str(os.getppid()), str(claim.fileno())],
-        # The launcher waits until nobody has the files of a process that it has started.
+        # The launcher waits until no process has the files of a process that it has started.
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -249,20 +249,20 @@ def _start_server(claim: socket.socket, address: str, arguments: Sequence[str]) 
 
 
 def _ended_like(process: int, connection: socket.socket) -> int:
-    """Wait for the end of *process*, pass signals on to it, and give its exit status.
+    """Wait for the end of *process*, pass signals on to it, and return its exit status.
 
-    A signal that ended it ends this process, too.
+    A signal that ended the process ends this one, too.
     """
 
     def pass_on(number: int, _: object) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it has just ended, which is heard next
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.kill(process, number)
 
     for number in _PASSED_ON:
         signal.signal(number, pass_on)
     try:
         status, _ = receive(connection)
-    except (EOFError, OSError):  # the server is gone, which the newcomer outlives
+    except (EOFError, OSError):  # the server has ended, which the newcomer survives
         with contextlib.suppress(ProcessLookupError):
             select.select([os.pidfd_open(process)], [], [])
         return 1

@@ -1,4 +1,4 @@
-"""Hooks of a run into the repairs of its communicator."""
+"""Hooks of a run, called at the repairs of its communicator."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["RunHooks"]
 
 
 class RunHooks(ft.Hooks):
-    """The watchdog, the injector, the launcher and the record of a run, at each repair. Local.
+    """Calls watchdog, injector, launcher and record of a run at each repair. Local.
 
     Args:
-        watchdog: watchdog that knows when this rank waits for others, and ends it if they have
-            gone on without it.
+        watchdog: watchdog that times this rank's waits, and ends the rank if other ranks have gone
+            on without it.
         faults: injector that may strike inside a repair.
-        launcher: arbiter of cut networks, which hears who goes on; None without one.
-        record: function of each recovery, called after the launcher has heard of it.
+        launcher: arbiter for cut networks, which is told who goes on; None without one.
+        record: function of each recovery, called after the launcher was told.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class RunHooks(ft.Hooks):
         self._record = record
 
     def waiting(self) -> AbstractContextManager[object]:
-        """Context in which this rank waits for others, and the watchdog for them."""
+        """Context in which this rank, and so the watchdog, waits for other ranks."""
         return self._watchdog.waiting()
 
     def before_recovery(self) -> None:
@@ -44,7 +44,7 @@ class RunHooks(ft.Hooks):
         self._watchdog.end_if_woken()
 
     def recovery_point(self) -> None:
-        """Strike where a fault says ``at=recovery``; the others wait for this rank meanwhile."""
+        """Strike with faults at ``at=recovery``; other ranks wait for this one meanwhile."""
         with self._watchdog.busy():
             self._faults.at("recovery")
 
@@ -55,5 +55,5 @@ class RunHooks(ft.Hooks):
         self._record(recovery)
 
     def decide(self, parting: ft.Parting) -> ft.Ruling:
-        """Answer of the launcher whether those present may go on; see :meth:`ft.Hooks.decide`."""
+        """Ruling of the launcher whether the present ranks go on; see :meth:`ft.Hooks.decide`."""
         return super().decide(parting) if self._launcher is None else self._launcher.decide(parting)

@@ -1,4 +1,4 @@
-"""Counts of a job, kept in its checkpoints: a later start of it counts on from there."""
+"""Counts of a job, kept in its checkpoints, from which a later start continues."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NAME = "job"
 
 
 class JobCounts:
-    """The counts of the job that *totals* are of.
+    """Counts of the job of *totals*.
 
-    A job is told by its report: one that continues a checkpoint with another report directory is
-    another job, and counts from 0.
+    A job is identified by its report: a run that continues a checkpoint with another report
+    directory is another job, and counts from 0.
     """
 
     def __init__(self, totals: Totals) -> None:
@@ -34,7 +34,7 @@ class JobCounts:
         events: EventLog,
         saved: checkpoints.Snapshot | None,
     ) -> None:
-        """Count on from where *saved* was made, where that was in this job; collective."""
+        """Continue the counts of *saved*, if it was made in this job; collective."""
         job = np.array([job_of(events.all()) if communicator.world.is_leader else 0.0])
         communicator.broadcast(job)
         self._job = float(job[0])
@@ -46,7 +46,7 @@ class JobCounts:
 
     @property
     def job(self) -> float:
-        """Time by which the job is known; 0.0 before it is."""
+        """Time that identifies the job; 0.0 before it is known."""
         return self._job
 
     @job.setter
@@ -54,10 +54,10 @@ class JobCounts:
         self._job = job
 
     def extra(self) -> dict[str, np.ndarray]:
-        """The counts that a checkpoint made now keeps, as an array; equal on all ranks.
+        """Counts for a checkpoint made now, as an array; equal on all ranks.
 
-        Only samples of the steps that are done are expected in it: the fit that goes on knows what
-        is still to come.
+        They expect the samples of finished steps only: the fit that continues
+        knows the remaining ones.
         """
         totals = self._totals
         counts = {**totals.counts(), "samples_expected": totals.samples_planned, "job": self._job}

@@ -1,4 +1,4 @@
-"""The way of a process that was started in the place of a dead rank, until it joins the others."""
+"""A newcomer's way from its start to its admission by the other ranks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["Joining"]
 
 
 class Joining:
-    """Runs the script alone up to the fit that the others are in, and waits there. Local.
+    """Runs the script alone up to the other ranks' fit, and waits there. Local.
 
-    Fits that the others have made are passed over, with the history that they had.
+    Fits that the others have made are passed over, with their histories.
 
     Args:
         invitation: invitation of the leader that started this process.
@@ -27,11 +27,11 @@ class Joining:
         self.histories: dict[int, dict[str, Any]] = dict(self.welcome.histories)
 
     def passes_over(self, fit: int) -> bool:
-        """Whether the others have made *fit*, a number from 0."""
+        """Whether the others have made fit number *fit*, from 0."""
         return fit in self.histories
 
     def arrive(self, fit: int, trained: list[int], data: list[float]) -> ft.Admission | None:
-        """Wait at the first step of *fit* until all others let this process in.
+        """Wait at the first step of *fit* until all ranks admit this process.
 
         Args:
             fit: number of the fit in the script.
@@ -39,7 +39,7 @@ class Joining:
             data: sketch of the data of the fit.
 
         Returns:
-            The membership; None where the fit is over, whose history is known then.
+            Membership; None if the fit is over, whose history is known then.
         """
         try:
             self._invitation.tell({FIT: fit, TRAINED: trained, DATA: data})
@@ -52,14 +52,13 @@ class Joining:
         return None
 
     def leave(self, reason: str, *, for_good: bool = True) -> NoReturn:
-        """End this process, which cannot join, as soon as the leader knows why.
+        """End this process, which cannot join, after telling the leader the reason.
 
-        MPI gives nobody the last message of a process that has ended.
+        MPI delivers no last message of a process that has ended.
 
         Args:
-            reason: reason of it, which the leader tells the user.
-            for_good: whether no other process could join later fits either; by default it could
-                not.
+            reason: reason, which the leader prints.
+            for_good: whether no other process could join later fits either; True by default.
         """
         with contextlib.suppress(ft.Unrecoverable):
             self._invitation.tell({GONE: reason, FOR_GOOD: for_good})

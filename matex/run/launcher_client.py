@@ -1,4 +1,4 @@
-"""A rank asks the launcher whether its part of a run may go on; see :mod:`ft.quorum`."""
+"""Client of the launcher as arbiter of network partitions; see :mod:`ft.quorum`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import ft
 __all__ = ["LauncherClient"]
 
 _CONNECT_S = 2.0
-_ANSWER_S = 45.0  # it asks hosts that may not answer
+_ANSWER_S = 45.0  # the launcher asks hosts that may not answer
 
 
 class LauncherClient:
-    """The launcher, as ranks reach it. Local.
+    """The launcher, as reached from ranks. Local.
 
     Args:
-        setting: the value of ``MATEX_ARBITER``: its addresses, its port and a password, as in
+        setting: value of ``MATEX_ARBITER``: the launcher's addresses, port and password, such as
             ``10.0.0.1,127.0.0.1/4711/secret``.
     """
 
@@ -28,19 +28,19 @@ class LauncherClient:
         self._addresses = [(address, int(port)) for address in addresses.split(",")]
 
     def decide(self, parting: ft.Parting) -> ft.Ruling:
-        """Whether those present may go on. An :data:`ft.Arbiter`."""
+        """Whether the present ranks may go on. An :data:`ft.Arbiter`."""
         answer = self._say(parting, asks=True)
         if answer is None:
             return ft.Ruling("" if parting.is_larger else "the launcher does not answer")
         return answer
 
     def heard(self, recovery: ft.Recovery) -> None:
-        """Say, without waiting for it, that those who recovered go on; the leader does."""
+        """Tell the launcher, without waiting, that the survivors go on; only on the leader."""
         if recovery.lost and recovery.after.is_leader:
             self._tell(recovery.after)
 
     def admitted(self, world: ft.World, member: ft.Member) -> None:
-        """Say, without waiting for it, that *member* is one of *world* now; the leader does."""
+        """Tell the launcher, without waiting, that *member* has joined *world*; on the leader."""
         self._tell(world, admitted=[member.rank])
 
     def _tell(self, world: ft.World, admitted: Sequence[int] = ()) -> None:

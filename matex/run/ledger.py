@@ -1,4 +1,4 @@
-"""The numbers that a run counts on this rank. Nobody else writes them."""
+"""The counts of a run on this rank, written only here."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["RunLedger"]
 class RunLedger:
     """Counts steps, samples, epochs and parameters over all fits of the script. Local.
 
-    ``job`` keeps them in checkpoints, from where a later start of the job counts on.
+    ``job`` saves them in checkpoints, from which a later start of the job continues.
 
     Args:
-        totals: the numbers, as they stand at the start.
+        totals: counts at the start.
         faults: injector of the run, which strikes by the number of the step.
     """
 
@@ -30,31 +30,31 @@ class RunLedger:
 
     @property
     def totals(self) -> Totals:
-        """The numbers so far, to be read."""
+        """Counts so far, to be read."""
         return self._totals
 
     @property
     def step(self) -> int:
-        """The number of the next training step of the whole script.
+        """Number of the next training step of the whole script.
 
         It is counted from 0 over all fits and over resumptions.
         """
         return self._faults.step
 
     def go_to_step(self, step: int) -> None:
-        """Set the number of the next step to *step*, where other steps came before."""
+        """Set the number of the next step to *step*, after steps of an earlier start."""
         self._faults.step = step
 
     def expect_samples(self, samples: int) -> None:
-        """Count *samples* that are to be trained on; negative for those left out after all."""
+        """Count *samples* to be trained on; negative if they are left out after all."""
         self._totals.samples_expected += samples
 
     def count_step(self, report: StepReport) -> None:
-        """Count a finished step; the number of the step goes on with :meth:`next_step`."""
+        """Count a finished step; its number advances with :meth:`next_step`."""
         self._totals.count(report)
 
     def next_step(self) -> None:
-        """Go on to the next step, after everything of this one was recorded."""
+        """Advance to the next step, after everything of this one was recorded."""
         self._faults.step += 1
 
     def count_epoch(self, metrics: Mapping[str, float], staleness: Mapping[int, int]) -> None:
@@ -62,23 +62,23 @@ class RunLedger:
 
         Args:
             metrics: values of its metrics.
-            staleness: number of pushes by their staleness, of a centre strategy.
+            staleness: number of pushes by staleness, of a centre strategy.
         """
         self._totals.epochs += 1
         self._totals.metrics = dict(metrics)
         self._totals.staleness.update(staleness)
 
     def note_parameters(self, parameters: int) -> None:
-        """Note how many parameters the model that is trained has."""
+        """Record the number of parameters of the trained model."""
         self._totals.parameters_start = self._totals.parameters_start or parameters
         self._totals.parameters_end = parameters
 
     def counts(self) -> dict[str, Any]:
-        """The counts that a rank in the place of another goes on from; equal on all ranks."""
+        """Counts from which a rank that replaces another continues; equal on all ranks."""
         return {"step": self.step, "job": self.job.job, **self._totals.counts()}
 
     def go_on_from(self, counts: Mapping[str, Any]) -> None:
-        """Take the :meth:`counts` of another rank for this one's."""
+        """Set this rank's counts to the :meth:`counts` of another rank."""
         self.go_to_step(counts["step"])
         self.job.job = counts["job"]
         self._totals.go_on_from(counts)

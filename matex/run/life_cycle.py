@@ -1,4 +1,4 @@
-"""The begin and the end of a run, which all ranks have in common."""
+"""Begin and end of a run, on all ranks together."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class RunLifeCycle:
         self._at_end: list[Callable[[], None]] = []
 
     def at_end(self, call: Callable[[], None]) -> None:
-        """Have *call* called when the script has ended on every rank."""
+        """Register *call*, to be called when the script has ended on every rank."""
         self._at_end.append(call)
 
     # The begin.
 
     def begin(self) -> None:
-        """Watch over progress, and look for a checkpoint to continue from; collective.
+        """Start the watchdog, and look for a checkpoint to continue from; collective.
 
         Raises:
             InputError: the checkpoint directory cannot be used; on every rank.
@@ -80,7 +80,7 @@ class RunLifeCycle:
         """Choose the exchange of this rank, and record it; collective.
 
         Raises:
-            InputError: the one that was asked for is missing on some; on every rank.
+            InputError: the requested exchange is missing on some ranks; raised on every rank.
         """
         run, choice = self._run, self._run.exchange_choice
         if run.config.strategy == "sync" and not run.config.deterministic:
@@ -99,8 +99,8 @@ class RunLifeCycle:
         """Write the summary and leave together, after the script; collective, once.
 
         Args:
-            weights_hash: 16 hexadecimal digits, or None where nothing was trained.
-            reason: reason for which the run failed on all ranks alike; None when it did not.
+            weights_hash: 16 hexadecimal digits; None if nothing was trained.
+            reason: reason for which the run failed on all ranks; None if it did not.
         """
         run = self._run
         if run.outcome.end():
@@ -116,11 +116,11 @@ class RunLifeCycle:
         run.saver.close()
         run.trace.flush()
         gathered = run.communicator.allgather(_row_of(weights_hash))
-        run.communicator.barrier()  # everybody's events and checkpoints are written
+        run.communicator.barrier()  # all ranks have written their events and checkpoints
         for call in self._at_end:
             call()
         if reason is None and run.outcome.stopped is None:
-            run.saver.discard_memory()  # nobody will want it any more
+            run.saver.discard_memory()  # it is not needed any more
             if run.config.strict and lost_to_own_errors(run.events.all()):
                 run.outcome.lose_strictly()
                 reason = LOST_STRICTLY
@@ -140,7 +140,7 @@ class RunLifeCycle:
         Args:
             gathered: rows of :func:`_row_of`.
             waiting: ranks that were in reserve when the script ended.
-            reason: reason for which the run failed, None when it did not.
+            reason: reason for which the run failed; None if it did not.
         """
         run, stopped = self._run, self._run.outcome.stopped
         self._record_unfired()
@@ -174,7 +174,7 @@ class RunLifeCycle:
             run.warn(f"{report / TRACE} cannot be written: {error.strerror}")
 
     def _write_summary(self, report: Path, summary: dict[str, Any]) -> None:
-        """Write the table of faults, and last the summary; a full disk ends nothing."""
+        """Write the table of faults, and last the summary; a full disk raises nothing."""
         try:
             give_room(report)
             write_text(report / FAULTS, faults_csv(summary["faults"]))
@@ -186,7 +186,7 @@ class RunLifeCycle:
             self._run.warn(f"{report / SUMMARY} cannot be written: {error.strerror}")
 
     def _record_unfired(self) -> None:
-        """Record faults that were planned and never fired: they must not pass for survived."""
+        """Record planned faults that never fired, so that they do not pass for survived."""
         run = self._run
         for fault, ranks in unfired(run.config.faults, run.events.all()):
             run.events.write("fault-not-fired", fault=fault.text, ranks=ranks)
@@ -196,6 +196,6 @@ class RunLifeCycle:
 
 
 def _row_of(weights_hash: str | None) -> np.ndarray:
-    """Whether there is a hash, and its 8 bytes. Pure."""
+    """Row of a flag for whether there is a hash, and its 8 bytes. Pure."""
     has_hash = weights_hash is not None
     return np.frombuffer(bytes([has_hash]) + bytes.fromhex(weights_hash or "00" * 8), np.uint8)

@@ -1,4 +1,4 @@
-"""The end of a run on this rank, as far as it is known."""
+"""The way in which the run ends on this rank, as far as known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["RunOutcome"]
 
 
 class RunOutcome:
-    """Facts about the end before it comes; each is set once, and stays. Local."""
+    """Facts about the end, recorded before it; each is set once. Local."""
 
     def __init__(self) -> None:
         self._stopped: Stopped | None = None
@@ -18,32 +18,32 @@ class RunOutcome:
 
     @property
     def stopped(self) -> Stopped | None:
-        """Why the run ends before its script does, if so."""
+        """Reason for which the run ends before its script; None if it does not."""
         return self._stopped
 
     def stop(self, reason: str, *, resumable: bool) -> None:
         """Note that the run ends early, on all ranks.
 
         Args:
-            reason: reason of the end, in words for the user.
-            resumable: whether a checkpoint of this very step is there.
+            reason: reason of the end, for messages.
+            resumable: whether there is a checkpoint of this very step.
         """
         self._stopped = Stopped(reason=reason, resumable=resumable)
 
     @property
     def is_released(self) -> bool:
-        """Whether this rank is a spare that the others left."""
+        """Whether this rank is a spare that the other ranks left behind."""
         return self._is_released
 
     def release(self) -> None:
-        """Note that the others left while this rank waited."""
+        """Record that the other ranks left while this spare waited."""
         self._is_released = True
 
     @property
     def lost_strictly(self) -> bool:
-        """Whether ranks were lost to errors of their own, which ``--strict`` does not forgive.
+        """Whether ranks were lost to script errors, which ``--strict`` does not forgive.
 
-        It is known after the end.
+        Known after the end.
         """
         return self._lost_strictly
 
@@ -52,10 +52,10 @@ class RunOutcome:
         self._lost_strictly = True
 
     def end(self) -> bool:
-        """Begin the end of the run.
+        """Record that the end of the run begins.
 
         Returns:
-            Whether it had begun before.
+            True if it had begun before.
         """
         before, self._has_ended = self._has_ended, True
         return before

@@ -1,4 +1,4 @@
-"""All ranks leave together before the end, with a checkpoint where one can be made."""
+"""Exit of all ranks before the end, with a checkpoint if one can be made."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["checkpoint_and_exit", "record_stop"]
 
 
 def checkpoint_and_exit(run: RunContext, take: Take | None) -> None:
-    """Save and leave; collective, between steps, when it was agreed.
+    """Save and leave; collective, between steps, after all ranks have agreed.
 
-    It returns only where all would have been started again for the sake of those that are
-    missing, and nothing could be saved: then the others go on without them.
+    It returns only if all ranks were to be started again for the sake of missing ranks, and nothing
+    could be saved: then they go on without them.
 
     Args:
-        take: holds the state after the step; None where none can be made.
+        take: function that holds the state after the step; None if none can be made.
 
     Raises:
         PreemptedExit: on every rank.
@@ -59,14 +59,14 @@ def _codes(run: RunContext) -> set[int]:
 
 
 def record_stop(run: RunContext, problem: str | None) -> None:
-    """Record that the run ends here, before its end; collective.
+    """Record that the run ends early; collective.
 
     Args:
-        problem: reason for which it cannot be continued from here; None where it can.
+        problem: reason for which it cannot be continued from here; None if it can.
     """
     codes = _codes(run) - {0, MISSING}
     signals = [described(code) for code in sorted(codes)] or ["a rank that died"]
-    # What came to matex run reaches the ranks as another signal.
+    # A signal to matex run reaches the ranks as another signal.
     signals = [e["signal"] for e in run.events.all() if e["event"] == "told"] or signals
     why = f"; {problem}" if problem else ""
     reason = f"told to leave after step {run.step} ({signals[0]}){why}"

@@ -1,4 +1,4 @@
-"""The processor as a rank has it."""
+"""Processor resources of a rank."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Threads"]
 
 
 class Threads(NamedTuple):
-    """The processor of this rank: its own threads, and the cores that it shares with others."""
+    """Threads of this rank, and cores that it shares with other ranks of its host."""
 
     own: int = 1
     host: int = 1

@@ -1,4 +1,4 @@
-"""The notes of a run's progress: how far it has come, and how fast each rank is."""
+"""Notes of a run's progress, and of the speed of each rank."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["ProgressNotes"]
 
 
 class ProgressNotes:
-    """Writes them as events, as seldom as makes them cost nothing. Local.
+    """Writes progress notes as events, at a rate with negligible cost. Local.
 
     Args:
         communicator: ranks of the run.
         events, ledger, recoveries: records and counts of the run.
-        size_of: function that gives the number of ranks of a world that train.
+        size_of: function that returns the number of training ranks of a world.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ProgressNotes:
         self._timings = own_timings(size_of(communicator.world))
 
     def step_done(self, report: StepReport) -> None:
-        """Note what is due after a step that was counted, and whose number is still the newest."""
+        """Write notes that are due, after a step was counted and before the next."""
         self._progress.step(report)
         self._timings.step(report)
         if self._progress.is_due():
@@ -51,7 +51,7 @@ class ProgressNotes:
             self._note_timings()
 
     def _note_progress(self) -> None:
-        """Note how far training has come; the leader does."""
+        """Note the progress of training, on the leader."""
         progress = self._progress.take()
         world = self._communicator.world
         if world.is_leader:
@@ -65,7 +65,7 @@ class ProgressNotes:
             self._recoveries.spares_lost(self._communicator.lost_in_reserve())
 
     def _note_timings(self) -> None:
-        """Note how long this rank's own steps take, and how much memory it occupies."""
+        """Note the duration of this rank's own steps, and its memory."""
         own = self._timings.take()
         del own["loss"]  # of the whole batch, which the leader notes
         self._events.write("timing", step=self._ledger.step, memory=resident_bytes(), **own)

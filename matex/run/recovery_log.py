@@ -1,4 +1,4 @@
-"""The record of deaths in a run: recoveries, replayed steps, spares that were lost."""
+"""Record of deaths in a run: recoveries, replayed steps, lost spares."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["RecoveryLog"]
 
 
 class RecoveryLog:
-    """Writes them as events, and says them on the terminal. Local.
+    """Writes deaths as events, and prints them on the terminal. Local.
 
     Args:
         communicator: ranks of the run.
         events, ledger, terminal: records, counts and lines of the run.
-        size_of: function that gives the number of ranks of a world that train.
+        size_of: function that returns the number of training ranks of a world.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class RecoveryLog:
         self._size_of = size_of
         self._awaits_step = True
         self._spares_lost: set[int] = set()
-        self._generation = 0  # of the last recovery that changed who works, 0 before the first
+        self._generation = 0  # of the last recovery that changed the working ranks, or 0
 
     def joined(self) -> None:
-        """Note that this rank has come into the place of another."""
+        """Record that this rank has taken another one's place."""
         self._generation = self._communicator.world.generation
 
     def heard(self, recovery: ft.Recovery) -> None:
-        """Record *recovery*; the communicator calls it after each."""
+        """Record *recovery*; the communicator calls this after each."""
         before, after = recovery.before, recovery.after
         living = {member.rank for member in (*after.members, *after.reserve)}
         self.spares_lost(m.rank for m in before.reserve if m.rank not in living)
@@ -73,7 +73,7 @@ class RecoveryLog:
         self._terminal.say(line)
 
     def step_done(self, report: StepReport, model: Any | None) -> None:
-        """Record what is new of a finished step.
+        """Record the recovery that a finished step completes.
 
         Args:
             model: model whose state is hashed after a recovery.
@@ -89,12 +89,12 @@ class RecoveryLog:
             record_replay(self._events, report.replay, step=step, generation=generation)
 
     def spares_lost(self, ranks: Iterable[int]) -> None:
-        """Record that spares died while they waited, which interrupts nobody."""
+        """Record that spares died while they waited, which interrupts no rank."""
         unknown = sorted(set(ranks) - self._spares_lost)
         self._spares_lost.update(unknown)
         if not unknown or not self._communicator.world.is_leader:
             return
-        told_before = lost_spares(self._events.all())  # by a leader that is gone
+        told_before = lost_spares(self._events.all())  # by a leader that has died
         for rank in unknown:
             if rank not in told_before:
                 self._events.write("spare-lost", step=self._ledger.step, lost=[rank])

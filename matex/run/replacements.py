@@ -1,4 +1,4 @@
-"""Processes that come in the places of ranks that died, as the leader sees them."""
+"""Replacements of dead ranks, as managed by the leader."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from matex.run.terminal import Terminal
 
 __all__ = ["DATA", "FIT", "FOR_GOOD", "GONE", "OVER", "TRAINED", "Replacements", "Welcome"]
 
-#: The fields of messages between a newcomer and the leader: the fit whose first step it has come
-#: to, with the numbers of variables of what was trained before it and the sketch of its data; the
-#: history of a fit that is over; why it ends, and whether another one would.
+#: Fields of messages between a newcomer and the leader: the fit whose first step the newcomer has
+#: reached, with the variable counts of trained models and the sketch of its data; the history of a
+#: finished fit; the reason for which it ends, and whether another newcomer would end as well.
 FIT, TRAINED, DATA, OVER = "fit", "trained", "data", "over"
 GONE, FOR_GOOD = "gone", "for good"
 
-# Processes in a row that ended before they could join: the next would, too.
+# Number of consecutive processes that ended before they could join, after which none is started.
 _MOST_FAILURES = 3
 _CONNECT_S = 180.0
 _OTHER_DATA = (
@@ -33,43 +33,43 @@ _OTHER_DATA = (
 
 
 class Welcome(NamedTuple):
-    """The first message to a newcomer: what it must know before it runs the script."""
+    """First message to a newcomer, with all that it must know before it runs the script."""
 
     ranks: int
     """Number of ranks at the start."""
     active: int
-    """The largest number of ranks that train."""
+    """Largest number of ranks that train."""
     threads: int
     """Threads of each rank."""
     hosts: int
     """Number of hosts."""
     virtual: int
-    """Number of virtual workers, 0 where ranks share the work."""
+    """Number of virtual workers, 0 if ranks share the work."""
     key: str
-    """Text that nobody can guess."""
+    """Secret text, equal on all ranks."""
     plan: str
-    """Plan of the sums that all ranks have agreed on."""
+    """Plan of the sums, equal on all ranks."""
     elapsed_s: float
     """Seconds since the start."""
     histories: list[tuple[int, dict[str, Any]]]
-    """The number and the history of each fit that is over."""
+    """Number and history of each finished fit."""
 
 
 class Replacements:
-    """Starts processes where ranks are missing, and says when one can join. Local.
+    """Starts processes for missing ranks, and says when one can join. Local.
 
-    All ranks have one, and only the leader's does anything: a leader that dies takes those that it
-    started with it, unless they have joined, and the next leader starts others.
+    All ranks have one, and only the leader's acts: when a leader dies the processes that it started
+    die with it, unless they have joined, and the next leader starts others.
 
     Args:
-        config: option ``respawn``, the number of processes that may come.
+        config: options of the run; ``respawn`` is the largest number of processes.
         communicator: ranks of the run.
-        candidates: processes that can come.
+        candidates: processes that can become newcomers.
         events, terminal: records and lines of the run.
-        stop_request: knows how long the run has lasted.
-        launcher: arbiter of cut networks, which hears who is admitted; None without one.
-        agreed: function that gives what all ranks have agreed on, the fields ``active``,
-            ``key``, ``virtual`` and ``plan`` of :class:`Welcome`.
+        stop_request: clock of the run's duration.
+        launcher: arbiter for cut networks, which is told of admitted processes; None without one.
+        agreed: function that returns the values that all ranks have agreed on, the fields
+            ``active``, ``key``, ``virtual`` and ``plan`` of :class:`Welcome`.
         threads: threads of each rank.
     """
 
@@ -96,7 +96,7 @@ class Replacements:
         self._agreed = agreed
         self._left = config.respawn
         self.wanted = communicator.initial_size
-        """Number of ranks that there are to be, those in reserve among them."""
+        """Target number of ranks, spares included."""
         self._nobody_can_come = False
         self._first_free = communicator.initial_size
         self._host_of: dict[int, str] = {}  # of newcomers, by rank
@@ -105,39 +105,39 @@ class Replacements:
         self._data: list[float] = []
         self._histories: dict[int, dict[str, Any]] = {}
         self._newcomers: list[ft.Newcomer] = []
-        self._waiting: dict[int, ft.Newcomer] = {}  # by rank: those that have come to the fit
+        self._waiting: dict[int, ft.Newcomer] = {}  # newcomers that have reached the fit, by rank
         self._late: list[tuple[ft.Newcomer, dict[str, Any]]] = []  # for a fit of that history
         self._failures = 0
 
     @property
     def histories(self) -> list[tuple[int, dict[str, Any]]]:
-        """The number and the history of each fit so far, fit for JSON."""
+        """Number and history of each fit so far, as JSON values."""
         return list(self._histories.items())
 
     def inherit(self, histories: Iterable[tuple[int, dict[str, Any]]], *, wanted: int) -> None:
-        """Know the *histories* of fits that this rank has passed over, and how many are wanted."""
+        """Set the *histories* of fits that this rank has passed over, and the target number."""
         self._histories.update({int(fit): history for fit, history in histories})
         self.wanted = wanted
 
     def want(self, size: int, *, without: str = "") -> None:
-        """Want so many ranks from now on; on all ranks alike.
+        """Set the target number of ranks; equally on all ranks.
 
         Args:
-            without: host on which nobody is to start any more; "" for none.
+            without: host on which no process may start any more; "" for none.
         """
         if self._left:
-            self._left += max(0, size - self.wanted)  # those are not in the place of the dead
+            self._left += max(0, size - self.wanted)  # those replace no dead rank
         self.wanted = size
         if without:
             self._candidates.close_host(without)
 
     def open(self, fit: int, trained: list[int], data: list[float]) -> None:
-        """Let processes join from the first step of *fit* on; on all ranks alike.
+        """Let processes join from the first step of *fit* on; equally on all ranks.
 
         Args:
             fit: number of the fit in the script, from 0.
             trained: number of variables of each model and optimizer that was trained so far.
-            data: sketch of its data, which a newcomer's must have, too.
+            data: sketch of its data, which must equal a newcomer's.
         """
         self._fit, self._trained, self._data, self._failures = fit, trained, data, 0
         for newcomer, history in self._late:
@@ -146,21 +146,21 @@ class Replacements:
 
     @property
     def is_open(self) -> bool:
-        """Whether processes come where ranks are missing, and can join. Local; the leader knows."""
+        """Whether processes start for missing ranks, and can join. Local; known on the leader."""
         return self._fit is not None and self._left > 0 and not self._nobody_can_come
 
     def close(self) -> None:
-        """Let none join any more, because the last step of the fit is done; on all ranks alike."""
+        """Let no process join any more, after the last step of the fit; equally on all ranks."""
         self._fit = None
 
     def note_history(self, fit: int, history: dict[str, Any]) -> None:
-        """Note that a fit is over; local.
+        """Record that a fit is over; local.
 
-        Those that have come too late for it are told when the next begins: its end is saved then.
+        Newcomers too late for it are told when the next fit begins, once its end is saved.
 
         Args:
             fit: number of the fit.
-            history: history of it, as :func:`matex.keras_hooks.history_of` gives it.
+            history: its history, from :func:`matex.keras_hooks.history_of`.
         """
         self._histories[fit] = history
         self._late += [(newcomer, history) for newcomer in self._waiting.values()]
@@ -177,7 +177,7 @@ class Replacements:
     def is_one_ready(self) -> bool:
         """Whether a process can join after this step; on the leader, in each step.
 
-        It is here that processes are started, and that one hears of them.
+        Here processes are started, and their messages received.
         """
         if self._fit is None:
             return False
@@ -191,7 +191,7 @@ class Replacements:
         return bool(self._waiting) and missing > 0
 
     def take(self) -> ft.Newcomer | None:
-        """The process that joins now, because all have agreed on it; None on all but the leader."""
+        """Process that joins now, as all ranks have agreed; None on all ranks but the leader."""
         if not self._waiting:
             return None
         newcomer = self._waiting.pop(min(self._waiting))
@@ -199,7 +199,7 @@ class Replacements:
         return newcomer
 
     def joined(self, member: ft.Member | None, newcomer: ft.Newcomer | None, *, step: int) -> None:
-        """Record that all have admitted *member*, or that nobody came of it."""
+        """Record that all ranks have admitted *member*, or that the admission failed."""
         if newcomer is None:
             return
         if member is None:
@@ -217,7 +217,7 @@ class Replacements:
         return self.wanted - len(self._communicator.world.everyone)
 
     def _has_one_come(self) -> bool:
-        """Have the next process come; whether there is one."""
+        """Start the next process; return whether there is one."""
         coming = [self._host_of[newcomer.rank] for newcomer in self._newcomers]
         found = self._candidates.next(coming, wanted=self.wanted)
         self._nobody_can_come = found is None
@@ -248,7 +248,7 @@ class Replacements:
         return True
 
     def announce(self) -> None:
-        """Tell all that wait to become newcomers that this rank is one of the run's now. Local."""
+        """Tell the waiting cold spares that this newcomer is a rank now. Local."""
         self._candidates.announce()
 
     def _look_after(self, newcomer: ft.Newcomer) -> None:
@@ -269,7 +269,7 @@ class Replacements:
             self._failed(newcomer)
 
     def _arrived(self, newcomer: ft.Newcomer, message: ft.Message) -> None:
-        """Answer one that has come to the first step of a fit, or let it wait for that fit."""
+        """Answer a newcomer at the first step of a fit, or let it wait for that fit."""
         fit = message[FIT]
         if fit in self._histories:
             newcomer.tell({OVER: self._histories[fit]})

@@ -1,6 +1,6 @@
-"""Requests to train with fewer or more ranks, as the leader finds and answers them.
+"""Requests for fewer or more ranks, found and answered by the leader.
 
-All ranks hear of a request after the same step, and the event ``resize`` says what came of it.
+All ranks learn of a request after the same step; the event ``resize`` has the answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matex.records.resize_request import MOST_BYTES, RESIZE, Request
 
 __all__ = ["Decision", "ResizeRequests", "decide"]
 
-# The leader looks so often for a request.
+# Interval at which the leader looks for a request.
 _EVERY_S = 1.0
 
 
@@ -25,8 +25,8 @@ class Decision(NamedTuple):
 
     Args:
         leaving: ranks that end.
-        size: number of ranks that are to train from now on.
-        refused: reason for which nothing is done; "" where something is.
+        size: number of ranks that are to train.
+        refused: reason for which the request is refused; "" if it is not.
     """
 
     leaving: tuple[int, ...] = ()
@@ -43,13 +43,13 @@ def decide(
     survives: bool,
     respawns: bool,
 ) -> Decision:
-    """The answer to *request*. Pure.
+    """Answer to *request*. Pure.
 
     Args:
         members: ranks that train.
         reserve: number of ranks in reserve.
-        shares: whether the run shares its work among ranks, as one of a single rank does not.
-        survives: whether the others go on when ranks end, as under ULFM.
+        shares: whether the run shares its work among ranks, as a run with one rank does not.
+        survives: whether the others go on when ranks end, as with ULFM.
         respawns: whether processes can join the running fit.
     """
     size = len(members)
@@ -77,10 +77,10 @@ def decide(
 
 
 class ResizeRequests:
-    """Finds requests in a report directory. Local; the leader's looks.
+    """Finds requests in a report directory. Local; used on the leader.
 
     Args:
-        directory: report directory; None where there is none.
+        directory: report directory; None if there is none.
         warn: function that prints a line from this rank.
     """
 
@@ -91,7 +91,7 @@ class ResizeRequests:
         self._found: Request | None = None
 
     def is_one_there(self) -> bool:
-        """Whether there is a request that is not yet answered; it looks once a second."""
+        """Whether there is an unanswered request; looks once a second."""
         now = time.monotonic()
         if self._found is None and self._path is not None and now - self._looked_s >= _EVERY_S:
             self._looked_s = now
@@ -99,20 +99,20 @@ class ResizeRequests:
         return self._found is not None
 
     def take(self) -> Request | None:
-        """The request, which is answered now; None where there is none any more."""
+        """The request, to be answered now; None if it has been withdrawn."""
         found, self._found = self._found, None
         if found is not None and self._path is not None:
             self._path.unlink(missing_ok=True)
         return found
 
     def _read(self, path: Path) -> Request | None:
-        """The request in *path*; None where there is none, or none that counts."""
+        """Request in *path*; None if there is no valid one."""
         try:
             with path.open("rb") as file:
                 owner = os.fstat(file.fileno()).st_uid
                 content = file.read(MOST_BYTES)
         except OSError:
-            return None  # also where the disk does not answer: training goes on
+            return None  # also if the disk does not answer: training goes on
         try:
             if owner != os.geteuid():
                 raise ValueError("it belongs to another user")

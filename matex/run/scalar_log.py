@@ -1,4 +1,4 @@
-"""The files of TensorBoard that a leader writes while its run trains."""
+"""TensorBoard files that a leader writes during its run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["ScalarLog"]
 
 
 class ScalarLog:
-    """Writes the points of the leader's events; local. Each leader writes files of its own.
+    """Writes the curves of the leader's events; local. Each leader writes its own files.
 
-    What cannot be written is kept, and written with a later event to a file of its own: a full disk
-    stops no training. A directory that is gone is made again, for what comes from then on.
+    Points that cannot be written are kept, and written with a later event to a file of their own: a
+    full disk stops no training. A directory that was removed is made again, for later points.
 
     Args:
-        directory: directory that TensorBoard reads; None writes nothing.
-        complain: gets one line, the first time that something cannot be written.
+        directory: directory for TensorBoard; None writes nothing.
+        complain: function called with one line, at the first failed write.
     """
 
     def __init__(self, directory: Path | None, complain: Callable[[str], None]) -> None:
@@ -34,7 +34,7 @@ class ScalarLog:
         self._file: EventFile | None = None
 
     def heard(self, event: Event, *, leads: bool) -> None:
-        """Note what is new by *event* of this rank.
+        """Write the new points of *event* of this rank.
 
         Args:
             leads: whether this rank writes for all.
@@ -53,7 +53,7 @@ class ScalarLog:
             if not self._complained:
                 self._complained = True
                 reason = str(error.strerror if isinstance(error, OSError) else error.message)
-                reason = reason.rpartition("; ")[2]  # behind the path, where TensorFlow says it
+                reason = reason.rpartition("; ")[2]  # after the path, from TensorFlow
                 self._complain(f"{self._directory} cannot be written: {reason}")
 
     def _write_out(self, directory: Path) -> None:
@@ -69,7 +69,7 @@ class ScalarLog:
         self._unwritten = []
 
     def _drop_file(self) -> None:
-        """End the file; one that holds half a record could not be read beyond it."""
+        """Close the file: one with half a record cannot be read beyond it."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

@@ -1,4 +1,4 @@
-"""The watch over the steps of a run: no step may hang, and the launcher sees signs of life."""
+"""Watchdog over the steps of a run, and signs of life for the launcher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["StepWatch"]
 
 
 class StepWatch:
-    """The watchdog of a run, and how long its steps may take. Local.
+    """The watchdog of a run, and the time limit of its steps. Local.
 
     Args:
         config: options of the run.
@@ -50,11 +50,11 @@ class StepWatch:
         )
 
     def around_step(self) -> AbstractContextManager[None]:
-        """Surround the making of a step: it may not take too long without progress."""
+        """Context of the making of a step, which must not take too long without progress."""
         return self.watchdog.working(timeout_s=self._step_limit_s)
 
     def step_done(self) -> None:
-        """Note progress, after a step was counted; the limit follows the first steps."""
+        """Note progress, after a step was counted; the limit follows from the first steps."""
         self.watchdog.progress()
         self.watchdog.together()
         self._beat()
@@ -66,7 +66,7 @@ class StepWatch:
             )
 
     def _beat(self) -> None:
-        """Give a sign of life to who watches over all ranks; the leader does."""
+        """Give a sign of life to the launcher, on the leader."""
         if self._communicator.world.is_leader:
             with contextlib.suppress(OSError):  # training goes on without
                 self._heartbeat.beat(self._ledger.step)

@@ -9,7 +9,7 @@ __all__ = ["Terminal"]
 
 
 class Terminal:
-    """Prints them, each with the name of the project before it. Local."""
+    """Prints lines for the user, with the project's name before each. Local."""
 
     def __init__(self, communicator: ft.Communicator) -> None:
         self._communicator = communicator
@@ -21,7 +21,7 @@ class Terminal:
             print(f"matex: {line}", file=console.own("stdout"), flush=True)
 
     def say_once(self, line: str) -> None:
-        """Print *line* from the run once, however often it is given; the leader prints it."""
+        """Print *line* from the run once, however often it is passed; the leader prints it."""
         if line not in self._said:
             self._said.add(line)
             self.say(line)

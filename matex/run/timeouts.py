@@ -1,4 +1,4 @@
-"""The time that a rank may be silent before it is given up. Pure."""
+"""Times that a rank may be silent before it is given up. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 __all__ = ["COMPILERS", "MEASURED_STEPS", "STOPPED_S", "WORK_S", "patience", "step_limit"]
 
-# Outside of steps, and before they are measured: validation, callbacks, tracing, reading.
+# Outside of steps, and before steps are measured: validation, callbacks, tracing, reading.
 WORK_S = 600.0
 
-# A stopped process, as its neighbours see it.
+# For a stopped process, as seen by its neighbours.
 STOPPED_S = 10.0
 
 MEASURED_STEPS = 20
 
-# Code inside which a step is traced: the first one, and each with other shapes, as after a death.
+# Code in which a step is traced: the first step, and steps with new shapes, as after a death.
 COMPILERS = ("tensorflow/python/framework/func_graph.py",)
 
 # A step on a host with four busy processes a core takes some five times as long, and a file
@@ -24,15 +24,15 @@ _TIMES, _LEAST_S = 100, 60.0
 
 
 def step_limit(step_s: Iterable[float]) -> float:
-    """Seconds that a step may take, given some measured ones: a hundred times the median,
-    but at least 60 s and at most 600."""
+    """Limit of a step's duration, seconds, from measured ones: a hundred times the median, but at
+    least 60 s and at most 600."""
     return min(WORK_S, max(_LEAST_S, _TIMES * statistics.median(step_s)))
 
 
 def patience(place: int, size: int) -> float:
-    """Ratio of the times for which the rank at *place* of *size* may wait and may work.
+    """Ratio of the wait limit to the work limit, for the rank at *place* of *size*.
 
-    It goes from 3 for the last and for spares to 6 for the leader: where all wait, for a call that
-    never ends, one gives up first, and its end lets the others repair.
+    It goes from 3 for the last rank and spares to 6 for the leader: if all ranks wait, for a call
+    that never ends, one of them gives up first, and its end lets the others repair.
     """
     return 3.0 + 3.0 * max(0, size - 1 - place) / max(1, size - 1)

@@ -1,1 +1,1 @@
-"""The sources of a training's global batches, and the rows of them that a rank needs."""
+"""Sources of a training's global batches, and of the rows that a rank needs."""

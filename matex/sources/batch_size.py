@@ -1,4 +1,4 @@
-"""Number of rows that a batch of a tf.data pipeline can have. Pure, but for reading a constant."""
+"""Largest number of rows in a batch of a tf.data pipeline. Pure, but for reading a constant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["most_rows"]
 # The names of TensorFlow's classes, some of which are private, without "_" and "Dataset".
 _BATCHES = ("Batch", "ParallelBatch", "PaddedBatch")
 
-# What passes batches on, in whatever order, with the rows that they have.
+# Operations that pass batches on, in any order, with their rows.
 _PASSING_ON = (
     "AssertCardinality",
     "Cache",
@@ -34,7 +34,7 @@ _PASSING_ON = (
 
 
 def most_rows(dataset: tf.data.Dataset) -> int | None:
-    """The rows of the largest batch of *dataset*; None where its construction does not tell.
+    """Rows of the largest batch of *dataset*; None if its construction does not tell.
 
     A map after the batch is believed to keep its rows; a batch that turns out to be larger
     fails its step.
@@ -54,8 +54,8 @@ def most_rows(dataset: tf.data.Dataset) -> int | None:
 
 
 def _passed_on(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    """The datasets whose batches *dataset* passes on."""
-    # A choice among datasets has one more input, which is the numbers of those that are chosen.
+    """Datasets whose batches *dataset* passes on unchanged."""
+    # A choice among datasets has one more input, the numbers of the chosen ones.
     return list(getattr(dataset, "_data_inputs", None) or dataset._inputs())
 
 

@@ -1,4 +1,4 @@
-"""Whether all ranks bring the same data: what can be told before the first step.
+"""Checks, before the first step, that all ranks have the same data.
 
 Scripts written for Horovod give every rank its own part of the data. matex cuts each
 batch itself, so a part would be cut again, and some rows never trained on. Streams that
@@ -27,11 +27,11 @@ _LOOKED_AT = 16  # rows, evenly spread
 def check_same_data(
     communicator: ft.Communicator, x: Any, batches: Batches | None, what: str
 ) -> None:
-    """Whether *what* is given the same data on all ranks; collective.
+    """Check that *what* has the same data on all ranks; collective.
 
     Args:
         x: data as the script gave them.
-        batches: the same as rows by number, where they can be had; a few are read.
+        batches: the data as rows by number, if available; a few rows are read.
 
     Raises:
         InputError: on every rank; nothing was changed.
@@ -49,14 +49,14 @@ def check_same_data(
 
 
 def check_same_validation(communicator: ft.Communicator, validation_data: Any) -> None:
-    """Check the ``validation_data`` of fit likewise, before its first epoch; collective."""
+    """Check the ``validation_data`` of fit in the same way, before its first epoch; collective."""
     if validation_data is not None:
         given = validation_data if isinstance(validation_data, tuple | list) else [validation_data]
         check_same_data(communicator, given[0], rows_of(*given[:3]), "validation_data")
 
 
 def _shard_of(x: Any) -> tuple[int, int]:
-    """(shards, index) of the last ``shard`` in a tf.data pipeline; (0, 0) where there is none."""
+    """(shards, index) of the last ``shard`` in a tf.data pipeline; (0, 0) without one."""
     pending = [x] if keras_hooks.is_dataset(x) else []
     while pending:
         dataset = pending.pop(0)
@@ -67,7 +67,7 @@ def _shard_of(x: Any) -> tuple[int, int]:
 
 
 def sketch_of(batches: Batches | None) -> list[float]:
-    """Number of rows, and some numbers about a few of them; empty for a stream. Local.
+    """Number of rows, and statistics of a few of them; empty for a stream. Local.
 
     See :func:`matex.data.sketch.sketch`.
     """
@@ -83,7 +83,7 @@ def _spread(batches: Batches) -> np.ndarray:
 
 
 def _evidence(batches: Batches | None) -> tuple[int, int]:
-    """Number of rows, and 63 bits of some of them."""
+    """Number of rows, and a digest of 63 bits of some of them."""
     if batches is None or not batches.samples:
         return -1, 0
     rows = keras_hooks.flatten(batches.rows(_spread(batches)))

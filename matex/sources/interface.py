@@ -1,4 +1,4 @@
-"""The source of a training's global batches: one interface for rows and for streams.
+"""Source of a training's global batches: one interface for rows and for streams.
 
 A source gives, epoch by epoch, the batches of the whole run. Every rank holds the
 same source and takes from each batch the rows that fall to it; a batch stays at
@@ -25,21 +25,21 @@ __all__ = ["GlobalBatch", "RowSource", "Source"]
 
 
 class GlobalBatch(Protocol):
-    """The samples of one step over all ranks. Local."""
+    """Samples of one step over all ranks. Local."""
 
     @property
     def span(self) -> Span:
-        """Their interval [lo, hi) in the epoch."""
+        """Interval [lo, hi) of the samples in the epoch."""
 
     @property
     def uneven(self) -> str:
-        """Why it cannot be cut, because its tensors have different rows; "" where it can."""
+        """Reason for which tensors with different rows cannot be divided; "" if they can."""
 
     def rows(self, spans: Sequence[Span]) -> Any:
         """The samples of *spans* as tensors, in the form of the source's ``signature``."""
 
     def fingerprint(self, spans: Sequence[Span]) -> int:
-        """Sums over disjoint spans; that of the whole batch is below 2^24."""
+        """Number that adds up over disjoint spans; below 2^24 for the whole batch."""
 
 
 class Source(Protocol):
@@ -53,10 +53,10 @@ class Source(Protocol):
     batch has as many rows, with their number."""
 
     samples: int | None
-    """The number of samples of an epoch, where it is known beforehand."""
+    """Number of samples of an epoch; None if not known beforehand."""
 
     most_rows: int | None
-    """The largest number of rows of a global batch, where it is known beforehand."""
+    """Largest number of rows of a global batch; None if not known beforehand."""
 
     digest: int
     """63 bits that identify the batches so far, or their order; 0 where the cursor does."""
@@ -69,33 +69,33 @@ class Source(Protocol):
 
     @property
     def num_batches(self) -> int | None:
-        """Steps of an epoch, where known."""
+        """Number of steps of an epoch; None if unknown."""
 
     @property
     def ran_out(self) -> bool:
-        """Whether a batch was asked for and there was none, because nobody knew of the end."""
+        """Whether a requested batch was missing because the end of the data was unknown."""
 
     @property
     def as_data(self) -> Callable[[Any], Any]:
-        """Makes of a batch of the form of ``signature`` what ``train_step`` gets."""
+        """Function from a batch of the form of ``signature`` to the argument of ``train_step``."""
 
     def reset(self) -> None:
-        """Keras calls it before the first epoch."""
+        """Reset the source; Keras calls it before the first epoch."""
 
     def epoch(self, epoch: int, cursor: int, steps_per_execution: int) -> Iterator[tuple[int, int]]:
         """Begin *epoch* at sample *cursor*; the first and last step of each execution."""
 
     def catch_stop_iteration(self) -> contextlib.AbstractContextManager[None]:
-        """Context of an epoch, which ends when :meth:`next` has nothing more to give."""
+        """Context of an epoch, which ends when :meth:`next` returns no further batch."""
 
     def next(self) -> GlobalBatch | None:
-        """The next batch of the running execution, None at its or the data's end."""
+        """Next batch of the running execution; None at its end or at the end of the data."""
 
     def sample(self) -> Any:
-        """A row in the form of ``signature``; None where there is none before its turn."""
+        """A row in the form of ``signature``; None if no row is available yet."""
 
     def after_step(self, step: int) -> tuple[int, int]:
-        """Follow the step of the newest batch, which every member has made.
+        """Advance after the step of the newest batch, which every member has made.
 
         Called before anything else between steps.
 
@@ -130,7 +130,7 @@ class _RowBatch:
         return self._read(self._order.indices(spans), then=lambda: self._following(spans))
 
     def _following(self, spans: Sequence[Span]) -> np.ndarray:
-        """Prediction of what comes next if nobody dies: the same share of the next batch.
+        """Prediction of the next rows without a death: the same share of the next batch.
 
         One with fewer samples is cut in other places, so of that nothing, or else all.
         """
@@ -147,12 +147,12 @@ class _RowBatch:
 
 
 class RowSource:
-    """Rows known by number: each rank reads its own only, in the order of the epoch.
+    """Rows known by number: each rank reads only its own, in the order of the epoch.
 
     Args:
-        batch_size: rows of a step before *multiplier*; all samples where they are fewer.
+        batch_size: number of rows of a step before *multiplier*; at most all samples.
         visits: gives the order of each epoch, the same on every rank.
-        order: word for it.
+        order: name of the order.
         multiplier: function that gives the factor for *batch_size*; called anew for each step, and
             never larger than at the beginning of the epoch. 1 by default.
     """
@@ -198,13 +198,13 @@ class RowSource:
         return keras_hooks.as_data(batch)
 
     def reset(self) -> None:
-        """Nothing: an epoch begins where it is told to."""
+        """Do nothing: an epoch begins at the given cursor."""
 
     def resume(self, cursor: int, digest: int) -> None:
-        """Check, before the first epoch, that the order is that of a checkpoint at *cursor*.
+        """Check, before the first epoch, that the order equals that of a checkpoint at *cursor*.
 
         Raises:
-            InputError: alike on every rank.
+            InputError: on every rank.
         """
         if cursor and digest:
             raise InputError(
@@ -248,5 +248,5 @@ class RowSource:
         return {}
 
     def close(self) -> None:
-        """End the thread that reads ahead, if there is one."""
+        """Stop the thread that reads ahead, if there is one."""
         self._reader.close()

@@ -1,7 +1,7 @@
-"""Whether the functions of a tf.data pipeline give the same wherever and whenever they run. Local.
+"""Whether functions of a tf.data pipeline always return the same values. Local.
 
-A function with random or other state gives what depends on how often it ran before. In a
-parallel operation of tf.data it is also a matter of chance which element it runs for first.
+A function with random or other state gives results that depend on its earlier runs. In a parallel
+operation of tf.data the order of the elements for which it runs is random as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _READING = (
 
 
 def check_function(function: Any) -> None:
-    """Look through the graph of *function* and of those that it calls.
+    """Check the graph of *function* and of the functions that it calls.
 
     Raises:
         NotShareable: an operation is not the same each time, and which.
@@ -37,11 +37,11 @@ def check_function(function: Any) -> None:
 
 
 def chance_decides(dataset: Any) -> bool:
-    """Whether two passes over *dataset*, seeded alike, can differ by chance.
+    """Whether two passes over *dataset* with equal seeds can differ randomly.
 
-    They can where it has an operation that is not deterministic by the script's own wish, or a
-    parallel one and a function with state; this need not be the function of that operation.
-    A parallel interleave does not tell whether it is deterministic.
+    They can if it has an operation that the script declared nondeterministic, or a parallel
+    operation and a function with state, not necessarily of that operation. A parallel interleave
+    does not tell whether it is deterministic.
     """
     parallel = stateful = False
     pending = [dataset]
@@ -60,12 +60,12 @@ def chance_decides(dataset: Any) -> bool:
 
 
 def _has_state(operation: Any) -> bool:
-    """Whether *operation* itself has it; what it calls is looked at by itself."""
+    """Whether *operation* itself has state; functions that it calls are checked separately."""
     return operation.op_def.is_stateful and operation.type not in _READING
 
 
 def _operations(graph: Any) -> Iterator[Any]:
-    """The operations of *graph*; in place of a call, the operations of what it calls.
+    """Operations of *graph*; a call is replaced by the operations of its function.
 
     An operation that makes a dataset with a function is yielded as well.
     """

@@ -1,4 +1,4 @@
-"""A stream of raw batches, of which each rank maps its own rows ahead of time."""
+"""Stream of raw batches, of which each rank maps its own rows ahead of time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MappedStream", "place_variable"]
 
 
 class _RawBatch(StreamBatch):
-    """A raw batch; its rows are mapped when they are taken, unless they were ahead of time."""
+    """A raw batch; its rows are mapped when they are read, unless mapped ahead of time."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class _RawBatch(StreamBatch):
 
 
 class MappedStream(Stream):
-    """Marks are of the raw batches: what the ranks compare is what they all have. Local.
+    """Stream whose digests are of the raw batches, which all ranks have. Local.
 
     Args:
         feed: Keras's epoch iterator over ``pipeline.ahead(place)``.
@@ -79,7 +79,7 @@ class MappedStream(Stream):
 
 
 def place_variable(communicator: ft.Communicator) -> tf.Variable:
-    """This rank's place among the living, and how many they are."""
+    """This rank's place among the living ranks, and their number."""
     return tf.Variable(_place(communicator), trainable=False, dtype=tf.int64)
 
 

@@ -10,12 +10,12 @@ __all__ = ["one_order"]
 
 
 def one_order(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """*dataset* with nothing left to chance but what the script does not seed. Local.
+    """*dataset* with a deterministic order, except for the script's unseeded operations. Local.
 
-    TensorFlow's own pass for deterministic operations does it: functions with random state run
-    for one element at a time, or that part of them which has it, and the rest in parallel as
-    before. The pass also takes every prefetch away, lest a function runs ahead of what the main
-    program assigns; a dataset that ends in one prefetches again.
+    TensorFlow's own pass for deterministic operations does it: functions with random state run for
+    one element at a time, at least their part with state, and the rest in parallel as before. The
+    pass also removes every prefetch, so that no function runs ahead of the main program's
+    assignments; a dataset that ends in a prefetch gets one again.
     """
     options = tf.data.Options()
     options.deterministic = True
@@ -30,7 +30,7 @@ def one_order(dataset: tf.data.Dataset) -> tf.data.Dataset:
         **ordered._flat_structure,
     )
     made = tf.data.experimental.from_variant(variant, ordered.element_spec)
-    made._matex_like = dataset  # holds what its functions refer to
+    made._matex_like = dataset  # keeps the objects that its functions use
     return made.prefetch(tf.data.AUTOTUNE) if _prefetches(dataset) else made
 
 

@@ -1,8 +1,8 @@
 """Rows that each rank holds in memory, and hands on to the next rank of a ring.
 
-The asynchronous ring shuffle of GossipGraD (Daily et al., arXiv:1803.05880): what a rank has
-trained on goes to the rank that trains on it in the next epoch, while the next step is
-computed. Data are read from their source once; what a death takes along is read there again.
+The asynchronous ring shuffle of GossipGraD (Daily et al., arXiv:1803.05880): rows that a rank has
+trained on go to the rank that trains on them in the next epoch, while the next step is computed.
+Data are read from their source once; rows lost by a death are read again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["RingRows"]
 
 
 class _Arrays(NamedTuple):
-    """*batches* as what a :class:`Prefetch` reads arrays from."""
+    """*batches* as a source of arrays for :class:`Prefetch`."""
 
     batches: Batches
 
@@ -39,7 +39,7 @@ class _Arrays(NamedTuple):
 
 
 class _EpochPlan(NamedTuple):
-    """An epoch's order, and by row number the place of the rank that computes it."""
+    """An epoch's order, and the place of the rank that computes each row."""
 
     epoch: int
     visits: np.ndarray
@@ -47,20 +47,19 @@ class _EpochPlan(NamedTuple):
 
 
 class RingRows(RowSource):
-    """Rows known by number, in the order of a ring; each rank holds about its part of them.
+    """Rows known by number, in ring order; each rank holds about its own part of them.
 
-    Who needs a row next follows from the order and the members, so all ranks know, without
-    talking, what to send and what to expect. ``digest`` is the packed
-    geometry of the order.
+    The next user of a row follows from the order and the members, so all ranks know, without
+    communication, which rows to send and to expect. ``digest`` is the packed geometry of the order.
 
     Args:
-        epochs: number of epochs of the fit; after the last one nothing is handed on.
+        epochs: number of epochs of the fit; after the last one no rows are passed on.
         shuffle: argument of ``fit``.
         seed: number from which the orders follow.
         batch_size, multiplier: see :class:`RowSource`.
 
     Raises:
-        InputError: alike on every rank, where there is nothing to shuffle.
+        InputError: on every rank, if there is nothing to shuffle.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class RingRows(RowSource):
             self._resumed_width = width if cursor else 0
 
     def _begin(self, epoch: int) -> np.ndarray:
-        """Begin *epoch*: the order in which it visits the rows."""
+        """Begin *epoch*, and return the order in which it visits the rows."""
         width, self._resumed_width = self._resumed_width or self._batch_size, 0
         self.digest = pack_geometry(self._places, width)
         self._settle()
@@ -132,11 +131,11 @@ class RingRows(RowSource):
 
     @property
     def _place(self) -> int:
-        """The place of this rank among those who share the next step."""
+        """Place of this rank among the ranks that share the next step."""
         return self._communicator.pending.expected.index(self._communicator.world.rank)
 
     def _plan(self, epoch: int, width: int) -> _EpochPlan:
-        """The plan of an epoch to come as things stand now; equal on all ranks if none is lost."""
+        """Plan of a later epoch for the current members; equal on all ranks unless one dies."""
         ranks, batch_size = len(self._communicator.pending.expected), self._batch_size
         key = (epoch, width, batch_size, ranks)
         if self._planned is None or self._planned[0] != key:
@@ -167,7 +166,7 @@ class RingRows(RowSource):
         return batch
 
     def after_step(self, step: int) -> tuple[int, int]:
-        """Hand on the rows of the step, and keep those that are this rank's again. Local."""
+        """Pass on the rows of the step, and keep the rows that are this rank's again. Local."""
         self._settle()
         plan, (lo, hi) = self._running, self._span
         assert plan is not None
@@ -192,9 +191,9 @@ class RingRows(RowSource):
         self._came += self._passing.end()
 
     def report(self) -> dict[str, Any]:
-        """Rows read from the source and come from other ranks, and the most held at a time.
+        """Numbers of rows read and received, and the largest number held at a time.
 
-        All ranks are behind the last step, so nobody is waited for long.
+        All ranks have finished the last step, so the wait is short.
         """
         self._settle()
         told = {"read": self._read_from_source, "came": self._came, "held": self._store.most}
@@ -203,7 +202,7 @@ class RingRows(RowSource):
         return {"rows": told}
 
     def close(self) -> None:
-        """End the thread that reads ahead, and what is on its way."""
+        """Stop the thread that reads ahead, and end all messages."""
         self._settle()
         super().close()
 
@@ -211,6 +210,6 @@ class RingRows(RowSource):
 def _by_place(
     rows: np.ndarray, places: np.ndarray, chosen: np.ndarray, ranks: tuple[int, ...]
 ) -> dict[int, np.ndarray]:
-    """The *chosen* ones of *rows*, in their order, by the rank at their place."""
+    """Rows of *rows* that are *chosen*, in order, by the rank at their place."""
     found = np.unique(places[chosen]).tolist()
     return {ranks[place]: rows[chosen & (places == place)] for place in found}

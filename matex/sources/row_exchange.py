@@ -1,4 +1,4 @@
-"""Rows on their way from rank to rank, while the next step is computed."""
+"""Exchange of rows between ranks while the next step is computed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _CHANNEL = 1  # strategies send in the other
 
 
 class RowExchange:
-    """The rows of one step at a time. Never raises for a death: what it took does not come.
+    """Exchanges the rows of one step at a time. Never raises for a death: rows are then missing.
 
     Args:
-        store: store from which rows are taken, and into which those that came are put.
+        store: store from which rows are sent, and to which received rows are added.
     """
 
     def __init__(self, communicator: ft.Communicator, store: RowStore) -> None:
@@ -30,7 +30,7 @@ class RowExchange:
     def begin(
         self, giving: Mapping[int, np.ndarray], getting: Mapping[int, np.ndarray], *, number: int
     ) -> int:
-        """Let rows go and come; local. The bytes that this rank sends.
+        """Start sending and receiving rows, and return the number of bytes sent; local.
 
         Every member calls it in the same place between two operations, where nothing is
         disturbed: see :class:`ft.Pending`.
@@ -58,7 +58,7 @@ class RowExchange:
         return sent
 
     def end(self) -> int:
-        """Wait for what :meth:`begin` has begun; local. How many rows came, which are held now."""
+        """Wait for the exchange of :meth:`begin`; return the number of received rows; local."""
         came = 0
         for rows, receiving in self._coming:
             vector = receiving.wait()
@@ -72,7 +72,7 @@ class RowExchange:
 
 
 def packed(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The bytes of contiguous *arrays*, one after the other: uint8."""
+    """Bytes of contiguous *arrays*, concatenated: uint8."""
     return np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays])
 
 

@@ -23,11 +23,11 @@ __all__ = ["BATCH_SIZE", "MakeFeed", "once", "rows_of", "stream_of"]
 BATCH_SIZE = 32  # Keras's own default
 
 MakeFeed = Callable[[Any], Any]
-"""Makes Keras's own epoch iterator over what is given as ``x``."""
+"""Function that makes Keras's own epoch iterator over ``x``."""
 
 
 def once(make_feed: MakeFeed) -> MakeFeed:
-    """*make_feed* that makes one iterator of each *x*: a generator has only one to give."""
+    """*make_feed* that makes one iterator for each *x*: a generator can be iterated once."""
     made: list[tuple[Any, Any]] = []
 
     def make(x: Any) -> Any:
@@ -49,14 +49,14 @@ def rows_of(
     batch_size: int | None = None,
     **_: Any,
 ) -> Batches | None:
-    """The data as rows by number, None where they can only be taken as they come. Local.
+    """Data as rows by number; None if they can only be read in sequence. Local.
 
     None also for arrays that Keras knows and that do not fit together or have no rows, and for
-    impossible batch sizes: what comes of them, Keras's own iterator says best.
+    impossible batch sizes: Keras's own iterator raises the best error for them.
 
     Raises:
         InputError: tables of matex's own that do not fit together.
-        DataError: a data set some of whose values cannot be read.
+        DataError: some values of the data cannot be read.
     """
     if steps_per_epoch or keras_hooks.is_stream(x) or not _is_size(batch_size):
         return None
@@ -81,7 +81,7 @@ def stream_of(
     passes: int = 1,
     continues: bool = False,
 ) -> Stream:
-    """The data as they come out of Keras's own pipeline, its work shared where it can be. Local.
+    """Data from Keras's own pipeline, with its work shared if possible. Local.
 
     Args:
         passes: number of times that ``steps_per_epoch`` batches are taken before the data begin
@@ -112,7 +112,7 @@ def _mapped(
     given: dict[str, Any],
     say: Callable[[str], None],
 ) -> MappedStream | None:
-    """The data of a tf.data pipeline whose maps each rank runs on its own rows only."""
+    """Data of a tf.data pipeline whose maps each rank runs on its own rows only."""
     if communicator.initial_size == 1:
         return None
     try:

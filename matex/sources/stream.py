@@ -1,13 +1,11 @@
-"""Batches that come one after another: tf.data, PyDataset, generators, arrays with a step count.
+"""Batches that arrive in sequence: tf.data, PyDataset, generators, arrays with a step count.
 
-Keras's own machinery makes them, on every rank alike, so epochs, repetition, class
-weights and running out of data are what they are in one process. Each rank takes
-its rows of each batch.
+Keras's own code makes them, equally on every rank, so epochs, repetition, class weights and the end
+of data are as in one process. Each rank takes its rows of each batch.
 
-That the ranks do get the same batches is proven, not hoped for: the digest of a row is
-its number mixed with a hash of everything that came before and of whether more
-follows. The hashes travel with the gradients, so if one rank's data differ in
-anything, the sum is wrong for every rank alike, and no update is made.
+That the ranks get the same batches is proven: the digest of a row is its number mixed with a hash
+of all earlier data and of whether more follows. The hashes travel with the gradients, so if one
+rank's data differ anywhere, the sum is wrong on every rank, and no update is made.
 """
 
 from __future__ import annotations
@@ -42,18 +40,18 @@ _HASHED = 1 << 20  # values of a tensor that are looked at, evenly spread over i
 
 
 class Stream:
-    """A source whose batches Keras makes. Local.
+    """A source of batches made by Keras. Local.
 
-    One batch is read ahead, so that the end of the data is known, and part of what
-    the ranks compare, before the last step is made.
+    One batch is read ahead, so that the end of the data is known, and included in the comparison of
+    ranks, before the last step is made.
 
     Args:
         feed: Keras's epoch iterator over the user's data.
         specification: structure, shapes and dtypes of its batches.
-        most_rows: largest number of rows of a batch, where it is known beforehand.
+        most_rows: largest number of rows of a batch; None if unknown.
 
     Raises:
-        NotShareable: batches of something else than tensors with rows.
+        NotShareable: batches are not made of tensors with rows.
     """
 
     explanation = (
@@ -95,7 +93,7 @@ class Stream:
         self._feed.reset()
 
     def resume(self, epochs: int, digest: int, *, alone: bool = False) -> None:
-        """Let the first epoch come after *epochs* others, of which *digest* was made.
+        """Continue after *epochs* earlier epochs, whose digest is *digest*.
 
         Args:
             alone: whether the other ranks made them themselves, and need no resuming; off by
@@ -131,7 +129,7 @@ class Stream:
         return context
 
     def sample(self) -> None:
-        """None: a batch that is read is gone."""
+        """Return None: a batch cannot be read twice."""
 
     def after_step(self, step: int) -> tuple[int, int]:
         return 0, 0
@@ -140,7 +138,7 @@ class Stream:
         return {}
 
     def close(self) -> None:
-        """Let go of the data, as Keras does. It must not be left to the garbage collection.
+        """Release the data, as Keras does. It must not be left to garbage collection.
 
         That would wait for the iterator's threads, which TensorFlow may let sleep for a minute.
         """
@@ -166,7 +164,7 @@ class Stream:
         return self._fetched(batch)
 
     def _fetched(self, batch: Any) -> tuple[list[Any], Any]:
-        """Tensors of *batch* that the ranks cut and compare, and the rest that it brings along."""
+        """Tensors of *batch* that ranks divide and compare, and its other parts."""
         leaves = zip(tree.flatten(self._specification), tree.flatten(batch), strict=True)
         return [tensor for leaf, tensor in leaves if _is_data(leaf)], None
 
@@ -213,7 +211,7 @@ def flat_signature(specification: Any) -> tuple[Any, ...]:
 
 
 def leaves_of(specification: Any, leaves: Sequence[Any]) -> Any:
-    """The structure of *specification* with *leaves* in it, and None where it has none."""
+    """Structure of *specification* with *leaves*, and None for missing ones."""
     given = iter(leaves)
     return tree.map_structure(lambda leaf: next(given) if _is_data(leaf) else None, specification)
 
@@ -232,7 +230,7 @@ def digest(before: int, tensors: Sequence[Any], last: bool) -> int:
 
 
 def digest_of(before: int, arrays: Sequence[np.ndarray]) -> int:
-    """63 bits as :func:`digest` has them, of arrays, where TensorFlow must not be called."""
+    """63 bits as from :func:`digest`, of arrays, without calling TensorFlow."""
     spread = []
     for array in arrays:
         flat = array.reshape(-1)
@@ -253,6 +251,6 @@ def _is_data(leaf: Any) -> bool:
 
 
 def rows_in(tensors: Sequence[Any]) -> int:
-    """Number of rows of the *tensors* of a batch: that of the longest, at least 1 of numbers."""
+    """Number of rows of a batch: that of its longest tensor; at least 1 for scalars."""
     counts = [keras_hooks.row_count(tensor) for tensor in tensors]
     return max(counts) if max(counts) >= 0 else 1

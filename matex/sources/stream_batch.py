@@ -16,14 +16,14 @@ __all__ = ["StreamBatch"]
 
 
 class StreamBatch:
-    """One global batch, whole, of which each rank takes rows. Local.
+    """A whole global batch, of which each rank takes rows. Local.
 
     Args:
-        tensors: the leaves. Where they have different numbers of rows, ``uneven`` says so, and only
-            the whole batch can be had.
-        span: its interval in the epoch.
+        tensors: leaves of the batch. If their numbers of rows differ, ``uneven`` says so, and only
+            the whole batch is available.
+        span: interval of the batch in the epoch.
         digest: digest of everything up to and with this batch.
-        last: whether nothing follows it.
+        last: whether it is the last batch.
     """
 
     def __init__(self, tensors: Sequence[Any], span: Span, digest: int, last: bool) -> None:
@@ -52,7 +52,7 @@ class StreamBatch:
 
 
 def _uneven(tensors: Sequence[Any]) -> str:
-    """Why the *tensors* of a batch cannot be cut into the same rows; "" where they can."""
+    """Reason for which *tensors* cannot be divided into the same rows; "" if they can."""
     counts = {keras_hooks.row_count(tensor) for tensor in tensors}
     if len(counts) == 1 and -1 not in counts:
         return ""

@@ -1,4 +1,4 @@
-"""Operations of tf.data that order, repeat or leave out elements without looking at them.
+"""Operations of tf.data that order, repeat or skip elements without reading them.
 
 Such an operation does the same to other elements, so it can be made again on other datasets.
 """
@@ -35,7 +35,7 @@ def reordered(source: tf.data.Dataset, like: tf.data.Dataset) -> tf.data.Dataset
     """The last operation of *like* on *source*, which has as many elements as its input. Local.
 
     Raises:
-        NotShareable: it cannot be made so that it does exactly the same.
+        NotShareable: no exactly equivalent operation can be made.
     """
     return _MADE[type(like).__name__](source, like)
 
@@ -45,9 +45,9 @@ def _with_options(source: tf.data.Dataset, like: tf.data.Dataset) -> tf.data.Dat
 
 
 def _shuffled(source: tf.data.Dataset, like: tf.data.Dataset) -> tf.data.Dataset:
-    """Elements in the order of *like*, which both draw from one generator.
+    """Elements in the order of *like*: both draw from the same generator.
 
-    Every pass draws from it anew: what the script has looked at before the fit counts.
+    Every pass draws from it anew, so passes of the script before the fit count.
     """
     spec = source.element_spec
     variant = tf.raw_ops.ShuffleDatasetV3(
@@ -66,10 +66,10 @@ def _shuffled(source: tf.data.Dataset, like: tf.data.Dataset) -> tf.data.Dataset
 
 
 def _generator_of(shuffle: tf.data.Dataset) -> Any:
-    """The resource that *shuffle* draws its seeds from.
+    """Resource from which *shuffle* draws its seeds.
 
     Raises:
-        NotShareable: it cannot be found, or only at a price.
+        NotShareable: the resource cannot be found.
     """
     if sum(tensor.nbytes for tensor in _tensors(shuffle)) > _MOST_BYTES:
         raise NotShareable(
@@ -105,7 +105,7 @@ def _constant(node: Any) -> Any:
 
 
 def _tensors(dataset: tf.data.Dataset) -> Iterator[Any]:
-    """The tensors that are part of *dataset* and of all before it."""
+    """Tensors that are part of *dataset* and of all datasets upstream."""
     held = tf.nest.flatten([v for v in vars(dataset).values() if isinstance(v, list | tuple)])
     for function in dataset._functions():
         held += function.function.captured_inputs

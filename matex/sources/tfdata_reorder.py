@@ -1,11 +1,11 @@
 """Sharing the work of a tf.data pipeline: each rank decodes and augments only its own rows.
 
-A pipeline ``source -> .. -> map -> shuffle -> map -> batch -> repeat`` is turned round: elements
-are batched before they are mapped, every rank goes over all of these raw batches, which
-is cheap, and maps the rows that fall to it. Maps without random or other state give the
-same for an element wherever and however often they run, so a survivor can map the rows
-of the dead; anything else is left as it is. What only orders, repeats or leaves out elements or
-batches, without looking at them, is put before the maps (:mod:`matex.sources.tfdata_operations`).
+A pipeline ``source -> .. -> map -> shuffle -> map -> batch -> repeat`` is reordered: elements are
+batched before they are mapped, every rank iterates over all of these raw batches, which is cheap,
+and maps its own rows. Maps without random or other state give equal results for an element wherever
+and however often they run, so a survivor can map a dead rank's rows; other pipelines are left
+unchanged. Operations that only order, repeat or skip elements or batches, without reading them, are
+put before the maps (:mod:`matex.sources.tfdata_operations`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Pipeline(NamedTuple):
 
 
 def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
-    """The pipeline of *dataset* turned round, None where it maps nothing before it batches. Local.
+    """Pipeline of *dataset* with batches before maps; None if it maps nothing before. Local.
 
     Raises:
         NotShareable: it has work to share, but sharing it could change the result.
@@ -103,7 +103,7 @@ def turned_round(dataset: tf.data.Dataset) -> Pipeline | None:
 def _by_rows(
     dataset: tf.data.Dataset, behind: list[tf.data.Dataset], mapped: tf.data.Dataset
 ) -> Pipeline:
-    """The pipeline of a map of batches that takes each row by itself: there is nothing to turn."""
+    """Pipeline for a map of batches that treats each row separately and needs no reordering."""
     (raw,) = mapped._inputs()
     for operation in reversed(behind):
         raw = reordered(raw, operation)
@@ -117,7 +117,7 @@ def _by_rows(
 def _until(
     dataset: tf.data.Dataset, kinds: Sequence[str]
 ) -> tuple[list[tf.data.Dataset], tf.data.Dataset | None]:
-    """The first of *kinds* upstream, behind what passes elements on, and this, from the end.
+    """First of *kinds* upstream, past operations that pass elements on, and these, from the end.
 
     None where something else comes first, which is then the last of the list.
     """

@@ -1,1 +1,1 @@
-"""One training step: contribution, exchange, commit, and what mends it."""
+"""One training step: contribution, exchange, commit, and recovery."""

@@ -1,4 +1,4 @@
-"""Silent corruption on purpose: one bit of one number of a variable."""
+"""Injected silent corruption: one flipped bit in one element of a variable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["flip", "flipped"]
 
 
 def flipped(value: np.ndarray, *, place: int, bit: int) -> np.ndarray:
-    """A copy of *value* with *bit* (0 is the least) of the element at *place* flipped.
+    """Copy of *value* with *bit* (0 is the least significant) of the element at *place* flipped.
 
     *place* is taken modulo the size, and *bit* modulo the width of the dtype. Pure.
     """
@@ -27,7 +27,7 @@ def flipped(value: np.ndarray, *, place: int, bit: int) -> np.ndarray:
 def flip(model: Any, fault: ft.Fault, *, step: int) -> None:
     """Carry out a ``bitflip`` on the largest variable of its target; local.
 
-    Which element is a function of the step.
+    The element is a function of the step number.
     """
     targets: dict[str, Sequence[Any]] = {
         "weights": model.trainable_variables,

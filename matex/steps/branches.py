@@ -1,6 +1,6 @@
-"""Branches that a traced step takes by the rows of its batch: a part of them may take others.
+"""Detection of branches that a traced step takes by values of its rows.
 
-The trial of a few rows cannot tell, because both parts of these may take the branch of the whole.
+The check of a few rows cannot find them, because both parts may take the branch of the whole.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _LOOPS = ("While", "StatelessWhile")
 #: Types of operations that call a function.
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _SHAPES = ("Shape", "ShapeN", "Size", "Rank")
-_PYTHON = ("PyFunc", "EagerPyFunc")  # of matex: the script's own is not shared
+_PYTHON = ("PyFunc", "EagerPyFunc")  # matex's own; a step with Python of the script is not shared
 
 _ASSERTION = "AssertGuard"  # TensorFlow's branch that raises an error or does nothing
 
 
 def takes_branch_by_rows(function: Any) -> bool:
-    """Whether values of the batch decide on a branch in *function*. Local.
+    """Whether values of the batch decide a branch in *function*. Local.
 
-    How often a loop runs may depend on them: one that goes over the steps of sequences may go over
-    steps that are padding.
+    The number of iterations of a loop may depend on them: a loop over the steps of sequences may
+    run over padding.
 
     Args:
         function: concrete function of a batch and a control vector.
@@ -42,10 +42,10 @@ def takes_branch_by_rows(function: Any) -> bool:
 
 
 class _Graph:
-    """The values of a *graph* that are made of rows, given which of its inputs are.
+    """Values of a *graph* that depend on rows, given which of its inputs do.
 
-    ``branches`` is whether one of them decides on a branch, in the graph or in one that it calls;
-    ``outputs`` are whether each of its outputs is made of rows.
+    ``branches`` is whether such a value decides a branch, in the graph or in a graph that it calls;
+    ``outputs`` tells for each output whether it depends on rows.
     """
 
     def __init__(self, graph: Any, inputs: Sequence[bool]) -> None:
@@ -76,7 +76,7 @@ class _Graph:
         self._made |= {id(t) for t, is_made in zip(operation.outputs, made, strict=True) if is_made}
 
     def _around(self, loop: Any, given: list[bool]) -> list[bool]:
-        """The values of *loop* that come to be made of rows, however often it runs."""
+        """Loop variables of *loop* that depend on rows after any number of iterations."""
         before: list[bool] = []
         body = self._graph._get_function(loop.get_attr("body").name)
         while given != before:
@@ -87,10 +87,10 @@ class _Graph:
         return given
 
     def _within(self, function: Any, given: Sequence[bool]) -> tuple[bool, list[bool]]:
-        """Whether *function* takes a branch by rows, and which of its outputs are made of them.
+        """Whether *function* branches by rows, and which of its outputs depend on rows.
 
-        Of the oldest kind of TensorFlow's functions, which CTC consists of, there is a definition
-        and no graph: any branch counts, and an empty list says that its outputs are not known.
+        TensorFlow's oldest kind of function, used by CTC, has a definition and no graph: then any
+        branch counts, and an empty list means that its outputs are unknown.
         """
         if getattr(function, "graph", None) is None:
             return self._may_branch(function.definition), []
@@ -98,7 +98,7 @@ class _Graph:
         return inner.branches, inner.outputs
 
     def _may_branch(self, definition: Any) -> bool:
-        """Whether there is a branch in *definition* or what it calls."""
+        """Whether *definition*, or a function that it calls, has a branch."""
         for node in definition.node_def:
             if node.op in BRANCHES and _ASSERTION not in node.name:
                 return True
@@ -125,11 +125,11 @@ def _functions_of(graph: Any, operation: Any) -> list[Any]:
 
 
 def gives_shape(operation: Any) -> bool:
-    """Whether *operation* gives no values of a tensor, but its shape."""
+    """Whether *operation* returns the shape of a tensor and none of its values."""
     return operation.type in _SHAPES
 
 
 def is_same_on_all_ranks(operation: Any) -> bool:
-    """Whether *operation* is an exchange, or gives what the script has given for all rows."""
+    """Whether *operation* is an exchange, or returns a value that the script set for all rows."""
     is_exchange = operation.type in _PYTHON or operation.type.startswith("Matex")
     return is_exchange or ONE_FOR_ALL in operation.name

@@ -1,14 +1,14 @@
-"""Gradients of embeddings, which are a few rows of a table, on their way between ranks.
+"""Exchange of the gradients of embeddings, which are a few rows of a table.
 
-TensorFlow gives the gradient of a table that was looked into as ``tf.IndexedSlices``: a row of
-numbers and its place in the table for each look-up, with places repeated. Keras's optimizers
-take it so, and square each slice before the slices of one place are added up; a gradient that
-was made dense before gives other numbers. Dense it may also be far larger than its slices.
+TensorFlow represents the gradient of a looked-up table as ``tf.IndexedSlices``: a row of numbers
+and its index in the table for each look-up, with repeated indices. Keras's optimizers take
+these, and square each slice before slices of the same index are summed; a gradient made dense
+before gives other results. A dense gradient may also be far larger than its slices.
 
-So slices travel as they are, each in a slot of the exchanged vector that follows from the row
-of the global batch that looked it up. Ranks fill the slots of their rows and leave zeros in
-the others; the sum over ranks puts the slices of the batch together, whoever computed them.
-Slots without a slice hold zeros for place 0, which changes nothing.
+So slices are exchanged as they are, each in a slot of the exchanged vector that is determined by
+its row in the global batch. Ranks fill the slots of their rows and leave zeros in the others; the
+sum over ranks collects the slices of the batch, whichever ranks computed them. Empty slots hold
+zeros for index 0, which change nothing.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from matex.exchange.layout import Segment
 
 __all__ = ["EmbeddingRows", "Placed", "from_row", "places_of"]
 
-#: Function of a tensor with a rank's rows that gives one with those of the largest batch, in their
-#: places; the others are zero.
+#: Function of a tensor with a rank's rows that returns one with the rows of the largest batch: each
+#: row in its place, zeros in the others.
 Placed = Callable[[Any], Any]
 
-# Places travel as float32, which counts exactly up to here.
+# Indices travel as float32, which is exact for integers up to this value.
 _EXACT = 1 << 24
 
-# Slices may be larger than the dense gradient up to so many bytes: for the numbers of Keras.
+# Slices may exceed the dense gradient by this many bytes, to keep Keras's results.
 _SMALL_BYTES = 8 << 20
 
-# Operations whose result has a row for each row of their first input of that many.
+# Operations whose result has one row for each row of their inputs, of which this many count.
 _BY_ROWS = frozenset(
     (
         "AddV2",
@@ -72,22 +72,22 @@ _DEPTH = 32
 
 
 class _SliceKind(NamedTuple):
-    """The slices of one gradient that each row of the batch brings, by look-up; () for dense."""
+    """Number of slices of a gradient per row of the batch, by look-up; () for a dense gradient."""
 
     looked_up: tuple[int, ...]
     shape: tuple[int, ...]
-    """The shape of the variable."""
+    """Shape of the variable."""
 
 
 class EmbeddingRows:
-    """The slots of one traced step. Local.
+    """Slots of one traced step. Local.
 
-    ``summed`` names the variables whose slices are made dense, with the bytes of each:
-    because their slices take more, or cannot be told by rows.
+    ``summed`` maps the names of variables whose slices are made dense to their bytes: the slices
+    take more memory, or cannot be assigned to rows.
 
     Args:
-        rows: rows of the largest global batch; None where it is not known, or slices must not be
-            used, and all gradients are dense.
+        rows: number of rows of the largest global batch; None if unknown or if slices must not be
+            used: then all gradients are dense.
     """
 
     def __init__(self, rows: int | None) -> None:
@@ -97,22 +97,22 @@ class EmbeddingRows:
 
     @property
     def used(self) -> bool:
-        """Whether a gradient travels as slices, so that it counts which rows a rank computes."""
+        """Whether a gradient is exchanged as slices, so that the rows of a rank matter."""
         return any(kind.looked_up for kind in self._kinds)
 
     def take(self, rows: int | None) -> bool:
-        """Whether batches of at most *rows* have slots here, or need none."""
+        """Whether batches of at most *rows* rows fit these slots, or need none."""
         return not self.used or (rows is not None and self._rows is not None and rows <= self._rows)
 
     def fill(
         self, gradients: Sequence[Any], variables: Sequence[Any], batch: Any, placed: Placed
     ) -> tuple[list[Any], list[Any]]:
-        """Dense tensors of fixed shapes for *gradients*, and the places of the slices.
+        """Dense tensors of fixed shapes for *gradients*, and the indices of the slices.
 
         Args:
-            gradients: tensors or ``tf.IndexedSlices``, those of *variables*.
-            batch: the rows that they were computed from.
-            placed: function that puts these in their places.
+            gradients: tensors or ``tf.IndexedSlices``, in the order of *variables*.
+            batch: rows from which they were computed.
+            placed: function that puts rows in their places of the largest batch.
         """
         rows = keras_hooks.rows_traced(batch)
         uneven = _uneven(batch)
@@ -133,11 +133,11 @@ class EmbeddingRows:
         return values, places
 
     def _slots(self, slices: Any, kind: _SliceKind, rows: Any, placed: Placed) -> Any:
-        """The *slices* of some rows in their slots, those of each look-up in a block of its own."""
+        """Slots with the *slices* of some rows, a block for each look-up."""
         assert self._rows is not None
         width = slices.shape[1]
         blocks = []
-        # Fails where there are not as many slices as rows bring.
+        # Fails if the number of slices differs from the number that rows bring.
         for block, per_row in zip(
             tf.split(slices, [rows * n for n in kind.looked_up]), kind.looked_up, strict=True
         ):
@@ -147,7 +147,7 @@ class EmbeddingRows:
         return tf.concat(blocks, 0) if len(blocks) > 1 else blocks[0]
 
     def empty(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Any]:
-        """The whole batch's gradients again, of what :meth:`fill` gave and ranks added up."""
+        """Gradients of the whole batch, from the results of :meth:`fill` summed over ranks."""
         left = iter(places)
         result: list[Any] = []
         for kind, gradient in zip(self._kinds, gradients, strict=True):
@@ -176,17 +176,17 @@ class EmbeddingRows:
 
 
 def places_of(places: Sequence[Any]) -> list[Segment]:
-    """The segments of an exchange for the *places* that :meth:`EmbeddingRows.fill` gave. Pure."""
+    """Segments of an exchange for the *places* from :meth:`EmbeddingRows.fill`. Pure."""
     return [Segment("places", (int(place.shape[0]),), "float32") for place in places]
 
 
 def from_row(first_row: Any, rows: Any, most_rows: int | None) -> Placed:
-    """Places for *rows* rows that follow each other.
+    """Placement function for *rows* consecutive rows.
 
     Args:
-        first_row: number of the first of them in the global batch, a float scalar.
-        rows: number of them, a scalar.
-        most_rows: number of rows of the largest batch; None where there are no slots.
+        first_row: number of the first row in the global batch, a float scalar.
+        rows: number of rows, a scalar.
+        most_rows: number of rows of the largest batch; None if there are no slots.
     """
 
     def placed(tensor: Any) -> Any:
@@ -197,20 +197,20 @@ def from_row(first_row: Any, rows: Any, most_rows: int | None) -> Placed:
 
 
 def _uneven(batch: Any) -> set[int]:
-    """The identities of the tensors of *batch* in which rows have different numbers of values."""
+    """Identities of the tensors of *batch* whose rows have different numbers of values."""
     leaves = [leaf for leaf in tf.nest.flatten(batch) if not isinstance(leaf, tf.Tensor)]
     return {id(part) for leaf in leaves for part in keras_hooks.components_of(leaf)}
 
 
 def _look_ups(indices: Any, uneven: set[int]) -> tuple[int, ...]:
-    """Number of *indices* that each row of the batch has, by look-up; () where it is unknown.
+    """Number of *indices* per row of the batch, by look-up; () if unknown.
 
-    It is read from the graph, so it is unknown for what was computed eagerly.
+    It is read from the graph, so it is unknown for tensors that were computed eagerly.
     """
     if hasattr(indices, "numpy"):
         return ()
     operation = indices.op
-    if operation.type == "ConcatV2":  # the table was looked into several times
+    if operation.type == "ConcatV2":  # several look-ups of the same table
         pieces = [_look_ups(piece, uneven) for piece in operation.inputs[:-1]]
         return tuple(n for piece in pieces for n in piece) if all(pieces) else ()
     if operation.type in ("Cast", "Identity"):
@@ -225,7 +225,7 @@ def _look_ups(indices: Any, uneven: set[int]) -> tuple[int, ...]:
 
 
 def _is_by_rows(tensor: Any, uneven: set[int], depth: int) -> bool:
-    """Whether the first axis of *tensor* is the batch's, followed up to the step's inputs."""
+    """Whether the first axis of *tensor* is the batch's, by its graph up to the step's inputs."""
     operation = tensor.op
     if operation.type == "Placeholder":
         return tensor.dtype != tf.resource and id(tensor) not in uneven
@@ -238,7 +238,7 @@ def _is_by_rows(tensor: Any, uneven: set[int], depth: int) -> bool:
 
 
 def _is_row_count(padding: Any, uneven: set[int], depth: int) -> bool:
-    """Whether *padding* gives a row for each row of ragged inputs, or of texts that were split."""
+    """Whether *padding* returns one row per row of ragged inputs, or of texts that were split."""
     kind, partition = padding.get_attr("row_partition_types")[0], padding.inputs[3]
     if kind == b"ROW_SPLITS":
         return id(partition) in uneven
@@ -250,5 +250,5 @@ def _is_row_count(padding: Any, uneven: set[int], depth: int) -> bool:
 
 
 def _is_whole(indices: Any) -> bool:
-    """Whether a fixed number of places is looked up whatever the batch, such as positions."""
+    """Whether the number of look-ups does not depend on the batch, as for positions."""
     return indices.shape.rank == 1 and indices.shape[0] is not None

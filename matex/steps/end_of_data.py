@@ -1,4 +1,4 @@
-"""The end of data of unknown length, where plain Keras makes a step without a batch."""
+"""End of data of unknown length, where plain Keras runs a step without a batch."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["EndOfData", "ends_by_step"]
 
 
 def ends_by_step(model: Any) -> bool:
-    """Whether plain Keras makes a step of *model* to find that data have ended. Local."""
+    """Whether plain Keras detects the end of data by a step of *model*. Local."""
     return not (model.run_eagerly or model.jit_compile or model.steps_per_execution > 1)
 
 
 class EndOfData:
-    """Makes what plain Keras makes of a step that finds no batch. Local, and alike on all ranks.
+    """Makes the changes that plain Keras's step without a batch makes. Local, alike on all ranks.
 
-    Keras learns that data have ended from the graph of its train function, which asks for the next
-    batch itself, unless it runs eagerly, by XLA, or several steps at once. Until that fails
-    TensorFlow runs what needs none: it counts one more of ``optimizer.iterations``, decays weights,
-    and draws the next seed of each dropout, by which later epochs go. Where batches have a fixed
-    size metrics count its rows, too.
+    Keras learns of the end of data from the graph of its train function, which fetches the next
+    batch itself, except eagerly, by XLA, or with several steps per execution. Until the fetch fails
+    TensorFlow runs the operations that need no batch: it increments ``optimizer.iterations``,
+    decays weights, and draws the next seed of each dropout, which later epochs depend on. With
+    batches of a fixed size metrics also count the rows.
 
     Args:
-        model: model that is trained or evaluated.
+        model: model being trained or evaluated.
         source: source of its batches.
         step: ``train_step`` of *model*, or its ``test_step``.
     """
@@ -40,7 +40,7 @@ class EndOfData:
         self._changes: Callable[[], None] | None = None
 
     def passed(self) -> None:
-        """Change what a step without a batch changes, once where data have ended."""
+        """Make the changes of a step without a batch, once, at the end of data."""
         if not ends_by_step(self._model):
             return
         if self._changes is None:

@@ -1,4 +1,4 @@
-"""One step at a time: rows, contribution, exchange, update, and recovery if a rank dies in it."""
+"""The engine that makes one step at a time: rows, contribution, exchange, update, recovery."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AnyStep = Step | SeveralUpdatesStep
 
 
 class CompiledStep(NamedTuple):
-    """A step's functions and buffers, which outlive a fit."""
+    """Functions and buffers of a step, which are kept beyond a fit."""
 
     step: AnyStep
     exchange: HostExchange | None = None
@@ -43,13 +43,13 @@ def trace_step(
     """Trace the step of *model* on batches of *source*; local.
 
     Args:
-        model: built.
+        model: built model.
         source: source of the batches.
-        synchronized: layers of BatchNormalization that normalise by the rows of all ranks.
+        synchronized: BatchNormalization layers that normalise over the rows of all ranks.
         options: keyword arguments of :class:`Step`.
 
     Raises:
-        NotShareable: it cannot be cut at its optimizers.
+        NotShareable: the step cannot be split at its optimizers.
     """
     try:
         if not synchronized:
@@ -70,19 +70,19 @@ def trace_step(
 
 
 class StepEngine:
-    """Makes the steps of one model; it knows no epochs.
+    """Makes the steps of one model; it does not know about epochs.
 
     Args:
-        services: ranks, faults and watch of the run.
-        model: built, with equal weights on all ranks.
-        source: source of the batches; every rank has the whole of it and takes its rows.
-        compiled: step of the model, perhaps with the buffers of an earlier fit.
-        strategy: manner in which ranks share the work; synchronous averaging by default.
-        finds_nonfinite: whether to look for numbers that are not finite, on by default; off where
-            the script itself does.
+        services: ranks, faults and watchdog of the run.
+        model: built model, with equal weights on all ranks.
+        source: source of the batches; every rank has all of it and takes its rows.
+        compiled: step of the model, possibly with the buffers of an earlier fit.
+        strategy: strategy with which ranks share the work; synchronous averaging by default.
+        finds_nonfinite: whether to check for NaN and infinity, True by default; False if the script
+            does so itself.
 
     Raises:
-        NotShareable: virtual workers are to share a step that they cannot.
+        NotShareable: virtual workers cannot share the step.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class StepEngine:
         self._use(compiled)
 
     def _use(self, compiled: CompiledStep) -> None:
-        """Make steps by *compiled* from now on."""
+        """Make all further steps with *compiled*."""
         parts = (self._services, self._source, self._rows, self._taken_over)
         step, exchange = compiled
         self._step = step
@@ -127,7 +127,7 @@ class StepEngine:
 
     @property
     def stop_wanted(self) -> bool:
-        """Whether this rank wants training to stop; the others learn of it in the next step."""
+        """Whether this rank wants training to stop; other ranks learn of it in the next step."""
         return self._rows.stop_wanted
 
     @stop_wanted.setter
@@ -136,36 +136,36 @@ class StepEngine:
 
     @property
     def compiled(self) -> CompiledStep:
-        """The step's functions and buffers, to be used again by the next fit."""
+        """Functions and buffers of the step, for use by the next fit."""
         return CompiledStep(self._step, self._maker.exchange)
 
     @property
     def makes_one_update(self) -> bool:
-        """Whether each step is one update of the model's own optimizer."""
+        """Whether each step is a single update by the model's own optimizer."""
         return isinstance(self._step, Step)
 
     @property
     def may_decline(self) -> bool:
-        """Whether a step can be declined; not where its messages may be under way before it."""
+        """Whether a step can be declined; not if its messages may be under way before it."""
         return self._strategy.sums_gradients and self._maker.may_decline
 
     def share_by(self, speeds: Mapping[int, float]) -> None:
-        """Share batches out by *speeds* of ranks, alike on all of them. Local."""
+        """Divide batches by *speeds* of ranks, equal on all ranks. Local."""
         self._rows.speeds = speeds
 
     def begin_epoch(self, epoch: int) -> None:
-        """Let the strategy know that *epoch* begins. Local."""
+        """Tell the strategy that *epoch* begins. Local."""
         self._strategy.epoch_begins(epoch)
 
     def consensus(self) -> None:
-        """Make every replica the model that is evaluated and saved; collective."""
+        """Set every replica to the model that is evaluated and saved; collective."""
         self._services.faults.during("in-consensus")
         self._strategy.consensus()
 
     def retrace(self) -> None:
-        """Trace the step anew, because the model's shapes have changed. Local.
+        """Trace the step again, because the model's shapes have changed. Local.
 
-        The layout of what is exchanged changes with them.
+        The layout of the exchange changes with them.
         """
         self._use(CompiledStep(trace_step(self._model, self._source, **self._step.options)))
         self.skip_separability_check()
@@ -173,11 +173,11 @@ class StepEngine:
     # Spares.
 
     def admit(self, slots: OpenSlots) -> None:
-        """Let spares take *slots* from now on; before the first step, on all ranks alike."""
+        """Let spares take *slots* from now on; before the first step, equally on all ranks."""
         self._taken_over.slots = slots
 
     def inherit(self, at_risk: Mapping[int, int]) -> None:
-        """Begin in the place of another rank, in the running step.
+        """Start in the place of another rank, in the running step.
 
         Args:
             at_risk: see :class:`matex.records.step_report.Replay`.
@@ -185,36 +185,36 @@ class StepEngine:
         self._taken_over.inherited = dict(at_risk)
 
     def skip_separability_check(self, tried: Iterable[int] = ()) -> None:
-        """Take for known that batches can be cut, which the other ranks have found.
+        """Skip the check that batches can be divided, which the other ranks have made.
 
         Args:
-            tried: numbers of the updates that they have tried out. None by default.
+            tried: numbers of the updates that they have checked. None by default.
         """
         self._step.separability_checked = True
         self._step.tried.update(tried)
 
     @property
     def tried(self) -> list[int]:
-        """The numbers of the updates that were tried out, where a step makes several."""
+        """Numbers of the updates that were checked, for a step that makes several."""
         return sorted(self._step.tried)
 
     @property
     def at_risk(self) -> Mapping[int, int]:
-        """The samples of the running step that the dead left undone, by original rank."""
+        """Number of samples of the running step that dead ranks left undone, by rank."""
         return self._taken_over.replay.at_risk
 
     @property
     def running_span(self) -> Span:
-        """The samples of the running step, as an interval of the epoch."""
+        """Samples of the running step, as an interval of the epoch."""
         return self._rows.running.span
 
     @property
     def step_number(self) -> int:
-        """The number of the next step of the run."""
+        """Number of the next step of the run."""
         return self._services.faults.step
 
     def prepare(self) -> None:
-        """Trace now what the first steps would have others wait for. Local; changes nothing."""
+        """Trace now the graphs for which other ranks would wait later. Local; changes nothing."""
         self._maker.prepare(self._source.sample)
 
     # One step.
@@ -230,15 +230,15 @@ class StepEngine:
         """Make the step of *batch*; collective.
 
         Args:
-            rate_factor: factor of the learning rate; the leader's counts, 1 by default.
-            decline: contribute nothing, because training should stop before this step. Where some
-                rank does not decline, the step is made, and training stops after it.
-            fetched: time in which the source gave *batch*, before the step; not known by default.
+            rate_factor: factor of the learning rate; the leader's value is used, 1 by default.
+            decline: whether to contribute nothing, because training should stop before this step.
+                If another rank does not decline, the step is made, and training stops after it.
+            fetched: time interval in which the source produced *batch*; None by default.
 
         Raises:
             AllStop: every rank declined; no update was made.
-            NotShareable: batches cannot be cut, or this one cannot; before the step, on every
-                rank, and no update was made.
+            NotShareable: batches, or this batch, cannot be divided; raised on every rank before the
+                step, and no update was made.
             TrainingError: on every rank; no update was made.
         """
         faults = self._services.faults
@@ -273,7 +273,7 @@ class StepEngine:
         return (*before, *self._rows.read)
 
     def _replay(self, samples: int, *, planned: int) -> Replay | None:
-        """The cost of deaths for a step that came to *samples* of *planned*, if there were any."""
+        """Cost of deaths in a step that summed *samples* of *planned*; None without deaths."""
         replay = self._taken_over.replay
         replay.samples_lost = max(0, planned - samples)
         replay.samples_repeated = max(0, samples - planned)

@@ -1,11 +1,11 @@
-"""The variables that a forward pass changes, and how their changes combine over ranks.
+"""Variables that a forward pass changes, and how their changes are combined over ranks.
 
-* metric states start from zero in every contribution: what stands there
-  afterwards is the increment, and increments add up;
+* metric states start from zero in every contribution: their values
+  afterwards are the increments, which are summed;
 * BatchNorm statistics and other floating point variables change by the mean over
   the samples of the step;
-* integer counters change alike everywhere, so the mean is that change;
-* seeds of random layers likewise: all ranks go on in the same sequence, of which each draws the
+* integer counters change by the same amount on all ranks, so the mean is that change;
+* seeds of random layers likewise: all ranks continue the same sequence, of which each draws the
   numbers of its own rows.
 """
 
@@ -25,9 +25,9 @@ __all__ = ["ForwardState"]
 
 
 class ForwardState:
-    """Graph-building helpers around a model's changing variables. Local.
+    """Graph-building helpers for the variables that a model's forward pass changes. Local.
 
-    ``others`` are the model's variables that the forward pass leaves alone: weights.
+    ``others`` are the model's variables that the forward pass does not change: weights.
     """
 
     def __init__(self, model: Any) -> None:
@@ -53,17 +53,17 @@ class ForwardState:
 
     @property
     def seeds(self) -> list[Any]:
-        """The seeds of random layers."""
+        """Seeds of random layers."""
         return self._seeds
 
     @property
     def sums(self) -> list[Any]:
-        """The states of metrics, which start from zero in every contribution."""
+        """Metric states, which start from zero in every contribution."""
         return self._sums
 
     @contextlib.contextmanager
     def going_on(self, goes_on: bool = True) -> Iterator[None]:
-        """Metrics go on from what they hold in a step run or traced inside, if it *goes_on*."""
+        """Context of a run or trace in which metrics continue from their values, if *goes_on*."""
         self._goes_on = goes_on
         try:
             yield
@@ -71,16 +71,16 @@ class ForwardState:
             self._goes_on = False
 
     def save(self) -> list[Any]:
-        """The values before the forward pass."""
+        """Values before the forward pass."""
         return [tf.identity(v) for v in (*self._averaged, *self._sums)]
 
     def prepare(self) -> None:
-        """Ready the variables for the forward pass."""
+        """Set the variables for the forward pass."""
         for variable in [] if self._goes_on else self._sums:
             variable.assign(tf.zeros_like(variable))
 
     def changes(self, saved: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Changes to be averaged and increments to be added up; call after the forward pass."""
+        """Changes to be averaged and increments to be summed; called after the forward pass."""
         now = [tf.identity(v) for v in (*self._averaged, *self._sums)]
         count = len(self._averaged)
         changed = saved if self._goes_on else saved[:count]
@@ -88,12 +88,12 @@ class ForwardState:
         return changes[:count], changes[count:] or now[count:]
 
     def restore(self, saved: list[Any]) -> list[Any]:
-        """Put the values back; the operations that do it."""
+        """Restore the *saved* values; return the operations that do so."""
         variables = (*self._averaged, *self._sums)
         return [v.assign(before) for v, before in zip(variables, saved, strict=True)]
 
     def segments(self) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-        """The layout's *means* and *sums*."""
+        """Segments *means* and *sums* of the layout."""
         names = self._names
         return (
             tuple(segment_of("change of", v, names[id(v)]) for v in self._averaged),
@@ -101,12 +101,12 @@ class ForwardState:
         )
 
     def add(self, averaged: list[Any], sums: list[Any]) -> None:
-        """Apply exchanged changes, given flat, in the layout's order."""
+        """Apply exchanged changes, given as flat vectors, in the layout's order."""
         for variable, change in zip(
             (*self._averaged, *self._sums), (*averaged, *sums), strict=True
         ):
             shaped = tf.reshape(change, variable.shape)
             if variable.dtype.is_integer:
                 shaped = tf.cast(tf.round(shaped), tf.int64)
-            # Arithmetic, not assign(shaped): that would alias the exchange's buffer.
+            # Arithmetic instead of assign(shaped), which would alias the exchange's buffer.
             variable.assign(variable + tf.cast(shaped, variable.dtype))

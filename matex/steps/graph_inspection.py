@@ -32,20 +32,20 @@ _DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessMultinomial", "Stat
 _SEEDS = ("StatelessRandomGetKeyCounter", "StatelessRandomGetAlg")
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
-#: Part of the name of an operation that gives what all rows of a batch have in common.
+#: Part of the name of an operation whose result is common to all rows of a batch.
 ONE_FOR_ALL = "one_for_all_rows"
 
 
 def one_for_all(rows: Any) -> Any:
-    """The value that all of *rows* have, which may decide on branches."""
+    """The value common to all *rows*, which may decide branches."""
     return tf.identity(rows[0], name=ONE_FOR_ALL)
 
 
 def drawing(function: Any) -> str:
-    """The operation by which *function*, a concrete one, draws from TensorFlow's own seeds; "".
+    """Name of the operation by which *function* draws from TensorFlow's own seeds; "" if none.
 
-    It has a state of its own in every graph, so graphs, and ranks with other shares, would
-    draw other numbers than one process. Local.
+    Its state is separate in every graph, so graphs, and ranks with other shares, would draw other
+    numbers than a single process. Local.
     """
     for node in _nodes(function):
         if "seed" in node.attr and "seed2" in node.attr and not _drops_nothing(node):
@@ -54,16 +54,16 @@ def drawing(function: Any) -> str:
 
 
 def refuse_drawing(function: Any, generators: Iterable[str], *, name: str) -> None:
-    """Raise where ranks would draw for their rows other numbers than one process. Local.
+    """Raise if ranks would draw other random numbers for their rows than one process. Local.
 
     Args:
         function: concrete function of a train step, traced within
             :func:`matex.keras_hooks.rows_of_noise`.
-        generators: names of those of Python and NumPy that the trace drew from.
+        generators: names of the Python and NumPy generators that the trace drew from.
         name: name of the step.
 
     Raises:
-        NotShareable: naming what it draws by.
+        NotShareable: it names the source of the random numbers.
     """
     drawn = [f"from the generator of {generator}" for generator in generators]
     if operation := drawing(function):
@@ -80,7 +80,7 @@ def refuse_drawing(function: Any, generators: Iterable[str], *, name: str) -> No
 
 
 def _drawn_before(function: Any) -> str:
-    """The operation of *function* that draws by a given seed and whose rows were not told; ""."""
+    """Operation of *function* that draws by a given seed for unknown rows; "" if none."""
     for node in _nodes(function):
         is_draw = node.op.startswith(_DRAWS) and not node.op.startswith(_SEEDS)
         if is_draw and keras_hooks.NOISE_SCOPE not in node.name:
@@ -94,18 +94,18 @@ def runs_python(function: Any) -> bool:
 
 
 def summarizes(function: Any) -> bool:
-    """Whether *function* writes summaries of TensorFlow's. Local."""
+    """Whether *function* writes TensorFlow summaries. Local."""
     return any(
         node.op.startswith("Write") and node.op.endswith("Summary") for node in _nodes(function)
     )
 
 
 def writes(function: Any, *, but: Iterable[Any] = ()) -> bool:
-    """Whether *function*, a concrete one, may change a variable that is not among *but*. Local.
+    """Whether the concrete function *function* may change a variable outside *but*. Local.
 
     Args:
-        function: function that is looked at.
-        but: variables of TensorFlow that do not count.
+        function: concrete function.
+        but: TensorFlow variables to ignore.
     """
     passed = {id(variable.handle) for variable in but}
     variables = {id(handle) for handle, _ in variables_in(function)} - passed
@@ -125,14 +125,14 @@ def _nodes(function: Any) -> Iterator[Any]:
 
 
 def _drops_nothing(node: Any) -> bool:
-    """cuDNN's recurrent layers have seeds for a dropout that Keras does not ask for."""
+    """Whether *node* is the seeded operation of a cuDNN layer without dropout."""
     return "dropout" in node.attr and not node.attr["dropout"].f
 
 
 def in_own_function(graph: Any) -> bool:
-    """Whether a function is traced here that *graph*, which is being traced, calls. Local.
+    """Whether a function called by *graph* is being traced, and not *graph* itself. Local.
 
-    Branches and loops are part of the graph.
+    Branches and loops count as part of the graph.
     """
     inner: Any = tf.compat.v1.get_default_graph()
     while inner is not graph:
@@ -145,13 +145,13 @@ def in_own_function(graph: Any) -> bool:
 def first_used(
     operations: Iterable[Any], graph: Any, variables: Iterable[Any], *, writes: bool = False
 ) -> str:
-    """The name of the first of *variables* that *operations* of *graph* use; "" for none. Local.
+    """Name of the first of *variables* that *operations* of *graph* use; "" if none. Local.
 
     Args:
-        operations: operations of a graph that is being traced.
-        graph: graph that they are in.
-        variables: variables of Keras.
-        writes: whether only what may change them counts. False by default.
+        operations: operations of the graph.
+        graph: graph that is being traced.
+        variables: Keras variables.
+        writes: whether only operations that may change them count. False by default.
     """
     names = {id(variable.value.handle): variable.path for variable in variables}
     inside = {id(inner): names.get(id(outer), "") for outer, inner in graph.captures}
@@ -164,7 +164,7 @@ def first_used(
 
 
 def depends_on(tensor: Any, variables: Iterable[Any]) -> bool:
-    """Whether *tensor*, of a graph that is being traced, is made of one of *variables*. Local."""
+    """Whether *tensor*, in a graph being traced, depends on one of *variables*. Local."""
     graph = tensor.graph
     handles = {id(variable.handle) for variable in variables}
     inside = {id(inner) for outer, inner in graph.captures if id(outer) in handles}
@@ -181,7 +181,7 @@ def depends_on(tensor: Any, variables: Iterable[Any]) -> bool:
 
 
 class ForeignVariables:
-    """The variables that *function* reaches and that are not among *known*, tf.Variables. Local."""
+    """Variables that *function* accesses and that are not in *known*, tf.Variables. Local."""
 
     def __init__(self, function: Any, known: Iterable[Any]) -> None:
         handles = {id(variable.handle) for variable in known}
@@ -191,7 +191,7 @@ class ForeignVariables:
         self._before = [self._read(*handle) for handle in self._handles]
 
     def put_back(self) -> bool:
-        """Give them the values that they had when this was made; whether any had changed."""
+        """Restore the values from the construction; return whether any had changed."""
         changed = False
         for (handle, dtype), before in zip(self._handles, self._before, strict=True):
             now = self._read(handle, dtype)
@@ -209,7 +209,7 @@ class ForeignVariables:
 
 
 def variables_in(function: Any) -> list[tuple[Any, Any]]:
-    """Handle and dtype of each variable that *function*, a concrete one, reaches. Local."""
+    """Handle and dtype of each variable that the concrete *function* accesses. Local."""
     return [
         (handle, dtype)
         for handle in function.captured_inputs
@@ -219,7 +219,7 @@ def variables_in(function: Any) -> list[tuple[Any, Any]]:
 
 
 def _dtype_of(handle: Any) -> Any | None:
-    """The dtype of the variable behind *handle*; None where it is a table, a writer or the like."""
+    """Dtype of the variable behind *handle*; None for a table, a writer or another resource."""
     data = getattr(handle, "_handle_data", None)
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None

@@ -1,4 +1,4 @@
-"""The choice of batch sizes that are worth a graph of their own. Pure."""
+"""Choice of the batch sizes that get a graph of their own. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections import Counter, defaultdict
 
 __all__ = ["AFTER", "HotShape"]
 
-#: Steps with batches of one size until they get a graph of their own. To make it takes as
-#: long as some two thousand steps of a small model save by it.
+#: Number of steps with batches of one size until they get their own graph. Making the graph takes
+#: as long as it saves in some two thousand steps of a small model.
 AFTER = 1000
 _SHORT_S = 0.01
 
 
 class HotShape:
-    """Counts steps by the size of their batch.
+    """Counts steps by the size of their batches.
 
     Args:
-        after: number of steps of one size that deserve a graph; 1000 by default.
-        short_s: longest mean time of such a step, in seconds, 0.01 by default; a longer step
-            would not become noticeably faster.
+        after: number of steps of one size until it gets a graph; 1000 by default.
+        short_s: longest mean duration of such a step, seconds, 0.01 by default; a longer step would
+            not become noticeably faster.
     """
 
     def __init__(self, *, after: int = AFTER, short_s: float = _SHORT_S) -> None:
@@ -28,9 +28,9 @@ class HotShape:
         self._seconds: defaultdict[int, float] = defaultdict(float)
 
     def is_hot(self, size: int, seconds: float) -> bool:
-        """Count a step of *size* that took *seconds*; whether to make the graph now, once a size.
+        """Count a step of *size* that took *seconds*; return whether to make the graph now.
 
-        The last batch of an epoch, and shares after a death, have sizes of their own.
+        True once per size. The last batch of an epoch, and shares after a death, have other sizes.
         """
         self._steps[size] += 1
         self._seconds[size] += seconds

@@ -18,7 +18,7 @@ class LocalContribution:
     """This rank's contribution to the running step. Local.
 
     Args:
-        rows: rows that this rank computes.
+        rows: rows of this rank.
         step: step that computes them.
     """
 
@@ -28,24 +28,24 @@ class LocalContribution:
 
     @property
     def layout(self) -> Layout:
-        """The layout of the step; with run_eagerly, known after the first contribution."""
+        """Layout of the step; with run_eagerly, known after the first contribution."""
         assert self._step.layout is not None
         return self._step.layout
 
     @property
     def exchanged(self) -> Layout:
-        """The layout of the part that the ranks exchange."""
+        """Layout of the part that the ranks exchange."""
         found = self._step.exchanged
         assert found is not None
         return found
 
     @property
     def sums_gradients(self) -> bool:
-        """Whether gradients are among what is exchanged."""
+        """Whether the exchange contains the gradients."""
         return self._step.sums_gradients
 
     def contribution(self, spans: list[Span]) -> list[np.ndarray]:
-        """The parts that *spans* add to the step, computed outside the fused graph."""
+        """Parts that *spans* add to the step, computed outside the fused graph."""
         if len(spans) > 1 and self._step.embedding_rows.used:
             each = [self.contribution([span]) for span in spans]
             parts = [np.add.reduce(pieces) for pieces in zip(*each, strict=True)]
@@ -60,33 +60,33 @@ class LocalContribution:
         return parts
 
     def idle(self, spans: list[Span]) -> None:
-        """Let a step that runs eagerly run in vain, on one row, where no row falls to this rank.
+        """Run an eager step on one row, without using the result, if this rank has no rows.
 
-        It is Python that may count, print or branch: that is the same on every rank. And its
-        first run tells the layout.
+        The step is Python that may count, print or branch: it runs on every rank. And its first run
+        determines the layout.
         """
         if self._step.runs_eagerly and not spans:
             lo, hi = self._rows.running.span
             self._step.contribution(*self._rows.inputs([(lo, min(lo + 1, hi))]))
 
     def sent(self, spans: list[Span]) -> list[np.ndarray]:
-        """The parts of the contribution of *spans* that the ranks exchange."""
+        """Parts of the contribution of *spans* that the ranks exchange."""
         if self._step.layout is None:
             self.idle(spans)
         return self.exchanged_of(self.contribution(spans))
 
     def exchanged_of(self, parts: list[np.ndarray]) -> list[np.ndarray]:
-        """The part of a contribution, of all its *parts*, that the ranks exchange."""
+        """Exchanged part of a contribution with all its *parts*."""
         return parts if self._step.sums_gradients else parts[-1:]
 
 
 def averaged(
     parts: list[np.ndarray], average: Callable[[np.ndarray], np.ndarray]
 ) -> list[np.ndarray]:
-    """The *parts* of a contribution with gradients and number of samples as *average* gives them.
+    """Contribution *parts* in which *average* has replaced gradients and number of samples.
 
     Args:
-        average: function of one vector, of the gradients and last the number of samples.
+        average: function of a vector of all gradients and, last, the number of samples.
     """
     *gradients, auxiliary = parts
     samples = Header._fields.index("samples") - len(Header._fields)

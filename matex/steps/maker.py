@@ -1,4 +1,4 @@
-"""The way in which the steps of one model are made: by one exchange, or by several."""
+"""Interface of the objects that make a model's steps, by one exchange or by several."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Made", "StepMaker"]
 
 
 class Made(NamedTuple):
-    """The exchanges of a finished step, as this rank saw them."""
+    """Exchanges of a finished step, as seen by this rank."""
 
     header: Header
-    """Header of the last sum."""
+    """Header of the last exchange's sum."""
     intervals: tuple[Interval, ...]
     traffic: Traffic
 
     @classmethod
     def by(cls, *exchanges: HostExchange) -> Made:
-        """The newest sums of *exchanges*, in order of time."""
+        """Newest sums of *exchanges*, in order of time."""
         return cls(
             exchanges[-1].header,
             tuple(Interval(one.ended - one.seconds, one.ended) for one in exchanges),
@@ -32,7 +32,7 @@ class Made(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds in exchanges, all together."""
+        """Total time in the exchanges, seconds."""
         return sum(end - begin for begin, end in self.intervals)
 
 
@@ -44,28 +44,28 @@ class StepMaker(Protocol):
 
     @property
     def exchange(self) -> HostExchange | None:
-        """The buffers, to be used again by the next fit; None where the step itself has them."""
+        """Buffers for use by the next fit; None if the step itself has them."""
 
     @property
     def made(self) -> Made:
-        """The exchanges of the newest step."""
+        """Exchanges of the newest step."""
 
     def prepare(self, sample: Callable[[], Any]) -> None:
-        """Trace now what the first steps would have others wait for. Local; changes nothing.
+        """Trace now the graphs for which other ranks would wait later. Local; changes nothing.
 
         Args:
-            sample: function that gives a row; None where there is none before its turn.
+            sample: function that returns a row, or None if no row is available yet.
         """
 
     def check_separable(self, batch: GlobalBatch) -> None:
-        """Try, before the first step, whether the batch can be cut at all; collective.
+        """Check, before the first step, whether the batch can be divided; collective.
 
         Raises:
-            NotShareable: on every rank; nothing was changed, nor is it made.
+            NotShareable: on every rank; nothing was changed, and the step is not made.
         """
 
     def make(self, batch: GlobalBatch, *, decline: bool) -> dict[str, Any]:
-        """Make the step of *batch*; collective. Its logs, when all has been brought to its end.
+        """Make the step of *batch*, with any recovery, and return its logs; collective.
 
         Raises:
             AllStop, TrainingError: on every rank; nothing was changed.

@@ -1,10 +1,10 @@
-"""Policies for a step in which a rank computed a NaN or an infinity.
+"""Policies for a step in which a rank computed NaN or infinity.
 
-The rank that computed it sees it while it packs its contribution, and tells the others by a
-flag in the header; no weight was changed. By *policy* the run stops, or the step is made again
+The rank detects it while it packs its contribution, and informs the others by a flag in the
+header; no weight was changed. By *policy* the run stops, or the step is made again
 
-* ``recompute``: by the same ranks from the same samples, which helps where a passing error
-  of the hardware made the number; when it comes again the run stops;
+* ``recompute``: by the same ranks from the same samples, which helps after a transient hardware
+  error; if it happens again the run stops;
 * ``skip``: without the samples of the ranks that computed it. The sum is scaled by all samples /
   remaining samples, so it remains a mean over samples. The samples left out count as lost.
 """
@@ -22,14 +22,14 @@ from matex.exchange import Header, Layout
 
 __all__ = ["Nonfinite", "StepRedo", "nonfinite_error"]
 
-_BYTES = 512  # of names, from each rank
+_BYTES = 512  # of tensor names, from each rank
 
 
 class StepRedo(NamedTuple):
-    """The manner in which the step is made again.
+    """The way in which a step is made again.
 
-    Its ``samples`` with their ``fingerprint`` are left out; or it is made ``anew``, with all
-    work shared out again, because a rank died meanwhile.
+    Its ``samples`` with their ``fingerprint`` are left out; or it is made ``anew``, with all work
+    divided again, because a rank died meanwhile.
     """
 
     samples: int
@@ -38,11 +38,11 @@ class StepRedo(NamedTuple):
 
 
 class Nonfinite:
-    """Applies one policy; it makes one more attempt a step.
+    """Applies one policy; allows one second attempt per step.
 
     Args:
         policy: "stop", "skip" or "recompute".
-        tell: function that every rank calls with the ranks that computed such numbers.
+        tell: function called on every rank with the ranks that computed non-finite values.
     """
 
     def __init__(
@@ -58,17 +58,17 @@ class Nonfinite:
         self._tried = False
 
     def begin(self) -> None:
-        """A new step. Local."""
+        """Start a new step. Local."""
         self._tried = False
 
     def judge(
         self, *, guilty: bool, samples: int, fingerprint: int, header: Header
     ) -> StepRedo | None:
-        """The verdict, equal on all ranks; None to stop. Collective where it may not be None.
+        """Way to make the step again, equal on all ranks; None to stop. Collective unless None.
 
         Args:
             guilty: whether this rank's contribution is not finite.
-            samples, fingerprint: number and fingerprint of this rank's samples in it.
+            samples, fingerprint: number and fingerprint of this rank's samples in the step.
             header: header of the step's sum.
         """
         if self._policy == "stop" or self._tried or not header.nonfinite:
@@ -79,7 +79,7 @@ class Nonfinite:
         bad = rows[:, 0] != 0
         if not bad.any():
             return None
-        if self._policy == "skip" and rows[bad, 1].sum() == rows[:, 1].sum():  # nothing is left
+        if self._policy == "skip" and rows[bad, 1].sum() == rows[:, 1].sum():  # no samples are left
             return None
         self._tell(tuple(np.array(gathered.ranks)[bad].tolist()))
         if len(gathered.ranks) != round(header.ranks):
@@ -93,10 +93,10 @@ class Nonfinite:
 def nonfinite_error(
     communicator: ft.Communicator, layout: Layout, spoiled: np.ndarray | None, *, step: int
 ) -> NonFiniteGradients:
-    """The error that names ranks and tensors; collective.
+    """Exception that names the ranks and tensors with non-finite values; collective.
 
     Args:
-        spoiled: this rank's contribution where it is not finite, else None.
+        spoiled: this rank's contribution if it is not finite, else None.
     """
     mine = "" if spoiled is None else ", ".join(layout.blame(spoiled))
     row = np.zeros(_BYTES, np.uint8)

@@ -1,4 +1,4 @@
-"""The rows of the running step that this rank computes, and what goes with them."""
+"""Rows of the running step that this rank computes, and their control vector."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ __all__ = ["OwnRows"]
 
 
 class DividedLosses(Protocol):
-    """A step, whose losses may be divided by something else than a number of rows."""
+    """A step whose losses may be divided by other numbers than the number of rows."""
 
     @property
     def divides_by_rows(self) -> bool:
-        """Whether no loss is divided by anything but numbers of rows."""
+        """Whether all losses are divided by numbers of rows."""
 
     def denominators(self, rows: Any) -> Sequence[float]:
-        """Divisors of the losses of *rows* that are not their number, in order; local."""
+        """Divisors of the losses of *rows* other than the number of rows, in order; local."""
 
 
 class OwnRows:
     """This rank's part of the running step's batch. Local.
 
-    The header carries ``stop_wanted``, the requests of
-    *services* and, from the leader only, ``rate_factor``. ``speeds``, equal on all ranks, sets the
-    fraction of the batch that each of them computes; empty means equal fractions. ``workers`` is
-    the number of virtual workers, whose rows are not divided, 0 where samples may be divided.
-    ``read`` are the times in which rows of the running step were read.
+    The header carries ``stop_wanted``, the requests of *services* and, from the leader only,
+    ``rate_factor``. ``speeds``, equal on all ranks, determines the fraction of the batch that each
+    rank computes; empty means equal fractions. ``workers`` is the number of virtual workers, whose
+    rows are not divided; 0 without virtual workers. ``read`` are the time intervals in which rows
+    of the running step were read.
 
     Args:
         services: ranks and requests of the run.
@@ -60,7 +60,7 @@ class OwnRows:
 
     @property
     def running(self) -> GlobalBatch:
-        """The batch of the running step."""
+        """Batch of the running step."""
         assert self._batch is not None
         return self._batch
 
@@ -69,11 +69,11 @@ class OwnRows:
         self._batch, self._whole, self.read = batch, None, []
 
     def use(self, step: DividedLosses) -> None:
-        """Compute rows by *step* from now on."""
+        """Compute rows with *step* from now on."""
         self._divided, self._whole = step, None
 
     def parts_of_workers(self) -> list[Span]:
-        """The rows of each virtual worker in the running step, where it has some.
+        """Rows of each virtual worker in the running step, without workers that have none.
 
         A batch without rows is one part.
         """
@@ -83,13 +83,13 @@ class OwnRows:
         return [part for part in split(span, self.workers) if part[0] < part[1]]
 
     def assigned(self, span: Span, rank: int | None = None) -> list[Span]:
-        """Rows of *span* that *rank* computes, given who was lost since the last step.
+        """Rows of *span* that *rank* computes, given the ranks lost since the last step.
 
-        A batch without rows, which Keras takes like any other, is the first living rank's.
+        A batch without rows, which Keras accepts, is assigned to the first living rank.
 
         Args:
             span: interval of the epoch.
-            rank: a living rank; this one by default.
+            rank: a living rank; this rank by default.
         """
         pending = self._communicator.pending
         rank = self._communicator.world.rank if rank is None else rank
@@ -101,15 +101,15 @@ class OwnRows:
         )
 
     def samples_of(self, rank: int, pending: ft.Pending) -> int:
-        """Number of samples of the running step that fall to *rank*, dead by now or not."""
+        """Number of samples of the running step assigned to *rank*, even if it has died."""
         return samples_of(rank, self.running.span, pending, self.speeds, self.workers)
 
     def inputs(self, spans: list[Span]) -> tuple[Any, np.ndarray]:
-        """The rows of *spans*, and the control vector for their contribution."""
+        """Rows of *spans*, and the control vector of their contribution."""
         return self.rows(spans), self.control(spans)
 
     def rows(self, spans: list[Span]) -> Any:
-        """The rows of *spans*, cut out of the whole batch where that has been read."""
+        """Rows of *spans*, cut from the whole batch if that has been read."""
         self._denominators()
         if self._whole is None:
             return self._read(spans)
@@ -128,7 +128,7 @@ class OwnRows:
         return rows
 
     def _denominators(self) -> Sequence[float]:
-        """Denominators of the running batch, which is read as a whole for them, once."""
+        """Denominators of the running batch; the whole batch is read for them, once."""
         if self._divided is None or self._divided.divides_by_rows:
             return ()
         if self._whole is None:
@@ -137,13 +137,13 @@ class OwnRows:
         return self._whole[1]
 
     def control(self, spans: list[Span], *, counts: bool = True, speaks: bool = True) -> np.ndarray:
-        """The control vector for the contribution of *spans*: :class:`Control` as an array.
+        """Control vector of the contribution of *spans*: :class:`Control` as an array.
 
         Args:
-            spans: rows that are computed.
-            counts: whether they are this rank's, or only borrowed. True by default.
-            speaks: whether it is this rank's only one, or the first of several, whose header has
-                what is not of the samples. True by default.
+            spans: rows to compute.
+            counts: whether the rows are this rank's own, or only borrowed. True by default.
+            speaks: whether it is this rank's only contribution or its first, whose header also
+                holds the fields that are not about samples. True by default.
         """
         batch = self.running
         lo, hi = batch.span
@@ -170,7 +170,7 @@ class OwnRows:
         ).array()
 
     def put_header(self, auxiliary: np.ndarray, header: Header) -> None:
-        """Make *auxiliary* one contribution of this rank, whatever it was added up from."""
+        """Set the header of *auxiliary*, a sum of contributions, to that of one contribution."""
         rate = keras_hooks.learning_rate_variable(self._model.optimizer)
         leads = self._communicator.world.is_leader
         auxiliary[-len(Header._fields) :] = header._replace(
@@ -181,7 +181,7 @@ class OwnRows:
         )
 
     def _asked(self) -> dict[str, float]:
-        """The fields of the header by which ranks agree on what comes after the step."""
+        """Header fields by which ranks agree on the actions after the step."""
         requests = self._services.requests()
         leads = self._communicator.world.is_leader
         return {

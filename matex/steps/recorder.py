@@ -1,7 +1,7 @@
-"""Cutting a user's unmodified ``train_step`` at the optimizer.
+"""Splitting of a user's unmodified ``train_step`` at the optimizer.
 
-While the step is traced its optimizer notes down the gradients instead of
-applying them; they are applied after the exchange, by the optimizer's own method.
+While the step is traced its optimizer records the gradients instead of applying them; they are
+applied after the exchange, by the optimizer's own method.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """Records the gradients that one trace of a ``train_step`` gives its optimizer. Local.
+    """Records the gradients that a trace of ``train_step`` passes to its optimizer. Local.
 
-    ``scaled`` says that the loss was multiplied by the contribution's weight, and so were
-    the gradients; a step that does not call ``scale_loss`` leaves it to the caller to
-    weight them.
+    ``scaled`` says that the loss, and so the gradients, were multiplied by the contribution's
+    weight; if a step does not call ``scale_loss``, the caller must weight them.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -35,12 +34,12 @@ class Recorder:
         self._variables: list[Any] | None = None
         self._calls = 0
         self._begun = self._applied = 0
-        self._later: Any = None  # the tape of what an eager step does after the update
+        self._later: Any = None  # tape of the operations of an eager step after the update
         self.scaled = False
 
     @contextlib.contextmanager
     def recording(self, weight: Any) -> Iterator[None]:
-        """Run ``train_step`` inside; *weight* is the scalar that the loss is multiplied by."""
+        """Context that runs ``train_step``; *weight* is the scalar factor of the loss."""
         optimizer = self._optimizer
         scale_loss = optimizer.scale_loss
         self._calls, self.scaled, self._later = 0, False, None
@@ -62,7 +61,7 @@ class Recorder:
             self.scaled = True
             return scale_loss(loss) * tf.cast(weight, loss.dtype)
 
-        # Instance attributes shadow the class's methods, whatever optimizer it is.
+        # Instance attributes shadow the methods of any optimizer class.
         object.__setattr__(optimizer, "apply", apply)
         object.__setattr__(optimizer, "scale_loss", scaled_loss)
         try:
@@ -77,13 +76,13 @@ class Recorder:
             )
 
     def check_order(self, weights: Sequence[Any]) -> None:
-        """See that what was traced last neither changes *weights* nor looks at the new ones.
+        """Check that operations traced after the update neither change nor read *weights*.
 
-        It would get those from before the update, which comes after it. Of an eager step it is
-        seen what trainable weights it looks at.
+        They would read the weights before the update, which is made later. For an eager step only
+        reads of trainable weights are detected.
 
         Raises:
-            SeveralUpdatesFound: it does; the update must be made where the step makes it.
+            SeveralUpdatesFound: they do; the update must be made inside the step.
         """
         if tf.executing_eagerly():
             read = [] if self._later is None else self._later.watched_variables()
@@ -104,12 +103,12 @@ class Recorder:
 
     @property
     def gradients(self) -> list[Any]:
-        """The gradients that exist, in the variables' order: tensors or ``tf.IndexedSlices``."""
+        """Gradients that are not None, in the variables' order: tensors or ``tf.IndexedSlices``."""
         return [g for g in self._gradients if g is not None]
 
     @property
     def variables(self) -> list[Any]:
-        """The variables that :attr:`gradients` belong to."""
+        """Variables of :attr:`gradients`."""
         pairs = zip(self._changed, self._gradients, strict=True)
         return [variable for variable, gradient in pairs if gradient is not None]
 
@@ -120,20 +119,20 @@ class Recorder:
 
     @property
     def _changed(self) -> list[Any]:
-        """The variables that the optimizer was called for."""
+        """Variables for which the optimizer was called."""
         if self._variables is None:
             return list(self._optimizer.trainable_variables)
         return self._variables
 
     def apply(self, gradients: Sequence[Any]) -> None:
-        """Hand the optimizer what it was denied: *gradients* as in :attr:`gradients`."""
+        """Pass *gradients*, as in :attr:`gradients`, to the optimizer's own method."""
         given = iter(gradients)
         complete = [None if g is None else next(given) for g in self._gradients]
         self._optimizer.apply(complete, self._variables)
 
 
 def _count() -> int:
-    """The number of operations of the graph that is being traced."""
+    """Number of operations of the graph that is being traced."""
     if tf.executing_eagerly():
         return 0
     return len(tf.compat.v1.get_default_graph().get_operations())

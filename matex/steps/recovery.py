@@ -1,4 +1,4 @@
-"""A step whose exchange failed is brought to its end by those who are left."""
+"""Completion of a step by the survivors after its exchange has failed."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["AllStop", "StepRecovery", "misfit"]
 
 
 class AllStop(Exception):
-    """No rank contributed to a step, because every one wants training to stop before it."""
+    """No rank contributed to a step: every rank wants training to stop before it."""
 
 
 class StepRecovery:
-    """Computes what the dead left undone, and replays. One to a step.
+    """Computes the rows that dead ranks left undone, and replays the exchange. One per step.
 
     Args:
         services: ranks and faults of the run.
-        rows: rows that this rank computes.
+        rows: rows of this rank.
         taken_over: account of the rows, and repair.
         local: contribution of this rank.
         source: source of the batches.
@@ -52,27 +52,27 @@ class StepRecovery:
         self._anew = self._declined = False
 
     def begin(self) -> list[Span]:
-        """A new step: what this rank is to compute of it. Local."""
+        """Start a new step; return the rows that this rank computes. Local."""
         self._nonfinite.begin()
         self._anew = self._declined = False
         return self._taken_over.begin()
 
     def decline(self) -> None:
-        """Contribute nothing, because training should stop here; after :meth:`begin`. Local.
+        """Contribute nothing, because training should stop here; called after :meth:`begin`. Local.
 
-        Where all ranks do, :meth:`complete` raises :class:`AllStop`; where some do not, the step is
-        made again with the whole of its samples, and training stops after it.
+        If all ranks decline, :meth:`complete` raises :class:`AllStop`; else the step is made again
+        with all of its samples, and training stops after it.
         """
         self._taken_over.have = []
 
     def complete(self, exchange: HostExchange | None, error: BaseException) -> None:
-        """Bring the failed exchange to its end; collective over the survivors.
+        """Complete the failed exchange; collective over the survivors.
 
-        Afterwards the exchange holds the result of a whole step, the same on every rank.
+        Afterwards the exchange holds the result of a whole step, equal on every rank.
 
         Raises:
-            AllStop: alike on every rank, no update was made.
-            TrainingError: alike on every rank, no update was made.
+            AllStop: on every rank; no update was made.
+            TrainingError: on every rank; no update was made.
         """
         cause = error if exchange is None else exchange.error
         while exchange is not None and isinstance(cause, ft.PeerFailure | TrainingError):
@@ -98,23 +98,23 @@ class StepRecovery:
         raise error if cause is None else cause
 
     def _all_stop(self, exchange: HostExchange) -> bool:
-        """Whether the step's sum says that every rank declined it."""
+        """Whether every rank declined the step, by its sum."""
         header = exchange.header
         return header.stop == header.ranks and header.samples == 0 != exchange.expected[0]
 
     def _some_declined(self, exchange: HostExchange) -> bool:
-        """Whether samples may be missing because a rank declined; once a step."""
+        """Whether samples may be missing because a rank declined; True once per step."""
         header, before = exchange.header, self._declined
         short = header.samples < exchange.expected[0] and not header.nonfinite
         self._declined = before or bool(header.stop and short)
         return self._declined and not before
 
     def _finite(self, exchange: HostExchange, error: BaseException) -> np.ndarray:
-        """The vector of this rank for a second attempt at a step with non-finite numbers.
+        """This rank's vector for a second attempt at a step with non-finite numbers.
 
-        Collective; raises *error* on every rank where no second attempt is made.
+        Collective; raises *error* on every rank if no second attempt is made.
         """
-        self._taken_over.is_closed = True  # which a newcomer would know nothing of
+        self._taken_over.is_closed = True  # a newcomer would not know of the attempt
         batch = self._rows.running
         verdict = self._nonfinite.judge(
             guilty=_is_guilty(exchange),
@@ -127,7 +127,7 @@ class StepRecovery:
         if verdict.anew:
             self._anew = True
             return self._completed(exchange)
-        # Should somebody die in it, pieces of this attempt are of no use for the next.
+        # If a rank dies in this attempt, its pieces are of no use for the next one.
         self._anew = True
         layout = self._local.exchanged
         lo, hi = batch.span
@@ -147,7 +147,7 @@ class StepRecovery:
         return vector
 
     def _completed(self, exchange: HostExchange) -> np.ndarray:
-        """The vector of this rank, with its part of the rows that the dead left undone added."""
+        """This rank's vector, with its part of the rows that dead ranks left undone."""
         batch = self._rows.running
         lo, hi = batch.span
         exchange.expected = (hi - lo, batch.fingerprint([batch.span]))
@@ -155,7 +155,7 @@ class StepRecovery:
         missing = None if self._anew or lo == hi else difference(wanted, self._taken_over.have)
         self._anew = False
         vector = exchange.local.copy()
-        if missing is None:  # a second death moved the pieces: start over
+        if missing is None:  # a second death changed the pieces: start over
             vector[:] = 0
             missing = wanted
         if missing:
@@ -169,7 +169,7 @@ class StepRecovery:
     def _explained(
         self, exchange: HostExchange, error: ft.PeerFailure | TrainingError
     ) -> BaseException:
-        """Say whose fault it is; collective, all ranks get here together."""
+        """Exception that names the cause of *error*; collective, all ranks get here together."""
         if isinstance(error, ft.PeerFailure):
             return error
         if not exchange.header.nonfinite:
@@ -184,7 +184,7 @@ class StepRecovery:
 def misfit(
     error: TrainingError, source: StepSource, have: list[Span], *, step: int
 ) -> TrainingError:
-    """The error of a sum that is not of the step's samples; alike on every rank that had some.
+    """Error for a sum over other samples than the step's; equal on every rank that had some.
 
     Args:
         error: error of the exchange.
@@ -194,11 +194,11 @@ def misfit(
     """
     reason = source.explanation
     if reason and not have:
-        # The others may be of one mind, and go on: this rank has no part in their sum.
+        # The other ranks may agree, and go on: this rank has no part in their sum.
         ft.fail_stop(f"step {step}: {reason}")
     return TrainingError(f"step {step}: {reason}") if reason else error
 
 
 def _is_guilty(exchange: HostExchange) -> bool:
-    """Whether what this rank computed is not finite, of what was sent or of its own gradients."""
+    """Whether this rank computed a non-finite value, in the exchanged part or in its gradients."""
     return exchange.spoiled or bool(header_of(exchange.layout.views(exchange.local)[-1]).nonfinite)

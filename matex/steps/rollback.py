@@ -1,4 +1,4 @@
-"""Putting back what a step has changed, whatever it was."""
+"""Restoring of all variables that a step has changed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["Rollback"]
 
 
 class Rollback:
-    """The values of all variables that a graph reaches, from before it ran. Local.
+    """Values of all variables that a graph accesses, from before it ran. Local.
 
-    TensorFlow does not copy a value for it: an update writes a new one where the old is held.
+    TensorFlow copies no value for this: an update writes a new buffer while the old one is held.
 
     Args:
         function: concrete function of the step.
@@ -32,19 +32,19 @@ class Rollback:
         ]
 
     def begin(self) -> None:
-        """Hold the values of now."""
+        """Hold the current values."""
         self._values = self._read()
 
     def end(self) -> None:
-        """Let them go."""
+        """Release the held values."""
         self._values = None
 
     def put_back(self) -> None:
-        """Give the variables the values that they had at :meth:`begin`."""
+        """Restore the values held since :meth:`begin`."""
         assert self._values is not None
         for (handle, _), value in zip(self._variables, self._values, strict=True):
             tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
     def values(self) -> list[Any]:
-        """The values of now, as arrays."""
+        """Current values, as arrays."""
         return [value.numpy() for value in self._read()]

@@ -1,4 +1,4 @@
-"""The rows of the running step that this rank computes, before and after a death in it."""
+"""Account of the rows of the running step on this rank, before and after a death in it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["RowRecovery"]
 
 
 class RowRecovery:
-    """Repairs the communicator within a step, and keeps account of the rows. One to an engine.
+    """Repairs the communicator within a step, and keeps account of the rows. One per engine.
 
-    ``have`` are the spans that this rank's kept contribution is made of; ``replay`` is
-    what the running step lost and took over, ``inherited`` what a rank that joins it does instead
-    of the dead. ``slots`` are filled after a recovery, before the step is made again; None where
-    no spare may join. ``is_closed`` is whether none may in the running step, because it would not
-    know what the others have agreed on.
+    ``have`` are the spans of this rank's kept contribution; ``replay`` records what the running
+    step lost and took over, ``inherited`` the samples that a joining rank computes in place of the
+    dead. ``slots`` are filled after a recovery, before the step is made again; None if no spare may
+    join. ``is_closed`` is whether no spare may join in the running step, because it would not know
+    the agreements of the others.
 
     Args:
         services: ranks of the run.
@@ -37,9 +37,9 @@ class RowRecovery:
         self.replay = Replay()
 
     def begin(self) -> list[Span]:
-        """A new step: what this rank is to compute of it. Local.
+        """Start a new step; return the rows that this rank computes. Local.
 
-        Who was lost in the last step, after others had finished it, has rows in this one.
+        A rank lost in the last step, after others had finished it, still has rows in this step.
         """
         span, pending = self._rows.running.span, self._communicator.pending
         self.replay = Replay()
@@ -57,21 +57,21 @@ class RowRecovery:
         return self.have
 
     def recover(self, *, ends_step: bool = True, undo: Callable[[], None] = lambda: None) -> bool:
-        """Go on with the survivors, note what was at risk, and let spares join; collective.
+        """Recover among the survivors, record the samples at risk, and let spares join; collective.
 
         Args:
-            ends_step: whether the interrupted operation is the last of the step; so by default.
-            undo: function that puts back what the step has changed, before a spare gets a copy.
+            ends_step: whether the interrupted operation is the last of the step; True by default.
+            undo: function that restores what the step has changed, before a spare gets a copy.
 
         Returns:
-            Whether the step is over for this rank, because somebody had finished that operation.
+            True if the step is over for this rank: another rank had completed the operation.
         """
         pending = self._communicator.pending
         joinable = self.slots is not None and not self.is_closed
         recovery = self._communicator.recover(joinable=joinable)
         over = recovery.finished and ends_step
         for member in recovery.lost:
-            # What a rank handed over before it died is in the sum that another one has.
+            # A contribution that a rank sent before it died is in the sum that another rank has.
             undone = 0 if over else self._rows.samples_of(member.rank, pending)
             self.replay.at_risk[member.rank] = undone
         if not over:

@@ -1,9 +1,9 @@
-"""The check that a train step adds up: two parts of a few rows give the sum that all rows give.
+"""Check that a train step adds up: two parts of a few rows must give the sum for all rows.
 
-A shared step is right only where the loss is a mean over the rows of a batch, where metrics
-count rows, and where all other changes are means over rows. The script's own ``train_step`` may
-be anything, so it is tried out before the first update, without random layers and batch
-statistics, which differ in parts by nature.
+A shared step is correct only if the loss is a mean over the rows of a batch, metrics count rows,
+and all other changes are means over rows. The script's own ``train_step`` may be anything, so it
+is checked before the first update, without random layers and batch statistics, which differ
+between parts by nature.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 CUT = 3
-"""Rows of the first of two parts."""
+"""Number of rows of the first of two parts."""
 
 _ROWS, _LOOKED_AT = 8, 64
 
@@ -46,13 +46,13 @@ _ROUNDING = 1e-6  # of float32, over some operations
 
 
 def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> str:
-    """Name the part of *step* that does not add up on some rows of *batch*; "" for none. Local.
+    """Name the part of *step* that does not add up on some rows of *batch*; "" if none. Local.
 
-    Nothing is changed, no generator of random numbers either.
+    Nothing is changed, random number generators included.
 
     Args:
-        alone: whether there is one rank, which computes batches whole, so that its metrics alone
-            must add up; off by default.
+        alone: whether there is one rank, which computes whole batches, so that only its metrics
+            must add up; False by default.
     """
     lo, hi = batch.span
     if hi - lo < (
@@ -62,7 +62,7 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> 
     if not (step.may_count if alone else step.may_vary):
         return ""
     try:
-        # Run eagerly it is the script's own code: what that prints or warns of is not for the user.
+        # An eager step runs the script's own code, whose output is not for the user here.
         broken = "train_step fails on a part of a batch"
         with keras_hooks.generators_kept(host=step.may_draw), unheard(), attempted(broken):
             return _differing(step, telling_rows(batch), alone=alone)
@@ -71,7 +71,7 @@ def find_inseparable(step: Step, batch: GlobalBatch, *, alone: bool = False) -> 
 
 
 def agree_separable(communicator: ft.Communicator, found: str) -> None:
-    """Go on only where no rank has *found* something that does not add up; collective.
+    """Raise unless no rank has *found* a part that does not add up; collective.
 
     Raises:
         NotShareable: on every rank.
@@ -142,16 +142,16 @@ def find_forgetting(
     go_on: Callable[[], list[np.ndarray]],
     tolerance: float,
 ) -> str:
-    """Name the metric whose increment is another where it has counted before; "" for none. Local.
+    """Name the metric whose increment depends on its earlier counts; "" if none. Local.
 
-    Increments are counted from zero on each rank, and added up over steps as over ranks. A least
-    value or an average that decays is not made of them.
+    Increments are counted from zero on each rank, and summed over steps and ranks. A minimum or a
+    decaying average cannot be computed from them.
 
     Args:
         counted: states of metrics, in the order of the layout's sums.
         layout: layout of the contributions.
         from_zero: contribution of some rows, counted from zero.
-        go_on: function that makes it again, in which metrics go on from what they hold.
+        go_on: function that recomputes it with metrics continued from their current values.
         tolerance: largest difference by rounding, relative to an increment.
     """
     held = [variable.numpy() for variable in counted]
@@ -172,8 +172,8 @@ def find_forgetting(
         allowed = tolerance * value.scale + _ROUNDING * float(np.linalg.norm(start)) + 1e-12
         gap = float(np.linalg.norm(value.whole - value.added))
         if not np.isfinite(value.whole).all() or np.isnan(start).any():
-            continue  # the step itself is going to tell
-        if gap > allowed or not np.isfinite(value.added).all():  # it went on from infinity
+            continue  # the step itself will report it
+        if gap > allowed or not np.isfinite(value.added).all():  # it continued from infinity
             return (
                 f"the metric of {variable.path} does not add up what it counts: for the same rows "
                 "the increment is another after others"
@@ -182,7 +182,7 @@ def find_forgetting(
 
 
 class Value(NamedTuple):
-    """One part of a contribution, of the whole and as the sum of parts."""
+    """One value of a contribution, for all rows and as the sum over parts."""
 
     name: str
     whole: np.ndarray
@@ -193,7 +193,7 @@ class Value(NamedTuple):
 
     def differs(self, tolerance: float) -> bool:
         if not np.isfinite(self.scale):
-            return False  # the step itself is going to tell
+            return False  # the step itself will report it
         return bool(np.linalg.norm(self.whole - self.added) > tolerance * self.scale + self.floor)
 
     @property
@@ -207,7 +207,7 @@ class Value(NamedTuple):
 def values_of(
     layout: Layout, whole: list[np.ndarray], parts: list[list[np.ndarray]]
 ) -> Iterator[Value]:
-    """The values of a contribution, of the whole and as the sum of its parts; pure.
+    """Values of a contribution, for all rows and as the sum over parts; pure.
 
     Args:
         layout: layout of the contributions.
@@ -221,8 +221,8 @@ def values_of(
         *gradients, auxiliary = contribution
         return [*gradients, *np.split(auxiliary, cuts)[:-1]]
 
-    # Gradients that are zero but for rounding, such as those of an attention's key bias, differ
-    # by all that they are: no difference counts that is nothing beside the largest gradient.
+    # Gradients that are zero up to rounding, such as an attention key bias's, differ by their whole
+    # size: a difference that is negligible beside the largest gradient does not count.
     floor = _ROUNDING * max((float(np.linalg.norm(part)) for part in whole[:-1]), default=0.0)
     for segment, mine, *others in zip(segments, flat(whole), *map(flat, parts), strict=True):
         scale = sum(float(np.linalg.norm(part)) for part in (mine, *others))
@@ -233,10 +233,10 @@ def values_of(
 
 
 def telling_rows(batch: GlobalBatch) -> Any:
-    """Eight rows of *batch*, those with most zeros first and those with fewest last.
+    """Eight rows of *batch*, in the order of the number of their zeros, most zeros first.
 
-    Masks and counts are made of zeros, and a loss that is divided by them adds up where all rows
-    have as many. A smaller batch gives all that it has, and a single row twice.
+    Masks and counts consist of zeros, and a loss divided by them adds up if all rows have equally
+    many. From a smaller batch all rows are taken, and a single row twice.
     """
     lo, hi = batch.span
     rows = batch.rows([(lo, min(hi, lo + _LOOKED_AT))])

@@ -1,4 +1,4 @@
-"""The needs of a step: services of the run, and the data that it is made of."""
+"""Interfaces that a step needs: services of the run, and the source of its data."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ __all__ = ["OpenSlots", "StepServices", "StepSource"]
 
 
 class StepServices(Protocol):
-    """The run, as its steps see it: :class:`matex.run.context.RunContext`."""
+    """The run, as used by its steps: :class:`matex.run.context.RunContext`."""
 
     @property
     def communicator(self) -> ft.Communicator:
-        """The ranks of the run."""
+        """Communicator of the run."""
 
     @property
     def faults(self) -> ft.Injector:
-        """The fault injector of the run, which also knows the number of the step."""
+        """Fault injector of the run, which also holds the number of the step."""
 
     @property
     def nonfinite(self) -> Nonfinite:
-        """The policy for steps with numbers that are not finite."""
+        """Policy for steps with non-finite numbers."""
 
     @property
     def virtual_workers(self) -> int:
-        """The number of virtual workers that share each batch; 0 where ranks do."""
+        """Number of virtual workers that share each batch; 0 if ranks share it."""
 
     def make_exchange(self, layout: Layout, check_finite: bool) -> HostExchange:
         """Make the exchange of steps with *layout*; local.
 
         Args:
-            check_finite: whether it looks for numbers that are not finite.
+            check_finite: whether it checks for NaN and infinity.
         """
 
     def requests(self) -> StepRequests:
-        """The requests of this rank that go with the next step; local."""
+        """Requests of this rank that travel with the next step; local."""
 
     def around_step(self) -> AbstractContextManager[None]:
-        """Surround the making of a step: it may not take too long without progress."""
+        """Context of the making of a step, which must not take too long without progress."""
 
 
 class StepSource(Protocol):
-    """The data, as a step sees it: a part of :class:`matex.sources.interface.Source`."""
+    """Data as used by a step: a part of :class:`matex.sources.interface.Source`."""
 
     @property
     def signature(self) -> Any:
@@ -56,29 +56,29 @@ class StepSource(Protocol):
 
     @property
     def explanation(self) -> str:
-        """Why a step may turn out to be made of other samples than its own."""
+        """Reason for which a step may consist of other samples than its own."""
 
     @property
     def most_rows(self) -> int | None:
-        """The largest number of rows of a global batch, where it is known beforehand."""
+        """Largest number of rows of a global batch; None if unknown."""
 
     @property
     def as_data(self) -> Callable[[Any], Any]:
-        """Makes of a batch of the form of ``signature`` what ``train_step`` gets."""
+        """Function from a batch of the form of ``signature`` to the argument of ``train_step``."""
 
     def sample(self) -> Any:
-        """A row in the form of ``signature``; None where there is none before its turn."""
+        """A row in the form of ``signature``; None if no row is available yet."""
 
     def after_step(self, step: int) -> tuple[int, int]:
-        """Go on after step number *step*: the messages and bytes that this rank sent for it."""
+        """Advance after step number *step*; return the messages and bytes that this rank sent."""
 
 
 class OpenSlots(Protocol):
-    """The places of ranks that died, which spares may take: :class:`matex.fitting.spares`."""
+    """Places of dead ranks, which spares may take: :class:`matex.fitting.spares`."""
 
     def fill(self, recovery: ft.Recovery | None) -> None:
-        """Let spares begin in the running step; collective where a place is open.
+        """Let spares start in the running step; collective if a place is open.
 
         Args:
-            recovery: recovery that interrupted the step, if any, which may have brought some.
+            recovery: recovery that interrupted the step, possibly with spares; None if none did.
         """

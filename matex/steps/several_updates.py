@@ -1,4 +1,4 @@
-"""Steps with several updates: a transaction that is made whole, or put back and made again."""
+"""Steps with several updates: transactions that complete, or are rolled back and made again."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ __all__ = ["SeveralUpdates"]
 
 
 class SeveralUpdates:
-    """Makes steps of several exchanges. The engine's maker.
+    """Makes steps with several exchanges, as the engine's maker.
 
-    When a rank dies in one of them the survivors put back what the step had changed (weights,
-    slots, counters, statistics, seeds), divide the rows anew, and make all of it again. Only where
-    somebody has finished the last exchange, the step stands, and who missed the sum gets it.
+    If a rank dies in one of them the survivors restore what the step had changed (weights, slots,
+    counters, statistics, seeds), divide the rows anew, and make the whole step again. Only if some
+    rank has completed the last exchange, the step stands, and ranks that lack the sum get it.
 
     Args:
         services: ranks, faults and watch of the run.
         source: source of the batches.
-        rows: rows that this rank computes.
+        rows: rows of this rank.
         taken_over: account of the rows, and repair.
         step: step of the model.
-        check_finite: whether the exchanges look for numbers that are not finite.
+        check_finite: whether the exchanges check for NaN and infinity.
     """
 
     may_decline = False
@@ -93,7 +93,7 @@ class SeveralUpdates:
             self._step.rollback.end()
 
     def _insisted(self, batch: GlobalBatch) -> dict[str, Any]:
-        """Make the step, anew after each death in it; its logs."""
+        """Make the step, again after each death in it; return its logs."""
         while True:
             try:
                 self._attempt(batch)
@@ -107,9 +107,9 @@ class SeveralUpdates:
         return self._step.commit([keras_hooks.constant(part) for part in self._connected().result])
 
     def _is_tried(self, batch: GlobalBatch) -> bool:
-        """Whether all updates of the step that was made were tried out; else it is put back.
+        """Whether all updates of the step were checked; if not, the step is rolled back.
 
-        Collective where they were not: they are tried out on *batch*, and the step is made again.
+        Collective if they were not: they are checked on *batch*, and the step is made again.
 
         Raises:
             NotShareable: on every rank; nothing is changed.
@@ -145,13 +145,13 @@ class SeveralUpdates:
         step.exchanges.failed = None
 
     def _recovered(self, error: BaseException) -> bool:
-        """Whether the step stands after all; if not, all is as it was before it. Collective.
+        """Whether the step stands after all; if not, everything is as before the step. Collective.
 
         Raises:
-            TrainingError: alike on every rank.
+            TrainingError: on every rank.
         """
         exchange = self._step.exchanges.failed
-        if exchange is None:  # the script's own mistake
+        if exchange is None:  # an error of the script's own code
             raise error
         cause = exchange.error
         if isinstance(cause, ft.PeerFailure):
@@ -168,17 +168,17 @@ class SeveralUpdates:
         if taken_over.recover(ends_step=is_last, undo=self._step.rollback.put_back):
             exchange.check()
             return True
-        # Who computed what is of no use any more, nor what was agreed to leave out.
+        # The shares of work, and any agreement on samples to leave out, are obsolete.
         self._left_out = StepRedo(0, 0, False)
         taken_over.have = self._rows.assigned(self._rows.running.span)
         taken_over.replay.recomputed += max(0, size(taken_over.have) - before)
         return False
 
     def _judge(self, exchange: HostExchange, error: TrainingError) -> None:
-        """See how the step is made again after a sum that was not right; collective.
+        """Decide how the step is made again after a wrong sum; collective.
 
         Raises:
-            TrainingError: alike on every rank, it is not.
+            TrainingError: on every rank, if it is not made again.
         """
         have, step = self._taken_over.have, self._services.faults.step
         self._taken_over.is_closed = True  # a newcomer would know nothing of it
@@ -201,7 +201,7 @@ class SeveralUpdates:
                 self._taken_over.have = []
 
     def _connected(self) -> HostExchange:
-        """The last exchange; all are made by the first call."""
+        """The last exchange; the first call makes all exchanges."""
         if self._last is None or self._last is not self._step.last_exchange:
             step = self._step
 

@@ -1,13 +1,13 @@
 """A training step with exchanges in the middle of its graph.
 
-GANs, actors and critics, and alternating steps make one update after the other, and
-what the second is computed from are weights that the first has changed. So every update has an
-exchange of its own in the middle of the graph: a rank's gradients go in, those of the batch come
-out, and the optimizer makes its update by them, on all ranks the same. Metrics, statistics and the
-step's logs follow in a last exchange, after the graph.
+GANs, actor-critic models and alternating steps make several updates in sequence, and the second is
+computed from weights that the first has changed. So every update has its own exchange in the
+middle of the graph: this rank's gradients go in, those of the batch come out, and the optimizer
+makes the same update with them on all ranks. Metrics, statistics and the step's logs follow in a
+last exchange, after the graph.
 
-BatchNormalization over the rows of all ranks makes such a step of any, also of one with a single
-update: its moments are exchanged on the way forward, and their gradients on the way back.
+BatchNormalization over the rows of all ranks makes any step one of this kind, even with a single
+update: its moments are exchanged in the forward pass, and their gradients in the backward pass.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ __all__ = ["SeveralUpdatesStep"]
 
 
 class SeveralUpdatesStep:
-    """The step of one model, traced for one structure of batches. Local to build.
+    """Step of one model, traced for one structure of batches. Local to build.
 
     ``run(batch, control)`` makes the updates and returns this rank's last contribution; it is
     collective, by :attr:`exchanges`, and changes the model. ``commit(parts)`` applies the sum of
-    the last contributions. :attr:`rollback` puts back what both have changed. ``shifted`` names the
+    the last contributions. :attr:`rollback` restores what both have changed. ``shifted`` names the
     random functions whose rows are drawn otherwise than in one process.
 
     Args:
-        model: built, and its metrics.
+        model: built model, with built metrics.
         signature: structure of ``tf.TensorSpec`` with a free batch dimension.
-        as_data: makes of a batch of that signature what ``train_step`` gets.
-        scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
+        as_data: function from a batch of that signature to the argument of ``train_step``.
+        scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
         rows: number of rows of each batch, for a step that may return rows; None by default.
-        most_rows: number of rows of the largest batch, where gradients of embeddings may be
-            slices; None by default.
-        synchronized: layers of BatchNormalization that normalise by the rows of all ranks.
+        most_rows: number of rows of the largest batch, if gradients of embeddings may be slices;
+            None by default.
+        synchronized: BatchNormalization layers that normalise over the rows of all ranks.
 
     Raises:
-        NotShareable: the step makes no update, cannot be traced, or goes by what ranks have alone.
+        NotShareable: the step makes no update, cannot be traced, or depends on a rank's state.
     """
 
     def __init__(
@@ -123,57 +123,57 @@ class SeveralUpdatesStep:
         self._commit: Callable[..., Any] = concrete(self._applied, (specs,))
 
     def _first_trace(self) -> tuple[Callable[..., Any], list[str]]:
-        """The step as a graph, and the generators that its trace drew from."""
+        """Graph of the step, and the random generators that its trace drew from."""
         self._run = SpecializedFunction(self._made, *self._signature)
         with keras_hooks.generators_kept() as drawn, attempted(f"{self.name} cannot be traced"):
             traced = self._chance.noted_in(self._run.trace)
         return traced, drawn
 
     def add_up(self, updates: Iterable[int], values: Iterable[str]) -> None:
-        """Take gradients and values for sums over rows, not for means, and trace anew. Local.
+        """Treat gradients and values as sums over rows, not as means, and retrace. Local.
 
         Args:
             updates: numbers of the updates whose gradients are sums.
-            values: names of such values that the step returns.
+            values: names of returned values that are sums.
         """
         self.updates.summed |= set(updates)
         self._tail.summed |= set(values)
         self._trace_anew()
 
     def exchange_at_tapes(self) -> None:
-        """Exchange gradients where tapes give them from now on, and trace anew. Local."""
+        """Exchange gradients where tapes compute them from now on, and retrace. Local."""
         self.updates.at_tapes = True
         self.updates.summed.clear()
         self._trace_anew()
 
     def _trace_anew(self) -> None:
-        self.exchanges.made, self.last_exchange = [], None  # the layouts are others
+        self.exchanges.made, self.last_exchange = [], None  # the layouts have changed
         self._trace()
 
     @property
     def name(self) -> str:
-        """The name of the step in the script."""
+        """Name of the step in the script."""
         return getattr(self._model, "step_name", "train_step")
 
     @property
     def counted(self) -> list[Any]:
-        """The states of metrics, where some are not Keras's; in the order of the layout's sums."""
+        """Metric states, if some are not Keras's; in the order of the layout's sums."""
         model = self._model
         return [] if keras_hooks.counts_add_up(model) else list(keras_hooks.metric_variables(model))
 
     @property
     def may_be_sums(self) -> bool:
-        """Whether gradients and values may be sums over rows: only the trial can tell."""
+        """Whether gradients and values may be sums over rows, which only the check can tell."""
         return self._rows is not None
 
     @property
     def tried(self) -> set[int]:
-        """The numbers of the updates that were tried out."""
+        """Numbers of the updates that were checked."""
         return self.exchanges.tried
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that it was made with, to make it again."""
+        """Options of the constructor, to build the step again."""
         return {
             "sums_gradients": True,
             "scales_rate": self._scales_rate,
@@ -182,40 +182,40 @@ class SeveralUpdatesStep:
         }
 
     def takes(self, most_rows: int | None) -> bool:
-        """Whether it can go on with global batches of so many rows at most."""
+        """Whether the step can take global batches of at most *most_rows* rows."""
         fits = most_rows is not None and most_rows <= (self._most_rows or 0)
         return fits or not self.updates.has_slots
 
     @property
     def summed_embeddings(self) -> dict[str, int]:
-        """The bytes of gradients of embeddings that travel as whole tables, by name."""
+        """Bytes of embedding gradients that are exchanged as whole tables, by name."""
         return self.updates.embeddings
 
     @property
     def tolerance(self) -> float:
-        """The relative difference that rounding may make in a contribution."""
+        """Relative difference in a contribution that rounding may cause."""
         return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
 
     @property
     def divides_by_rows(self) -> bool:
-        """Whether no loss is divided by anything but numbers of rows."""
+        """Whether all losses are divided by numbers of rows."""
         return self._denominators is None
 
     def denominators(self, rows: Batch) -> Sequence[float]:
-        """Divisors of the losses of *rows* that are not their number, in order; local."""
+        """Divisors of the losses of *rows* other than the number of rows, in order; local."""
         return () if self._denominators is None else self._denominators(rows).tolist()
 
     def run(self, batch: Batch, control: np.ndarray) -> np.ndarray:
-        """Make the updates; collective. This rank's part of the last exchange."""
+        """Make the updates, and return this rank's part of the last exchange; collective."""
         return np.asarray(self._run(batch, control))
 
     def commit(self, parts: list[Any]) -> dict[str, Any]:
-        """Apply the sum of the last contributions; local. The step's logs."""
+        """Apply the sum of the last contributions, and return the step's logs; local."""
         logs: dict[str, Any] = self._commit(parts)
         return logs
 
     def quiet(self, *, goes_on: bool = False) -> Callable[[Batch, np.ndarray], np.ndarray]:
-        """:meth:`run` without chance, and if it *goes_on* with what metrics hold. Local."""
+        """:meth:`run` without randomness; metrics continue if *goes_on*. Local."""
         if not goes_on and not self._chance.differs_in_parts:
             return self.run
 
@@ -264,7 +264,7 @@ class SeveralUpdatesStep:
         ):
             logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
         self._divisors = divisors
-        self._advance_noise = self._advance_noise or advance_noise  # a trial draws less
+        self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
         averaged, sums = state.changes(saved)
         extra, added = self._tail.note(logs, results, self._placing(control))
         restored = state.restore(saved)
@@ -278,7 +278,7 @@ class SeveralUpdatesStep:
             return tf.concat(auxiliary, 0)
 
     def _placing(self, control: Any) -> Callable[[Any], Any] | None:
-        """The function that puts the rank's rows in their places of the batch."""
+        """Function that puts this rank's rows in their places of the batch."""
         rows = self._rows
         if rows is None:
             return None

@@ -1,4 +1,4 @@
-"""The updates in the middle of a step's graph, made by gradients that are summed over the ranks."""
+"""Updates in the middle of a step's graph, by gradients that are summed over the ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Gradients = list[Any]
 
 
 class _Computed(NamedTuple):
-    """This rank's rows: their share of the step, they themselves, and their places in the batch."""
+    """This rank's rows, their share of the step, and their places in the batch."""
 
     weight: Any
     batch: Any
@@ -31,19 +31,19 @@ class _Computed(NamedTuple):
 
 
 class SharedUpdates:
-    """Adds an exchange to the graph that is being traced for each update of an optimizer. Local.
+    """Adds an exchange for each optimizer update to the graph being traced. Local.
 
-    ``at_tapes`` is whether gradients of variables are exchanged where a tape gives them, and not
-    where an optimizer gets them: a script may do to them what does not add up over rows, such as
+    ``at_tapes`` is whether gradients are exchanged where a tape computes them, and not where an
+    optimizer receives them: a script may apply functions that do not add up over rows, such as
     clipping by their norm. ``summed`` are the numbers of the exchanges whose gradients are sums
-    over rows; those of the others are means. ``embeddings`` are the variables whose slices are made
-    dense before an optimizer sees them that would take them otherwise, with the bytes of each;
-    ``has_slots`` is whether others travel as slices.
+    over rows; those of the others are means. ``embeddings`` maps variables whose slices are made
+    dense, for an optimizer that would take slices, to their bytes; ``has_slots`` is whether other
+    gradients are exchanged as slices.
 
     Args:
         exchanges: exchanges of the step.
-        scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
-        most_rows: rows of the largest batch, so that gradients of embeddings may be slices.
+        scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
+        most_rows: number of rows of the largest batch, if gradients of embeddings may be slices.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class SharedUpdates:
     def traced(
         self, weight: Any, header: Any, *, batch: Any, placed: Placed, name: str
     ) -> Iterator[None]:
-        """Trace the step *name* inside.
+        """Context in which the step *name* is traced.
 
         Args:
             weight: scalar, local rows / rows of the step.
             header: header of the rank's contribution.
             batch: rows of this rank.
-            placed: function that puts these in their places of the batch.
-            name: name of the step, for reasons.
+            placed: function that puts rows in their places of the batch.
+            name: name of the step, for error messages.
 
         Raises:
             NotShareable: an update is made where the exchange would not be part of the graph, or
-                gradients are exchanged that another tape may go through, which cannot.
+                gradients are exchanged through which another tape may differentiate.
         """
         graph = tf.compat.v1.get_default_graph()
         self.embeddings, self.has_slots = {}, False
@@ -120,11 +120,11 @@ class SharedUpdates:
         *,
         linear: bool = False,
     ) -> tuple[Gradients, Header]:
-        """The *gradients* of the batch, and the header summed over the ranks.
+        """*gradients* of the whole batch, and the header summed over the ranks.
 
         Args:
             own: rows of this rank.
-            linear: whether slices of one place and their sum are the same to whoever gets them.
+            linear: whether the receiver treats slices of one index like their sum.
         """
         given = [pair for pair in zip(gradients, variables, strict=True) if pair[0] is not None]
         slots = EmbeddingRows(self._most_rows)

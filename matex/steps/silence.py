@@ -1,4 +1,4 @@
-"""Silence for what is computed beside what the script asked for."""
+"""Suppression of output from computations that the script did not ask for."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["unheard"]
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """Suppress what the script's own code prints and warns of: another call says it; local.
+    """Suppress prints and warnings of the script's own code, which another call shows; local.
 
-    ``warnings.catch_warnings`` would not do: it makes Python forget which warnings it has shown
-    once, and shows them again.
+    ``warnings.catch_warnings`` would not do: it makes Python forget which warnings it has shown,
+    and shows them again.
     """
     warn = warnings.warn
     warnings.warn = lambda *args, **kwargs: None

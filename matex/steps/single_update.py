@@ -1,4 +1,4 @@
-"""Steps whose one optimizer makes one update: one exchange carries all there is to share."""
+"""Steps with one update by one optimizer: one exchange carries everything to be shared."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = ["SingleUpdate"]
 
 
 class SingleUpdate:
-    """Makes steps by one exchange; who misses its sum gets it, or replays. The engine's maker.
+    """Makes steps by one exchange, whose sum a rank may get from a peer. The engine's maker.
 
     Args:
-        services: ranks, faults and watch of the run.
+        services: ranks, faults and watchdog of the run.
         source: source of the batches.
-        rows: rows that this rank computes.
+        rows: rows of this rank.
         taken_over: account of the rows, and repair.
         step: step of the model.
-        strategy: strategy, through which gradients go that are not exchanged.
-        exchange: buffers of an earlier fit; made anew by default.
-        check_finite: whether the exchange looks for numbers that are not finite.
+        strategy: strategy that averages gradients outside of the exchange.
+        exchange: buffers of an earlier fit; new ones by default.
+        check_finite: whether the exchange checks for NaN and infinity.
     """
 
     may_decline = True
@@ -67,7 +67,7 @@ class SingleUpdate:
 
     @property
     def exchange(self) -> HostExchange | None:
-        """The buffers, to be used again by the next fit."""
+        """Buffers, for use by the next fit."""
         return self._exchange
 
     @property
@@ -101,10 +101,10 @@ class SingleUpdate:
             if self._is_fused(spans):
                 exchange = self._begin(batch)
                 inputs = self._rows.inputs(spans)
-                if step.runs_eagerly:  # calls the exchange itself, which is the operation
+                if step.runs_eagerly:  # it calls the exchange itself, which is the operation
                     return step.fused(*inputs)
                 return exchange.run(lambda: step.fused(*inputs))
-            # The first step goes by the parts that recovery needs: afterwards they are ready.
+            # The first step uses the functions that recovery needs: afterwards they are ready.
             if step.layout is None or not decline:
                 self._local.idle(spans)
             own = self._local.contribution(spans)
@@ -118,15 +118,15 @@ class SingleUpdate:
         return step.commit([keras_hooks.constant(part) for part in (*kept, *self._exchange.result)])
 
     def _is_fused(self, spans: list[Span]) -> bool:
-        """Whether the step of *spans* is made by one graph around the exchange."""
+        """Whether one graph around the exchange makes the step of *spans*."""
         if not self._is_ready or not spans or self._strategy.averages_gradients:
             return False
-        # Slots follow from the first row of a stretch, so each stretch is computed by itself.
+        # Slots follow from the first row of a span, so each span is computed by itself.
         return len(spans) == 1 or not self._step.embedding_rows.used
 
     def _update_parts(self, own: list[np.ndarray] | None) -> list[np.ndarray]:
-        """The parts of the update that are not exchanged, of *own*; None: to be computed again."""
-        if own is None:  # this rank may have got more rows
+        """Parts of the update that are not exchanged: *own*, or computed again if None."""
+        if own is None:  # this rank may have received more rows
             own = self._local.contribution(self._taken_over.have)
         if not self._strategy.averages_gradients:
             return own

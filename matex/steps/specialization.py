@@ -1,4 +1,4 @@
-"""One graph for batches of any size, and a quicker one for the size that nearly all have."""
+"""One graph for batches of any size, and a faster one for the most frequent size."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["SpecializedFunction", "concrete"]
 
 
 def concrete(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
-    """*function* as one graph for *signature*, made by the first call, in a graph or not. Local.
+    """*function* as one graph for *signature*, traced by the first call, in a graph or not. Local.
 
-    TensorFlow counts traces by the line of the Python function, and would warn of the fifth model.
+    TensorFlow counts traces by the line of the Python function, and would warn at the fifth model.
     """
     made: list[Callable[..., Any]] = []
 
@@ -35,9 +35,9 @@ def concrete(function: Callable[..., Any], signature: Any) -> Callable[..., Any]
 class SpecializedFunction:
     """``function(batch, control)`` as graphs. Local.
 
-    The one for any size is always there, so that a share of another size, after a death, needs
-    no new one. With the size known TensorFlow leaves out what it computes from it, a
-    seventh of the operations of a small step.
+    The graph for any size always exists, so that a share of another size, after a death, needs no
+    new graph. With a known size TensorFlow omits computations of the size, a seventh of the
+    operations of a small step.
 
     Args:
         signature: signature of the batch, with a free first axis.
@@ -55,7 +55,7 @@ class SpecializedFunction:
         self._sized: Callable[..., Any] | None = None
 
     def trace(self) -> Callable[..., Any]:
-        """The graph for any size; made by the first call."""
+        """Graph for any size; traced by the first call."""
         self._any = self._any or self._traced(self._signature)
         return self._any
 
@@ -70,7 +70,7 @@ class SpecializedFunction:
         return result
 
     def _traced(self, signature: Any) -> Callable[..., Any]:
-        # The concrete function: without its search among traces, a tenth of a small step.
+        # Call the concrete function: tf.function's search among traces is a tenth of a small step.
         function = tf.function(
             self._function, input_signature=(signature, self._control), autograph=False
         )

@@ -1,10 +1,9 @@
 """A training step as three functions: contribution, exchange, commit.
 
-*contribution* computes what this rank has to share for some samples, and leaves
-every variable as it was; *commit* applies the exchanged vector, and is all that
-changes anything; *fused* is both around the exchange in one graph, which is what
-runs as long as nobody dies. An exchange that fails is an operation that fails,
-so TensorFlow itself keeps the commit from running.
+*contribution* computes this rank's part for some samples, and leaves every variable unchanged;
+*commit* applies the exchanged vector, and makes all changes; *fused* is both around the exchange
+in one graph, which runs as long as no rank dies. An exchange that fails is an operation that
+fails, so TensorFlow itself keeps the commit from running.
 """
 
 from __future__ import annotations
@@ -26,29 +25,30 @@ __all__ = ["Batch", "Step"]
 
 
 class Step:
-    """The step of one model, traced for one structure of batches. Local to build.
+    """Step of one model, traced for one structure of batches. Local to build.
 
-    The model, its metrics and its optimizer must be built. Signatures have a free
-    batch dimension, so a batch of another size, after a death, is no retrace.
+    The model, its metrics and its optimizer must be built. Signatures have a free batch dimension,
+    so a batch of another size, after a death, needs no retracing.
 
     ``contribution(batch, control) -> parts`` is local and changes nothing;
-    ``commit(parts) -> logs`` is local, and changes the model by what was exchanged,
-    which is the sum of all parts. Where gradients are not summed it is that of the
-    last part alone, and comes behind this rank's own parts in *parts*.
-    ``fused(batch, control) -> logs`` is collective; ``trace()``, after :meth:`connect`, makes its
-    graph beforehand. Parts are those of :class:`Layout`.
+    ``commit(parts) -> logs`` is local, and changes the model by the exchanged values, the sum of
+    all parts. If gradients are not summed, *parts* are this rank's own parts and, last, the sum of
+    the last part.
+    ``fused(batch, control) -> logs`` is collective; ``trace()``, after :meth:`connect`, traces its
+    graph beforehand. Parts are as in :class:`Layout`.
 
     Args:
         signature: ``(x[, y[, sample_weight]])``, structures of ``tf.TensorSpec``.
-        sums_gradients: whether gradients are exchanged; else an update is made by the mean
-            gradient over this rank's own rows, by 0 where it has none.
-        scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
-        most_rows: rows of the largest global batch, where gradients of embeddings may be slices.
-        as_data: makes of a batch of that signature what ``train_step`` gets.
+        sums_gradients: whether gradients are exchanged; else the update uses the mean gradient over
+            this rank's own rows, 0 if it has none.
+        scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
+        most_rows: number of rows of the largest global batch, if gradients of embeddings may be
+            slices.
+        as_data: function from a batch of that signature to the argument of ``train_step``.
 
     Raises:
-        NotShareable: the train step cannot be cut at its optimizer, fails on batches of any size,
-            or draws numbers that ranks would not draw alike.
+        NotShareable: the train step cannot be split at its optimizer, fails on batches of any size,
+            or draws random numbers that differ between ranks.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class Step:
         )
         self.runs_eagerly = bool(model.run_eagerly)
         self.batch_spec = as_data(signature)
-        self.tried: set[int] = set()  # of several updates: here there is one
-        self.separability_checked = False  # whether all ranks found that batches can be cut
-        self.may_vary = not keras_hooks.adds_up(model)  # so that it must be tried whether they can
-        self.may_count = not keras_hooks.counts_add_up(model)  # the same of its metrics alone
+        self.tried: set[int] = set()  # for steps of several updates; here there is one
+        self.separability_checked = False  # whether all ranks found that batches can be divided
+        self.may_vary = not keras_hooks.adds_up(model)  # so it must be checked whether it adds up
+        self.may_count = not keras_hooks.counts_add_up(model)  # the same for its metrics alone
         self._signature = (signature, control_spec())
         self._chance = keras_hooks.Chance(model)
         self._functions: StepFunctions
@@ -90,22 +90,22 @@ class Step:
 
     @property
     def sums_gradients(self) -> bool:
-        """Whether gradients are among what is exchanged."""
+        """Whether the exchange contains the gradients."""
         return self._parts.sums_gradients
 
     @property
     def scales_rate(self) -> bool:
-        """Whether updates are made at the header's ``rate_factor`` times the rate."""
+        """Whether updates use the header's ``rate_factor`` times the learning rate."""
         return self._parts.scales_rate
 
     @property
     def most_rows(self) -> int | None:
-        """The rows of the largest global batch, where gradients of embeddings may be slices."""
+        """Number of rows of the largest global batch, if gradients of embeddings may be slices."""
         return self._parts.most_rows
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that it was made with, to make it again."""
+        """Options of the constructor, to build the step again."""
         return {
             "sums_gradients": self.sums_gradients,
             "scales_rate": self.scales_rate,
@@ -114,31 +114,31 @@ class Step:
 
     @property
     def embedding_rows(self) -> EmbeddingRows:
-        """The gradients of embeddings that travel as slices, and those that do not."""
+        """Gradients of embeddings that are exchanged as slices, and the others."""
         return self._parts.embedding_rows
 
     def takes(self, most_rows: int | None) -> bool:
-        """Whether it can go on with global batches of so many rows at most."""
+        """Whether the step can take global batches of at most *most_rows* rows."""
         return self.embedding_rows.take(most_rows)
 
     @property
     def summed_embeddings(self) -> dict[str, int]:
-        """The bytes of gradients of embeddings that travel as whole tables, by name."""
+        """Bytes of embedding gradients that are exchanged as whole tables, by name."""
         return self.embedding_rows.summed
 
     @property
     def layout(self) -> Layout | None:
-        """The layout of the contribution; with run_eagerly, known after the first one."""
+        """Layout of the contribution; with run_eagerly, known after the first one."""
         return self._parts.layout
 
     @property
     def exchanged(self) -> Layout | None:
-        """The part of the layout that the ranks exchange."""
+        """Part of the layout that the ranks exchange."""
         return self._parts.exchanged
 
     @property
     def shifted(self) -> set[str]:
-        """The names of random functions whose rows are drawn otherwise than in one process.
+        """Names of random functions whose rows are drawn otherwise than in one process.
 
         With run_eagerly, they are known after the first contribution.
         """
@@ -146,63 +146,63 @@ class Step:
 
     @property
     def may_draw(self) -> bool:
-        """Whether it may draw numbers that nobody sees, because its code is Python as it runs."""
+        """Whether the step may draw random numbers undetected, because it runs as Python."""
         return self._functions.may_draw
 
     @property
     def tolerance(self) -> float:
-        """Largest deviation of a contribution by rounding, relative to it."""
+        """Largest relative deviation of a contribution by rounding."""
         return 1e-3 if keras_hooks.is_precise(self._model) else 5e-2
 
     # Its functions.
 
     def connect(self, exchange: HostExchange) -> None:
-        """Say which collective :meth:`fused` makes; before its first call, and for good."""
+        """Set the exchange that :meth:`fused` makes; once, before its first call."""
         self._functions.connect(exchange)
 
     def contribution(self, batch: Batch, control: Any) -> Parts:
-        """Compute what the samples of *batch* add to the step; local, changes nothing."""
+        """Compute the parts that the samples of *batch* add to the step; local, changes nothing."""
         return self._functions.contribution(batch, control)
 
     def contribution_of(self, rows: int) -> Callable[[Batch, Any], Parts]:
-        """:meth:`contribution` for so many *rows* alone; a quicker graph, made by the first call.
+        """:meth:`contribution` for exactly *rows* rows; a faster graph, traced by the first call.
 
-        It may add numbers up in another order.
+        It may sum in another order.
         """
         return self._functions.contribution_of(rows)
 
     def warm_up(self, rows: Batch) -> None:
-        """Compute the contribution of one row in vain, so that its graph is ready. Local."""
+        """Compute the contribution of one row and drop it, so that its graph is ready. Local."""
         control = Control(1.0, 0.0, 1.0, Header(), [(0, 1)], self.denominators(rows))
         self.contribution(rows, control.array())
 
     @property
     def divides_by_rows(self) -> bool:
-        """Whether no loss is divided by anything but numbers of rows."""
+        """Whether all losses are divided by numbers of rows."""
         return self._functions.denominators is None
 
     def denominators(self, rows: Batch) -> Sequence[float]:
-        """Divisors of the losses of *rows* that are not their number, in order; local."""
+        """Divisors of the losses of *rows* other than the number of rows, in order; local."""
         compute = self._functions.denominators
         return () if compute is None else compute(rows).tolist()
 
     def commit(self, parts: Parts) -> dict[str, Any]:
-        """Change the model by what was exchanged; local. The step's logs."""
+        """Apply the exchanged values to the model, and return the step's logs; local."""
         return self._functions.commit(parts)
 
     def fused(self, batch: Batch, control: np.ndarray) -> dict[str, Any]:
-        """Make the whole step; collective. Its logs."""
+        """Make the whole step, and return its logs; collective."""
         return self._functions.fused(batch, control)
 
     def trace(self) -> None:
-        """Make the graph of :meth:`fused` beforehand; after :meth:`connect`. Local."""
+        """Trace the graph of :meth:`fused` beforehand; after :meth:`connect`. Local."""
         self._functions.trace()
 
     def quiet(self) -> tuple[Callable[[Batch, Any], Parts], list[Any]]:
-        """``contribution`` without what random layers and batch statistics do, for a trial. Local.
+        """``contribution`` without random layers and batch statistics, for the check. Local.
 
-        And the variables that it leaves as they were. Where the step has chance in it that differs
-        in parts, it is traced once more.
+        Also the variables that it leaves unchanged. It is traced once more if the step's randomness
+        differs between parts.
         """
         model = self._model
         known = [*model.variables, *keras_hooks.metric_variables(model), *model.optimizer.variables]
@@ -216,11 +216,11 @@ class Step:
 
     @property
     def counted(self) -> list[Any]:
-        """The states of metrics, in the order of the layout's sums."""
+        """Metric states, in the order of the layout's sums."""
         return list(keras_hooks.metric_variables(self._model))
 
     def quiet_going_on(self) -> Callable[[Batch, Any], Parts]:
-        """:meth:`quiet`'s, in which metrics go on from what they hold, traced anew. Local."""
+        """:meth:`quiet` with metrics continued from their values, traced anew. Local."""
 
         def going_on(batch: Batch, control: Any) -> Parts:
             with self._parts.metrics_going_on():

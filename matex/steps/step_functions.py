@@ -1,4 +1,4 @@
-"""A step as functions that run: by Python one after the other, or as graphs."""
+"""The functions of a step, run by Python in sequence or as graphs."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ _UNCONNECTED = "connect() comes before the first fused step"
 
 
 class StepFunctions(Protocol):
-    """The functions of :class:`matex.steps.step.Step`, which says what each of them does."""
+    """Functions of :class:`matex.steps.step.Step`, which describes each of them."""
 
     may_draw: bool
-    """Whether the step may draw numbers that nobody sees, because its code is Python as it runs."""
+    """Whether the step may draw random numbers undetected, because it runs as Python."""
 
     denominators: Callable[[Batch], np.ndarray] | None
-    """Function that gives divisors of the losses of rows; None where they are numbers of rows."""
+    """Function that returns divisors of the losses of rows; None if they are numbers of rows."""
 
     def connect(self, exchange: HostExchange) -> None:
-        """Let :meth:`fused` make *exchange*; before its first call, and for good."""
+        """Set *exchange* as the one that :meth:`fused` makes; once, before its first call."""
 
     def contribution(self, batch: Batch, control: Any) -> Parts:
-        """Compute what the samples of *batch* add to the step; local, changes nothing."""
+        """Compute the parts that the samples of *batch* add to the step; local, changes nothing."""
 
     def contribution_of(self, rows: int) -> Callable[[Batch, Any], Parts]:
-        """:meth:`contribution` for so many *rows* alone; a graph is made by the first call."""
+        """:meth:`contribution` for exactly *rows* rows; its graph is traced by the first call."""
 
     def commit(self, parts: Parts) -> Logs:
-        """Change the model by what was exchanged; local."""
+        """Apply the exchanged values to the model; local."""
 
     def fused(self, batch: Batch, control: np.ndarray) -> Logs:
         """Make the whole step; collective."""
 
     def trace(self) -> None:
-        """Make the graph of :meth:`fused` beforehand."""
+        """Trace the graph of :meth:`fused` beforehand."""
 
     def traced_contribution(self) -> Callable[[Batch, Any], Parts]:
-        """``contribution`` as something that can be looked into, for a trial."""
+        """``contribution`` as a function that can be inspected, for the check."""
 
 
 class EagerFunctions:
-    """Runs the parts one by one, for a model compiled with ``run_eagerly``."""
+    """Runs the functions one by one, for a model compiled with ``run_eagerly``."""
 
     def __init__(self, parts: StepParts) -> None:
         self._parts = parts
@@ -83,23 +83,23 @@ class EagerFunctions:
         return self.commit([tf.constant(part) for part in (*own, *self._exchange(own[-1]))])
 
     def trace(self) -> None:
-        """Nothing: there is no graph."""
+        """Do nothing: there is no graph."""
 
     def traced_contribution(self) -> Callable[[Batch, Any], Parts]:
         return self.contribution
 
 
 class GraphFunctions:
-    """Runs graphs: one of the contribution, one of the commit, one of both around the exchange.
+    """Runs graphs: one of the contribution, one of the commit, and one of both with the exchange.
 
     Args:
-        parts: contribution and commit; their layout is known afterwards.
+        parts: contribution and commit; their layout is known after the construction.
         signature: signatures of batch and control, with a free batch dimension.
         jit_compile: whether XLA compiles the contribution.
 
     Raises:
-        NotShareable: ``train_step`` cannot be traced, or draws numbers that ranks would not draw
-            alike.
+        NotShareable: ``train_step`` cannot be traced, or draws random numbers that differ between
+            ranks.
     """
 
     def __init__(self, parts: StepParts, signature: tuple[Any, Any], *, jit_compile: bool) -> None:
@@ -125,7 +125,7 @@ class GraphFunctions:
         self._fused = SpecializedFunction(self._around_exchange, *signature)
 
     def _trace_contribution(self) -> list[str]:
-        """Trace, after which the layout is known; the generators that were drawn from."""
+        """Trace, which determines the layout; return the random generators that were drawn from."""
         with keras_hooks.generators_kept() as drawn, attempted("train_step cannot be traced"):
             self._traced = self._contribution.get_concrete_function()
         return drawn

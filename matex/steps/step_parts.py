@@ -1,6 +1,6 @@
-"""The two halves of a training step: what this rank adds to it, and the update by the sum of all.
+"""The two halves of a training step: this rank's contribution, and the update by the sum.
 
-Both run eagerly or are traced; the graphs are made in :mod:`matex.steps.step_functions`.
+Both run eagerly or are traced, by :mod:`matex.steps.step_functions`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ class StepParts:
     """Contribution and commit of one model's step. Local.
 
     Args:
-        model: built, and its metrics and its optimizer.
-        as_data: makes of a batch what ``train_step`` gets.
-        sums_gradients: whether gradients are exchanged; else an update is made by the mean
-            gradient over this rank's own rows, by 0 where it has none.
-        scales_rate: whether updates are made at the header's ``rate_factor`` times the rate.
-        most_rows: rows of the largest global batch, where gradients of embeddings may be slices.
+        model: built model, with built metrics and optimizer.
+        as_data: function from a batch to the argument of ``train_step``.
+        sums_gradients: whether gradients are exchanged; else the update uses the mean gradient over
+            this rank's own rows, 0 if it has none.
+        scales_rate: whether updates use the header's ``rate_factor`` times the learning rate.
+        most_rows: number of rows of the largest global batch, if gradients of embeddings may be
+            slices.
 
-    ``denominators`` are those of the losses in the newest contribution: where it is traced,
-    tensors of its graph. ``shifted`` names the random functions whose rows are drawn otherwise than
-    in one process.
+    ``denominators`` are the loss denominators of the newest contribution, tensors of its graph if
+    it is traced. ``shifted`` names the random functions whose rows are drawn otherwise than in one
+    process.
     """
 
     def __init__(
@@ -70,17 +71,17 @@ class StepParts:
 
     @property
     def exchanged(self) -> Layout | None:
-        """The part of the layout that the ranks exchange."""
+        """Part of the layout that the ranks exchange."""
         if self.layout is None or self.sums_gradients:
             return self.layout
         return replace(self.layout, gradients=())
 
     def metrics_going_on(self) -> AbstractContextManager[None]:
-        """Context of a trial's contribution, in which metrics go on from what they hold."""
+        """Context of a check's contribution, in which metrics continue from their values."""
         return self._state.going_on()
 
     def contribution(self, batch: Batch, control: Any) -> Parts:
-        """Compute what the samples of *batch* add to the step; every variable stays as it was."""
+        """Compute the parts that the samples of *batch* add to the step; changes no variable."""
         control = tf.convert_to_tensor(control)
         weight, sample_offset = control[0], control[1]
         header = with_learning_rate(header_in(control), self._model.optimizer)
@@ -105,13 +106,13 @@ class StepParts:
             keras_hooks.recorded_results(self._model) as results,
         ):
             logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
-        self._advance_noise = self._advance_noise or advance_noise  # a trial draws less
+        self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
         recorder.check_order(state.others)
         averaged, sums = state.changes(saved)
         try:
             extra, _ = self._tail.note(logs, results)
         except NotShareable:
-            state.restore(saved)  # run eagerly it has changed them
+            state.restore(saved)  # an eager run has changed them
             raise
         restored = state.restore(saved)
         placed = from_row(sample_offset, keras_hooks.rows_traced(batch), self.most_rows)
@@ -127,15 +128,15 @@ class StepParts:
             header = _with_nonfinite(header, gradients)
         means = [flat(m, dtype) * weight for m in (*averaged, *extra)]
         auxiliary = [*means, *(flat(s, dtype) for s in (*sums, *places)), tf.cast(header, dtype)]
-        # The first fence: the auxiliary part, and so the exchange, comes after every side effect.
+        # The first fence: the auxiliary part, and so the exchange, waits for every side effect.
         with tf.control_dependencies([r.op for r in restored if not tf.executing_eagerly()]):
             return [*gradients, tf.concat(auxiliary, 0)]
 
     def commit(self, parts: Parts) -> dict[str, Any]:
-        """Apply the exchanged parts; the step's logs."""
-        # The second fence: nothing runs before the exchange has succeeded. It must be in here.
-        # Around the call it goes once TensorFlow has inlined it, and operations without data
-        # from the parts (the optimizer's counter) would run beside the exchange.
+        """Apply the exchanged parts, and return the step's logs."""
+        # The second fence: nothing runs before the exchange has succeeded. It must be inside this
+        # function: a fence around the call disappears when TensorFlow inlines it, and operations
+        # that take no data from the parts (the optimizer's counter) would run beside the exchange.
         with tf.control_dependencies(parts[-1:]):
             return self._apply(parts)
 
@@ -171,7 +172,7 @@ class StepParts:
 
 
 def with_learning_rate(header: Any, optimizer: Any) -> Any:
-    """The leader says 1 for its learning rate, the others 0: put the number in its place."""
+    """Header with the learning rate in place of the leader's 1; other ranks have 0 there."""
     rate = keras_hooks.learning_rate_variable(optimizer)
     if rate is None:
         return header
@@ -180,14 +181,14 @@ def with_learning_rate(header: Any, optimizer: Any) -> Any:
 
 
 def _mean_of_own(gradients: Parts, own: Any, total: Any) -> Parts:
-    """Gradients weighted by own samples / samples of the step, weighted by 1."""
+    """*gradients*, weighted by own / total samples, rescaled to the mean over own samples."""
     samples = Header._fields.index("samples") - len(Header._fields)
     scale = tf.math.divide_no_nan(tf.cast(total[samples], own.dtype), own[samples])
     return [gradient * tf.cast(scale, gradient.dtype) for gradient in gradients]
 
 
 def _with_nonfinite(header: Any, gradients: Parts) -> Any:
-    """The exchange sees the header only: tell it whether all gradients are finite."""
+    """Header with its flag set if a gradient is not finite; the exchange sees the header only."""
     finite = [tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients]
     is_flag = [name == "nonfinite" for name in Header._fields]
     found = tf.reduce_any(tf.logical_not(finite)) & is_flag

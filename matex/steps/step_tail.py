@@ -1,4 +1,4 @@
-"""The part of a step that is neither gradient nor update: metrics, statistics, logs."""
+"""The part of a step beside gradients and update: metrics, statistics, logs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from matex.steps.graph_inspection import depends_on
 __all__ = ["VALUE", "StepTail", "flat"]
 
 VALUE = "value of "
-"""The prefix of the names of values that a step returns."""
+"""Prefix of the names of values that a step returns."""
 
-#: Function of a tensor with the rank's rows that gives one with those of the batch, others zero.
+#: Function from a tensor of the rank's rows to one of the batch's rows, zero in the other rows.
 Placed = Callable[[Any], Any]
 
 
 class _Returned(NamedTuple):
-    """A tensor that a step returns and that is no metric's result."""
+    """A tensor that a step returns and that is not a metric's result."""
 
     segment: Segment
     dtype: Any
 
 
 class StepTail:
-    """The logs and changing variables of a step: this rank's part, and the sum of all. Local.
+    """Logs and changing variables of a step: this rank's part, and the sum over ranks. Local.
 
-    ``summed`` are the names of values that add up over ranks; the others are means over rows.
+    ``summed`` names the values that are summed over ranks; the others are means over rows.
 
     Args:
         state: variables that the forward pass changes.
@@ -50,23 +50,22 @@ class StepTail:
     def note(
         self, logs: Mapping[str, Any], results: keras_hooks.Results, placed: Placed | None = None
     ) -> tuple[list[Any], list[Any]]:
-        """Note where the *logs* of a traced step come from.
+        """Record the origins of the *logs* of a traced step.
 
-        Variables among them are read when the step ends, as TensorFlow reads what a function
-        returns: after the update.
+        Variables among them are read at the end of the step, after the update, as TensorFlow reads
+        what a function returns.
 
         Args:
             logs: values that the step returned.
             results: results of its metrics.
-            placed: puts rows in their places of the batch; a step whose logs have rows by
-                default has none.
+            placed: function that puts rows in their places of the batch; None, the default, if no
+                logs have rows.
 
         Returns:
-            Values that a step returns beside results: those that are means over rows, and
-            those that add up.
+            Values that a step returns beside metric results: means over rows, and sums.
 
         Raises:
-            NotShareable: a value is made of a metric and is not its result, or has rows of
+            NotShareable: a value depends on a metric's state and is not its result, or has rows of
                 unknown shape.
         """
         logs = keras_hooks.flat_logs(logs)
@@ -94,7 +93,7 @@ class StepTail:
         return means, sums
 
     def segments(self) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-        """The layout's *means* and *sums*."""
+        """Segments *means* and *sums* of the layout."""
         means, sums = self._state.segments()
         return (
             (*means, *(value.segment for value in self._means.values())),
@@ -102,7 +101,7 @@ class StepTail:
         )
 
     def commit(self, means: list[Any], sums: list[Any]) -> dict[str, Any]:
-        """Apply the exchanged means and sums, given flat; the step's logs."""
+        """Apply the exchanged means and sums, given as flat vectors; return the step's logs."""
         means, extra_means = _parted(means, len(self._means))
         sums, extra_sums = _parted(sums, len(self._sums))
         self._state.add(means, sums)
@@ -114,9 +113,9 @@ class StepTail:
         return {name: logs[name] for name in self._log_names}
 
     def _check(self, value: Any, results: keras_hooks.Results) -> None:
-        """Refuse a *value* that is made of a metric's state, which starts anew in every step.
+        """Refuse a *value* that depends on a metric's state, which starts from zero in every step.
 
-        Of one that was computed eagerly it is not known.
+        For a value that was computed eagerly this is unknown.
         """
         eager = tf.executing_eagerly()
         if results.are_known if eager else depends_on(value, self._state.sums):
@@ -134,7 +133,7 @@ def _noted(name: str, value: Any, dtype: Any) -> _Returned:
 
 
 def _parted(values: list[Any], last: int) -> tuple[list[Any], list[Any]]:
-    """*values* without the *last* ones, and these."""
+    """*values* without the *last* ones, and the *last* ones."""
     cut = len(values) - last
     return list(values[:cut]), list(values[cut:])
 

@@ -1,9 +1,9 @@
-"""Single tensors of a traced function as a function of its own, without what they do not need.
+"""Functions made of single tensors of a traced function, without unneeded operations.
 
-A mask is at times brought to the shape of what the model gave. Its values need the labels alone,
-but in the graph it hangs on the whole forward pass. TensorFlow infers shapes when it imports a
-graph. So the part of it that leads to a shape is imported twice, for arguments of two sizes, and an
-axis that comes out as long as an axis of an argument both times is as long as that.
+A mask is sometimes broadcast to the shape of the model's output. Its values need the labels alone,
+but in the graph it depends on the whole forward pass. TensorFlow infers shapes when it imports a
+graph. So the part of it that determines a shape is imported twice, for arguments of two sizes; an
+axis whose length equals that of an argument's axis both times is taken to follow that axis.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from matex.steps.specialization import concrete
 
 __all__ = ["Axis", "changes_without", "function_of", "sizes_by_arguments"]
 
-# What costs as much as the step itself, were every rank to compute it for all rows.
+# Operations as expensive as the step itself, if every rank computed them for all rows.
 _HEAVY = ("MatMul", "Einsum", "Conv", "While", "RNN", "If", "Case", "PartitionedCall")
 
-# Rows of two batches, and other lengths in them, one an axis.
+# Numbers of rows of two batches, and other axis lengths, one per axis.
 _ROWS = (7, 5)
 _OTHERS = ((11, 13, 17, 19, 23, 29, 31, 37), (29, 23, 37, 31, 41, 11, 13, 17))
 
 
 class Axis(NamedTuple):
-    """An axis of an argument, both counted from 0."""
+    """An axis of an argument: indices of the argument and of its axis, from 0."""
 
     argument: int
     axis: int
@@ -41,15 +41,15 @@ def function_of(
 
     Args:
         traced: concrete function.
-        wanted: at least one tensor, float64.
+        wanted: tensors of float64, at least one.
         signature: signature of the first argument.
-        purpose: name of what is wanted, for the reason.
+        purpose: description of *wanted*, for error messages.
 
     Returns:
-        A function of a batch, which gives float64, shape (wanted,).
+        Function of a batch, which returns float64 of shape (number of *wanted*,).
 
     Raises:
-        NotShareable: they need more than the argument and cheap operations.
+        NotShareable: *wanted* needs more than the first argument and cheap operations.
     """
     graph = traced.graph
     if any(tensor.graph is not graph for tensor in wanted):
@@ -94,10 +94,10 @@ def function_of(
 
 
 def changes_without(traced: Any) -> Callable[[], None]:
-    """The changes that *traced*, a concrete function, makes without its arguments. Local.
+    """Function for the changes that the concrete *traced* makes without its arguments. Local.
 
-    Where arguments never come TensorFlow runs this much of a graph: counters, and whatever else
-    follows from variables alone.
+    If its arguments never arrive TensorFlow runs just this part of a graph: counters, and
+    other operations that depend on variables alone.
     """
     graph = traced.graph
     captured = {id(inner): outer for outer, inner in graph.captures}
@@ -142,13 +142,13 @@ def _length(size: int | Axis, arguments: list[Any]) -> Any:
 def _needed(
     operations: Iterable[Any], arguments: Sequence[Any], purpose: str
 ) -> tuple[dict[str, Any], dict[str, list[int | Axis]]]:
-    """The operations that *operations* depend on, and they themselves, by name.
+    """*operations* and all operations that they depend on, by name.
 
-    Shapes that are those of *arguments* depend on nothing else: they come besides, by the name of
-    the tensor that says them.
+    Shapes that follow from those of *arguments* depend on nothing else: they are returned
+    separately, by the name of the shape tensor.
 
     Raises:
-        NotShareable: one of the operations is not cheap.
+        NotShareable: a needed operation is expensive.
     """
     needed: dict[str, Any] = {}
     shapes: dict[str, list[int | Axis]] = {}
@@ -172,14 +172,14 @@ def _needed(
 
 
 def sizes_by_arguments(tensor: Any, arguments: Sequence[Any]) -> list[int | Axis] | None:
-    """The length of each axis of *tensor*: a number, or the axis that is as long. Local.
+    """Length of each axis of *tensor*: a number, or an axis of an argument of equal length. Local.
 
     Args:
         tensor: tensor of a graph.
-        arguments: placeholders of the same graph, as long as each other in the first axis.
+        arguments: placeholders of the same graph, with equal lengths of the first axis.
 
-    Returns:
-        None where TensorFlow does not infer them.
+        Returns:
+            Lengths; None if TensorFlow cannot infer them.
     """
     if tensor.shape.rank is None or any(one.shape.rank is None for one in arguments):
         return None
@@ -214,7 +214,7 @@ def sizes_by_arguments(tensor: Any, arguments: Sequence[Any]) -> list[int | Axis
 def _inferred(
     tensor: Any, arguments: Sequence[Any], lengths: dict[Axis, int]
 ) -> tuple[int | None, ...] | None:
-    """The shape of *tensor* for arguments of such *lengths*; None where it is not known."""
+    """Shape of *tensor* for arguments with these *lengths*; None if unknown."""
     operations, given = _leading_to(tensor, arguments)
     with tf.Graph().as_default():
         inputs = {}
@@ -228,22 +228,22 @@ def _inferred(
             node.input.extend(data)
         try:
             [found] = tf.graph_util.import_graph_def(definition, inputs, [tensor.name])
-        except ValueError:  # lengths that do not go together
+        except ValueError:  # these lengths do not fit together
             return None
         return None if found.shape.rank is None else tuple(found.shape)
 
 
 def _shape(tensor: Any, argument: int | None, lengths: dict[Axis, int]) -> Any:
-    """The shape of *tensor*, with lengths where it is that *argument*."""
+    """Shape of *tensor*, with *lengths* if it is argument number *argument*."""
     if argument is None:
         return tensor.shape
     return [lengths.get(Axis(argument, axis), size) for axis, size in enumerate(tensor.shape)]
 
 
 def _leading_to(tensor: Any, arguments: Sequence[Any]) -> tuple[set[str], list[Any]]:
-    """The operations that the shape of *tensor* follows from, and what they are given.
+    """Operations that determine the shape of *tensor*, and their inputs.
 
-    A weight is given, as other numbers that are no integers and whose shape is known are.
+    Weights are inputs, like other non-integer tensors of known shape.
     """
     operations: set[str] = set()
     given: dict[str, Any] = {}
@@ -260,7 +260,7 @@ def _leading_to(tensor: Any, arguments: Sequence[Any]) -> tuple[set[str], list[A
 
 
 def _definition(graph: Any, names: Iterable[str]) -> Any:
-    """The operations of *graph* that are called *names*, as what can be imported elsewhere."""
+    """Graph definition with the operations of *graph* called *names*, for import elsewhere."""
     chosen = set(names)
     whole = graph.as_graph_def()
     definition = type(whole)(versions=whole.versions, library=whole.library)

@@ -1,4 +1,4 @@
-"""Sums over the ranks in the middle of a step's graph, which gradients go through."""
+"""Sums over the ranks in the middle of a step's graph, differentiable by tapes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["SumsInGraph"]
 
 
 class SumsInGraph:
-    """Adds exchanges of moments to the graph that is being traced. Local.
+    """Adds exchanges of moments to the graph being traced. Local.
 
-    What a tape computes on a rank is a gradient of the rank's own mean over rows, or of its own
-    sum: in the first case the whole is the mean of the ranks', weighted by their rows. A gradient
-    that is passed back through a sum over the ranks so becomes ``sum(scale * gradient) / scale``,
-    where *scale* is the rank's share of the rows, or 1; through that operation, by a tape around
-    the first, it becomes one of the same form.
+    The gradient that a tape computes on a rank is of the rank's own mean over rows, or of its own
+    sum: in the first case the whole is the mean over ranks, weighted by their rows. A gradient
+    passed back through a sum over the ranks thus becomes ``sum(scale * gradient) / scale``,
+    where *scale* is the rank's share of the rows, or 1; through that operation, by a tape
+    around the first, it becomes one of the same form.
 
     Args:
         exchanges: exchanges of the step.
@@ -36,20 +36,20 @@ class SumsInGraph:
 
     @contextlib.contextmanager
     def traced(self, weight: Any, header: Any, *, name: str) -> Iterator[Callable[[Any, str], Any]]:
-        """Trace the step *name* inside.
+        """Context in which the step *name* is traced.
 
         Args:
             weight: scalar, local rows / rows of the step.
             header: header of the rank's contribution.
-            name: name of the step, for reasons.
+            name: name of the step, for error messages.
 
         Yields:
-            A function that gives the sum over the ranks of a float64 vector. It is told whose
-            moments they are, and raises NotShareable where an exchange would not be part of the
-            graph.
+            Function that returns the sum over the ranks of a float64 vector. Its second argument
+            names the layer whose moments these are; it raises NotShareable if an exchange would not
+            be part of the graph.
         """
         graph = tf.compat.v1.get_default_graph()
-        # A rank without rows sends zeros; what it divides by is of no account.
+        # A rank without rows sends zeros; its divisor has no effect.
         share = tf.cast(tf.where(weight > 0, weight, 1), tf.float64)
         header = tf.cast(header, tf.float64)
 
@@ -75,7 +75,7 @@ class SumsInGraph:
         yield total
 
     def _exchanged(self, vector: Any, scale: Any, header: Any, what: str) -> Any:
-        """The sum of *vector* over the ranks, weighted by *scale* where that is not None."""
+        """Sum of *vector* over the ranks, weighted by *scale* if that is not None."""
         segment = Segment(what, tuple(vector.shape), "float64")
         if scale is None:
             layout = Layout(gradients=(), means=(), sums=(segment,))

@@ -1,4 +1,4 @@
-"""The exchanges in the middle of a step's graph: of gradients for updates, and of moments."""
+"""Exchanges in the middle of a step's graph: gradients for updates, and moments."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Parts = list[np.ndarray]
 
 
 class UpdateExchanges:
-    """Sums gradients and moments over the ranks; the graph calls it in their order. Local.
+    """Sums gradients and moments over the ranks, called by the graph in order. Local.
 
-    ``tried`` are the numbers of those of which it was tried out whether they add up over rows: an
-    update may be made in some steps only. ``sends_nothing`` is whether no row of the step is this
-    rank's: what it computed from a borrowed one is not sent. ``used`` are the exchanges that the
-    running attempt has come to, and ``failed`` is the one of them that failed.
+    ``tried`` are the numbers of the exchanges that were checked to add up over rows: an update may
+    be made in some steps only. ``sends_nothing`` is whether this rank has no row of the step:
+    values computed from a borrowed row are not sent. ``used`` are the exchanges that the running
+    attempt has reached, and ``failed`` is the one that failed.
     """
 
     def __init__(self) -> None:
-        # A number that counts exchanges: TensorFlow keeps the order of what uses one variable,
-        # and ranks that made two exchanges in different orders would wait for each other.
+        # A variable that counts exchanges: TensorFlow keeps the order of operations on one
+        # variable, and ranks that made two exchanges in different orders would deadlock.
         self._turn = tf.Variable(0, dtype=tf.int64, trainable=False, name="exchanges")
         self.layouts: list[Layout] = []
         self.made: list[HostExchange] = []
@@ -39,7 +39,7 @@ class UpdateExchanges:
 
     @property
     def are_tried(self) -> bool:
-        """Whether all updates of the running step were tried out."""
+        """Whether all updates of the running step were checked."""
         return all(self.made.index(exchange) in self.tried for exchange in self.used)
 
     def begin_trace(self) -> None:
@@ -47,16 +47,16 @@ class UpdateExchanges:
         self.layouts = []
 
     def connect(self, make: Callable[[Layout], HostExchange]) -> None:
-        """Make the exchanges, once."""
+        """Create the exchanges, once."""
         if not self.made:
             self.made = [make(layout) for layout in self.layouts]
 
     def in_graph(self, layout: Layout, parts: list[Any]) -> list[Any]:
-        """Add the next exchange to the graph being traced: the sums of *parts*. Local.
+        """Add the next exchange to the graph being traced; return the sums of *parts*. Local.
 
         Args:
-            layout: layout of what is exchanged.
-            parts: tensors, those of *layout*.
+            layout: layout of the exchange.
+            parts: tensors in the order of *layout*.
         """
         number = len(self.layouts)
         self.layouts.append(layout)
@@ -76,14 +76,14 @@ class UpdateExchanges:
     def trial(
         self, run: Callable[[], Any], given: dict[int, Parts] | None = None
     ) -> tuple[Any, dict[int, Parts]]:
-        """Run the graph without exchanging anything; local.
+        """Run the graph without any communication; local.
 
         Args:
             run: function that runs the graph.
-            given: sums that the graph gets, by number; its own parts by default.
+            given: sums to return from the exchanges, by number; this rank's own parts by default.
 
         Returns:
-            What *run* returned, and the parts of this rank by number of the exchange.
+            Result of *run*, and the parts of this rank by number of the exchange.
         """
         self._given, self._noted = given or {}, {}
         try:

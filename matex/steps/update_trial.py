@@ -1,4 +1,4 @@
-"""Whether a step with several updates adds up: parts of a few rows, exchange by exchange."""
+"""Check that a step with several updates adds up: parts of a few rows, exchange by exchange."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Quiet = Callable[[Any, np.ndarray], np.ndarray]
 def find_inseparable_update(
     step: SeveralUpdatesStep, batch: GlobalBatch, *, alone: bool = False
 ) -> str:
-    """The reason why *step* does not add up on some rows of *batch*; "" where it does. Local.
+    """Reason for which *step* does not add up on some rows of *batch*; "" if it does. Local.
 
-    Each part of the rows is computed with the sums of the whole, so that every update
-    starts from the weights that it would start from. Nothing is changed afterwards.
+    Each part of the rows is computed with the sums of the whole, so that every update starts
+    from the same weights as in the step. Nothing is changed afterwards.
 
     Args:
-        alone: whether there is one rank, which computes batches whole, so that its metrics alone
-            must add up, over steps; off by default.
+        alone: whether there is one rank, which computes whole batches, so that only its metrics
+            must add up, over steps; False by default.
     """
     if alone and not step.counted:
         return ""
@@ -53,7 +53,7 @@ def find_inseparable_update(
 
 
 def _mended(step: SeveralUpdatesStep, rows: Any) -> str:
-    """The reason why *step* adds up neither as means nor as sums over rows; "" where it does."""
+    """Reason for which *step* adds up neither as means nor as sums over rows; "" if it does."""
     finding = _differing(step, rows)
     while finding.can_be_mended:
         step.add_up(finding.updates, finding.values)
@@ -62,7 +62,7 @@ def _mended(step: SeveralUpdatesStep, rows: Any) -> str:
 
 
 class _TrialFinding(NamedTuple):
-    """The findings of a trial: why the step does not add up, and what might be sums over rows."""
+    """Findings of a check: why the step does not add up, and which parts may be sums."""
 
     reason: str
     updates: frozenset[int] = frozenset()
@@ -70,12 +70,12 @@ class _TrialFinding(NamedTuple):
 
     @property
     def can_be_mended(self) -> bool:
-        """Whether what does not add up as means over rows does so as sums."""
+        """Whether the parts that do not add up as means over rows do so as sums."""
         return bool(self.updates or self.values)
 
 
 def _forgetting(step: SeveralUpdatesStep, rows: Any) -> str:
-    """The metric of *step* that does not add up what it counts over steps; "" for none."""
+    """Name of the metric of *step* whose counts do not add up over steps; "" if none."""
     if not step.counted:
         return ""
     count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
@@ -99,11 +99,11 @@ def _forgetting(step: SeveralUpdatesStep, rows: Any) -> str:
 def _made(
     step: SeveralUpdatesStep, quiet: Quiet, rows: Any, span: Span, given: Parts | None = None
 ) -> tuple[Parts, list[np.ndarray]]:
-    """The contributions of the rows *span* of *rows*, by exchange, and all variables after them.
+    """Contributions of the rows *span* of *rows*, by exchange, and all variables after them.
 
     Args:
-        quiet: the step, as :meth:`SeveralUpdatesStep.quiet` gives it.
-        given: sums that the step gets; its own contributions by default.
+        quiet: result of :meth:`SeveralUpdatesStep.quiet`.
+        given: sums that the exchanges return; the step's own contributions by default.
     """
     lo, hi = span
     count = keras_hooks.row_count(keras_hooks.flatten(rows)[0])
@@ -141,7 +141,7 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
             return _TrialFinding(
                 f"{step.name} makes an update for some rows of a batch, not for others"
             )
-        if number not in whole:  # an update that is not made in each step
+        if number not in whole:  # an update that is not made in every step
             continue
         given = [parts[number] for parts, _ in pieces]
         wrong = _wrong(layout, whole[number], given, step.tolerance)
@@ -156,11 +156,11 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
             continue
         updates |= {number} if number < _last_of(step) else set()
         values |= sums
-    if updates or values:  # what is computed from these may be right then
+    if updates or values:  # values computed from these may be right then
         return _TrialFinding(reason, frozenset(updates), frozenset(values))
     if reason:
         return _TrialFinding(reason)
-    # What is exchanged is the same in all; so must be what follows from it.
+    # The exchanged values are equal in all of them; so must be the variables after them.
     step.exchanges.tried |= set(whole) & set(range(len(step.exchanges.layouts)))
     if any(_differ(after, later, step.tolerance) for _, later in pieces):
         return _TrialFinding(
@@ -170,7 +170,7 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
 
 
 def _last_of(step: SeveralUpdatesStep) -> int:
-    """The number of the exchange after the graph."""
+    """Number of the exchange after the graph."""
     return len(step.exchanges.layouts)
 
 
@@ -183,9 +183,9 @@ def _sums_among(
     given: list[list[np.ndarray]],
     weights: list[float],
 ) -> set[str] | None:
-    """The names of the values of *wrong* that add up without weights; None where not all do.
+    """Names of the values of *wrong* that add up without weights; None if some do not.
 
-    The gradients of an update do so all or none of them.
+    For the gradients of an update it is all or none.
     """
     if not step.may_be_sums:
         return None
@@ -201,12 +201,12 @@ def _sums_among(
 def _wrong(
     layout: Layout, whole: list[np.ndarray], parts: list[list[np.ndarray]], tolerance: float
 ) -> list[Value]:
-    """The values that do not add up."""
+    """Values that do not add up."""
     return [value for value in values_of(layout, whole, parts) if value.differs(tolerance)]
 
 
 def _differ(one: list[np.ndarray], other: list[np.ndarray], tolerance: float) -> bool:
-    """Whether variables have other values after the same updates."""
+    """Whether variables differ after the same updates."""
     for a, b in zip(one, other, strict=True):
         if a.dtype.kind not in "fiu" or not np.isfinite(a).all():
             continue

@@ -1,4 +1,4 @@
-"""The script's own step on less than a whole batch: whatever it raises, it is not refused."""
+"""Runs of the script's own step on less than a whole batch, whose errors are no refusal."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LONGEST = 160
 
 @contextlib.contextmanager
 def attempted(what: str) -> Iterator[None]:
-    """Run the script's own code inside, on a part of a batch or on one of any size. Local.
+    """Context that runs the script's own code on a part of a batch or on one of any size. Local.
 
     Raises:
-        NotShareable: it raised something. Where that is a mistake, it raises it again on the whole
-            batch, where plain Keras does.
+        NotShareable: the code raised an exception. A mistake in it raises again on the whole
+            batch, as with plain Keras.
     """
     try:
         yield
@@ -38,9 +38,9 @@ def in_short(error: BaseException) -> str:
 
 
 def _told(error: BaseException) -> str:
-    """The first line of *error* that says what is wrong.
+    """First line of *error*'s message that tells the cause.
 
-    Keras puts the place before the cause, TensorFlow its own frame, AutoGraph lines of code.
+    Keras puts the location before the cause, TensorFlow its own frame, AutoGraph lines of code.
     """
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]

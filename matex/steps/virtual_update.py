@@ -1,9 +1,9 @@
-"""Steps made by virtual workers, whose sums have the same bits on any number of ranks.
+"""Steps made by virtual workers, whose sums are bit-identical on any number of ranks.
 
-A batch is cut into as many parts as there are virtual workers, whatever the ranks: the graph that
-computes a part, and its shape, never depend on them. A rank computes the parts of its virtual
-workers one after the other, and all are added up along a binary tree over the workers, which no
-rank is part of. The update is always made by the same graph.
+A batch is divided into as many parts as there are virtual workers, independently of the ranks: so
+is the graph that computes a part, and its shape. A rank computes the parts of its virtual workers
+one after the other, and all parts are summed along a binary tree over the workers, which does not
+depend on the ranks. The same graph always makes the update.
 
 EasyScale (Li et al., SC 2023), VirtualFlow (Or et al., MLSys 2022).
 """
@@ -42,28 +42,28 @@ class _Division(NamedTuple):
     """The division of a step's virtual workers among the ranks."""
 
     parts: list[Span]
-    """Samples of each worker that has some, in its order."""
+    """Samples of each worker that has any, in worker order."""
     nodes: list[list[Node]]
-    """Subtrees of each member of the world, in their order."""
+    """Subtrees of each member of the world, in member order."""
 
 
 class VirtualUpdate:
-    """Makes steps of one update by the contributions of virtual workers. The engine's maker.
+    """Makes steps of one update from the contributions of virtual workers. The engine's maker.
 
-    Sums of subtrees are kept until the step is done. When a rank dies the survivors compute those
-    of its virtual workers, and exchange again; only where somebody has the sum already, the step
-    stands, and who missed it gets it.
+    Sums of subtrees are kept until the step is done. If a rank dies the survivors compute the
+    subtrees of its virtual workers, and exchange again; only if some rank has the sum already, the
+    step stands, and ranks that lack the sum get it.
 
     Args:
         services: ranks, faults and watch of the run.
         source: source of the batches.
-        rows: rows that this rank computes, those of whole virtual workers.
+        rows: rows of this rank, in whole virtual workers.
         taken_over: account of the rows, and repair.
         step: step of the model.
-        check_finite: whether the sums are looked through for numbers that are not finite.
+        check_finite: whether the sums are checked for NaN and infinity.
 
     Raises:
-        NotShareable: the step runs eagerly, so Python would count its parts.
+        NotShareable: the step runs eagerly, so Python code would run once for each part.
     """
 
     may_decline = False
@@ -98,12 +98,12 @@ class VirtualUpdate:
 
     @cached_property
     def _pair(self) -> HostExchange:
-        """The exchange of two ranks with a subtree each: two numbers have but one order."""
+        """Exchange of two ranks with one subtree each: two numbers have one order only."""
         return self._services.make_exchange(self._layout, self._check_finite)
 
     @cached_property
     def _tree(self) -> TreeExchange:
-        """The exchange of any other number of subtrees."""
+        """Exchange of any other number of subtrees."""
         services = self._services
         return TreeExchange(
             services.communicator,
@@ -150,10 +150,10 @@ class VirtualUpdate:
         return self._step.commit(total)
 
     def _attempt(self, batch: GlobalBatch) -> Parts | None:
-        """Add up the step, with what the virtual workers of this rank contribute; collective.
+        """Sum the step, with the contributions of this rank's virtual workers; collective.
 
         Returns:
-            The sums as tensors, or None: they are in the exchange.
+            Sums as tensors; None if they are in the exchange.
         """
         total = None
         parts, nodes = self._division(batch.span)
@@ -166,7 +166,7 @@ class VirtualUpdate:
         exchange.begin(samples=hi - lo, fingerprint=batch.fingerprint([batch.span]))
         if is_pair:
             (sent,) = self._sums.by_node.values()
-            if not self._is_first:  # who leads, and what is asked for, may be others now
+            if not self._is_first:  # the leader and its requests may have changed
                 *gradients, auxiliary = sent
                 sent = [*gradients, keras_hooks.constant(self._with_header(auxiliary, batch))]
             total = exchange.run(lambda: exchange.in_graph(sent))
@@ -178,7 +178,7 @@ class VirtualUpdate:
         return total
 
     def _with_header(self, auxiliary: Any, batch: GlobalBatch) -> np.ndarray:
-        """A copy of *auxiliary* with the header of this rank."""
+        """Copy of *auxiliary* with the header of this rank."""
         have = self._taken_over.have
         last = np.array(auxiliary)
         fingerprint = batch.fingerprint(have) if have else 0
@@ -187,7 +187,7 @@ class VirtualUpdate:
         return last
 
     def _division(self, span: Span) -> _Division:
-        """The parts of the step's workers, and the subtrees that each rank computes."""
+        """Parts of the step's workers, and the subtrees that each rank computes."""
         parts = self._rows.parts_of_workers()
         nodes = []
         for rank in self._communicator.world.ranks:
@@ -200,13 +200,13 @@ class VirtualUpdate:
     # When it fails.
 
     def _recovered(self, batch: GlobalBatch, error: BaseException) -> bool:
-        """Whether the step stands after all; if not, it is to be made again. Collective.
+        """Whether the step stands after all; if not, it must be made again. Collective.
 
         Raises:
-            TrainingError: alike on every rank.
+            TrainingError: on every rank.
         """
         exchange, self._running = self._running, None
-        if exchange is None:  # the script's own mistake, or the source's
+        if exchange is None:  # an error of the script or of the source
             raise error
         cause = exchange.error
         if isinstance(cause, TrainingError):
@@ -223,10 +223,10 @@ class VirtualUpdate:
         return False
 
     def _judge(self, batch: GlobalBatch, exchange: HostExchange, error: TrainingError) -> None:
-        """See how the step is made again after a sum that was not right; collective.
+        """Decide how the step is made again after a wrong sum; collective.
 
         Raises:
-            TrainingError: alike on every rank, it is not.
+            TrainingError: on every rank, if it is not made again.
         """
         have, step = self._taken_over.have, self._services.faults.step
         self._taken_over.is_closed = True  # a newcomer would know nothing of it
@@ -247,7 +247,7 @@ class VirtualUpdate:
             self._sums.forget()
 
     def _spoiled(self, exchange: HostExchange) -> np.ndarray:
-        """Numbers of this rank that are not finite: a sum, or a message that a fault spoiled."""
+        """Non-finite values of this rank: a sum, or a message that a fault changed."""
         for vector in self._sums.vectors(self._layout).values():
             if not np.isfinite(vector).all():
                 return vector

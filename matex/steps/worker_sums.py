@@ -1,4 +1,4 @@
-"""Sums of what the virtual workers of a rank contribute to a step, by subtrees."""
+"""Sums of the contributions of a rank's virtual workers, by subtree."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ Parts = list[Any]
 
 
 class WorkerSums:
-    """Computes contributions, and adds them up as far as this rank holds whole subtrees. Local.
+    """Computes contributions, and sums them within the whole subtrees of this rank. Local.
 
     ``by_node`` has the sums of the running step, in the order of their subtrees.
 
     Args:
-        rows: rows that this rank computes, those of whole virtual workers.
+        rows: rows of this rank, in whole virtual workers.
         step: step of the model.
-        most_rows: rows of a full batch, where they are known.
+        most_rows: number of rows of a full batch, if known.
     """
 
     def __init__(self, rows: OwnRows, step: Step, most_rows: int | None) -> None:
         self._rows = rows
         self._step = step
-        #: Sizes of parts with a graph of their own: those of full batches, whoever computes them.
+        #: Sizes of parts with a graph of their own: those of full batches, on any rank.
         self._usual = {size([part]) for part in split((0, most_rows or 0), rows.workers)}
         self.by_node: dict[Node, Parts] = {}
 
     def forget(self) -> None:
-        """Forget all sums; their memory is warm, and is wanted for the update."""
+        """Drop all sums; the update can reuse their memory."""
         self.by_node = {}
 
     def complete(self, parts: Sequence[Span], nodes: Sequence[Node]) -> None:
-        """Have the sums of the subtrees *nodes* and of no others, computing what is missing.
+        """Make ``by_node`` the sums of exactly the subtrees *nodes*, computing missing ones.
 
         Args:
             parts: samples of each virtual worker of the step, in their order.
@@ -62,12 +62,12 @@ class WorkerSums:
         self.by_node = {node: found[node] for node in nodes}
 
     def _graph_for(self, rows: int) -> Callable[[Any, Any], Parts]:
-        """The graph that computes parts of so many *rows*, the same on all ranks."""
+        """Graph that computes parts of *rows* rows, the same on all ranks."""
         step = self._step
         return step.contribution_of(rows) if rows in self._usual else step.contribution
 
     def _pieces(self, spans: list[Span]) -> list[Any]:
-        """The rows of each of *spans*, which are read at once."""
+        """Rows of each of *spans*, read at once."""
         if not spans:
             return []
         rows = self._rows.rows(spans)
@@ -78,7 +78,7 @@ class WorkerSums:
         return [keras_hooks.pack_as(rows, list(piece)) for piece in zip(*pieces, strict=True)]
 
     def vectors(self, layout: Layout) -> dict[Node, np.ndarray]:
-        """The sums as vectors of *layout*."""
+        """Sums as vectors of *layout*."""
         return {
             node: layout.packed([np.asarray(part) for part in parts])
             for node, parts in self.by_node.items()

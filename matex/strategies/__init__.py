@@ -1,8 +1,8 @@
-"""The ways to share the work of a training, each chosen by one word.
+"""Strategies to share the work of a training, each selected by its name.
 
 :data:`~matex.strategies.table.STRATEGIES` has a row for each. A strategy is a :class:`Strategy`,
-which says what is done around a step; those with a centre are a :class:`CentreStrategy`, made of a
-rule (pure) and a topology.
+which defines the communication around a step; a strategy with a centre is a
+:class:`CentreStrategy`, made of a rule (pure) and a topology.
 """
 
 from matex.strategies.centre import AllAtOnce, CentreStrategy, InTurn

@@ -1,9 +1,9 @@
-"""DASO: nodes average gradients in every step, and models now and then, without waiting.
+"""DASO: nodes average gradients in every step, and models every few steps, without waiting.
 
-Coquelin et al., arXiv:2104.05588; when what is averaged: :mod:`matex.strategies.rules.daso`.
-What is corrected of the published code: momenta are averaged with the weights where ranks of a node
-have parted, in the epochs that average everything, and at the end of an epoch; nodes may have
-different numbers of ranks, count by them, and lose some.
+Coquelin et al., arXiv:2104.05588; the schedule of averages: :mod:`matex.strategies.rules.daso`.
+Corrections of the published code: momenta are averaged with the weights if the ranks of a node have
+diverged, in the epochs that average everything, and at the end of an epoch; nodes may have
+different numbers of ranks, are weighted by them, and may lose some.
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ _FORMAT = FORMATS["bf16"]
 
 
 class _Flight(NamedTuple):
-    """An average between nodes that is on its way."""
+    """An average between nodes whose messages are under way."""
 
     swaps: list[tuple[ft.Swap, int]]
-    """With how many ranks the node of each has."""
+    """Message with each other node, and the number of ranks of that node."""
     ranks: int
-    """The number of ranks of this node."""
+    """Number of ranks of this node."""
     sent: np.ndarray
-    """Weights as they were; not those of the message, which are rounded."""
+    """Weights when they were sent, not rounded as in the message."""
     waited: int
-    """Steps between sending and merging."""
+    """Number of steps between sending and merging."""
     due: int
-    """The step after which it is merged."""
+    """Step after which the average is merged."""
 
 
 class Daso(Strategy):
-    """One message to each other node every few steps, by one rank of each node in turn.
+    """DASO for one rank: one rank of each node in turn sends one message to each other node.
 
-    It holds the distance of the weights from the last consensus, in 16 bits; only these
-    come from other nodes late. Inside a node gradients are averaged around a ring in each
-    step, weighted by rows, before the optimizer sees them: all ranks of a node make the same
-    update, so their weights and momenta stay equal. What comes from other nodes to one rank
-    goes around the ring with the weights. In the first and last epochs all ranks average all
-    they have after each step, too, in one collective.
+    The message holds the distance of the weights from the last consensus, in 16 bits; only these
+    messages arrive late. Inside a node gradients are averaged around a ring in each step, weighted
+    by rows, before the optimizer gets them: all ranks of a node make the same update, so their
+    weights and momenta stay equal. An average that one rank receives from other nodes goes around
+    the ring with the weights. In the first and last epochs all ranks also average weights and
+    momenta after each step, in one collective.
 
-    Ranks of a node part where they update by their own gradients: in a step in which a
-    repair is made, in the one after it, and where the pace leaves gradients out. Then weights
-    and momenta are averaged around the ring, after the next step in which an average is due,
-    and from then on gradients again. A step in which somebody dies, and what is on its way
-    then, is left out: nodes and pairs are formed anew.
+    Ranks of a node diverge if they update by their own gradients: in a step with a repair, in the
+    next step, and when the pace skips gradients. Then weights and momenta are averaged around the
+    ring, after the next step in which an average is due, and from then on gradients again. A step
+    in which a rank dies, and messages that are under way then, are skipped: nodes and pairs are
+    formed anew.
 
     Args:
         replica: replica of this rank; equal on all ranks when training starts.
-        epochs: number of epochs of the training, of which the first and last average all.
-        ranks_per_node: number of original ranks that make a node; default 0, those of a host.
+        epochs: number of epochs of the training; the first and last of them average all.
+        ranks_per_node: number of original ranks in a node; default 0, the ranks of a host.
     """
 
     name = "daso"
@@ -84,14 +84,14 @@ class Daso(Strategy):
         self._reference: np.ndarray | None = None
         self._flight: _Flight | None = None
         self._distance = 0.0
-        # Equal on the ranks of a node, but for the step in which a message is lost.
+        # Equal on the ranks of a node, except in a step in which a message is lost.
         self._have_parted = False
         self._repairs = communicator.pending.repairs
-        self._is_cut_off = False  # a member may have left out the rest of this step's messages
+        self._is_cut_off = False  # a member may have skipped the rest of this step's messages
         self.traffic = Traffic()
 
     def epoch_begins(self, epoch: int) -> None:
-        """Whether it is one of the first or last ones decides about it."""
+        """Select whether *epoch* averages everything, as the first and last epochs do."""
         self._blocking = blocking(epoch, self._epochs)
         self._count = 0
 
@@ -101,7 +101,7 @@ class Daso(Strategy):
             self._reference = self._replica.read()[: self._replica.weights]
 
     def average_gradients(self, step: int, gradients: np.ndarray) -> np.ndarray:
-        """Mean over this node while its members are equal; else these gradients alone."""
+        """Mean over this node while its members are equal; else this rank's own gradients."""
         pending, self._is_cut_off = self._communicator.pending, False
         if pending.repairs != self._repairs:  # messages of the step before may have been lost
             self._repairs, self._have_parted = pending.repairs, True
@@ -126,7 +126,7 @@ class Daso(Strategy):
         pace, count = self._plateau.pace, self._count
         arrived = self._arrived(vector[: self._replica.weights])
         merging = count > pace.wait and (count - pace.wait) % pace.skip == 0
-        # Who notices a failure one operation later waits for partners who have been there.
+        # A rank that notices a failure one operation later waits for partners that have been there.
         if not self._communicator.pending.p2p_unsafe:
             if (merging or count % pace.local == 0) and not self._is_cut_off:
                 self._average_node(step, vector, arrived, merging=merging)
@@ -136,9 +136,10 @@ class Daso(Strategy):
     def _average_node(
         self, step: int, vector: np.ndarray, arrived: np.ndarray | None, *, merging: bool
     ) -> None:
-        """Average *vector* over this node; what *arrived* on one rank moves all of it.
+        """Average *vector* over this node; an update that *arrived* on one rank moves all of them.
 
-        Of a node whose members are equal, it takes the weights alone, and only for what arrives.
+        If the members of the node are equal, only the weights are averaged, and only for an
+        arrival.
         """
         if not self._have_parted and (not merging or len(self._nodes()) == 1):
             return
@@ -154,7 +155,7 @@ class Daso(Strategy):
             self._have_parted = False
 
     def _send(self, step: int) -> None:
-        """Begin an average between nodes, where this rank is the one of its own."""
+        """Start an average between nodes, if this rank is the active rank of its node."""
         rank, pace = self._communicator.world.rank, self._plateau.pace
         nodes = self._nodes()
         group = active(nodes, self._count // pace.skip)
@@ -174,7 +175,7 @@ class Daso(Strategy):
         self._flight = _Flight(swaps, len(nodes[place]), sent, pace.wait, due)
 
     def _arrived(self, weights: np.ndarray) -> np.ndarray | None:
-        """The change of the *weights* for the average that is due, if one is and has come."""
+        """Change of *weights* by the average that is due; None if none is due or has arrived."""
         flight = self._flight
         if flight is None or flight.due > self._count:
             return None
@@ -185,13 +186,13 @@ class Daso(Strategy):
             if (got := swap.wait()) is not None:
                 models.append(self._reference + _FORMAT.decode(got))
                 ranks.append(size)
-        # A node counts by its ranks, so that the mean over ranks stays where it is.
+        # A node is weighted by its ranks, so that the mean over all ranks is kept.
         total = len(ranks) * np.average(models, axis=0, weights=ranks)
         merged = merge(weights, total, waited=flight.waited, members=len(ranks))
         return np.asarray(merged - weights, weights.dtype)
 
     def consensus(self) -> None:
-        """Every replica becomes their mean, which leaves nothing to what is on its way."""
+        """Set every replica to the mean of all; averages under way are dropped."""
         if self._reference is None:  # no step was made
             return
         if self._flight is not None:
@@ -204,7 +205,7 @@ class Daso(Strategy):
         self._count = 0
 
     def epoch_ended(self, loss: float | None) -> None:
-        """Nodes meet oftener when the *loss* no longer falls."""
+        """Let nodes average more often if *loss* no longer falls."""
         if loss is not None and not self._blocking:
             self._plateau.epoch_ended(loss)
 
@@ -212,8 +213,8 @@ class Daso(Strategy):
         """Distance of this replica from the mean at the last consensus, and the next pace.
 
         Returns:
-            ``disagreement``, that distance; ``skip``, steps between averages over nodes in the
-            next epoch that does not average everything.
+            ``disagreement``, the distance; ``skip``, the number of steps between averages over
+            nodes in the next epoch that does not average everything.
         """
         return {"disagreement": self._distance, "skip": self._plateau.pace.skip}
 
@@ -221,7 +222,7 @@ class Daso(Strategy):
         return len(self._by_node(ranks))
 
     def _node(self) -> list[int]:
-        """The living ranks of the node of this one."""
+        """Living ranks of this rank's node."""
         return next(node for node in self._nodes() if self._communicator.world.rank in node)
 
     def _nodes(self) -> list[list[int]]:

@@ -1,6 +1,6 @@
-"""Downpour SGD: workers push what they have moved, and go on from what the centre has become.
+"""Downpour SGD: workers push their movement, and go on from the centre that they receive.
 
-How much a push counts, and the momentum of the centre: :mod:`matex.strategies.rules.downpour`.
+The weight of a push, and the centre's momentum: :mod:`matex.strategies.rules.downpour`.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ __all__ = ["DownpourRule"]
 
 @dataclass(frozen=True, kw_only=True)
 class DownpourRule(CentreRule):
-    """A push is the change of a worker's weights since the last one, its answer the centre.
+    """A push is the change of a worker's weights since its last push; the answer is the centre.
 
-    The optimizer's state stays with its worker until a consensus, where it becomes the mean, as
-    the weights do; the centre's momentum starts from nothing then. The state of a centre is its
-    weights and what belongs to them: the velocity of its momentum, the slots of its optimizer, or
-    of a node's centre the weights at its last push. So whoever knows the centre may serve it. The
-    slots go on from a consensus.
+    The optimizer's state stays with its worker until a consensus, where it becomes the mean, as the
+    weights do; the centre's momentum then starts from zero. The state of a centre is its weights
+    and their companions: the velocity of its momentum, the slots of its optimizer or, for a node's
+    centre, the weights at its last push. So any rank that knows the centre may serve it. The slots
+    are kept over a consensus.
 
     Args:
-        momentum: total momentum of the centre, of two levels the upper one; the momentum that
-            asynchrony adds by itself is part of it; default 0.
-        extra_staleness: updates added to the measured staleness of each push. With 1 workers that
-            push one at a time contribute their mean; with the default 0, M of them move the
-            centre M / (M - 1) times as far.
-        optimizer: optimizer of the centre, of two levels the upper one, in place of adding pushes
-            and of momentum; default None.
-        slots: its slots when exchanges begin; default None, those before its first update.
+        momentum: total momentum of the centre, on two levels of the upper centre; it includes the
+            momentum that asynchrony adds by itself; default 0.
+        extra_staleness: number of updates added to the measured staleness of each push. With 1,
+            workers that push one at a time contribute their mean; with the default 0, M of them
+            move the centre M / (M - 1) times as far.
+        optimizer: optimizer of the centre, on two levels of the upper centre, in place of adding
+            pushes and of momentum; default None.
+        slots: slots of *optimizer* when exchanges begin; default None, the slots before its first
+            update.
     """
 
     name = "downpour"
@@ -59,7 +60,7 @@ class DownpourRule(CentreRule):
 
     @property
     def between_nodes(self) -> DownpourRule:
-        # What asynchrony adds is in the push of a node already.
+        # The push of a node already includes the momentum of asynchrony.
         return replace(self, extra_staleness=1)
 
     def first_centre(self, weights: np.ndarray) -> np.ndarray:
@@ -81,7 +82,7 @@ class DownpourRule(CentreRule):
         return [self._updated(centre, weighed, groups)] * len(pushes)
 
     def apply(self, answer: np.ndarray, memory: WorkerMemory) -> tuple[np.ndarray, WorkerMemory]:
-        """Put the answer below what the worker has moved since the push; its memory moves along."""
+        """Move the weights by the change of the centre since the push; the memory moves along."""
         oldest, *rest = memory.sent
         shift = answer[: oldest.weights.size] - oldest.weights
         sent = tuple(push._replace(weights=push.weights + shift) for push in rest)
@@ -94,13 +95,13 @@ class DownpourRule(CentreRule):
     def reset(
         self, centre: np.ndarray, memory: WorkerMemory
     ) -> tuple[np.ndarray | None, WorkerMemory]:
-        """Put the centre below what the worker has not pushed."""
+        """Restart from *centre*, without the movement that the worker has not pushed."""
         weights = centre[: memory.tracked.size].copy()
         return weights - memory.tracked, WorkerMemory(weights)
 
     def fallback(self, weights: np.ndarray, memory: WorkerMemory) -> np.ndarray:
-        """The centre as this worker knows it; its momentum starts from nothing, its optimizer from
-        the last consensus."""
+        """Centre as this worker knows it; its momentum starts from zero, its optimizer from the
+        last consensus."""
         return self.first_centre(memory.tracked)
 
     def contribution(self, weights: np.ndarray, centre: np.ndarray) -> np.ndarray:
@@ -113,7 +114,7 @@ class DownpourRule(CentreRule):
         return centre[: weights.size], centre
 
     def consensus(self, final: np.ndarray, mean: np.ndarray, centre: np.ndarray) -> Consensus:
-        """The mean; where the centre has an optimizer, it after an update by what is not pushed."""
+        """The mean; with a centre optimizer the centre, updated by the movements not pushed yet."""
         if self.optimizer is None:
             return Consensus(mean)
         unpushed = self.contribution(mean, centre)

@@ -1,8 +1,8 @@
 """EASGD and EAMSGD: ranks explore around a centre that follows them (arXiv:1412.6651).
 
-Where all ranks push at once, each holds a copy of the centre, equal to the last bit: there is no
-server, and none to lose. Otherwise they push in turn. In two levels (EASGD Tree,
-arXiv:1605.02216) each node has a centre, and these push to one above them.
+If all ranks push at once, each holds a bit-identical copy of the centre, and there is no server to
+lose. Otherwise they push in turn. On two levels (EASGD Tree, arXiv:1605.02216) each node has a
+centre, and the nodes' centres push to an upper one.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["ElasticRule"]
 
 @dataclass(frozen=True, kw_only=True)
 class ElasticRule(CentreRule):
-    """A spring between each worker and the centre, see :mod:`matex.strategies.rules.elastic`.
+    """Elastic force between each worker and the centre, see :mod:`matex.strategies.rules.elastic`.
 
-    The weights travel; momenta stay with their rank. The one model is the centre, of two levels
-    the upper one, and after a consensus the workers start from it anew.
+    The weights are exchanged; momenta stay with their rank. The one model is the centre, on two
+    levels the upper centre, and after a consensus the workers start from it anew.
 
     Args:
-        beta: force of all workers together; each has beta / living workers.
-        nesterov: momentum of an optimizer whose weights are ``x + nesterov * v``, with x the
-            worker of EAMSGD, and v what follows the weights in the replica; default 0, none.
+        beta: force of all workers together; a worker has beta / number of living workers.
+        nesterov: momentum of an optimizer whose weights are ``x + nesterov * v``, with x the worker
+            of EAMSGD, and v the part of the replica after the weights; default 0, none.
     """
 
     name = "easgd"
@@ -37,7 +37,7 @@ class ElasticRule(CentreRule):
     nesterov: float = 0.0
 
     def position(self, replica: np.ndarray, count: int) -> np.ndarray:
-        """The weights without the part by which momentum looks ahead."""
+        """Weights without the part by which Nesterov momentum looks ahead."""
         if not self.nesterov:
             return replica[:count].copy()
         ahead = replica.dtype.type(self.nesterov) * replica[count : 2 * count]
@@ -74,12 +74,12 @@ class ElasticRule(CentreRule):
         return pull_together(weights, mean, centre, share=share, beta=self.beta)
 
     def final(self, weights: np.ndarray, node_centre: np.ndarray | None) -> np.ndarray:
-        """A rank's part of its node's centre after a last meeting with that.
+        """This rank's part of its node's centre, after a last exchange with that centre.
 
-        The mean over all ranks is that of the nodes' centres, which then meet the upper one.
+        Its mean over all ranks is the mean of the nodes' centres, which then meet the upper centre.
         """
         return weights if node_centre is None else drawn(weights, node_centre, beta=self.beta)
 
     def consensus(self, final: np.ndarray, mean: np.ndarray, centre: np.ndarray) -> Consensus:
-        """The centre after a last meeting with all."""
+        """The centre after a last exchange with all ranks."""
         return Consensus(drawn(mean, centre, beta=self.beta), distance(final, centre))

@@ -1,4 +1,4 @@
-"""GossipGraD: each rank averages its model with one other's in every step.
+"""GossipGraD: each rank averages its model with one other rank's in every step.
 
 Daily et al., arXiv:1803.05880, with the update corrected: see
 :mod:`matex.strategies.rules.partners`. The models travel while the step is computed.
@@ -22,19 +22,20 @@ _OF_STATE = CODECS["bf16"]
 
 
 class Gossip(Strategy):
-    """One model sent and one received a step, whatever the number of ranks.
+    """Gossip: one model sent and one received per step, whatever the number of ranks.
 
-    Weights and momenta are mixed. A step in which a peer dies, and the next one
-    after a peer's repair, is made alone; from then on the survivors are paired anew.
+    Weights and momenta are averaged. A step in which a peer dies, and the step after a peer's
+    repair, is made without exchange; from then on the survivors are paired anew.
 
-    In fewer bits it is the difference from the last model that all ranks had that travels. A rank
-    takes itself for what its partner gets, so the mean over the ranks stays where it is. The
+    With compression, ranks exchange the difference from the last model that all ranks had. A rank
+    uses its own model as its partner decodes it, so the mean over the ranks is kept. The
     optimizer's state is in bf16, whatever the format of the weights: it spans more orders of
-    magnitude than the others hold, and second moments that became zero would make huge updates.
+    magnitude than the other formats hold, and second moments rounded to zero would make huge
+    updates.
 
     Args:
         replica: replica of this rank; equal on all ranks when training starts.
-        seed: seed of the order in which partners change; the same on all ranks.
+        seed: seed of the order in which partners change; equal on all ranks.
         compression: format of the weights: a key of :data:`matex.exchange.codecs.CODECS`, or
             ``none``, the default.
     """
@@ -67,8 +68,8 @@ class Gossip(Strategy):
         self._parted = True
         world = self._communicator.world
         pair = partners(world.ranks, world.rank, step, seed=self._seed)
-        # Where the others found a failure one operation later, they have been here, or still
-        # wait for partners among the members of before.
+        # Ranks that found a failure one operation later have been here, or still wait for partners
+        # among the earlier members.
         if pair is None or self._communicator.pending.p2p_unsafe:
             return
         message = self._message(self._replica.read())
@@ -85,7 +86,7 @@ class Gossip(Strategy):
             self._replica.write(mix(now, self._sent, self._decoded(got), magnitudes))
 
     def _message(self, model: np.ndarray) -> np.ndarray:
-        """The message that has *model*; what a partner makes of it is :attr:`_sent`."""
+        """Message for *model*; sets :attr:`_sent` to the model that a partner decodes from it."""
         if self._codec is None:
             self._sent = model
             return model
@@ -96,7 +97,7 @@ class Gossip(Strategy):
         return message
 
     def _decoded(self, message: np.ndarray) -> np.ndarray:
-        """The model in a *message*."""
+        """Model decoded from *message*."""
         if self._codec is None:
             return message
         assert self._reference is not None
@@ -110,7 +111,7 @@ class Gossip(Strategy):
         return model
 
     def consensus(self) -> None:
-        """Every replica becomes their mean."""
+        """Set every replica to the mean of all."""
         if self._parted:
             self._parted = False
             self._distance = average_replicas(self._communicator, self._replica)

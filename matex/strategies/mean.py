@@ -1,4 +1,4 @@
-"""The mean over the living members of a vector that each holds whole, models first of all."""
+"""Mean over the living members of a vector that each member holds as a whole, such as a model."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["average_replicas", "mean"]
 def mean(communicator: ft.Communicator, vector: np.ndarray) -> tuple[np.ndarray, int]:
     """Mean of the members' vectors, and their number; collective.
 
-    Equal to the last bit on all members. Recovers by itself. The vector of a rank that dies on
-    the way counts or does not, alike everywhere.
+    Bit-identical on all members. Recovers by itself. The vector of a rank that dies meanwhile is
+    included or not, equally on all members.
     """
     total = sums.over_members(communicator, np.append(vector, vector.dtype.type(1)))
     return total[:-1] / total[-1], int(total[-1])
 
 
 def average_replicas(communicator: ft.Communicator, replica: ReplicaLike) -> float:
-    """Let every replica be their mean; collective, and recovers by itself.
+    """Set every replica to the mean of all; collective, and recovers by itself.
 
     Returns:
-        The relative distance of this replica from the mean.
+        Relative distance of this replica from the mean, before it.
     """
     own = replica.read()
     middle, _ = mean(communicator, own)

@@ -1,4 +1,4 @@
-"""The nodes that living ranks make."""
+"""Nodes of living ranks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from matex.strategies.rules.nodes import nodes_of
 __all__ = ["Nodes", "nodes_by"]
 
 Nodes = Callable[[Sequence[int]], list[list[int]]]
-"""The nodes of some original ranks: equal on all that ask for the same ones. Local."""
+"""Function from original ranks to their nodes, equal on all ranks. Local."""
 
 
 def nodes_by(communicator: ft.Communicator, ranks_per_node: int = 0) -> Nodes:
-    """The nodes by the hosts of the ranks, or *ranks_per_node* original ranks in a row to each."""
+    """Nodes by host, or *ranks_per_node* consecutive original ranks in each."""
     return partial(_nodes, communicator.hosts, ranks_per_node)
 
 

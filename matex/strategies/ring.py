@@ -1,4 +1,4 @@
-"""The mean of vectors over some of the members, by messages around a ring."""
+"""Mean of vectors over some of the members, by messages around a ring."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["ring_mean", "ring_traffic"]
 def ring_mean(
     communicator: ft.Communicator, ranks: Sequence[int], vector: np.ndarray, *, number: int
 ) -> np.ndarray | None:
-    """The mean of the *vector* of each of *ranks*; called by all of them, and by them alone.
+    """Mean of *vector* over *ranks*; collective over *ranks* alone.
 
-    Equal to the last bit on those that get it. None where one of them, or any other
-    member, dies on the way; some may then have a result and others none. Never raises
-    for a death: the next numbered operation finds it.
+    Bit-identical on the ranks that get it. None if one of them, or any other member, dies
+    meanwhile; some ranks may then have a result and others None. Never raises for a death: the
+    next numbered operation finds it.
 
     Args:
-        ranks: original ranks of living members, this one among them, in the same order.
-        vector: array of one shape (n,) and dtype everywhere.
+        ranks: original ranks of living members, this one included, in the same order on each.
+        vector: array of the same shape (n,) and dtype on all ranks.
         number: step of the run; see :class:`ft.Swap`.
     """
     count = len(ranks)
@@ -41,12 +41,12 @@ def ring_mean(
         got = ft.Swap(communicator, pieces[sent], to=to, source=source, number=tag).wait()
         if got is None:
             return None
-        # First each piece is added up on its way around, then the sums go around.
+        # First each piece is summed on its way around the ring, then the sums go around.
         pieces[received] = pieces[received] + got if i < rounds else got
     return np.asarray(pieces.reshape(-1)[: vector.size] / vector.dtype.type(count))
 
 
 def ring_traffic(count: int, vector: np.ndarray) -> Traffic:
-    """Traffic of one of *count* ranks for the mean of their vectors."""
+    """Traffic of one of *count* ranks for :func:`ring_mean` of *vector*."""
     messages = 2 * (count - 1)
     return Traffic(messages, messages * vector.itemsize * -(-vector.size // count))

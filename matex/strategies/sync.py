@@ -8,9 +8,9 @@ __all__ = ["Sync"]
 
 
 class Sync(Strategy):
-    """The only strategy whose result does not depend on the number of ranks.
+    """Synchronous strategy, the only one whose result does not depend on the number of ranks.
 
-    The gradients are summed in the step's own collective, so there is nothing left to do.
+    The step's own collective sums the gradients, so nothing else is communicated.
     """
 
     name = "sync"

@@ -1,4 +1,4 @@
-"""The table of the strategies: how each is made from the options of a run.
+"""Table of the strategies: how each is made from the options of a run.
 
 A new strategy is one file, which defines a :class:`Strategy` or a :class:`CentreRule`, and one row
 of :data:`STRATEGIES`.
@@ -28,7 +28,7 @@ __all__ = ["STRATEGIES", "Ingredients", "StrategyOptions", "make_strategy"]
 
 
 class StrategyOptions(Protocol):
-    """The options of :class:`matex.config.Config` that strategies take, under the same names."""
+    """Options of :class:`matex.config.Config` that strategies take, under the same names."""
 
     @property
     def strategy(self) -> str: ...
@@ -54,15 +54,16 @@ class StrategyOptions(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Ingredients:
-    """All that a strategy is made of, for one fit.
+    """Arguments of which a strategy is made, for one fit.
 
     Args:
         replica: replica of this rank; equal on all ranks before the first step.
         options: options of the run, equal on all ranks.
         seed: seed of random choices, equal on all ranks.
         epochs: number of epochs of the fit.
-        nesterov: momentum of a Nesterov optimizer, see :class:`ElasticRule`; 0 for another.
-        centre_optimizer: optimizer that the options name for the centre; None for none.
+        nesterov: momentum of a Nesterov optimizer, see :class:`ElasticRule`; 0 for another
+            optimizer.
+        centre_optimizer: optimizer that the options name for the centre; None if they name none.
     """
 
     communicator: ft.Communicator
@@ -74,10 +75,10 @@ class Ingredients:
     centre_optimizer: CentreOptimizer | None = None
 
     def centre(self, rule: CentreRule, *, at_once: bool) -> CentreStrategy:
-        """A centre strategy by *rule*, whose workers push as the options say.
+        """Centre strategy with *rule*, whose workers push as the options say.
 
         Args:
-            at_once: whether all ranks push in one collective; otherwise in turn.
+            at_once: whether all ranks push in one collective; otherwise they push in turn.
         """
         options = self.options
         every, outer = options.sync_every or EVERY, options.outer_every or OUTER
@@ -90,7 +91,7 @@ class Ingredients:
         return CentreStrategy(self.communicator, self.replica, rule, topology)
 
 
-#: The strategies by their words on the command line.
+#: Strategies by their names on the command line.
 STRATEGIES: dict[str, Callable[[Ingredients], Strategy]] = {
     "sync": lambda fit: Sync(),
     "gossip": lambda fit: Gossip(
@@ -123,7 +124,7 @@ def make_strategy(
     nesterov: float = 0.0,
     centre_optimizer: CentreOptimizer | None = None,
 ) -> Strategy:
-    """The strategy that ``options.strategy`` names, for one fit. Local.
+    """Strategy that ``options.strategy`` names, for one fit. Local.
 
     Args:
         options, replica, seed, epochs, nesterov, centre_optimizer: see :class:`Ingredients`.

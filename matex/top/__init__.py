@@ -1,1 +1,1 @@
-"""``matex top``: a run while it happens, from what it writes into its report directory."""
+"""``matex top``: view of a run from its report directory."""

@@ -1,4 +1,4 @@
-"""The end of an event file that others write: each event is read once."""
+"""Reading of new events at the end of a growing event file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matex.records.events import Event
 
 __all__ = ["Arrived", "EventTail"]
 
-# What begins a file: another one has another time in its first line.
+# Length of the beginning that identifies a file: another file has another time in its first line.
 _HEAD = 200  # bytes
 
 # The file is not there now: a run that begins anew removes it, and a file system may be slow.
@@ -20,17 +20,17 @@ _ABSENT = (errno.ENOENT, errno.ESTALE)
 
 
 class Arrived(NamedTuple):
-    """Events that are new, in order of time, and whether they are those of another file."""
+    """New events in order of time, and whether the file was replaced by another one."""
 
     events: list[Event]
     anew: bool
 
 
 class EventTail:
-    """Reads what has been appended to *path* since it last looked.
+    """Reads the events appended to *path* since the last read.
 
-    The file is opened each time, by which a network file system asks its server for what is new. A
-    line without its end is read when it is whole.
+    The file is opened each time, so that a network file system asks its server for new content. An
+    incomplete last line is read when it is complete.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,10 +39,10 @@ class EventTail:
         self._offset = 0
 
     def read(self) -> Arrived:
-        """The events since the last call; none while there is no file.
+        """Events since the last call; empty if there is no file.
 
         Raises:
-            OSError: it is there, and cannot be read.
+            OSError: the file exists, and cannot be read.
         """
         try:
             with self._path.open("rb") as file:
@@ -64,7 +64,7 @@ class EventTail:
 
 
 def _events_in(content: bytes) -> Iterator[Event]:
-    """The events of whole lines; what a full disk cut off, or is none, is left out."""
+    """Events of complete lines, without lines cut off by a full disk."""
     for line in content.splitlines():
         try:
             event: Any = json.loads(line)

@@ -1,4 +1,4 @@
-"""The report directory that is meant where none is named."""
+"""Default report directory, if none is given."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _DEPTH = 3
 
 
 def newest_report(root: Path) -> Path:
-    """The report directory in or below *root* whose events are the newest.
+    """Report directory in or below *root* with the newest events.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no report.
     """
     found: list[tuple[float, Path]] = []
     for folder, folders, files in os.walk(root):

@@ -17,11 +17,11 @@ _TICK_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Processes:
-    """Processes of ranks, as this host knows them.
+    """Processes of ranks, as seen on this host.
 
     Args:
-        memory: bytes that each rank occupies.
-        gone: ranks whose process is no more, told or not.
+        memory: memory of each rank, bytes.
+        gone: ranks whose process has ended, whether events tell of it or not.
     """
 
     memory: Mapping[int, int] = field(default_factory=dict)
@@ -45,6 +45,6 @@ def look(ranks: Iterable[RankView], host: str) -> Processes:
                 gone.add(view.rank)
         except psutil.NoSuchProcess:
             gone.add(view.rank)
-        except psutil.AccessDenied:  # somebody else's: what its rank tells has to do
+        except psutil.AccessDenied:  # another user's: the value that its rank reports has to do
             continue
     return Processes(memory=memory, gone=frozenset(gone))

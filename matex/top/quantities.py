@@ -23,7 +23,7 @@ def duration(seconds: float) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """*seconds* as milliseconds in three digits; empty where not known."""
+    """*seconds* as milliseconds with three digits; "" if unknown."""
     if seconds is None:
         return ""
     value = 1e3 * seconds
@@ -31,7 +31,7 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def bytes_in_words(count: int | None) -> str:
-    """*count* bytes in decimal units; empty where not known."""
+    """*count* bytes in decimal units; "" if unknown."""
     if count is None:
         return ""
     value, unit = float(count), "B"

@@ -49,18 +49,18 @@ def rank_table(shown: Sequence[RankView], ranks: Sequence[RankView], processes: 
 
 
 def _times(view: RankView, shortest_s: float) -> tuple[str, str, str]:
-    """Milliseconds of a step, of its exchange, and of the waiting in that exchange."""
+    """Milliseconds of a step, of its exchange, and of waiting in the exchange."""
     waits_s = view.waits_s(shortest_s)
     return milliseconds(view.step_s), milliseconds(view.exchange_s), milliseconds(waits_s)
 
 
 def _memory(view: RankView, processes: Processes) -> int | None:
-    """Bytes that the rank occupies, by its process where it is here, else as it last told."""
+    """Memory of the rank, bytes, by its process if on this host, else as last reported."""
     return processes.memory.get(view.rank, view.memory if view.state.lives else None)
 
 
 def _shortest_exchange(ranks: Sequence[RankView]) -> float:
-    """Seconds of the exchange on the rank that waits for nobody, of those that are not lost."""
+    """Seconds of the exchange on the living rank that waits for no other."""
     told = [v.exchange_s for v in ranks if v.exchange_s is not None]
     living = [
         v.exchange_s for v in ranks if v.exchange_s is not None and v.state is not RankState.DEAD
@@ -69,9 +69,9 @@ def _shortest_exchange(ranks: Sequence[RankView]) -> float:
 
 
 def chosen(ranks: Sequence[RankView], most: int) -> Sequence[RankView]:
-    """The ranks that are shown where there is room for so many, in their order.
+    """Ranks to show if there is room for *most*, in order.
 
-    Those that do not train come first, then the slowest.
+    Ranks that do not train come first, then the slowest.
     """
     if len(ranks) <= most:
         return ranks
@@ -81,7 +81,7 @@ def chosen(ranks: Sequence[RankView], most: int) -> Sequence[RankView]:
 
 
 def left_out(ranks: Sequence[RankView], shown: Sequence[RankView]) -> str:
-    """A line about ranks that are not shown, among them the usual time to compute."""
+    """Line about ranks that are not shown, with their usual computing time."""
     known = {view.rank for view in shown}
     others = [view for view in ranks if view.rank not in known]
     counts = [

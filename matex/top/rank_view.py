@@ -1,4 +1,4 @@
-"""A rank as it was last heard of, and the one that the others wait for. Pure."""
+"""The last known state of a rank, and the rank for which others wait. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 
 __all__ = ["RankState", "RankView", "slowest"]
 
-# The slowest rank is named where it computes so many times as long as the others.
+# The slowest rank is named if it computes this many times as long as the others.
 _BEHIND = 1.5
 
 
@@ -39,13 +39,13 @@ class RankView:
         rank: original rank.
         host: host name.
         pid: process id on that host.
-        started_s: Unix time at which it was started, seconds.
+        started_s: Unix time of its start, seconds.
         state: state in the run.
-        why: reason for its death, in words; empty while it lives or where none is known.
-        step: steps that are done, as far as it has told; None before it told of any.
-        step_s: mean seconds of its latest steps.
-        exchange_s: mean seconds of their exchanges, in which it waits for slower ranks.
-        memory: bytes of memory that it last said to occupy.
+        why: reason for its death; "" while it lives or if unknown.
+        step: number of steps done, as last reported; None before the first report.
+        step_s: mean duration of its latest steps, seconds.
+        exchange_s: mean duration of their exchanges, which include waiting, seconds.
+        memory: memory as last reported, bytes.
     """
 
     rank: int
@@ -61,13 +61,13 @@ class RankView:
 
     @property
     def busy_s(self) -> float | None:
-        """Mean seconds of a step in which the rank computes; it waits for the rest of the step."""
+        """Mean computing time per step, seconds; the rank waits for the rest of the step."""
         if self.step_s is None or self.exchange_s is None:
             return None
         return max(0.0, self.step_s - self.exchange_s)
 
     def waits_s(self, shortest_s: float) -> float | None:
-        """Mean seconds that it waits for slower ranks in a step.
+        """Mean time per step in which the rank waits for slower ranks, seconds.
 
         Args:
             shortest_s: seconds of the exchange on the rank that waits for none.
@@ -76,7 +76,7 @@ class RankView:
 
 
 def slowest(ranks: Iterable[RankView]) -> RankView | None:
-    """The rank of *ranks* that the others wait for; None where all compute about as long."""
+    """Rank of *ranks* for which the others wait; None if all compute about as long."""
     measured = [(view.busy_s, view.rank, view) for view in ranks if view.busy_s is not None]
     if len(measured) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The state of a run, made of its events as they come. Pure.
+"""State of a run, built from its events as they arrive. Pure.
 
 `RunView.hear` takes them one by one; nothing else changes a view.
 """
@@ -18,7 +18,7 @@ from matex.top.words import in_words, printable
 __all__ = ["News", "RunView", "RunningFit", "view_of"]
 
 _NEWS = 100
-# Samples a second are those of so many seconds.
+# Samples per second are averaged over this many seconds.
 _WINDOW_S = 10.0
 # Each of these events comes from several ranks, and says the same.
 _ONCE = ("recovered", "joined", "resumed")
@@ -31,7 +31,7 @@ _ENDS = {
 
 
 class News(NamedTuple):
-    """An event in words, and when it was."""
+    """Text about an event, and its time."""
 
     time_s: float
     event: str
@@ -51,12 +51,12 @@ class RunningFit(NamedTuple):
 
 @dataclass
 class RunView:
-    """A run as its events have told of it so far.
+    """State of a run according to its events so far.
 
-    ``ranks`` are those of the start that runs now. ``status`` is one word. ``step`` and ``samples``
-    are what is done. ``loss`` and ``metrics`` are values in order of time, the loss within epochs
-    too. ``checkpoint`` is the event of the newest, ``ends_s`` the time at which ``--wall-time`` is
-    over, ``newest_s`` that of the last event.
+    ``ranks`` are those of the running start. ``status`` is one word. ``step`` and ``samples`` count
+    finished work. ``loss`` and ``metrics`` are values in order of time, with the loss within
+    epochs, too. ``checkpoint`` is the event of the newest checkpoint, ``ends_s`` the time at which
+    ``--wall-time`` is over, ``newest_s`` that of the last event.
     """
 
     ranks: dict[int, RankView] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class RunView:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has said how it ended."""
+        """Whether the events contain the end of the run."""
         return self.status in _ENDS
 
     @property
@@ -121,7 +121,7 @@ class RunView:
             self.news.append(News(time_s, name, text))
 
     def end_as(self, status: str) -> None:
-        """Note that the run ended with *status*, which its summary says where events do not."""
+        """Note that the run ended with *status*, from its summary if events do not tell."""
         if not self.is_over and status in _ENDS:
             self._end(status)
 
@@ -159,7 +159,7 @@ class RunView:
             self.ranks[rank].state = state
 
     def _strike(self, event: Event) -> None:
-        """Note by which fault a rank will be lost; survivors tell that it was."""
+        """Note the fault by which a rank will be lost; survivors report the loss."""
         if event["lethal"] and event["rank"] in self.ranks:
             self.ranks[event["rank"]].why = printable(event["fault"])
 
@@ -263,7 +263,7 @@ _HEARD: dict[str, Callable[[RunView, Event], None]] = {
 
 
 def view_of(events: Iterable[Event]) -> RunView:
-    """The view of a run that told *events*."""
+    """View of the run with these *events*."""
     view = RunView()
     for event in events:
         view.hear(event)

@@ -1,4 +1,4 @@
-"""The screen of a run: tables made of its view and of what else is known. Pure."""
+"""The screen of a run: tables from its view and its surroundings. Pure."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _LEAST_RANKS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """Facts about a run that its events do not tell.
+    """Facts about a run that its events do not contain.
 
     Args:
         name: name of the report directory.
         now_s: Unix time now.
         silent_s: seconds since the run was last heard of.
-        step: steps that are done by its sign of life; -1 where there is none.
-        summary: its summary; empty before its end.
-        processes: its processes on this host.
+        step: number of steps done by its heartbeat; -1 without one.
+        summary: summary of the run; empty before its end.
+        processes: processes of the run on this host.
     """
 
     name: str
@@ -54,8 +54,8 @@ def screen(
 
     Args:
         view: the run, by its events.
-        around: facts that they do not tell.
-        height: number of lines that there are; all ranks are shown by default.
+        around: facts that events do not contain.
+        height: number of available lines; all ranks are shown by default.
         signs: characters of curves, from the least value to the greatest.
     """
     facts = _facts(view, around)
@@ -133,7 +133,7 @@ def _epoch(view: RunView, step: int) -> str:
 
 
 def _curves(view: RunView) -> list[tuple[str, list[float]]]:
-    """The loss first, then what Keras logs after each epoch."""
+    """Loss, then Keras's logs of each epoch."""
     loss = [("loss", view.loss)] if view.loss else []
     others = [(name, values) for name, values in view.metrics.items() if name != "loss"]
     return (loss + others)[:_METRICS]
@@ -159,7 +159,7 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _pairs(rows: Sequence[tuple[str, str]]) -> list[Text]:
-    """A line for each of *rows*: its name, and its text."""
+    """Lines of a name and a text each."""
     width = max(len(name) for name, _ in rows)
     return [
         Text.assemble((name.ljust(width), "bold"), "  ", text, no_wrap=True) for name, text in rows

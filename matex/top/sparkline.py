@@ -17,8 +17,8 @@ PLAIN = "_.-:=+*#"
 def sparkline(values: Sequence[float], width: int, *, signs: str = BLOCKS) -> str:
     """A curve of *values*, oldest first, of at most *width* characters.
 
-    More values than that are shown as means of neighbours. What is not finite is left out: its
-    place is a space.
+    More values than that are shown as means of neighbours. A value that is not finite is shown as a
+    space.
 
     Args:
         values: values at equal distances.

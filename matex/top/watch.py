@@ -1,4 +1,4 @@
-"""Looks at a report directory now and then, and shows what its run does."""
+"""Repeated reading of a report directory, and display of its run."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _CLOCKS_S = 5.0
 
 
 class Watch:
-    """The run of *directory*, which is only read, as far as it is known.
+    """The run in *directory*, which is only read.
 
     Args:
         directory: report directory of the run.
 
     Raises:
-        InputError: there is none, or it cannot be read.
+        InputError: there is no report, or it cannot be read.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -87,14 +87,14 @@ class Watch:
         )
 
     def _hear_sign(self, now_s: float) -> None:
-        """Note whether the run has given a sign of life since the last look."""
+        """Note whether the run has given a sign of life since the last check."""
         before, self._sign = self._sign, read_sign(self._directory)
         if before.beats and before != self._sign:
             self._signed_s = now_s
 
 
 def _read_summary(path: Path) -> tuple[dict[str, Any], float]:
-    """The summary in *path*, written whole or not at all, and when; empty where there is none."""
+    """Summary in *path*, written atomically, and its time; empty if there is none."""
     try:
         summary: dict[str, Any] = json.loads(path.read_text())
         return summary, path.stat().st_mtime
@@ -122,7 +122,7 @@ def show_once(directory: Path) -> None:
 
 
 def show(directory: Path) -> None:
-    """Show the run until this process is interrupted, also while it has not begun or is over.
+    """Show the run until this process is interrupted, even before its start and after its end.
 
     Raises:
         InputError: the directory cannot be read.
@@ -144,7 +144,7 @@ def _seen(watch: Watch, console: Console) -> RenderableType:
 
 
 def _console() -> Console:
-    """The terminal, or plain text where standard output is none, whatever its encoding."""
+    """The terminal, or plain text if standard output is none, whatever its encoding."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     return Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)

@@ -1,4 +1,4 @@
-"""Events of a run in words, one line each. Pure."""
+"""Descriptions of a run's events, one line each. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["in_words", "printable"]
 
 
 def printable(text: object) -> str:
-    """*text* in one line, without characters that steer a terminal."""
+    """*text* in one line, without terminal control characters."""
     return "".join(c if c.isprintable() else " " for c in str(text))
 
 
 def in_words(event: Event) -> str | None:
-    """The line for *event*; None for one that is not news."""
+    """Line for *event*; None if it is not news."""
     words = _WORDS.get(event["event"])
     return None if words is None else printable(words(event))
 

@@ -1,6 +1,6 @@
-"""Layers of attention, whose units are heads.
+"""Attention layers, whose units are heads.
 
-A head is one row of the query, key and value projections, and of what reads their result.
+A head is one row of the query, key and value projections, and of the readers of their result.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def multi_head(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def _inputs(call: Any, tags: Tags) -> dict[str, Tag | None]:
-    """The tags of query, value and key; the key is the value where none is given."""
+    """Tags of query, value and key; without a key the value's."""
     by_tensor = {id(t): tag for t, tag in zip(call.inputs, tags, strict=True)}
     given = dict(zip(("query", "value", "key"), call.args, strict=False)) | call.kwargs
     if given.get("key") is None:
@@ -65,7 +65,7 @@ def _inputs(call: Any, tags: Tags) -> dict[str, Tag | None]:
 
 
 def _obstacle(inputs: dict[str, Tag | None], projections: list[Any]) -> str:
-    """The reason why no head can go, in words; empty where one can."""
+    """Reason for which no head can be removed; "" if one can."""
     if adapted := next(filter(None, map(adaptation, projections)), ""):
         return f"one of its projections is no plain array: {adapted}"
     if any(tag is not None and tag.axis != 2 for tag in inputs.values()):
@@ -85,7 +85,7 @@ def _set_output(layer: Any, out: Any, units: int) -> None:
 
 
 def grouped_query(net: Network, call: Any, tags: Tags) -> Tags:
-    """A head of keys and values goes with the heads of queries that share it."""
+    """A head of keys and values is removed with the query heads that share it."""
     layer = call.operation
     if layer.use_gate or len(call.inputs) > len(_NAMES):
         net.leave(layer, tags, "it has a gate, or is given more than query, value and key")

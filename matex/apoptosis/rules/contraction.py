@@ -1,8 +1,8 @@
-"""Products that sum over an axis, and none of whose factors is a weight: matmul, einsum, attention.
+"""Products that sum over an axis, without weights as factors: matmul, einsum, attention.
 
-Each operand has a letter for every axis, as in ``"bqx,bkx->bqk"``. Units that run along a letter of
-the output are the same units there. Nothing can go of those that are summed over: no kernel reads
-them, in which their work could be given to others.
+Each operand has a letter for every axis, as in ``"bqx,bkx->bqk"``. Units along a letter of the
+output are the same units there. Units that are summed over cannot be removed: no kernel reads them
+that could take over their work.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _product(
     letters: Sequence[str],
     made: str,
 ) -> Tags:
-    """The tag of the output of a product of *operands*, whose axes are called by *letters*."""
+    """Tag of the output of a product of *operands*, whose axes are named by *letters*."""
     if len(operands) != len(letters) or len(call.outputs) < 1:
         return unknown(net, call, tags)
     by_tensor = {id(t): tag for t, tag in zip(call.inputs, tags, strict=True)}

@@ -1,9 +1,8 @@
-"""Layers whose units are filters.
+"""Convolution layers, whose units are filters.
 
-A grouped convolution has the same number of channels in each group before and after, so
-channel r of all groups is one unit, and so is filter r. A depthwise one mixes no channels:
-what comes of a channel is the same unit. Filters of a separable convolution read the
-channels after its depthwise half.
+A grouped convolution has the same number of channels in each group before and after, so channel r
+of all groups is one unit, and so is filter r. A depthwise one mixes no channels: its output channel
+is the same unit. Filters of a separable convolution read the channels after its depthwise half.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ def _is_plain(net: Network, call: Any, tag: Tag | None) -> bool:
 
 
 def _sees_no_border(layer: Any) -> bool:
-    """Whether a constant input gives a constant output: no zeros are read around it."""
+    """Whether a constant input gives a constant output: no padding with zeros."""
     return layer.padding == "valid" or max(layer.kernel_size) == 1
 
 

@@ -49,7 +49,7 @@ def dense(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def adaptation(layer: Any) -> str:
-    """The reason why the kernel or table of *layer* is no plain variable; empty where it is one."""
+    """Reason for which the kernel or table of *layer* is no plain variable; "" if it is one."""
     if getattr(layer, "lora_enabled", False):
         return "it has a LoRA adapter"
     return "" if layer.quantization_mode is None else f"it is quantized ({layer.quantization_mode})"
@@ -124,7 +124,7 @@ def prelu(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def layer_scale(net: Network, call: Any, tags: Tags) -> Tags:
-    """LayerScale of the ConvNeXt that Keras ships: each unit has a factor of its own."""
+    """LayerScale of Keras's ConvNeXt: each unit has its own factor."""
     layer, (tag,) = call.operation, tags
     if tag is None or tag.axis != len(call.outputs[0].shape) - 1:
         net.leave(layer, tags, "its factors are along another axis")

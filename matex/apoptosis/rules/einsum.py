@@ -23,7 +23,7 @@ _EQUATION = re.compile(r"(\.\.\.)?([a-zA-Z]+),([a-zA-Z]+)->(\.\.\.)?([a-zA-Z]+)"
 
 
 class _Letters(NamedTuple):
-    """Letters at the end, in their order, of what is given, of the kernel and of what is made."""
+    """Last letters, in order, of the input, of the kernel and of the output."""
 
     given: str
     kernel: str
@@ -78,7 +78,7 @@ def _letters(equation: str) -> _Letters | None:
 
 
 def _reads(letters: _Letters, axis: int) -> bool:
-    """Whether the units along *axis* of what is given, from the end, are summed over."""
+    """Whether the units along *axis* of the input, from the end, are summed over."""
     if len(letters.given) < -axis:
         return False
     letter = letters.given[axis]
@@ -86,7 +86,7 @@ def _reads(letters: _Letters, axis: int) -> bool:
 
 
 def _times(letters: _Letters, shape: tuple[int | None, ...]) -> float:
-    """Number of multiplications by each weight for a sample: one at each place without a kernel."""
+    """Multiplications by each weight per sample: one at each position without a kernel axis."""
     sizes = [n or 1 for n in shape[1:]]
     named = letters.given[-len(sizes) :]
     others = sizes[: len(sizes) - len(named)]

@@ -32,7 +32,7 @@ _REFUSALS = (TypeError, ValueError, IndexError, AttributeError, tf.errors.OpErro
 
 
 def moved(net: Network, call: Any, tags: Tags) -> Tags:
-    """The tags after the function of *call*, whose arguments name no width."""
+    """Tags after the function of *call*, whose arguments contain no width."""
     found = _labels_after(net, call, tags, batch=1)
     if found is None:
         return unknown(net, call, tags)
@@ -56,9 +56,9 @@ def reshaped(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def split(net: Network, call: Any, tags: Tags) -> Tags:
-    """Sections along the units are of one size, so that unit r of all of them goes at once.
+    """Split into sections of equal size along the units: unit r of all of them is removed at once.
 
-    Where they are cut at given places, these move with what is left.
+    Given split positions move with the remaining units.
     """
     (tag,), operation = tags, call.operation
     made = moved(net, call, tags)
@@ -92,7 +92,7 @@ def unstacked(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def gated(net: Network, call: Any, tags: Tags) -> Tags:
-    """``glu``: one half is multiplied by the sigmoid of the other."""
+    """``glu``: one half is multiplied by the sigmoid of the other half."""
     (tag,) = tags
     if tag is None:
         return unknown(net, call, tags)
@@ -105,7 +105,7 @@ def gated(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def parts_taken(net: Network, call: Any, tags: Tags) -> Tags:
-    """``x[...]``: places, or slices; of the units a slice, whose ends move with what is left."""
+    """``x[...]``: indices or slices; of the units a slice, whose ends follow removals."""
     tag, rank = tags[0], len(call.inputs[0].shape)
     key = call.args[1] if len(call.args) > 1 else call.kwargs["key"]
     items = _items_by_axis(key, rank)
@@ -126,7 +126,7 @@ def parts_taken(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def _items_by_axis(key: Any, rank: int) -> list[Any] | None:
-    """The items of a key, one for each axis; None where it adds axes, or holds arrays."""
+    """Items of a key, one per axis; None if it adds axes or contains arrays."""
     given = list(key) if isinstance(key, list | tuple) else [key]
     if any(not isinstance(item, int | slice) and item is not Ellipsis for item in given):
         return None
@@ -153,7 +153,7 @@ def _set_entry(operation: Any, name: str, entry: int, size: int) -> None:
 def _labels_after(
     net: Network, call: Any, tags: Tags, *, batch: int
 ) -> tuple[list[np.ndarray], list[Any]] | None:
-    """The numbers of units that each place of the outputs holds; None where it cannot be said."""
+    """Unit numbers at each position of the outputs; None if unknown."""
     if any(tag is not None and len(np.unique(tag.units)) < 2 for tag in tags):
         return None
     fixed = int(net.units.new_fixed(1)[0])
@@ -182,7 +182,7 @@ def _labels(net: Network, x: Any, tag: Tag | None, fixed: int, batch: int) -> np
 
 
 def _settled(net: Network, call: Any, tags: Tags, labels: np.ndarray, output: Any) -> Tag | None:
-    """The tag of *output*, whose places hold the units *labels*."""
+    """Tag of *output*, whose positions hold the units *labels*."""
     sizes = tuple(output.shape)
     fits = [axis for axis in range(1, labels.ndim) if sizes[axis] in (None, labels.shape[axis])]
     if sizes[0] is not None or not fits:

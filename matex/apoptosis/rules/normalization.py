@@ -1,8 +1,8 @@
-"""Layers that normalize: over the batch, over the units of a row, or over groups of them.
+"""Layers that normalise over the batch, over the units of a row, or over groups of them.
 
-BatchNormalization treats each unit by itself. The others divide by statistics of several units,
-so what they make of the living changes with every death: they are noted as ``net.norms``, for
-trials to leave the dead out of these statistics (:mod:`matex.apoptosis.masking`).
+BatchNormalization treats each unit by itself. The others divide by statistics of several units, so
+their output for kept units changes with every removal: they are recorded as ``net.norms``, for
+trials to exclude removed units from these statistics (:mod:`matex.apoptosis.masking`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def layer_norm(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def group_norm(net: Network, call: Any, tags: Tags) -> Tags:
-    """GroupNormalization: unit r of all groups goes at once, so the groups stay of one size."""
+    """GroupNormalization: unit r of all groups is removed at once, so groups stay equal."""
     layer, (tag,) = call.operation, tags
     rank = len(call.outputs[0].shape)
     channels = layer.axis % rank
@@ -68,7 +68,7 @@ def group_norm(net: Network, call: Any, tags: Tags) -> Tags:
 def _normalized(
     net: Network, layer: Any, tag: Tag | None, axes: list[int], *, alone: bool = False
 ) -> Tags:
-    """The tag after a layer whose weights run over *axes* of its input.
+    """Tag after a layer whose weights run over *axes* of its input.
 
     With *alone* each unit has statistics of its own.
     """
@@ -92,5 +92,5 @@ _WEIGHTS = ("gamma", "beta", "scale")
 
 
 def _is_weight(value: Any) -> bool:
-    """LayerNormalization has an option ``scale``, RMSNormalization a weight of that name."""
+    """Whether ``scale`` is a weight (RMSNormalization), not an option (LayerNormalization)."""
     return value is not None and not isinstance(value, bool)

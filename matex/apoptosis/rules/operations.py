@@ -20,7 +20,7 @@ Rule = Callable[[Network, Any, Tags], Tags]
 
 
 def operation(net: Network, call: Any, tags: Tags) -> Tags:
-    """The tags after a function, where it is known what it does to units."""
+    """Tags after a function with known effect on units."""
     name = type(call.operation).__name__
     if not any(tags):
         return [None] * len(call.outputs)
@@ -40,7 +40,7 @@ def _elementwise(net: Network, call: Any, tags: Tags, name: str) -> Tag | None:
 
 
 def _reduced(net: Network, call: Any, tags: Tags) -> Tags:
-    """The tags after a mean, a maximum and the like over other axes than that of the units."""
+    """Tags after a mean, a maximum or similar over other axes than the units'."""
     axes, tag = _axes(call), tags[0]
     if tag is None or len(tags) > 1 or 0 in axes:
         return unknown(net, call, tags)
@@ -90,14 +90,14 @@ def _in_space(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def _axes(call: Any) -> list[int]:
-    """The axes that an option names; all where it names none."""
+    """Axes that an option names; all axes if it names none."""
     rank = len(call.inputs[0].shape)
     given = call.operation.axes if hasattr(call.operation, "axes") else call.operation.axis
     return list(range(rank)) if given is None else [a % rank for a in np.ravel(given).tolist()]
 
 
 def _holds_units(call: Any, tags: Tags) -> bool:
-    """Whether an array among the arguments has an entry for each unit."""
+    """Whether an array among the arguments has an entry per unit."""
     ends = [tag.axis - len(x.shape) for x, tag in zip(call.inputs, tags, strict=True) if tag]
     leaves = keras.tree.flatten([call.args, call.kwargs])
     arrays = [np.shape(x) for x in leaves if not isinstance(x, keras.KerasTensor | str)]

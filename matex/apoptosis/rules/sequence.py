@@ -36,7 +36,7 @@ def recurrent(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def bidirectional(net: Network, call: Any, tags: Tags) -> Tags:
-    """Unit j of both directions goes at once: Keras takes them to have as many units."""
+    """Unit j of both directions is removed at once: Keras requires equal numbers of units."""
     layer, (tag, *states) = call.operation, tags
     halves = layer.forward_layer, layer.backward_layer
     why = ""
@@ -70,7 +70,7 @@ _RECURRENT = (keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN)
 
 
 def _cell(net: Network, called: Any, layer: Any, tag: Tag | None, inputs: Any) -> np.ndarray:
-    """The units of *layer*, which *called*, or it itself, is given *inputs* to read."""
+    """Units of *layer*, called as *called* or as itself, with *inputs* as its input."""
     cell = layer.cell
     steps = float(inputs.shape[1] or 1)
     net.work += [(cell.kernel, steps), (cell.recurrent_kernel, steps)]
@@ -92,7 +92,7 @@ def _cell(net: Network, called: Any, layer: Any, tag: Tag | None, inputs: Any) -
 
 
 def convolutional(net: Network, call: Any, tags: Tags) -> Tags:
-    """ConvLSTM: the gates are convolutions, of what is read and of the state."""
+    """ConvLSTM: the gates are convolutions, of the input and of the state."""
     layer, (tag, *states) = call.operation, tags
     cell, rank = layer.cell, layer.cell.rank
     first = cell.data_format == "channels_first"
@@ -123,7 +123,7 @@ def convolutional(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def _give_channels(cell: Any, channels: int, *, first: bool) -> None:
-    """Set the number of input channels that a cell of ConvLSTM keeps since it was built."""
+    """Set the number of input channels that a built cell of ConvLSTM holds."""
     cell.input_dim = channels
     cell.kernel_shape = (*cell.kernel_size, channels, cell.kernel_shape[-1])
     shape = list(cell.input_spec.shape)
@@ -157,7 +157,7 @@ _CELLS = (keras.layers.LSTMCell, keras.layers.GRUCell, keras.layers.SimpleRNNCel
 
 
 def of_cells(net: Network, call: Any, tags: Tags) -> Tags:
-    """RNN of one of Keras's cells, or of several of them, each of which reads the one before."""
+    """RNN of one Keras cell, or of several cells, each of which reads the previous one."""
     layer, (tag, *states) = call.operation, tags
     stacked = type(layer.cell) is keras.layers.StackedRNNCells
     cells = layer.cell.cells if stacked else [layer.cell]

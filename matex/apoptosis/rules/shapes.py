@@ -36,13 +36,13 @@ Tags = list[Tag | None]
 
 
 def unknown(net: Network, call: Any, tags: Tags) -> Tags:
-    """A layer that no rule is for: what it reads and what it makes stays."""
+    """A layer without a rule: its input and output units are kept."""
     net.leave(call.operation, tags, "no rule says what of it could be removed")
     return [None] * len(call.outputs)
 
 
 def pass_on(net: Network, call: Any, tags: Tags) -> Tags:
-    """Dropout and the like; those that hold a number for each unit, which is no weight, stay."""
+    """Dropout and similar; layers with a number per unit that is no weight keep their units."""
     layer, (tag,) = call.operation, tags
     if tag is not None and _holds_numbers(layer, tag.axis, len(call.outputs[0].shape)):
         net.keep(tag, layer, "it holds a number for each unit")
@@ -51,7 +51,7 @@ def pass_on(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def _holds_numbers(layer: Any, axis: int, rank: int) -> bool:
-    """Whether an option of *layer* has an entry for each place along *axis* of *rank* many."""
+    """Whether an option of *layer* has an entry per position along *axis* of *rank* axes."""
     noise = getattr(layer, "noise_shape", None)
     if noise is not None and noise[axis] not in (None, 1):
         return True
@@ -87,7 +87,7 @@ def softmax(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def spatial(net: Network, call: Any, tag: Tag | None) -> Tag | None:
-    """*tag*, where it is on the channels of a layer that works on the other axes."""
+    """*tag* if it is on the channels of a layer that works on the other axes."""
     if tag is None:
         return None
     first = getattr(call.operation, "data_format", None) == "channels_first"
@@ -140,7 +140,7 @@ def merge_product(net: Network, call: Any, tags: Tags) -> Tags:
 
 
 def merged(net: Network, call: Any, tags: Tags) -> Tag | None:
-    """Unit by unit: aligned at the last axis; what has one channel goes to all."""
+    """Unit by unit, aligned at the last axis; a single channel is broadcast to all."""
     rank = len(call.outputs[0].shape)
     tags = [
         _unless_one_for_all(net, call, x, tag) for x, tag in zip(call.inputs, tags, strict=True)
@@ -166,7 +166,7 @@ def merged(net: Network, call: Any, tags: Tags) -> Tag | None:
 
 
 def _unless_one_for_all(net: Network, call: Any, x: Any, tag: Tag | None) -> Tag | None:
-    """*tag*, or None where it is of one unit that stays and goes to several, as a gate does."""
+    """*tag*, or None if it is of one kept unit that is broadcast, such as a gate."""
     if tag is None or len(tag.units) != 1 or call.outputs[0].shape[tag.axis - len(x.shape)] == 1:
         return tag
     net.keep(tag)
@@ -219,7 +219,7 @@ def _set_target(layer: Any, axis: int, size: int) -> None:
 
 
 def _reshaped(net: Network, call: Any, tag: Tag | None) -> Tag | None:
-    """The axis along which the units of a reshaped tensor run; others are tied to fit."""
+    """Tag with the axis of the units in a reshaped tensor; units are tied to fit."""
     if tag is None:
         return None
     before, after = call.inputs[0].shape[1:], call.outputs[0].shape[1:]
@@ -236,7 +236,7 @@ def _reshaped(net: Network, call: Any, tag: Tag | None) -> Tag | None:
 
 
 def placed(net: Network, labels: np.ndarray, axes: Sequence[int]) -> Tag:
-    """The one of *axes* along which the units *labels* run.
+    """Tag with that axis of *axes* along which the units *labels* run.
 
     Where several units share each place along every axis, they are tied along one.
     """
@@ -250,7 +250,7 @@ def placed(net: Network, labels: np.ndarray, axes: Sequence[int]) -> Tag:
 
 
 def _stay_apart(rows: np.ndarray) -> bool:
-    """Whether, when the units of each row are tied, not all rows become one unit."""
+    """Whether tying the units of each row leaves more than one unit in all."""
     reached = set(rows[0].tolist())
     left = [set(np.unique(row).tolist()) for row in rows[1:]]
     while left:

@@ -34,7 +34,7 @@ def _each(name: str, rule: Rule) -> dict[type, Rule]:
 
 
 def _newer(name: str, rule: Rule) -> dict[type, Rule]:
-    """*rule* for a layer that not every release of Keras has."""
+    """Table with *rule* for a layer that only newer Keras releases have."""
     found = getattr(layers, name, None)
     return {} if found is None else {found: rule}
 

@@ -1,7 +1,7 @@
-"""Centre strategies: a rule (who becomes what) carried by a topology (who sends to whom).
+"""Centre strategies: a rule (pure update equations) and a topology (who pushes to whom).
 
-:class:`CentreStrategy` is made of a :class:`~matex.strategies.rules.centre.CentreRule`, which is
-pure, and a :class:`Topology`: :class:`AllAtOnce` or :class:`InTurn`, on one level or two.
+:class:`CentreStrategy` combines a :class:`~matex.strategies.rules.centre.CentreRule` and a
+:class:`Topology`: :class:`AllAtOnce` or :class:`InTurn`, on one level or two.
 """
 
 from matex.strategies.centre.strategy import CentreStrategy

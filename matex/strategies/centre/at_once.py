@@ -1,4 +1,4 @@
-"""Workers that push all at once, on one level or two: each rank has a copy of the centre."""
+"""Workers that push all at once, on one level or two; each rank has a copy of the centre."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CopiedCentre", "CopiedNodes"]
 
 
 class CopiedCentre:
-    """One rank's copy of the centre. Made on all ranks before the same step.
+    """This rank's copy of the centre. Constructed on all ranks before the same step.
 
     Args:
         replica: replica of this rank; equal on all ranks.
@@ -38,13 +38,13 @@ class CopiedCentre:
         self.traffic = Traffic()
 
     def after_step(self, step: int) -> None:
-        """Push where it is due; collective then, and recovers by itself."""
+        """Push if a push is due; then collective, and recovers by itself."""
         self.traffic = Traffic()
         if (step + 1) % self._every == 0:
             self._meet_all()
 
     def settle(self) -> None:
-        """Return: between two steps nothing is under way, and copies are equal."""
+        """Do nothing: between two steps no message is under way, and all copies are equal."""
 
     def _meet_all(self) -> None:
         own = self._replica.read()
@@ -56,23 +56,23 @@ class CopiedCentre:
         self.traffic = self.traffic.plus(Traffic(1, pushed.nbytes))
 
     def _move(self, own: np.ndarray, weights: np.ndarray, after: np.ndarray) -> None:
-        """Move this rank's worker, the replica *own*, from *weights* to *after*."""
+        """Move this rank's worker, in the replica *own*, from *weights* to *after*."""
         self.distance = distance(weights, after)
         self._replica.write(self._rule.placed(own, weights, after))
         self.staleness[0] += 1
 
 
 class CopiedNodes(CopiedCentre):
-    """One rank's copies of the centre of its node and of the one above.
+    """This rank's copies of its node's centre and of the upper centre.
 
-    Of a rule that keeps no centres of nodes the ranks of a node become their mean instead, and
-    all ranks push to the upper centre. An exchange within a node in which somebody dies may have
-    succeeded on some ranks alone; so with the first one after that the copies of the node's
-    centre travel, too, and become their mean.
+    With a rule that keeps no node centres, the ranks of a node are set to their mean instead, and
+    all ranks push to the upper centre. An exchange within a node in which a rank dies may have
+    succeeded on some ranks only; so the next exchange also sends the copies of the node's centre,
+    which are set to their mean.
 
     Args:
         every: steps between two exchanges within a node.
-        outer: exchanges within a node between two of all nodes; 2 or more.
+        outer: number of exchanges within a node between two of all nodes; 2 or more.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class CopiedNodes(CopiedCentre):
             self.node_centre = replica.read()[: replica.weights]
 
     def after_step(self, step: int) -> None:
-        """Exchange where it is due, within nodes and among all; recovers by itself."""
+        """Make the exchanges that are due, within nodes and among all; recovers by itself."""
         self.traffic = Traffic()
         before, self._repairs = self._repairs, self._communicator.pending.repairs
         self._copies_differ = self._copies_differ or before != self._repairs
@@ -118,8 +118,8 @@ class CopiedNodes(CopiedCentre):
         return next(node for node in self._nodes(expected) if rank in node)
 
     def _node_mean(self, vector: np.ndarray, step: int) -> np.ndarray | None:
-        """Mean of the *vector* of each rank of this node; None after a repair."""
-        if self._communicator.pending.p2p_unsafe:  # the others may wait, for who will not come
+        """Mean of *vector* over the ranks of this node; None after a repair."""
+        if self._communicator.pending.p2p_unsafe:  # other ranks may wait for a dead one
             return None
         node = self._node
         middle = ring_mean(self._communicator, node, vector, number=step)
@@ -127,7 +127,7 @@ class CopiedNodes(CopiedCentre):
         return middle
 
     def _average_node(self, step: int) -> None:
-        """Let the ranks of a node be their mean."""
+        """Set the replicas of a node to their mean."""
         own = self._replica.read()
         weights = self._rule.position(own, self._replica.weights)
         middle = self._node_mean(weights, step)
@@ -135,7 +135,7 @@ class CopiedNodes(CopiedCentre):
             self._move(own, weights, middle.copy())
 
     def _meet_node(self, centre: np.ndarray, step: int) -> np.ndarray:
-        """The *centre* of this node after an exchange of its ranks with it."""
+        """Exchange this rank's worker with its node's *centre*; return the new centre."""
         own = self._replica.read()
         weights = self._rule.position(own, self._replica.weights)
         pushed = self._rule.contribution(weights, centre)
@@ -152,8 +152,8 @@ class CopiedNodes(CopiedCentre):
         return centre
 
     def _meet_nodes(self, centre: np.ndarray) -> np.ndarray:
-        """The *centre* of this node after an exchange of all nodes' with the one above."""
-        # Before the exchange, as its members are alike on the ranks of a node.
+        """Exchange the node's *centre* with the upper centre; return the node's new centre."""
+        # Before the exchange, because the members are then equal on the ranks of a node.
         share = len(self._node) / len(self._communicator.pending.expected)
         pushed = self._rule.contribution(centre, self.state)
         middle, _ = mean(self._communicator, pushed)

@@ -1,12 +1,12 @@
-"""A centre that one rank serves, and to which the workers push in turn without waiting.
+"""A centre on one rank, the server, to which the workers push in turn without waiting.
 
-The server is the first of the living ranks that push, and a worker like the others. A worker's
-push after one step travels while the next is computed; then the server answers it, and the answer
-travels in its turn. All ranks know who pushes when (:mod:`matex.strategies.rules.turns`), so each
-message is awaited where it must come.
+The server is the first living rank that pushes, and also a worker. A worker's push after one step
+travels while the next step is computed; then the server answers it, and the answer travels during
+the step after. All ranks know the turns (:mod:`matex.strategies.rules.turns`), so each message is
+received when it is due.
 
-Every worker keeps the newest answer. When somebody has died all get the newest of these, and the
-first rank left serves it: lost is then what was under way, or the dead server's own.
+Every worker keeps the newest answer. After a death all ranks get the newest of these answers, and
+the first remaining rank serves it; the messages under way and the dead server's own push are lost.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from matex.strategies.rules.turns import groups, is_turn
 
 __all__ = ["ServedCentre"]
 
-_UNKNOWN = -1  # the version of a centre to which this rank does not push
+_UNKNOWN = -1  # version of a centre to which this rank does not push
 
 
 class _ToItself:
-    """A message of the server to itself."""
+    """Message of the server's worker to its own server."""
 
     def __init__(self, message: np.ndarray) -> None:
         self._message = message
@@ -41,20 +41,19 @@ class _ToItself:
 
 
 class ServedCentre:
-    """One rank's part of a centre that one rank serves. Made on all ranks before the same step.
+    """This rank's part of a centre on one rank. Constructed on all ranks before the same step.
 
     Args:
         worker: this rank's worker.
-        state: the centre's first state, of shape (m,); equal on all ranks.
+        state: first state of the centre, of shape (m,); equal on all ranks.
         count: number of elements of a push, which has the dtype of *state*.
-        every: steps between the pushes of one worker.
-        bound: largest staleness of a push, in updates of the centre, at least 1; default None,
-            any.
-        shares: function that gives those of the living ranks that push to this centre, the
-            server first; evaluated anew when one dies.
-        common: whether there is one centre for all, also for ranks that do not push to it.
-            Otherwise each rank pushes to that of its own group, and groups have no rank in
-            common.
+        every: number of steps between two pushes of a worker.
+        bound: largest staleness of a push, in updates of the centre, at least 1; default None, no
+            bound.
+        shares: function that returns the living ranks that push to this centre, with their shares,
+            the server first; called anew after a death.
+        common: whether all ranks have one centre, also ranks that do not push to it. Otherwise each
+            rank has the centre of its own group, and groups are disjoint.
     """
 
     node_centre: np.ndarray | None = None
@@ -75,8 +74,8 @@ class ServedCentre:
         self._communicator = communicator
         self._worker = worker
         self.state = state
-        """The newest state that is known here; equal on all ranks after :meth:`settle`. The server
-        may replace it."""
+        """Newest state known on this rank; equal on all ranks after :meth:`settle`. On the server
+        it may be newer."""
         self._count = count
         self._every = every
         self._bound = bound
@@ -86,7 +85,7 @@ class ServedCentre:
         self._repairs = communicator.pending.repairs
         self._shares = shares(self._members)
         self.version = 0
-        """The number of updates of :attr:`state`."""
+        """Number of updates of :attr:`state`."""
         self._known = 0  # version of the newest answer to this worker
         self._known_at_push: deque[int] = deque()  # of the pushes without an answer
         self._pushes: list[tuple[int, ft.Receiving | _ToItself]] = []  # to this server
@@ -94,13 +93,13 @@ class ServedCentre:
         self._unserved: np.ndarray | None = None
         self._answer: ft.Receiving | _ToItself | None = None
         self.staleness: Counter[int] = Counter()
-        """How many pushes of this worker had which staleness."""
+        """Number of pushes of this worker by staleness."""
         self.traffic = Traffic()
 
     def after_step(self, step: int) -> None:
-        """Exchange what is due between two steps; every member calls it after the same one.
+        """Make the exchanges that are due after *step*; every member calls it after the same step.
 
-        Collective where it is the first after a repair that all know of; recovers by itself.
+        Collective in the first call after a repair; recovers by itself.
         """
         if self.was_repaired():
             self.settle()
@@ -108,25 +107,26 @@ class ServedCentre:
             self.exchange(step)
 
     def settle(self) -> None:
-        """Give all the newest centre, with nothing under way; collective, recovers by itself."""
+        """Give all ranks the newest centre, ending all messages; collective, recovers by itself."""
         self.cancel()
         self.renew()
         self._worker.reset(self.state)
 
-    # The parts of these, for a topology of several centres.
+    # Parts of these methods, for a topology of several centres.
 
     def was_repaired(self) -> bool:
-        """Whether all know of a repair since it was last asked. Equal on all ranks; local."""
-        # Who completed the operation in which somebody died hears of it one later. So all go
-        # by what was so when the next could first be started, which is the same on all of them.
-        # Also where nobody died: a repair ends all that is under way.
+        """Whether a repair has happened since the last call. Equal on all ranks; local."""
+        # A rank that completed the operation in which a peer died hears of the death one operation
+        # later. So all ranks use the state when the next operation could first be started, equal on
+        # all ranks.
+        # Also without a death: a repair ends all messages under way.
         pending = self._communicator.pending
         before, self._repairs = self._repairs, pending.repairs
         self._members = pending.expected
         return before != self._repairs
 
     def exchange(self, step: int) -> None:
-        """Apply the answer that is due, answer the pushes of the step before, and push; local."""
+        """Apply the answer that is due, answer the pushes of the last step, and push; local."""
         self.traffic = Traffic()
         if self._communicator.pending.p2p_unsafe:
             self._end_messages()
@@ -136,17 +136,17 @@ class ServedCentre:
             self._push(step)
 
     def cancel(self) -> None:
-        """End all that is under way. Local."""
+        """End all messages under way. Local."""
         self.traffic = Traffic()
         unserved = self._unserved
         self._end_messages()
         self._worker.cancel(unserved)
 
     def renew(self) -> None:
-        """Get the newest centre that is known; collective, recovers by itself.
+        """Get the newest known state of the centre; collective, recovers by itself.
 
-        After a further death some ranks of a group may have it and others not, until they renew
-        it once more because the members have changed. A common centre is equal on all.
+        After another death some ranks of a group may have it and others not, until they renew it
+        again because the members have changed. A common centre is equal on all ranks.
         """
         me = self._communicator.world.rank
         known = self.version if me in self._shares else _UNKNOWN
@@ -162,14 +162,14 @@ class ServedCentre:
         else:
             self._communicator.broadcast(message, sources=sources)
             state, version = unpack(message)
-            if version == _UNKNOWN:  # all who pushed to it are gone
+            if version == _UNKNOWN:  # all ranks that pushed to it have died
                 state, version = mean(self._communicator, self._worker.fallback())[0], 0
             self.state, self.version = state, version
         self._known = self.version
 
     def _spread(self, message: np.ndarray, ranks: Sequence[int]) -> np.ndarray | None:
-        """The *message* of the first of *ranks*, which all of them call for; None after a
-        repair."""
+        """*message* of the first of *ranks*, sent to the others; called by all of *ranks*. None
+        after a repair."""
         if self._communicator.pending.p2p_unsafe:
             return None
         first, me = ranks[0], self._communicator.world.rank
@@ -183,10 +183,10 @@ class ServedCentre:
         return message
 
     def _end_messages(self, *, pushes: bool = True) -> None:
-        """Apply the answer that arrives now, and end all that was sent, with *pushes* to here."""
+        """Apply the answer that arrives now, and end all sends and, with *pushes*, the receives."""
         answer, self._answer = self._answer, None
         message = None if answer is None else answer.wait()
-        if message is not None:  # else the server is gone
+        if message is not None:  # else the server has died
             state, self._known = unpack(message)
             self.staleness[self._known - 1 - self._known_at_push.popleft()] += 1
             if self._known > self.version:
@@ -202,7 +202,7 @@ class ServedCentre:
             self._known_at_push.clear()
 
     def _serve(self, step: int) -> None:
-        """Answer the pushes that came after the step before, and expect the answer to this one."""
+        """Answer the pushes received after the last step, and post this rank's own receive."""
         came = [(rank, receiving.wait()) for rank, receiving in self._pushes]
         self._pushes = []
         server, me = next(iter(self._shares)), self._communicator.world.rank
@@ -233,7 +233,7 @@ class ServedCentre:
         return groups(len(self._shares), self._every, self._bound)
 
     def _push(self, step: int) -> None:
-        """Push where it is this worker's turn; as the server, expect the pushes of the others."""
+        """Push if it is this worker's turn; as the server, expect the pushes of other workers."""
         group = [
             rank
             for place, rank in enumerate(self._shares)

@@ -1,4 +1,4 @@
-"""A centre strategy: a rule carried by a topology, up to the one model."""
+"""Centre strategy: a rule and a topology, up to the one model."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ __all__ = ["CentreStrategy"]
 class CentreStrategy(Strategy):
     """Replicas that explore around a centre, with which they exchange vectors every few steps.
 
-    A consensus ends all exchanges, and makes every replica the one model of *rule*; momenta become
-    their mean. The next step begins anew from there, by the rule that *rule* makes of it.
+    A consensus ends all exchanges, and sets every replica to the one model of *rule*, and momenta
+    to their mean. The next step begins from there, by the rule that :meth:`CentreRule.continued`
+    returns.
 
     Args:
         replica: replica of this rank; equal on all ranks when training starts.
@@ -42,7 +43,7 @@ class CentreStrategy(Strategy):
         self._rule = rule
         self._topology = topology
         self.exchange: CentreExchange | None = None
-        """This rank's part of the exchanges; None from a consensus to the next step."""
+        """This rank's part of the exchanges; None between a consensus and the next step."""
         self._distance = 0.0
         self._staleness: Counter[int] = Counter()
         self.traffic = Traffic()
@@ -58,7 +59,7 @@ class CentreStrategy(Strategy):
         self.traffic = self.exchange.traffic
 
     def consensus(self) -> None:
-        """Settle all exchanges, and let every replica be the one model, momenta their mean."""
+        """Settle all exchanges, and set every replica to the one model, momenta to their mean."""
         exchange, self.exchange = self.exchange, None  # a callback may change the model next
         if exchange is None:  # no step was made
             return
@@ -78,9 +79,9 @@ class CentreStrategy(Strategy):
         self._staleness += _staleness_of_all(self._communicator, exchange.staleness)
 
     def report(self) -> dict[str, Any]:
-        """Relative distance of this replica from the centre, or of a rule that measures none from
-        the mean, in the last exchange of all; and how many pushes of all ranks had which
-        staleness since the last report."""
+        """Relative distance of this replica from the centre or, if the rule measures none, from the
+        mean, at the last consensus; and the number of pushes of all ranks by staleness since the
+        last report."""
         staleness, self._staleness = self._staleness, Counter()
         return {"disagreement": self._distance, "staleness": dict(staleness)}
 
@@ -90,7 +91,7 @@ class CentreStrategy(Strategy):
 
 
 def _staleness_of_all(communicator: ft.Communicator, own: Counter[int]) -> Counter[int]:
-    """Number of pushes of all living workers by staleness; collective."""
+    """Number of pushes of all living workers, by staleness; collective."""
     row = np.zeros(_LONGEST + 1, np.int64)
     for staleness, count in own.items():
         row[min(staleness, _LONGEST)] += count
@@ -98,5 +99,5 @@ def _staleness_of_all(communicator: ft.Communicator, own: Counter[int]) -> Count
     return Counter({n: int(total[n]) for n in np.flatnonzero(total).tolist()})
 
 
-# What is longer counts as so long.
+# Longer staleness is counted in the last bin.
 _LONGEST = 255

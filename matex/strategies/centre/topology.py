@@ -1,4 +1,4 @@
-"""The topologies of centre strategies: who pushes to whom, and when."""
+"""Topologies of centre strategies: which rank pushes to which, and when."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["AllAtOnce", "CentreExchange", "InTurn", "Topology"]
 
 
 class CentreExchange(Protocol):
-    """One rank's part of the exchanges with a centre, from one consensus to the next."""
+    """This rank's part of the exchanges with a centre, from one consensus to the next."""
 
     @property
     def state(self) -> np.ndarray:
-        """Newest state of the centre, of two levels the upper one, that is known here."""
+        """Newest state of the centre, on two levels of the upper centre, known on this rank."""
 
     @property
     def node_centre(self) -> np.ndarray | None:
-        """Newest state of the centre of this rank's node that is known here; None for none."""
+        """Newest known state of the centre of this rank's node; None if there is none."""
 
     @property
     def staleness(self) -> Counter[int]:
-        """Number of pushes of this rank by staleness."""
+        """Number of this rank's pushes by staleness."""
 
     @property
     def traffic(self) -> Traffic:
@@ -44,20 +44,20 @@ class CentreExchange(Protocol):
 
     @property
     def distance(self) -> float | None:
-        """Relative distance that the newest exchange moved this worker; None for none."""
+        """Relative distance of the newest exchange's move of this worker; None if none was made."""
 
     def after_step(self, step: int) -> None:
-        """Exchange what is due after *step*; every member calls it. Recovers by itself."""
+        """Make the exchanges due after *step*; every member calls it. Recovers by itself."""
 
     def settle(self) -> None:
-        """Give all the newest centre, with nothing under way; collective, recovers by itself."""
+        """Give all ranks the newest centre, ending all messages; collective, recovers by itself."""
 
 
 class Topology(Protocol):
-    """The options of one topology."""
+    """Options of one topology."""
 
     def centres(self, ranks: Sequence[int]) -> int:
-        """Number of centres around which living *ranks* explore. Local."""
+        """Number of centres around which *ranks*, living ones, explore. Local."""
 
     def begin(
         self, communicator: ft.Communicator, rule: CentreRule, replica: ReplicaLike
@@ -67,14 +67,14 @@ class Topology(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Levels:
-    """The options that all topologies have."""
+    """Options common to all topologies."""
 
     every: int = EVERY
     nodes: Nodes | None = None
     outer: int = OUTER
 
     def two_level_nodes(self, ranks: Sequence[int]) -> Nodes | None:
-        """The nodes, where *ranks* are on several; None for one level. Local."""
+        """Function that returns nodes if *ranks* are on several; None for one level. Local."""
         return None if self.nodes is None or len(self.nodes(ranks)) < 2 else self.nodes
 
     def centres(self, ranks: Sequence[int]) -> int:
@@ -84,13 +84,13 @@ class _Levels:
 
 @dataclass(frozen=True, kw_only=True)
 class AllAtOnce(_Levels):
-    """All ranks push in one collective, so that each has a copy of the centre.
+    """Topology in which all ranks push in one collective, so that each has a copy of the centre.
 
     Args:
-        every: steps between two pushes; default 4.
-        nodes: nodes of two levels; default None, one level. Where there is one node, there is one
-            level, from the next consensus on.
-        outer: exchanges within a node between two of all nodes, 2 or more; default 4.
+        every: number of steps between two pushes; default 4.
+        nodes: nodes of two levels; default None, one level. With a single node there is one level,
+            from the next consensus on.
+        outer: number of exchanges within a node between two of all nodes, 2 or more; default 4.
     """
 
     def begin(
@@ -106,15 +106,15 @@ class AllAtOnce(_Levels):
 
 @dataclass(frozen=True, kw_only=True)
 class InTurn(_Levels):
-    """Ranks push in turn to a server, and do not wait for one another.
+    """Topology in which ranks push in turn to a server, without waiting for one another.
 
     Args:
-        every: steps between the pushes of one rank; default 4.
-        bound: largest staleness of a push, in updates of the centre, at least 1; default None,
-            any.
-        nodes: nodes of two levels; default None, one level. Where there is one node, there is one
-            level, from the next consensus on.
-        outer: pushes of a rank between two of its node's centre, 2 or more; default 4.
+        every: number of steps between two pushes of a rank; default 4.
+        bound: largest staleness of a push, in updates of the centre, at least 1; default None, no
+            bound.
+        nodes: nodes of two levels; default None, one level. With a single node there is one level,
+            from the next consensus on.
+        outer: number of pushes of a rank between two of its node's centre, 2 or more; default 4.
     """
 
     bound: int | None = None

@@ -1,7 +1,7 @@
-"""A centre for each node, to which its ranks push, and one above, to which the nodes' centres do.
+"""A centre for each node, to which its ranks push, and an upper one, to which the nodes push.
 
-The server of a node's centre is a worker of the one above, on behalf of its node. Between nodes
-travel only the pushes of these few and their answers, *outer* times more seldom.
+The server of a node's centre is a worker of the upper centre, for its node. Only the pushes of
+these servers and their answers travel between nodes, *outer* times more seldom.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["ServedNodes"]
 
 
 class ServedNodes:
-    """One rank's part of two levels, in place of a :class:`ServedCentre`.
+    """This rank's part of two levels, in place of a :class:`ServedCentre`.
 
-    Made on all ranks before the same step. When somebody has died, the ranks of each node get its
-    newest centre, and all get the newest of the one above, or the mean of what the nodes take for
-    it where nobody is left who knew it. The first rank of each node pushes to that from then on.
+    Constructed on all ranks before the same step. After a death the ranks of each node get its
+    newest centre, and all ranks get the newest upper centre, or the mean of the nodes' estimates if
+    no rank is left that knew it. From then on the first rank of each node pushes to that.
 
     Args:
-        rule: rule of the whole; see :attr:`CentreRule.within_nodes` and
+        rule: rule of both levels; see :attr:`CentreRule.within_nodes` and
             :attr:`CentreRule.between_nodes`.
         replica: replica of this rank; equal on all ranks.
-        every: steps between the pushes of one rank.
-        outer: pushes of a rank between two of its node's centre; 2 or more.
-        bound: largest staleness of a push on either level, at least 1; None for any.
+        every: number of steps between two pushes of a rank.
+        outer: number of pushes of a rank between two of its node's centre; 2 or more.
+        bound: largest staleness of a push on either level, at least 1; None for no bound.
     """
 
     distance: float | None = None
@@ -67,18 +67,18 @@ class ServedNodes:
 
     @property
     def state(self) -> np.ndarray:
-        """Newest state of the upper centre that is known here; equal on all after
+        """Newest state of the upper centre known on this rank; equal on all ranks after
         :meth:`settle`."""
         return self._top.state
 
     @property
     def node_centre(self) -> np.ndarray:
-        """Newest state of the centre of this rank's node that is known here."""
+        """Newest state of the centre of this rank's node known on this rank."""
         return self._node.state
 
     @property
     def staleness(self) -> Counter[int]:
-        """Staleness of this rank's pushes, and of its node's centre's while it served that."""
+        """Staleness of this rank's pushes, its node's centre's included while it served that."""
         return self._node.staleness + self._top.staleness
 
     @property
@@ -86,7 +86,7 @@ class ServedNodes:
         return self._node.traffic.plus(self._top.traffic)
 
     def after_step(self, step: int) -> None:
-        """Exchange with both centres as :meth:`ServedCentre.after_step` does."""
+        """Make the exchanges with both centres as :meth:`ServedCentre.after_step` does."""
         changed = self._node.was_repaired()
         if self._top.was_repaired() or changed:
             self.settle()
@@ -95,8 +95,8 @@ class ServedNodes:
             self._top.exchange(step)
 
     def settle(self) -> None:
-        """Settle as :meth:`ServedCentre.settle`; nodes' centres keep what they have not pushed."""
-        self._top.cancel()  # before the node's ranks get what its server has
+        """Settle as :meth:`ServedCentre.settle`; nodes' centres keep movements not pushed yet."""
+        self._top.cancel()  # before the node's ranks get its server's state
         self._node.cancel()
         self._node.renew()
         self._top.renew()

@@ -1,4 +1,4 @@
-"""A vector and the version of the centre that it belongs to, in one message."""
+"""Messages of a vector and the version of the centre that it belongs to."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ __all__ = ["empty_message", "pack", "unpack"]
 
 
 def pack(vector: np.ndarray, version: int) -> np.ndarray:
-    """Message of *vector*, float32 or float64, and behind it *version*, bit by bit."""
+    """Message of *vector* (float32 or float64), followed by the bits of *version*."""
     return np.concatenate([vector, np.array([version], np.int64).view(vector.dtype)])
 
 
 def unpack(message: np.ndarray) -> tuple[np.ndarray, int]:
-    """Vector, as a view, and version of a *message* that :func:`pack` made."""
+    """Vector (a view) and version of a *message* from :func:`pack`."""
     words = _version_elements(message.dtype)
     version = np.ascontiguousarray(message[-words:]).view(np.int64)
     return message[:-words], int(version[0])
 
 
 def empty_message(count: int, dtype: np.dtype) -> np.ndarray:
-    """Buffer in which a message with *count* elements of *dtype* can arrive."""
+    """Buffer for a message with *count* elements of *dtype*."""
     return np.empty(count + _version_elements(dtype), dtype)
 
 

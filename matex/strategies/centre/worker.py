@@ -1,4 +1,4 @@
-"""A worker of a centre: a rule, and the weights that it moves."""
+"""Worker of a centre: a rule, and the weights that it moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CentreState", "CentreWorker", "NodeWeights", "RankWeights", "WorkerW
 
 
 class WorkerWeights(Protocol):
-    """Weights that a worker moves, and those that it tracks."""
+    """Weights that a worker moves, and weights that it tracks."""
 
     tracked: np.ndarray
     """The rule's :attr:`WorkerMemory.tracked`. Not to be written in place."""
@@ -44,13 +44,13 @@ class RankWeights:
 
 
 class CentreState(Protocol):
-    """The holder of a centre's state."""
+    """Holder of a centre's state."""
 
     state: np.ndarray
 
 
 class NodeWeights:
-    """Weights of a node's centre. What a worker tracks travels with it to its next server."""
+    """Weights of a node's centre. The tracked weights travel with them to the next server."""
 
     def __init__(self, centre: CentreState, rule: CentreRule) -> None:
         self._centre = centre
@@ -58,7 +58,7 @@ class NodeWeights:
 
     @staticmethod
     def first_state(weights: np.ndarray, rule: CentreRule) -> np.ndarray:
-        """State of a node's centre when all replicas have these *weights*."""
+        """State of a node's centre if all replicas have these *weights*."""
         return np.concatenate([weights, weights]) if rule.tracks_weights else weights
 
     @property
@@ -90,42 +90,42 @@ class CentreWorker:
         self._sent: tuple[Sent, ...] = ()
 
     def push(self, share: float) -> np.ndarray:
-        """Vector to send to the server, of one shape (n,) and dtype always.
+        """Vector to send to the server, always of the same shape (n,) and dtype.
 
         Args:
-            share: share of this worker among all that push to the centre, from 0 to 1.
+            share: share of this worker among all workers of the centre, from 0 to 1.
         """
         vector, memory = self._rule.push(self._weights.read(), share, self._memory)
         self._keep(memory)
         return vector
 
     def apply(self, answer: np.ndarray) -> None:
-        """Move by the server's *answer* to the oldest push that has none."""
+        """Move by the server's *answer* to the oldest push without an answer."""
         shift, memory = self._rule.apply(answer, self._memory)
         self._keep(memory)
         self._weights.shift(shift)
 
     def cancel(self, unserved: np.ndarray | None) -> None:
-        """Forget all pushes under way, of which none will be answered.
+        """Forget all pushes under way, which will not be answered.
 
         Args:
-            unserved: the vector that this worker pushed and no server has seen, if any.
+            unserved: vector that this worker pushed and no server has seen; None if there is none.
         """
         self._keep(self._rule.cancel(unserved, self._memory))
 
     def reset(self, centre: np.ndarray) -> None:
-        """Start from *centre*, which is the state of the centre for all, after :meth:`cancel`."""
+        """Start from *centre*, the common state of the centre, after :meth:`cancel`."""
         shift, memory = self._rule.reset(centre, self._memory)
         self._keep(memory)
         if shift is not None:
             self._weights.shift(shift)
 
     def serve(self, centre: np.ndarray, pushes: Sequence[Push], groups: int) -> list[np.ndarray]:
-        """Answers to *pushes*, as :meth:`CentreRule.serve` gives them."""
+        """Answers to *pushes*: see :meth:`CentreRule.serve`."""
         return self._rule.serve(centre, pushes, groups)
 
     def fallback(self) -> np.ndarray:
-        """This worker's best estimate of the centre, used when every rank that knew it has died."""
+        """Estimate of the centre by this worker, used if every rank that knew it has died."""
         return self._rule.fallback(self._weights.read(), self._memory)
 
     @property

@@ -1,1 +1,1 @@
-"""The published rules as pure functions over NumPy arrays: no communication, no TensorFlow."""
+"""Published rules as pure functions over NumPy arrays: no communication, no TensorFlow."""

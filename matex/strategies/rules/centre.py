@@ -1,9 +1,9 @@
-"""The mathematics of a centre strategy, pure: workers that explore around a centre.
+"""Mathematics of a centre strategy: workers that explore around a centre. Pure.
 
-A *worker* is a replica of the model, or with two levels the centre of a node. Every few steps it
-exchanges vectors with the centre, which :mod:`matex.strategies.centre` carries. A rule says what
-these are, and what worker and centre become. It neither communicates nor keeps anything: arrays
-go in, and new ones come out.
+A *worker* is a replica of the model or, on two levels, the centre of a node. Every few steps it
+exchanges vectors with the centre, by :mod:`matex.strategies.centre`. A rule defines these vectors,
+and the new weights of worker and centre. It neither communicates nor holds state: it takes arrays
+and returns new ones.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = [
 
 
 class Push(NamedTuple):
-    """A worker's message as the server has it."""
+    """A worker's message, as received by the server."""
 
     vector: np.ndarray
     share: float
-    """Share of this worker among all that push to the centre, from 0 to 1."""
+    """Share of this worker among all workers of the centre, from 0 to 1."""
     staleness: int
-    """Updates of the centre since the worker last received it."""
+    """Number of updates of the centre since the worker last received it."""
 
 
 class Sent(NamedTuple):
-    """A push that has not been answered yet, as the worker remembers it."""
+    """A push without an answer, as remembered by the worker."""
 
     weights: np.ndarray
     """Weights of the worker when it pushed, of shape (n,)."""
@@ -44,98 +44,98 @@ class Sent(NamedTuple):
 
 
 class WorkerMemory(NamedTuple):
-    """The state of a worker beside its weights; immutable."""
+    """State of a worker beside its weights; immutable."""
 
     tracked: np.ndarray
-    """Weights at the last push, or at the start, with what has come from the centre since; of
+    """Weights at the last push, or at the start, with changes of the centre received since; of
     shape (n,), or (0,) for a rule that does not track them. Not to be written in place."""
     sent: tuple[Sent, ...] = ()
-    """Pushes that have not been answered, the oldest first."""
+    """Pushes without an answer, oldest first."""
 
 
 class Consensus(NamedTuple):
-    """The one model, and the distance that was measured on the way to it."""
+    """The one model, and the distance measured on the way to it."""
 
     weights: np.ndarray
     distance: float | None = None
-    """Relative distance of this worker from the centre; None where none was measured."""
+    """Relative distance of this worker from the centre; None if none was measured."""
     slots: np.ndarray | None = None
-    """Slots of the centre's optimizer from then on; None where it has no optimizer."""
+    """Slots of the centre's optimizer after it; None if the centre has no optimizer."""
 
 
 class CentreOptimizer(Protocol):
-    """An optimizer whose state is in the vectors that it is given, so that any rank may go on."""
+    """An optimizer with all state in arguments and results, so that any rank can continue it."""
 
     def first_slots(self, weights: np.ndarray) -> np.ndarray:
-        """Slots before the first update of *weights*, of shape (s,) and their dtype."""
+        """Slots before the first update of *weights*: shape (s,), dtype of the weights."""
 
     def updated(
         self, weights: np.ndarray, slots: np.ndarray, gradient: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and slots after one update by *gradient*, of the shape of the weights."""
+        """Weights and slots after one update by *gradient*, of the shape of *weights*."""
 
 
 class CentreRule(ABC):
     """Rules by which workers and a centre exchange vectors. Pure.
 
-    Weights and pushes are vectors of shape (n,); the centre's is of shape (m,), and its first n
+    Weights and pushes are vectors of shape (n,); the centre's state has shape (m,), and its first n
     elements are weights. All have one dtype, which results keep, and no argument is written.
 
     A rule must define :meth:`push`, :meth:`serve` and :meth:`apply`, for workers that push in
-    turn, and :meth:`meet`, for all at once. The other methods suit a rule whose workers remember
-    nothing between two pushes, and whose one model is the mean of the replicas.
+    turn, and :meth:`meet`, for workers that push all at once. The other methods suit a rule whose
+    workers remember nothing between two pushes, and whose one model is the mean of the replicas.
     """
 
     name: ClassVar[str]
-    """The strategy's word on the command line."""
+    """Name of the strategy on the command line."""
 
     tracks_weights: ClassVar[bool] = False
-    """Whether a worker has :attr:`WorkerMemory.tracked`. With two levels a node's centre then has
-    as many elements more, so that they travel with it to the next rank that serves it."""
+    """Whether a worker has :attr:`WorkerMemory.tracked`. On two levels a node's centre then has
+    as many more elements, so that they travel with it to its next server."""
 
     keeps_node_centres: ClassVar[bool] = True
-    """Whether nodes whose ranks push all at once keep a centre each, which pushes to the one
-    above. Otherwise the ranks of a node become their mean between two pushes of all ranks."""
+    """Whether nodes whose ranks push all at once keep a centre each, which pushes to the upper
+    one. Otherwise the ranks of a node are set to their mean between two pushes of all ranks."""
 
     @property
     def within_nodes(self) -> CentreRule:
-        """Rule of ranks and their node's centre, where they push in turn on two levels."""
+        """Rule of ranks and their node's centre, if they push in turn on two levels."""
         return self
 
     @property
     def between_nodes(self) -> CentreRule:
-        """Rule of the nodes' centres and the one above them, where they push in turn."""
+        """Rule of the nodes' centres and the upper centre, if they push in turn."""
         return self
 
     # A replica as a worker.
 
     def position(self, replica: np.ndarray, count: int) -> np.ndarray:
-        """Weights by which a worker takes part, of a *replica* of which *count* elements are."""
+        """Weights that a worker exchanges, from a *replica* with *count* weights first."""
         return replica[:count].copy()
 
     def placed(self, replica: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """The *replica* when its position has moved from *before* to *after*."""
+        """*replica* after its position has moved from *before* to *after*."""
         return np.concatenate([after, replica[after.size :]])
 
     def first_centre(self, weights: np.ndarray) -> np.ndarray:
-        """State of the centre when all replicas have these *weights*."""
+        """State of the centre if all replicas have these *weights*."""
         return weights
 
     def pace(self, workers: int, centres: int) -> float:
-        """Movement of the whole in a step, relative to what each of the *workers* makes alone."""
+        """Movement of the one model per step, relative to that of each of the *workers* alone."""
         return 1.0
 
-    # Workers that push in turn. Other steps are made between a push and its answer.
+    # Workers that push in turn. Further steps are made between a push and its answer.
 
     @abstractmethod
     def push(
         self, weights: np.ndarray, share: float, memory: WorkerMemory
     ) -> tuple[np.ndarray, WorkerMemory]:
-        """Vector that a worker with these *weights* pushes, and its memory with the push sent."""
+        """Vector pushed by a worker with these *weights*, and its memory after the push."""
 
     @abstractmethod
     def serve(self, centre: np.ndarray, pushes: Sequence[Push], groups: int) -> list[np.ndarray]:
-        """Answers to *pushes*, which have come together; the last is the centre from then on.
+        """Answers to *pushes* that arrived together; the last answer is the new centre.
 
         Args:
             groups: number of groups in which the workers push in turn.
@@ -143,50 +143,50 @@ class CentreRule(ABC):
 
     @abstractmethod
     def apply(self, answer: np.ndarray, memory: WorkerMemory) -> tuple[np.ndarray, WorkerMemory]:
-        """Shift of a worker's weights for the *answer* to its oldest push, and its memory then."""
+        """Shift of a worker's weights by the *answer* to its oldest push, and its new memory."""
 
     def cancel(self, unserved: np.ndarray | None, memory: WorkerMemory) -> WorkerMemory:
-        """Memory of a worker when all its pushes have ended, and none will be answered.
+        """Memory of a worker after all its pushes have ended without an answer.
 
         Args:
-            unserved: vector that the worker pushed and no server has seen, if any.
+            unserved: vector that the worker pushed and no server has seen; None if there is none.
         """
         return memory._replace(sent=())
 
     def reset(
         self, centre: np.ndarray, memory: WorkerMemory
     ) -> tuple[np.ndarray | None, WorkerMemory]:
-        """Shift of a worker that starts from *centre* after :meth:`cancel`, None for none, and its
-        memory then."""
+        """Shift of a worker that starts from *centre* after :meth:`cancel`, None for no shift, and
+        its new memory."""
         return None, memory
 
     def fallback(self, weights: np.ndarray, memory: WorkerMemory) -> np.ndarray:
-        """Estimate by a worker of the centre's state, used when all who knew it have died."""
+        """Estimate of the centre's state by a worker, used if all ranks that knew it have died."""
         return weights
 
     # Workers that push all at once: each knows the mean, and so has a copy of the centre.
 
     def contribution(self, weights: np.ndarray, centre: np.ndarray) -> np.ndarray:
-        """Vector of a worker that goes into the mean over the workers."""
+        """Vector of a worker for the mean over the workers."""
         return weights
 
     @abstractmethod
     def meet(
         self, weights: np.ndarray, mean: np.ndarray, centre: np.ndarray, *, share: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Weights of a worker, and the centre, after all contributions with this *mean*.
+        """Weights of a worker and the centre, after an exchange with this *mean* of contributions.
 
         Args:
-            share: share of this worker among all that contribute, from 0 to 1.
+            share: share of this worker among all workers that contribute, from 0 to 1.
         """
 
     # The one model.
 
     def final(self, weights: np.ndarray, node_centre: np.ndarray | None) -> np.ndarray:
-        """Vector of a rank that goes into the last mean, in place of its *weights*.
+        """Vector of a rank for the last mean, in place of its *weights*.
 
         Args:
-            node_centre: state of the centre of its node; None where there is one level.
+            node_centre: state of its node's centre; None on one level.
         """
         return weights
 
@@ -195,11 +195,11 @@ class CentreRule(ABC):
         return Consensus(mean)
 
     def continued(self, made: Consensus) -> CentreRule:
-        """Rule of the exchanges that begin anew from the one model *made*."""
+        """Rule for the exchanges that restart from the one model *made*."""
         return self
 
 
 def distance(own: np.ndarray, other: np.ndarray) -> float:
-    """Distance of *own* from *other*, relative to the norm of that; 0 where that is 0."""
+    """Distance of *own* from *other*, relative to the norm of *other*; 0 if that norm is 0."""
     norm = float(np.linalg.norm(other))
     return float(np.linalg.norm(own - other)) / norm if norm else 0.0

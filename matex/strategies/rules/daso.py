@@ -1,8 +1,8 @@
-"""The schedule of DASO's averages (arXiv:2104.05588), and how a late average is merged.
+"""Schedule of DASO's averages (arXiv:2104.05588), and the merge of a late average.
 
-Ranks of a node average gradients in every step; where ``local`` is more than 1, they update by
-their own, and average models every ``local`` steps. Between nodes, parameters are averaged every
-``skip`` steps by one rank of each node in turn, and merged ``wait`` steps later. Warm-up and
+Ranks of a node average gradients in every step; if ``local`` is above 1, they update by their own
+gradients, and average models every ``local`` steps. Between nodes, one rank of each node in turn
+averages parameters every ``skip`` steps, and merges the average ``wait`` steps later. Warm-up and
 cool-down average everything in every step.
 """
 
@@ -30,14 +30,14 @@ _THRESHOLD = 0.05
 
 
 class Pace(NamedTuple):
-    """Steps between averages over nodes, inside a node, and from an average to its merge."""
+    """Steps between averages over nodes, inside a node, and between an average and its merge."""
 
     skip: int
     local: int
     wait: int
 
     def faster(self) -> Pace:
-        """Pace after a plateau: averages come more often; after the most often the least."""
+        """Pace after a plateau: more frequent averages; after the most frequent the least."""
         if self.skip == 1:
             return _LEAST
         return Pace(max(1, self.skip // 2), max(1, self.local // 2), max(1, self.wait - 1))
@@ -50,14 +50,14 @@ _LEAST = Pace(8, 2, 2)
 def blocking(epoch: int, epochs: int) -> bool:
     """Whether *epoch* (from 0) of *epochs* averages everything in every step.
 
-    Warm-up and cool-down are four epochs each, fewer where they would be more than a fifth.
+    Warm-up and cool-down take four epochs each, fewer if four are more than a fifth of all.
     """
     most = epochs // 5
     return epoch < min(WARM_UP, most) or epoch >= epochs - min(COOL_DOWN, most)
 
 
 def active(nodes: Sequence[Sequence[int]], turn: int) -> tuple[int, ...]:
-    """The rank of each node that takes part in the average number *turn* over nodes.
+    """Rank of each node that takes part in average number *turn* between nodes.
 
     Nodes may have different numbers of ranks, and lose some.
     """
@@ -65,17 +65,17 @@ def active(nodes: Sequence[Sequence[int]], turn: int) -> tuple[int, ...]:
 
 
 def merge(own: np.ndarray, total: np.ndarray, *, waited: int, members: int) -> np.ndarray:
-    """Parameters after a late average.
+    """Parameters after the merge of a late average.
 
     Args:
-        own: the parameters now, *waited* steps after they were sent.
-        total: the sum of what the living *members* sent, this one's included.
+        own: current parameters, *waited* steps after they were sent.
+        total: sum of the parameters that the living *members* sent, this one's included.
     """
     return np.asarray((2 * waited * own + total) / (2 * waited + members))
 
 
 class Plateau:
-    """Follows the loss of each epoch, and the pace that goes with it. Local.
+    """Follows the loss of each epoch, and selects the pace. Local.
 
     Every rank sees the same losses, so all have the same pace.
     """
@@ -86,7 +86,7 @@ class Plateau:
         self._bad = 0
 
     def epoch_ended(self, loss: float) -> Pace:
-        """The pace of the next epoch: faster when *loss* no longer falls by 5 %."""
+        """Pace of the next epoch: faster if *loss* no longer falls by 5 %."""
         if loss < self._best * (1 - _THRESHOLD):
             self._best, self._bad = loss, 0
             return self.pace

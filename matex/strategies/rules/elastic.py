@@ -1,10 +1,10 @@
 """Elastic averaging: EASGD and EAMSGD (arXiv:1412.6651).
 
-Workers explore around a centre that follows them. Every ``tau`` steps a spring of
-force ``alpha = beta / workers`` pulls worker and centre towards each other.
+Workers explore around a centre that follows them. Every ``tau`` steps an elastic force
+``alpha = beta / workers`` pulls worker and centre towards each other.
 
-In a tree (EASGD Tree, arXiv:1605.02216) the centres of the nodes are the workers of the one above
-them, which they meet more seldom, by the same equations.
+In a tree (EASGD Tree, arXiv:1605.02216) the centres of the nodes are the workers of the upper
+centre, with which they exchange more seldom, by the same equations.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ BETA = 0.9
 
 
 def force(share: float, beta: float = BETA) -> float:
-    """alpha of one with this *share* of the living workers, 1 by their number where all are equal.
+    """Force alpha of a worker with this *share* of the living workers, which is 1 / their number if
+    all are equal. It must be computed anew after a death.
 
-    To be computed anew when one dies.
     """
     return beta * share
 
 
 def pace(workers: int, centres: int = 1) -> float:
-    """Ratio of the movement of all in a step to that of each alone.
+    """Ratio of the movement of all workers in a step to that of a single worker.
 
-    Pulls keep the sum of workers and centres, and a centre brings no step of its own.
+    Pulls keep the sum of workers and centres, and a centre makes no step of its own.
     """
     return workers / (workers + centres)
 
 
 def pull(worker: np.ndarray, centre: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    """Asynchronous: one worker meets the centre; both after it. Their sum stays."""
+    """Worker and centre after one worker has met the centre (asynchronous); their sum is kept."""
     distance = alpha * (worker - centre)
     return worker - distance, centre + distance
 
 
 def pulled_by(worker: np.ndarray, after: np.ndarray, alpha: float) -> np.ndarray:
-    """The move of a *worker* that met the centre, computed from the centre *after* it.
+    """Move of a *worker* that met the centre, from the centre *after* the meeting.
 
-    ``after - worker`` is ``(1 - alpha)`` of their distance before, so this is :func:`pull`'s.
+    ``after - worker`` is ``(1 - alpha)`` of their distance before, so the move equals
+    :func:`pull`'s.
     """
     return np.asarray(alpha / (1 - alpha) * (after - worker))
 
@@ -57,19 +58,19 @@ def pulled_by(worker: np.ndarray, after: np.ndarray, alpha: float) -> np.ndarray
 def pull_together(
     worker: np.ndarray, mean: np.ndarray, centre: np.ndarray, *, share: float, beta: float = BETA
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Synchronous: all workers, whose *mean* by their shares is known, meet the centre at once.
+    """Worker and centre after all workers, with this *mean*, have met the centre (synchronous).
 
-    One worker and the centre after it. ``centre + alpha * sum(worker - centre)`` is
-    ``(1 - beta) centre + beta mean``: each worker can hold a copy of the centre, and
-    there is no master to lose.
+    ``centre + alpha * sum(worker - centre)`` is ``(1 - beta) centre + beta mean``, with the mean
+    weighted by the workers' shares: each worker can hold a copy of the centre, and there is no
+    server to lose.
     """
     alpha = force(share, beta)
     return worker - alpha * (worker - centre), drawn(mean, centre, beta=beta)
 
 
 def drawn(mean: np.ndarray, centre: np.ndarray, *, beta: float = BETA) -> np.ndarray:
-    """The centre after that.
+    """The centre after it has met workers with this *mean*.
 
-    It is the mean of what single workers would make of it, each in place of *mean*.
+    It is the mean of the results for single workers, each in place of *mean*.
     """
     return np.asarray(centre + beta * (mean - centre))

@@ -1,4 +1,4 @@
-"""Ranks that make a node, and the share of each rank that pushes to a centre."""
+"""Ranks of nodes, and the share of each rank that pushes to a centre."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 __all__ = ["OUTER", "Shares", "nodes_of", "shares_of_all", "shares_of_node", "shares_of_nodes"]
 
-#: Pushes of a rank to the centre of its node between two of that centre to the one above, where
-#: the user says nothing else.
+#: Default number of pushes of a rank to its node's centre between two of that centre to the upper
+#: one.
 OUTER = 4
 
 Shares = dict[int, float]
-"""Share of each original rank that pushes to a centre, in their order; shares add up to 1."""
+"""Share of each original rank that pushes to a centre, in their order; shares sum to 1."""
 
 
 def nodes_of(members: Sequence[tuple[int, str]], ranks_per_node: int = 0) -> list[list[int]]:
-    """Ranks of each node, of the living *members* (original rank, host).
+    """Ranks of each node, from the living *members* (original rank, host).
 
     Args:
-        ranks_per_node: number of original ranks that make a node; default 0, the ranks of a host.
+        ranks_per_node: number of original ranks in a node; default 0, the ranks of a host.
     """
     groups: dict[int | str, list[int]] = {}
     for rank, host in members:
@@ -37,9 +37,9 @@ def shares_of_node(nodes: Sequence[Sequence[int]], rank: int) -> Shares:
 
 
 def shares_of_nodes(nodes: Sequence[Sequence[int]]) -> Shares:
-    """Shares of the first rank of each node, which pushes its centre to the one above.
+    """Shares of the first rank of each node, which pushes its centre to the upper centre.
 
-    Nodes count by their ranks, so the mean over ranks stays where it is when nodes have lost some.
+    Nodes are weighted by their ranks, so the mean over ranks is kept when nodes have lost ranks.
     """
     ranks = sum(len(node) for node in nodes)
     return {node[0]: len(node) / ranks for node in nodes}
