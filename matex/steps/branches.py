@@ -11,13 +11,14 @@ from typing import Any
 from matex.steps.graph_inspection import ONE_FOR_ALL
 
 __all__ = [
-    "BRANCHES", "CALLS", "called_by", "gives_shape", "is_same_on_all_ranks",
+    "BRANCHES", "CALLS", "LOOPS", "called_by", "gives_shape", "is_same_on_all_ranks",
     "takes_branch_by_rows",
 ]  # fmt: skip
 
 #: Types of operations that take one of several branches, the first input saying which.
 BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
-_LOOPS = ("While", "StatelessWhile")
+#: Types of operations that are loops.
+LOOPS = ("While", "StatelessWhile")
 #: Types of operations that call a function.
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _SHAPES = ("Shape", "ShapeN", "Size", "Rank")
@@ -66,7 +67,7 @@ class _Graph:
             self.branches |= given[0] and _ASSERTION not in operation.name
             for inner in _functions_of(self._graph, operation):
                 self.branches |= self._within(inner, given[1:])[0]
-        elif operation.type in _LOOPS:
+        elif operation.type in LOOPS:
             made = self._around(operation, given)
         elif operation.type in CALLS:
             (inner,) = _functions_of(self._graph, operation)

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from matex.steps.branches import BRANCHES, CALLS, called_by, gives_shape, is_same_on_all_ranks
+from matex.steps.branches import (
+    BRANCHES,
+    CALLS,
+    LOOPS,
+    called_by,
+    gives_shape,
+    is_same_on_all_ranks,
+)
 
 __all__ = ["bending_of_sums"]
 
@@ -65,8 +72,10 @@ def _bending_in(graph: Any, inputs: list[int], wanted: list[Any]) -> str:
                     return bending
         elif operation.name in leading and _bends_sum(operation.type, given):
             return str(operation.type)
+        # What a function or a loop is given goes into some of its outputs, not into all.
+        whole = _ROW if operation.type in (*BRANCHES, *CALLS, *LOOPS) else max(given)
         for tensor in operation.outputs:
-            made[id(tensor)] = _SUM if _is_sum(tensor) else max(given)
+            made[id(tensor)] = _SUM if _is_sum(tensor) else whole
     return ""
 
 

@@ -325,6 +325,13 @@ def test_statistics_of_parts_are_no_reason(place: str, monkeypatch: pytest.Monke
     assert REASONS[place](BY_ROW["squares"]) == ""
 
 
+def test_a_loop_over_steps_of_sequences_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = layers.TimeDistributed(layers.Dense(3, "relu"))
+    recurrent = [keras.Input((WIDTH,)), layers.Reshape((WIDTH, 1)), each, layers.SimpleRNN(SIZE)]
+    monkeypatch.setattr(f"{__name__}.network", lambda: keras.Sequential(recurrent))
+    assert reason_in_a_fit(BY_ROW["squares"]) == ""
+
+
 @pytest.mark.parametrize("place", REASONS)
 @pytest.mark.parametrize("name", slow.all_but(["least", "last-batch"], FORGETTING))
 def test_a_metric_that_forgets_is_found(name: str, place: str) -> None:
