@@ -29,6 +29,7 @@ from matex.apoptosis.telling import left_alone, table_of, totals_of
 from matex.apoptosis.trace import groups_of, trace
 from matex.apoptosis.trial import Options
 from matex.errors import InputError, Unsupported
+from matex.keras_hooks.error_text import reason_of
 
 __all__ = ["Pruned", "prune", "prune_file"]
 
@@ -196,7 +197,7 @@ def _loaded(source: Path) -> Any:
     try:
         model = keras.models.load_model(source)
     except (ValueError, OSError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = reason_of(error)
         raise InputError(f"{source} cannot be loaded as a Keras model: {reason}") from error
     if not keras_hooks.is_graph(model):
         raise InputError(
@@ -240,7 +241,7 @@ def _must_load(file: Path, probe: Probe) -> None:
     try:
         wrong = probe.complaint(keras.models.load_model(file))
     except (ValueError, OSError, TypeError) as error:
-        wrong = f"it cannot be loaded: {str(error).partition(chr(10))[0]}"
+        wrong = f"it cannot be loaded: {reason_of(error)}"
     if wrong:
         raise InputError(
             "a fault of matex: the file of the smaller model would not hold it, so none was "

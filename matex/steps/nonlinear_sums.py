@@ -1,8 +1,8 @@
 """Nonlinear functions of sums over the rows of a batch: their parts do not add up.
 
-The trial of a few rows tells only where such a function bends for these rows: not a clipped
+The trial of a few rows finds only a function that is nonlinear at these rows: not a clipped
 gradient that is still small, a penalty above a threshold that is not yet reached, or a square
-whose factor is zero until later. The graph tells before.
+whose factor is zero until later. The graph shows all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from matex.steps.branches import (
     is_same_on_all_ranks,
 )
 
-__all__ = ["bending_of_sums"]
+__all__ = ["nonlinear_in_sums"]
 
 _ROW, _SUM = 1, 2
 """How a value is made of rows: each of its own, or all of several ones. Else it is 0."""
@@ -27,7 +27,7 @@ _PRODUCTS = ("Mul", "MulNoNan", "MatMul", "BatchMatMul", "BatchMatMulV2", "Batch
 _DIVISIONS = ("RealDiv", "Div", "DivNoNan", "Xdivy")
 _CHOICES = ("Select", "SelectV2")
 _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
-_BENT = (
+_NONLINEAR = (
     "Abs", "ClipByValue", "ComplexAbs", "Elu", "Erf", "Exp", "Expm1", "IsFinite", "IsInf", "IsNan",
     "L2Loss", "Log", "Log1p", "Max", "Maximum", "Min", "Minimum", "Pow", "Prod", "Reciprocal",
     "Relu", "Relu6", "Rsqrt", "Sigmoid", "Sign", "Softplus", "Sqrt", "Square",
@@ -35,8 +35,8 @@ _BENT = (
 )  # fmt: skip
 
 
-def bending_of_sums(function: Any, gradients: list[Any]) -> str:
-    """The way in which *function* makes a gradient that does not add up over rows; "". Local.
+def nonlinear_in_sums(function: Any, gradients: list[Any]) -> str:
+    """The reason why a gradient of *function* does not add up over rows; "" if it does. Local.
 
     A value that follows from rows but has no axis of them is a sum. In branches and in functions
     that are called, which may do something else later, variables count like gradients. Loops are
@@ -48,12 +48,12 @@ def bending_of_sums(function: Any, gradients: list[Any]) -> str:
     """
     graph = function.graph
     rows = len(graph.inputs) - len(function.captured_inputs) - 1
-    bending = _bending_in(graph, [_ROW] * rows + [0] * (len(graph.inputs) - rows), gradients)
-    return f"a gradient or a variable is made by {bending} of a sum over rows" if bending else ""
+    found = _nonlinear_in(graph, [_ROW] * rows + [0] * (len(graph.inputs) - rows), gradients)
+    return f"a gradient or a variable is made by {found} of a sum over rows" if found else ""
 
 
-def _bending_in(graph: Any, inputs: list[int], wanted: list[Any]) -> str:
-    """The type of an operation of *graph* that bends a sum on the way to *wanted*; "" for none.
+def _nonlinear_in(graph: Any, inputs: list[int], wanted: list[Any]) -> str:
+    """The type of an operation of *graph*, nonlinear in a sum, that leads to *wanted*; "" for none.
 
     Args:
         inputs: kind of each input of the graph, ``_ROW``, ``_SUM`` or 0.
@@ -68,9 +68,9 @@ def _bending_in(graph: Any, inputs: list[int], wanted: list[Any]) -> str:
             handed = given[1:] if operation.type in BRANCHES else given
             for inner in called_by(graph, operation):
                 ends = list(inner.outputs) if operation.name in leading else []
-                if bending := _bending_in(inner, handed, [*ends, *_assigned_in(inner)]):
-                    return bending
-        elif operation.name in leading and _bends_sum(operation.type, given):
+                if found := _nonlinear_in(inner, handed, [*ends, *_assigned_in(inner)]):
+                    return found
+        elif operation.name in leading and _is_nonlinear(operation.type, given):
             return str(operation.type)
         # What a function or a loop is given goes into some of its outputs, not into all.
         whole = _ROW if operation.type in (*BRANCHES, *CALLS, *LOOPS) else max(given)
@@ -84,7 +84,7 @@ def _assigned_in(graph: Any) -> list[Any]:
     return [one.inputs[1] for one in graph.get_operations() if one.type in _ASSIGNMENTS]
 
 
-def _bends_sum(kind: str, given: list[int]) -> bool:
+def _is_nonlinear(kind: str, given: list[int]) -> bool:
     """Whether an operation of a *kind* is not linear in the sums among what it is *given*."""
     if kind in _PRODUCTS:
         return _SUM in given and given.count(0) < len(given) - 1
@@ -92,7 +92,7 @@ def _bends_sum(kind: str, given: list[int]) -> bool:
         return given[1] == _SUM or (given[0] == _SUM and given[1] != 0)
     if kind in _CHOICES:
         return given[0] == _SUM
-    return kind in _BENT and _SUM in given
+    return kind in _NONLINEAR and _SUM in given
 
 
 def _is_sum(tensor: Any) -> bool:

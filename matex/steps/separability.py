@@ -22,7 +22,7 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.control import Control
 from matex.steps.graph_inspection import ForeignVariables
-from matex.steps.nonlinear_sums import bending_of_sums
+from matex.steps.nonlinear_sums import nonlinear_in_sums
 from matex.steps.silence import unheard
 from matex.steps.step import Step
 from matex.steps.user_code import attempted
@@ -131,8 +131,8 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
     if forgetting or not traced or alone:
         return forgetting
     function: Any = contribution
-    bending = bending_of_sums(function, function.graph.outputs[: len(layout.gradients)])
-    return f"train_step does not add up over rows: {bending}" if bending else ""
+    nonlinear = nonlinear_in_sums(function, function.graph.outputs[: len(layout.gradients)])
+    return f"train_step does not add up over rows: {nonlinear}" if nonlinear else ""
 
 
 def find_forgetting(
