@@ -15,7 +15,10 @@ import tensorflow as tf
 
 from matex.keras_hooks.metrics import replaced
 
-__all__ = ["moments_over_ranks", "normalizations"]
+__all__ = ["MOMENTS", "moments_over_ranks", "normalizations"]
+
+#: The name scope of the operations that make moments, and with them of their gradients'.
+MOMENTS = "moments_over_ranks"
 
 Total = Callable[[Any, str], Any]
 """Function that returns the sum over the ranks of a float64 vector, with the vector's name."""
@@ -50,7 +53,9 @@ def moments_over_ranks(layers: Sequence[Any], total: Total) -> Iterator[None]:
 
     def make(layer: Any) -> Callable[..., Any]:
         def moments(inputs: Any, mask: Any) -> tuple[Any, Any]:
-            return _moments(inputs, mask, layer._reduction_axes, lambda own: total(own, layer.path))
+            with tf.name_scope(MOMENTS):
+                axes = layer._reduction_axes
+                return _moments(inputs, mask, axes, lambda own: total(own, layer.path))
 
         return moments
 

@@ -11,8 +11,8 @@ from typing import Any
 from matex.steps.graph_inspection import ONE_FOR_ALL
 
 __all__ = [
-    "BRANCHES", "CALLS", "LOOPS", "called_by", "gives_shape", "is_same_on_all_ranks",
-    "takes_branch_by_rows",
+    "BRANCHES", "CALLS", "LOOPS", "called_by", "gives_shape", "is_exchange",
+    "is_same_on_all_ranks", "takes_branch_by_rows",
 ]  # fmt: skip
 
 #: Types of operations that take one of several branches, the first input saying which.
@@ -130,7 +130,11 @@ def gives_shape(operation: Any) -> bool:
     return operation.type in _SHAPES
 
 
+def is_exchange(operation: Any) -> bool:
+    """Whether *operation* is an exchange between the ranks."""
+    return operation.type in _PYTHON or operation.type.startswith("Matex")
+
+
 def is_same_on_all_ranks(operation: Any) -> bool:
     """Whether *operation* is an exchange, or returns a value that the script set for all rows."""
-    is_exchange = operation.type in _PYTHON or operation.type.startswith("Matex")
-    return is_exchange or ONE_FOR_ALL in operation.name
+    return is_exchange(operation) or ONE_FOR_ALL in operation.name

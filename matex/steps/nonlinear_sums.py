@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from matex.keras_hooks.batch_moments import MOMENTS
 from matex.steps.branches import (
     BRANCHES,
     CALLS,
     LOOPS,
     called_by,
     gives_shape,
+    is_exchange,
     is_same_on_all_ranks,
 )
 
@@ -35,7 +37,7 @@ _NONLINEAR = (
 )  # fmt: skip
 
 
-def nonlinear_in_sums(function: Any, gradients: list[Any]) -> str:
+def nonlinear_in_sums(function: Any, gradients: list[Any] | None = None) -> str:
     """The reason why a gradient of *function* does not add up over rows; "" if it does. Local.
 
     A value that follows from rows but has no axis of them is a sum. In branches and in functions
@@ -44,9 +46,10 @@ def nonlinear_in_sums(function: Any, gradients: list[Any]) -> str:
 
     Args:
         function: concrete function of a batch and a control vector.
-        gradients: tensors of its graph.
+        gradients: tensors of its graph; by default those that are exchanged in the graph.
     """
     graph = function.graph
+    gradients = _exchanged_in(graph) if gradients is None else gradients
     rows = len(graph.inputs) - len(function.captured_inputs) - 1
     found = _nonlinear_in(graph, [_ROW] * rows + [0] * (len(graph.inputs) - rows), gradients)
     return f"a gradient or a variable is made by {found} of a sum over rows" if found else ""
@@ -62,13 +65,13 @@ def _nonlinear_in(graph: Any, inputs: list[int], wanted: list[Any]) -> str:
     leading = _leading_to(wanted)
     for operation in graph.get_operations():
         given = [made.get(id(tensor), 0) for tensor in operation.inputs]
-        if not any(given) or gives_shape(operation) or is_same_on_all_ranks(operation):
+        if not any(given) or _is_known(operation):
             continue
         if operation.type in BRANCHES or operation.type in CALLS:
             handed = given[1:] if operation.type in BRANCHES else given
             for inner in called_by(graph, operation):
                 ends = list(inner.outputs) if operation.name in leading else []
-                if found := _nonlinear_in(inner, handed, [*ends, *_assigned_in(inner)]):
+                if found := _nonlinear_in(inner, handed, [*ends, *_kept_of(inner)]):
                     return found
         elif operation.name in leading and _is_nonlinear(operation.type, given):
             return str(operation.type)
@@ -79,9 +82,21 @@ def _nonlinear_in(graph: Any, inputs: list[int], wanted: list[Any]) -> str:
     return ""
 
 
-def _assigned_in(graph: Any) -> list[Any]:
-    """The values that *graph* assigns to variables, or adds to them."""
-    return [one.inputs[1] for one in graph.get_operations() if one.type in _ASSIGNMENTS]
+def _exchanged_in(graph: Any) -> list[Any]:
+    """The tensors that *graph* exchanges between the ranks."""
+    found = [list(one.inputs) for one in graph.get_operations() if is_exchange(one)]
+    return [tensor for tensors in found for tensor in tensors]
+
+
+def _kept_of(graph: Any) -> list[Any]:
+    """The tensors that *graph* exchanges, assigns to variables or adds to them."""
+    assigned = [one.inputs[1] for one in graph.get_operations() if one.type in _ASSIGNMENTS]
+    return [*assigned, *_exchanged_in(graph)]
+
+
+def _is_known(operation: Any) -> bool:
+    """Whether *operation* does not follow from rows, or is part of sums that matex makes itself."""
+    return gives_shape(operation) or is_same_on_all_ranks(operation) or MOMENTS in operation.name
 
 
 def _is_nonlinear(kind: str, given: list[int]) -> bool:

@@ -106,7 +106,6 @@ class SeveralUpdatesStep:
         self._trace()
 
     def _trace(self) -> None:
-        signature, _ = self._signature
         self._advance_noise = None
         traced, drawn = keras_hooks.with_global_generator(self._first_trace)
         refuse_drawing(traced, drawn, name=self.name)
@@ -116,8 +115,8 @@ class SeveralUpdatesStep:
             raise NotShareable(f"{self.name} makes no update by an optimizer")
         assert self.layout is not None
         if self._divisors:
-            purpose = "the masks or weights of a loss"
-            self._denominators = function_of(traced, self._divisors, signature, purpose=purpose)
+            given, purpose = self._signature[0], "the masks or weights of a loss"
+            self._denominators = function_of(traced, self._divisors, given, purpose=purpose)
         self.rollback: Rollback = Rollback(traced)
         specs = [tf.TensorSpec(shape, self.layout.dtype) for shape in self.layout.shapes]
         self._commit: Callable[..., Any] = concrete(self._applied, (specs,))
@@ -214,17 +213,16 @@ class SeveralUpdatesStep:
         logs: dict[str, Any] = self._commit(parts)
         return logs
 
-    def quiet(self, *, goes_on: bool = False) -> Callable[[Batch, np.ndarray], np.ndarray]:
-        """:meth:`run` without randomness; metrics continue if *goes_on*. Local."""
+    def quiet(self, *, goes_on: bool = False) -> Any:
+        """Graph of :meth:`run` without randomness; metrics continue if *goes_on*. Local."""
         if not goes_on and not self._chance.differs_in_parts:
-            return self.run
+            return self._run.trace()
 
         def quiet(batch: Batch, control: Any) -> Any:
             with self._state.going_on(goes_on), self._chance.left_out():
                 return self._made(batch, control)
 
-        traced = keras_hooks.graph_of(quiet, *self._signature)
-        return lambda batch, control: np.asarray(traced(batch, tf.constant(control)))
+        return keras_hooks.graph_of(quiet, *self._signature).get_concrete_function()
 
     # In the graph.
 

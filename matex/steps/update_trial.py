@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from matex.exchange import Header, Layout
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
+from matex.steps.nonlinear_sums import nonlinear_in_sums
 from matex.steps.separability import CUT, Value, find_forgetting, telling_rows, values_of
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
@@ -22,7 +22,6 @@ from matex.steps.user_code import attempted
 __all__ = ["find_inseparable_update"]
 
 Parts = dict[int, list[np.ndarray]]
-Quiet = Callable[[Any, np.ndarray], np.ndarray]
 
 
 def find_inseparable_update(
@@ -97,7 +96,7 @@ def _forgetting(step: SeveralUpdatesStep, rows: Any) -> str:
 
 
 def _made(
-    step: SeveralUpdatesStep, quiet: Quiet, rows: Any, span: Span, given: Parts | None = None
+    step: SeveralUpdatesStep, quiet: Any, rows: Any, span: Span, given: Parts | None = None
 ) -> tuple[Parts, list[np.ndarray]]:
     """Contributions of the rows *span* of *rows*, by exchange, and all variables after them.
 
@@ -113,7 +112,7 @@ def _made(
         (hi - lo) / count, float(lo), float(count), header, [span], step.denominators(rows)
     ).array()
     try:
-        auxiliary, parts = step.exchanges.trial(lambda: quiet(part, control), given)
+        auxiliary, parts = step.exchanges.trial(lambda: np.asarray(quiet(part, control)), given)
         return {**parts, _last_of(step): [auxiliary]}, step.rollback.values()
     finally:
         step.rollback.put_back()
@@ -162,6 +161,8 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
         return _TrialFinding(reason)
     # The exchanged values are equal in all of them; so must be the variables after them.
     step.exchanges.tried |= set(whole) & set(range(len(step.exchanges.layouts)))
+    if found := nonlinear_in_sums(quiet):
+        return _TrialFinding(f"{step.name} does not add up over rows: {found}")
     if any(_differ(after, later, step.tolerance) for _, later in pieces):
         return _TrialFinding(
             f"{step.name} changes a variable by other rows than it updates its weights by"

@@ -307,9 +307,32 @@ def test_what_looks_across_rows_is_found(name: str, place: str) -> None:
     assert REASONS[place](ACROSS[name]) != ""
 
 
+@pytest.mark.parametrize("place", REASONS)
 @pytest.mark.parametrize("name", slow.all_but(["below-a-threshold", "times-a-variable"], LATER))
-def test_what_will_look_across_rows_is_found(name: str) -> None:
-    assert "of a sum over rows" in reason_in_a_fit(LATER[name])
+def test_what_will_look_across_rows_is_found(name: str, place: str) -> None:
+    assert "of a sum over rows" in REASONS[place](LATER[name])
+
+
+@pytest.mark.parametrize("largest", [1e-3, 1e3])
+def test_gradients_that_a_loop_clips_are_exchanged_before(largest: float) -> None:
+    """Also where nothing is clipped yet."""
+    inner, optimizer = network(), keras.optimizers.SGD(0.1)
+
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = BY_ROW["squares"](y, inner(x, training=True))
+        weights = inner.trainable_variables
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(value, weights), largest)
+        optimizer.apply(gradients, weights)
+        return value
+
+    def as_data(tensors: Any) -> Any:
+        return tuple(tensors), {}
+
+    model = script_model("step", step, SIGNATURE, as_data)
+    shared = SeveralUpdatesStep(model, SIGNATURE, as_data=as_data, rows=ROWS)
+    assert find_inseparable_update(shared, batch()) == ""
+    assert shared.updates.at_tapes
 
 
 @pytest.mark.parametrize("place", REASONS)
