@@ -18,7 +18,7 @@ from matex.run.context import RunContext
 from matex.sources.interface import Source
 from matex.sources.stream import Stream
 from matex.steps.end_of_data import ends_by_step
-from matex.steps.engine import AnyStep
+from matex.steps.traced_step import AnyStep
 from matex.strategies import Strategy, Sync, make_strategy, nodes_by
 
 __all__ = ["FitPlan", "slot_rows"]

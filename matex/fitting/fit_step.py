@@ -7,7 +7,8 @@ from typing import Any
 from matex.fitting.fit_plan import FitPlan
 from matex.run.context import RunContext
 from matex.sources.interface import Source
-from matex.steps.engine import AnyStep, CompiledStep, trace_step
+from matex.steps.engine import CompiledStep
+from matex.steps.traced_step import AnyStep, trace_step
 
 __all__ = ["compiled_step", "keep_step"]
 

@@ -19,7 +19,8 @@ from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
 from matex.sources.stream import Stream, digest, flat_signature, leaves_of, rows_in
 from matex.sources.stream_batch import StreamBatch
-from matex.steps.engine import CompiledStep, StepEngine, trace_step
+from matex.steps.engine import CompiledStep, StepEngine
+from matex.steps.traced_step import trace_step
 from matex.steps.user_code import attempted
 
 __all__ = ["BatchTrainers"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from matex import keras_hooks
-from matex.errors import NotShareable, SeveralUpdatesFound
+from matex.errors import NotShareable
 from matex.exchange import HostExchange
 from matex.partition.spans import Span, size
 from matex.records.step_report import Interval, Replay, StepReport, StepRequests, StepTimes
@@ -21,13 +21,11 @@ from matex.steps.several_updates import SeveralUpdates
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.single_update import SingleUpdate
 from matex.steps.step import Step
+from matex.steps.traced_step import AnyStep, trace_step
 from matex.steps.virtual_update import VirtualUpdate
 from matex.strategies import Strategy, Sync, Traffic
 
-__all__ = ["AnyStep", "CompiledStep", "StepEngine", "trace_step"]
-
-
-AnyStep = Step | SeveralUpdatesStep
+__all__ = ["CompiledStep", "StepEngine"]
 
 
 class CompiledStep(NamedTuple):
@@ -35,38 +33,6 @@ class CompiledStep(NamedTuple):
 
     step: AnyStep
     exchange: HostExchange | None = None
-
-
-def trace_step(
-    model: Any, source: StepSource, *, synchronized: Sequence[Any] = (), **options: Any
-) -> AnyStep:
-    """Trace the step of *model* on batches of *source*; local.
-
-    Args:
-        model: built model.
-        source: source of the batches.
-        synchronized: BatchNormalization layers that normalise over the rows of all ranks.
-        options: keyword arguments of :class:`Step`.
-
-    Raises:
-        NotShareable: the step cannot be split at its optimizers.
-    """
-    try:
-        if not synchronized:
-            return Step(model, source.signature, as_data=source.as_data, **options)
-        if model.run_eagerly:
-            raise NotShareable("BatchNormalization is synchronized in a step that runs eagerly")
-    except SeveralUpdatesFound:
-        if not options.get("sums_gradients", True) or model.run_eagerly:
-            raise
-    return SeveralUpdatesStep(
-        model,
-        source.signature,
-        as_data=source.as_data,
-        scales_rate=options.get("scales_rate", False),
-        most_rows=options.get("most_rows"),
-        synchronized=synchronized,
-    )
 
 
 class StepEngine:

@@ -22,7 +22,6 @@ from matex.sources.interface import GlobalBatch
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.control import Control
 from matex.steps.graph_inspection import ForeignVariables
-from matex.steps.nonlinear_sums import nonlinear_in_sums
 from matex.steps.silence import unheard
 from matex.steps.step import Step
 from matex.steps.user_code import attempted
@@ -128,11 +127,9 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
                 f"train_step does not add up over rows: the {value.name} is {value.figures} for "
                 f"{count} rows at once and for {cut} and {count - cut} of them added up"
             )
-    if forgetting or not traced or alone:
+    if forgetting or not traced or alone or not step.nonlinear:
         return forgetting
-    function: Any = contribution
-    nonlinear = nonlinear_in_sums(function, function.graph.outputs[: len(layout.gradients)])
-    return f"train_step does not add up over rows: {nonlinear}" if nonlinear else ""
+    return f"train_step does not add up over rows: {step.nonlinear}"
 
 
 def find_forgetting(

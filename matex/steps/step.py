@@ -8,6 +8,7 @@ fails, so TensorFlow itself keeps the commit from running.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout
 from matex.steps.control import Control, control_spec
 from matex.steps.embedding_rows import EmbeddingRows
+from matex.steps.nonlinear_sums import nonlinear_in_sums
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
 from matex.steps.step_parts import Batch, Parts, StepParts
 
@@ -209,10 +211,24 @@ class Step:
         variables = [variable.value for variable in known]
         if model.run_eagerly:
             return self._quiet_contribution, variables
+        return self._quiet_graph, variables
+
+    @functools.cached_property
+    def _quiet_graph(self) -> Any:
         if not self._chance.differs_in_parts:
-            return self._functions.traced_contribution(), variables
+            return self._functions.traced_contribution()
         quiet = keras_hooks.graph_of(self._quiet_contribution, *self._signature)
-        return quiet.get_concrete_function(), variables
+        return quiet.get_concrete_function()
+
+    @functools.cached_property
+    def nonlinear(self) -> str:
+        """The reason why a gradient does not add up over rows, now or later; "" if it does. Local.
+
+        It is known of a step that is a graph.
+        """
+        graph = self._quiet_graph
+        assert self.layout is not None
+        return nonlinear_in_sums(graph, graph.graph.outputs[: len(self.layout.gradients)])
 
     @property
     def counted(self) -> list[Any]:
