@@ -11,7 +11,7 @@ from typing import Any
 from matex.steps.graph_inspection import ONE_FOR_ALL
 
 __all__ = [
-    "BRANCHES", "CALLS", "LOOPS", "called_by", "gives_shape", "is_exchange",
+    "BRANCHES", "CALLS", "LOOPS", "body_of", "called_by", "gives_shape", "is_exchange",
     "is_same_on_all_ranks", "takes_branch_by_rows",
 ]  # fmt: skip
 
@@ -79,7 +79,7 @@ class _Graph:
     def _around(self, loop: Any, given: list[bool]) -> list[bool]:
         """Loop variables of *loop* that depend on rows after any number of iterations."""
         before: list[bool] = []
-        body = self._graph._get_function(loop.get_attr("body").name)
+        body = _body_function(self._graph, loop)
         while given != before:
             before = given
             branches, outputs = self._within(body, given)
@@ -114,6 +114,15 @@ def called_by(graph: Any, operation: Any) -> list[Any]:
     """The graphs of the functions that *operation* of *graph* calls, those that are known."""
     graphs = [getattr(one, "graph", None) for one in _functions_of(graph, operation)]
     return [one for one in graphs if one is not None]
+
+
+def body_of(graph: Any, loop: Any) -> Any | None:
+    """The graph of one iteration of *loop* in *graph*; None if it is not known."""
+    return getattr(_body_function(graph, loop), "graph", None)
+
+
+def _body_function(graph: Any, loop: Any) -> Any:
+    return graph._get_function(loop.get_attr("body").name)
 
 
 def _functions_of(graph: Any, operation: Any) -> list[Any]:

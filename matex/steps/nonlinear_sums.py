@@ -14,6 +14,7 @@ from matex.steps.branches import (
     BRANCHES,
     CALLS,
     LOOPS,
+    body_of,
     called_by,
     gives_shape,
     is_exchange,
@@ -51,35 +52,66 @@ def nonlinear_in_sums(function: Any, gradients: list[Any] | None = None) -> str:
     graph = function.graph
     gradients = _exchanged_in(graph) if gradients is None else gradients
     rows = len(graph.inputs) - len(function.captured_inputs) - 1
-    found = _nonlinear_in(graph, [_ROW] * rows + [0] * (len(graph.inputs) - rows), gradients)
+    inputs = [_ROW] * rows + [0] * (len(graph.inputs) - rows)
+    found = _Search(graph, inputs, gradients).found
     return f"a gradient or a variable is made by {found} of a sum over rows" if found else ""
 
 
-def _nonlinear_in(graph: Any, inputs: list[int], wanted: list[Any]) -> str:
-    """The type of an operation of *graph*, nonlinear in a sum, that leads to *wanted*; "" for none.
+class _Search:
+    """Search of *graph* for a nonlinear function of a sum on the way to *wanted*.
+
+    ``found`` is the type of such an operation, "" for none; ``outputs`` is the kind of each output
+    of the graph, ``_ROW``, ``_SUM`` or 0.
 
     Args:
-        inputs: kind of each input of the graph, ``_ROW``, ``_SUM`` or 0.
+        inputs: kind of each input of the graph.
     """
-    made = {id(tensor): how for tensor, how in zip(graph.inputs, inputs, strict=True) if how}
-    leading = _leading_to(wanted)
-    for operation in graph.get_operations():
-        given = [made.get(id(tensor), 0) for tensor in operation.inputs]
-        if not any(given) or _is_known(operation):
-            continue
-        if operation.type in BRANCHES or operation.type in CALLS:
-            handed = given[1:] if operation.type in BRANCHES else given
-            for inner in called_by(graph, operation):
-                ends = list(inner.outputs) if operation.name in leading else []
-                if found := _nonlinear_in(inner, handed, [*ends, *_kept_of(inner)]):
-                    return found
-        elif operation.name in leading and _is_nonlinear(operation.type, given):
-            return str(operation.type)
-        # What a function or a loop is given goes into some of its outputs, not into all.
-        whole = _ROW if operation.type in (*BRANCHES, *CALLS, *LOOPS) else max(given)
-        for tensor in operation.outputs:
-            made[id(tensor)] = _SUM if _is_sum(tensor) else whole
-    return ""
+
+    def __init__(self, graph: Any, inputs: list[int], wanted: list[Any]) -> None:
+        self._graph = graph
+        self._leading = _leading_to(wanted)
+        self.found = ""
+        made = {id(tensor): how for tensor, how in zip(graph.inputs, inputs, strict=True) if how}
+        for operation in graph.get_operations():
+            given = [made.get(id(tensor), 0) for tensor in operation.inputs]
+            if any(given) and not _is_known(operation):
+                kinds = self._kinds_of(operation, given)
+                made |= zip(map(id, operation.outputs), kinds, strict=True)
+        self.outputs = [made.get(id(tensor), 0) for tensor in graph.outputs]
+
+    def _kinds_of(self, operation: Any, given: list[int]) -> list[int]:
+        """The kinds of the outputs of *operation*, of whose inputs the kinds are *given*."""
+        if operation.type in BRANCHES:
+            return self._within(operation, given[1:])
+        if operation.type in CALLS:
+            return self._within(operation, given)
+        if operation.type in LOOPS:
+            return self._around(operation, given)
+        if operation.name in self._leading and _is_nonlinear(operation.type, given):
+            self.found = self.found or str(operation.type)
+        return [_SUM if _is_sum(tensor) else max(given) for tensor in operation.outputs]
+
+    def _within(self, operation: Any, given: list[int]) -> list[int]:
+        """The kinds that the functions of *operation* return; they are searched, too."""
+        kinds: list[list[int]] = []
+        for inner in called_by(self._graph, operation):
+            ends = list(inner.outputs) if operation.name in self._leading else []
+            search = _Search(inner, given, [*ends, *_kept_of(inner)])
+            self.found = self.found or search.found
+            kinds.append(search.outputs)
+        if not kinds:  # functions without graphs: which output is made of which input is unknown
+            return [_SUM if _is_sum(tensor) else _ROW for tensor in operation.outputs]
+        return [max(each) for each in zip(*kinds, strict=True)]
+
+    def _around(self, loop: Any, given: list[int]) -> list[int]:
+        """The kinds of the variables of *loop* after any number of iterations, without a search."""
+        body = body_of(self._graph, loop)
+        before: list[int] = []
+        while body is not None and given != before:
+            before = given
+            after = _Search(body, given, []).outputs
+            given = [max(pair) for pair in zip(given, after, strict=True)]
+        return given
 
 
 def _exchanged_in(graph: Any) -> list[Any]:
