@@ -18,6 +18,7 @@ __all__ = [
     "header_in",
     "indices_in",
     "is_one_span",
+    "placed_in",
     "rows_in",
 ]
 
@@ -86,3 +87,16 @@ def denominators_in(control: Any) -> Any:
 
 def _length_of_spans(control: Any) -> Any:
     return 2 * tf.cast(control[3], tf.int32)
+
+
+def placed_in(control: Any, tensor: Any, rows: int | None) -> Any:
+    """Rows of *tensor*, which the tensor *control* describes, in their places of the step.
+
+    Args:
+        rows: number of rows of the step; the others are zero (integers if *tensor* is boolean).
+    """
+    places = tf.expand_dims(indices_in(control), 1)
+    whole = [rows, *tensor.shape[1:]]
+    if tensor.dtype.is_bool:
+        tensor = tf.cast(tensor, tf.int32)
+    return tf.ensure_shape(tf.scatter_nd(places, tensor, whole), whole)

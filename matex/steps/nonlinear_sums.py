@@ -7,6 +7,7 @@ whose factor is zero until later. The graph shows all of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from matex.keras_hooks.batch_moments import MOMENTS
@@ -20,6 +21,7 @@ from matex.steps.branches import (
     is_exchange,
     is_same_on_all_ranks,
 )
+from matex.steps.step_tail import RETURNED
 
 __all__ = ["nonlinear_in_sums"]
 
@@ -39,7 +41,9 @@ _NONLINEAR = (
 
 
 def nonlinear_in_sums(function: Any, gradients: list[Any] | None = None) -> str:
-    """The reason why a gradient of *function* does not add up over rows; "" if it does. Local.
+    """The reason why a result of *function* does not add up over rows; "" if all do. Local.
+
+    Results are the gradients and the values that the step returns.
 
     A value that follows from rows but has no axis of them is a sum. In branches and in functions
     that are called, which may do something else later, variables count like gradients. Loops are
@@ -51,10 +55,13 @@ def nonlinear_in_sums(function: Any, gradients: list[Any] | None = None) -> str:
     """
     graph = function.graph
     gradients = _exchanged_in(graph) if gradients is None else gradients
+    returned = [one.outputs[0] for one in graph.get_operations() if RETURNED in one.name]
     rows = len(graph.inputs) - len(function.captured_inputs) - 1
     inputs = [_ROW] * rows + [0] * (len(graph.inputs) - rows)
-    found = _Search(graph, inputs, gradients).found
-    return f"a gradient or a variable is made by {found} of a sum over rows" if found else ""
+    found = _Search(graph, inputs, [*gradients, *returned]).found
+    if not found:
+        return ""
+    return f"a gradient, a variable or a returned value is made by {found} of a sum over rows"
 
 
 class _Search:
@@ -69,39 +76,52 @@ class _Search:
 
     def __init__(self, graph: Any, inputs: list[int], wanted: list[Any]) -> None:
         self._graph = graph
-        self._leading = _leading_to(wanted)
+        self._leading = _leading_to(wanted, graph)
         self.found = ""
-        made = {id(tensor): how for tensor, how in zip(graph.inputs, inputs, strict=True) if how}
+        self._made = dict(zip(map(id, graph.inputs), inputs, strict=True))
         for operation in graph.get_operations():
-            given = [made.get(id(tensor), 0) for tensor in operation.inputs]
+            given = self._kinds(operation.inputs)
             if any(given) and not _is_known(operation):
-                kinds = self._kinds_of(operation, given)
-                made |= zip(map(id, operation.outputs), kinds, strict=True)
-        self.outputs = [made.get(id(tensor), 0) for tensor in graph.outputs]
+                made = self._made_by(operation, given)
+                self._made |= zip(map(id, operation.outputs), made, strict=True)
+            if operation.type in _ASSIGNMENTS:
+                kept = given[0] if operation.type != _ASSIGNMENTS[0] else 0
+                self._made[id(operation.inputs[0])] = max(kept, given[1])
+        self.inputs, self.outputs = self._kinds(graph.inputs), self._kinds(graph.outputs)
 
-    def _kinds_of(self, operation: Any, given: list[int]) -> list[int]:
+    def _kinds(self, tensors: Iterable[Any]) -> list[int]:
+        return [self._made.get(id(tensor), 0) for tensor in tensors]
+
+    def _made_by(self, operation: Any, given: list[int]) -> list[int]:
         """The kinds of the outputs of *operation*, of whose inputs the kinds are *given*."""
         if operation.type in BRANCHES:
-            return self._within(operation, given[1:])
+            return self._within(operation, operation.inputs[1:], given[1:])
         if operation.type in CALLS:
-            return self._within(operation, given)
+            return self._within(operation, operation.inputs, given)
         if operation.type in LOOPS:
             return self._around(operation, given)
         if operation.name in self._leading and _is_nonlinear(operation.type, given):
             self.found = self.found or str(operation.type)
         return [_SUM if _is_sum(tensor) else max(given) for tensor in operation.outputs]
 
-    def _within(self, operation: Any, given: list[int]) -> list[int]:
-        """The kinds that the functions of *operation* return; they are searched, too."""
-        kinds: list[list[int]] = []
+    def _within(self, operation: Any, handed: Sequence[Any], given: list[int]) -> list[int]:
+        """The kinds that the functions of *operation* return; they are searched, too.
+
+        Args:
+            handed: tensors that the functions are called with.
+            given: kinds of these.
+        """
+        inside: list[_Search] = []
         for inner in called_by(self._graph, operation):
             ends = list(inner.outputs) if operation.name in self._leading else []
-            search = _Search(inner, given, [*ends, *_kept_of(inner)])
-            self.found = self.found or search.found
-            kinds.append(search.outputs)
-        if not kinds:  # functions without graphs: which output is made of which input is unknown
+            inside.append(_Search(inner, given, [*ends, *_kept_of(inner)]))
+            self.found = self.found or inside[-1].found
+        if not inside:  # functions without graphs: which output is made of which input is unknown
             return [_SUM if _is_sum(tensor) else _ROW for tensor in operation.outputs]
-        return [max(each) for each in zip(*kinds, strict=True)]
+        after = [max(each) for each in zip(*(search.inputs for search in inside), strict=True)]
+        given_back = zip(handed, after, strict=True)
+        self._made |= {id(one): kind for one, kind in given_back if _is_variable(one)}
+        return [max(each) for each in zip(*(search.outputs for search in inside), strict=True)]
 
     def _around(self, loop: Any, given: list[int]) -> list[int]:
         """The kinds of the variables of *loop* after any number of iterations, without a search."""
@@ -148,13 +168,25 @@ def _is_sum(tensor: Any) -> bool:
     return is_number and bool(tensor.shape.is_fully_defined())
 
 
-def _leading_to(tensors: list[Any]) -> set[str]:
-    """The names of the operations that *tensors* are made by."""
+def _is_variable(tensor: Any) -> bool:
+    return bool(tensor.dtype.name == "resource")
+
+
+def _leading_to(tensors: list[Any], graph: Any) -> set[str]:
+    """The names of the operations of *graph* that *tensors* are made by.
+
+    What was assigned to a variable makes what is read from it later.
+    """
+    order = {operation.name: place for place, operation in enumerate(graph.get_operations())}
     names: set[str] = set()
     left = [tensor.op for tensor in tensors]
     while left:
         operation = left.pop()
-        if operation.name not in names:
-            names.add(operation.name)
-            left += [tensor.op for tensor in operation.inputs]
+        if operation.name in names:
+            continue
+        names.add(operation.name)
+        left += [tensor.op for tensor in operation.inputs]
+        variables = [tensor for tensor in operation.inputs if _is_variable(tensor)]
+        users = [user for tensor in variables for user in tensor.consumers()]
+        left += [user for user in users if order[user.name] < order[operation.name]]
     return names

@@ -28,6 +28,7 @@ from matex.steps.control import (
     header_in,
     indices_in,
     is_one_span,
+    placed_in,
     rows_in,
 )
 from matex.steps.forward_state import ForwardState
@@ -90,6 +91,7 @@ class SeveralUpdatesStep:
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
         self._advance_noise: Callable[[Any], None] | None = None
+        self._quiet_graph: Any = None
         self.shifted: set[str] = set()
         self._divisors: list[Any] = []
         self._signature = (signature, control_spec())
@@ -106,7 +108,7 @@ class SeveralUpdatesStep:
         self._trace()
 
     def _trace(self) -> None:
-        self._advance_noise = None
+        self._advance_noise = self._quiet_graph = None
         traced, drawn = keras_hooks.with_global_generator(self._first_trace)
         refuse_drawing(traced, drawn, name=self.name)
         if takes_branch_by_rows(traced):
@@ -213,11 +215,18 @@ class SeveralUpdatesStep:
         logs: dict[str, Any] = self._commit(parts)
         return logs
 
-    def quiet(self, *, goes_on: bool = False) -> Any:
-        """Graph of :meth:`run` without randomness; metrics continue if *goes_on*. Local."""
-        if not goes_on and not self._chance.differs_in_parts:
+    def quiet(self) -> Any:
+        """Graph of :meth:`run` without randomness, traced once. Local."""
+        if not self._chance.differs_in_parts:
             return self._run.trace()
+        self._quiet_graph = self._quiet_graph or self._traced_quietly(goes_on=False)
+        return self._quiet_graph
 
+    def quiet_going_on(self) -> Any:
+        """:meth:`quiet` with metrics continued from their values, traced anew. Local."""
+        return self._traced_quietly(goes_on=True)
+
+    def _traced_quietly(self, *, goes_on: bool) -> Any:
         def quiet(batch: Batch, control: Any) -> Any:
             with self._state.going_on(goes_on), self._chance.left_out():
                 return self._made(batch, control)
@@ -248,7 +257,7 @@ class SeveralUpdatesStep:
                 weight,
                 header,
                 batch=batch,
-                placed=lambda tensor: self._placed(tensor, control, self._most_rows),
+                placed=lambda tensor: placed_in(control, tensor, self._most_rows),
                 name=self.name,
             ),
             self._sums.traced(weight, header, name=self.name) as total,
@@ -264,7 +273,9 @@ class SeveralUpdatesStep:
         self._divisors = divisors
         self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
         averaged, sums = state.changes(saved)
-        extra, added = self._tail.note(logs, results, self._placing(control))
+        returns_rows = self._rows is not None
+        placed = (lambda tensor: placed_in(control, tensor, self._rows)) if returns_rows else None
+        extra, added = self._tail.note(logs, results, placed)
         restored = state.restore(saved)
         means, counts = self._tail.segments()
         self.layout = Layout(gradients=(), means=means, sums=counts)
@@ -274,20 +285,6 @@ class SeveralUpdatesStep:
         auxiliary = [*shares, *counted, tf.cast(header, dtype)]
         with tf.control_dependencies([operation.op for operation in restored]):
             return tf.concat(auxiliary, 0)
-
-    def _placing(self, control: Any) -> Callable[[Any], Any] | None:
-        """Function that puts this rank's rows in their places of the batch."""
-        rows = self._rows
-        if rows is None:
-            return None
-        return lambda tensor: self._placed(tensor, control, rows)
-
-    def _placed(self, tensor: Any, control: Any, rows: int | None) -> Any:
-        places = tf.expand_dims(indices_in(control), 1)
-        whole = [rows, *tensor.shape[1:]]
-        if tensor.dtype.is_bool:
-            tensor = tf.cast(tensor, tf.int32)
-        return tf.ensure_shape(tf.scatter_nd(places, tensor, whole), whole)
 
     def _applied(self, parts: list[Any]) -> dict[str, Any]:
         assert self.layout is not None

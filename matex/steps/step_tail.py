@@ -13,7 +13,10 @@ from matex.exchange.layout import Segment
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import depends_on
 
-__all__ = ["VALUE", "StepTail", "flat"]
+__all__ = ["RETURNED", "VALUE", "StepTail", "flat"]
+
+RETURNED = "matex_returned_value"
+"""Part of the name of an operation whose result a step returns."""
 
 VALUE = "value of "
 """Prefix of the names of values that a step returns."""
@@ -74,7 +77,7 @@ class StepTail:
         self._sources = {name: source for name, source in sources.items() if source is not None}
         self._variables = {n: value for n, value in logs.items() if keras_hooks.is_variable(value)}
         others = logs.keys() - self._sources.keys() - self._variables.keys()
-        extra = {n: tf.convert_to_tensor(value) for n, value in logs.items() if n in others}
+        extra = {n: tf.identity(logs[n], name=RETURNED) for n in logs if n in others}
         self._means, self._sums = {}, {}
         means, sums = [], []
         for name, value in extra.items():

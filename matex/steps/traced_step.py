@@ -45,32 +45,45 @@ def trace_step(
             synchronized=synchronized,
         )
 
+    step: AnyStep | None = None
+    may_draw = True
     try:
         if not synchronized:
             step = Step(model, source.signature, as_data=source.as_data, **options)
-            return (exchanges_inside and _at_tapes(step, several)) or step
-        if model.run_eagerly:
+            may_draw = step.may_draw
+        elif model.run_eagerly:
             raise NotShareable("BatchNormalization is synchronized in a step that runs eagerly")
     except SeveralUpdatesFound:
         if not exchanges_inside:
             raise
-    return several()
+    step = several() if step is None else step
+    if not exchanges_inside or keras_hooks.adds_up(model):
+        return step
+    return _at_tapes(step, several, may_draw=may_draw) or step
 
 
-def _at_tapes(step: Step, several: Callable[[], SeveralUpdatesStep]) -> SeveralUpdatesStep | None:
-    """The step with an exchange where its tape computes gradients, if only that adds up over rows.
+def _at_tapes(
+    step: AnyStep, several: Callable[[], SeveralUpdatesStep], *, may_draw: bool
+) -> SeveralUpdatesStep | None:
+    """The *step* with exchanges where tapes compute gradients, if only that adds up over rows.
 
-    A ``train_step`` may clip gradients itself, or divide them by their norm.
+    A ``train_step`` may clip gradients itself, or move weights along them before it computes
+    others, as sharpness-aware minimization does.
+
+    Args:
+        may_draw: whether the step may draw from the generators of Python and NumPy.
     """
-    if not step.may_vary:
-        return None
     fails = "train_step cannot be traced without its randomness"
     try:
-        with keras_hooks.generators_kept(host=step.may_draw), unheard(), attempted(fails):
-            if not step.nonlinear:
+        with keras_hooks.generators_kept(host=may_draw), unheard(), attempted(fails):
+            if not _nonlinear(step):
                 return None
             made = several()
             made.exchange_at_tapes()
-            return None if nonlinear_in_sums(made.quiet()) else made
+            return None if _nonlinear(made) else made
     except NotShareable:  # it has no such tapes, or a trial is going to say what is wrong
         return None
+
+
+def _nonlinear(step: AnyStep) -> str:
+    return step.nonlinear if isinstance(step, Step) else nonlinear_in_sums(step.quiet())

@@ -81,15 +81,19 @@ def _forgetting(step: SeveralUpdatesStep, rows: Any) -> str:
     last = _last_of(step)
     step.rollback.begin()
 
-    def counted(*, goes_on: bool) -> list[np.ndarray]:
-        parts, _ = _made(step, step.quiet(goes_on=goes_on), rows, (0, count))
+    def counted(quiet: Any) -> list[np.ndarray]:
+        parts, _ = _made(step, quiet, rows, (0, count))
         return parts[last]
 
     try:
-        from_zero = counted(goes_on=False)
+        from_zero = counted(step.quiet())
         assert step.layout is not None
         return find_forgetting(
-            step.counted, step.layout, from_zero, lambda: counted(goes_on=True), step.tolerance
+            step.counted,
+            step.layout,
+            from_zero,
+            lambda: counted(step.quiet_going_on()),
+            step.tolerance,
         )
     finally:
         step.rollback.end()

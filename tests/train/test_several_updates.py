@@ -17,8 +17,8 @@ from tests.train.test_ways import Outcomes, flat, in_plain_keras, outcomes
 pytestmark = pytest.mark.timeout(400)
 
 SHARED = [
-    "gan-with-noise", "wasserstein-gan", "cycle-gan", "synchronized", "moving-target",
-    "alternating", "autoencoder",
+    "gan-with-noise", "wasserstein-gan", "cycle-gan", "sharpness-aware", "synchronized",
+    "moving-target", "alternating", "autoencoder", "clipped-gan", "clipped-autoencoder",
 ]  # fmt: skip
 ACROSS = ["gan-across-rows", "late-across-rows"]
 KINDS = [*SHARED, *ACROSS]

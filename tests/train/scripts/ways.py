@@ -21,6 +21,7 @@ import ways_losses
 import ways_models
 import ways_rows
 import ways_steps
+import ways_tapes
 import ways_tests
 import ways_updates
 import ways_whole
@@ -32,6 +33,7 @@ KINDS = {
     **ways_few.KINDS,
     **ways_models.KINDS,
     **ways_steps.KINDS,
+    **ways_tapes.KINDS,
     **ways_loops.KINDS,
     **ways_losses.KINDS,
     **ways_whole.KINDS,
