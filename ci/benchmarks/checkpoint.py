@@ -103,11 +103,11 @@ def work(blocks: int, out: Path) -> None:
     """One rank of the training."""
     import keras
 
-    from ci.benchmarks import step
+    from ci.benchmarks import models
     from matex import session
     from matex.checkpointing import model_state
 
-    model, x, y, batch = step.build("cnn")
+    model, x, y, batch = models.build("cnn")
     assert session.current is not None
     run = session.current.run
     batch *= run.communicator.world.size

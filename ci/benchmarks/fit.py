@@ -39,9 +39,9 @@ def work(name: str, ranks: int, rounds: int, folder: Path, who: str) -> None:
     import keras
     import numpy as np
 
-    from ci.benchmarks import step
+    from ci.benchmarks import models
 
-    model, x, y, batch = step.build(name)
+    model, x, y, batch = models.build(name)
     metric = keras.metrics.AUC() if name == "mlp" else "accuracy"
     model.compile(model.optimizer, model.loss, metrics=[metric])
     samples = SAMPLES[name] * ranks
@@ -79,7 +79,7 @@ def compare(name: str, ranks: int, rounds: int) -> dict[str, Any]:
             },
             rounds=rounds,
             folder=Path(path),
-            on_one_core="single",
+            on_one_core=["single"],
         )
     medians = {who: statistics.median(measured[1:]) for who, measured in times.items()}
     ratio = medians["matex"] / medians["single"]

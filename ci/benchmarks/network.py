@@ -2,13 +2,16 @@
 
     python -m ci.benchmarks.network [--hosts 2] [--ranks 1] [--rate 100 1000] [--delay 1]
         [--with "" "--compression bf16"] [--rounds 3] [--steps 30] [--against DIR]
+        [--horovod DIR]
 
 A CNN of 1.2 million parameters (4.8 MB) trains on ``--ranks`` ranks a host, 64 rows each, over a
 network of ``--rate`` megabits a second and ``--delay`` milliseconds; ``--with`` are options of
 ``matex run``, a case each. All cases take turns: a launch each a round. ``step_ms`` and
 ``exchange_ms`` are medians over rounds of the medians over a launch's steps, ``model_ms`` is one
 model one way at that rate, ``models_out`` the bytes that left a host in a step, in models. With
-``--against DIR`` another checkout, which has an environment of its own, runs each case, too.
+``--against DIR`` another checkout, which has an environment of its own, runs each case, too. With
+``--horovod DIR``, an environment that has Horovod with MPI and its TensorFlow, the same model
+trains under that once a rate (``ci/benchmarks/horovod_step.py``); its exchange is not timed.
 
 Needs root and the command ip.
 """
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shlex
 import statistics
@@ -26,18 +30,20 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ci.benchmarks import step
-from ci.jobs import ROOT, environment
+from ci.benchmarks import models
+from ci.jobs import ROOT, environment, mpiexec
 from ci.network.emulated import Emulated, emulated, end_tidily
 from ci.network.switch import Link
 
 _LIMIT_S = 600
+_HOROVOD = "Horovod"  # in place of options of matex run
 
 
 class _Case(NamedTuple):
     rate: float
     options: str
     checkout: Path
+    """A checkout of matex, or the environment of Horovod."""
 
 
 class _Found(NamedTuple):
@@ -49,43 +55,83 @@ class _Found(NamedTuple):
 
 def work(ranks: int, steps: int) -> None:
     """Train on each rank of a launch."""
-    model, x, y, batch = step.build("cnn")
+    model, x, y, batch = models.build("cnn")
     model.fit(x[: batch * ranks], y[: batch * ranks], batch_size=batch * ranks, epochs=2, verbose=0)
     rows = [n % len(x) for n in range(batch * ranks * steps)]
     model.fit(x[rows], y[rows], batch_size=batch * ranks, epochs=1, verbose=0, shuffle=False)
 
 
 def launch(case: _Case, network: Emulated, ranks: int, steps: int) -> _Found:
-    """One ``matex run`` over *network*, with *ranks* on each of its hosts.
+    """One run over *network*, with *ranks* on each of its hosts.
 
     Raises:
         SystemExit: it failed.
     """
+    before = sum(network.switch.sent[1:])
+    launched = launch_horovod if case.options == _HOROVOD else launch_matex
+    step_s, exchange_s, made = launched(case, network, ranks, steps)
+    sent = sum(network.switch.sent[1:]) - before
+    return _Found(1e3 * step_s, 1e3 * exchange_s, sent / len(network.addresses) / made)
+
+
+def launch_matex(
+    case: _Case, network: Emulated, ranks: int, steps: int
+) -> tuple[float, float, int]:
+    """Seconds of a step and of its exchange, and the number of steps."""
     total = ranks * len(network.addresses)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         report = Path(folder) / "report"
         python = case.checkout / ".venv" / "bin" / "python"
         command = [
-            *(*network.head, str(python), "-m", "matex", "run", "-n", str(total)),
+            *(str(python), "-m", "matex", "run", "-n", str(total)),
             *("--hosts", network.hosts(ranks), "--report", str(report)),
             *shlex.split(case.options),
             *(str(Path(__file__).resolve()), "--work", str(total), "--steps", str(steps)),
         ]
-        before = sum(network.switch.sent[1:])
-        done = subprocess.run(
-            command,
-            cwd=case.checkout,  # where a module is looked for, before PYTHONPATH
-            env={**environment(PYTHONPATH=str(case.checkout)), **network.environment},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise SystemExit(f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}")
+        done(command, network, case.checkout)
         summary: dict[str, Any] = json.loads((report / "summary.json").read_text())
-    sent = sum(network.switch.sent[1:]) - before
-    hosts = len(network.addresses)
-    return _Found(
-        1e3 * summary["step_s"], 1e3 * summary["exchange_s"], sent / hosts / summary["steps"]
-    )
+    return summary["step_s"], summary["exchange_s"], summary["steps"]
+
+
+def launch_horovod(
+    case: _Case, network: Emulated, ranks: int, steps: int
+) -> tuple[float, float, int]:
+    """The same of Horovod, whose exchange takes an unknown part of its steps."""
+    total = ranks * len(network.addresses)
+    settings = {
+        # Its best: it neither waits long for more gradients nor spins.
+        "HOROVOD_CYCLE_TIME": "0.1",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        "OMPI_MCA_pml": "ob1",
+        **network.environment,
+    }
+    command = [
+        *(mpiexec(), "-n", str(total), "--host", network.hosts(ranks), "--bind-to", "none"),
+        *(("--allow-run-as-root",) if os.geteuid() == 0 else ()),
+        *(word for name in ("HOROVOD_CYCLE_TIME", "PYTHONPATH") for word in ("-x", name)),
+        *(str(case.checkout / "bin" / "python"), "-m", "ci.benchmarks.horovod_step"),
+        str(steps),
+    ]
+    found = json.loads(done(command, network, ROOT, **settings).splitlines()[-1])
+    return found["step_s"], math.nan, found["steps"]
+
+
+def done(command: list[str], network: Emulated, checkout: Path, **variables: str) -> str:
+    """What *command* printed, which ran on the head of *network*, with the modules of *checkout*.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    words = [*network.head, *command]
+    ended = subprocess.run(
+        words,
+        cwd=checkout,  # where a module is looked for, before PYTHONPATH
+        env={**environment(PYTHONPATH=str(checkout)), **network.environment, **variables},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False,
+    )  # fmt: skip
+    if ended.returncode:
+        raise SystemExit(f"{shlex.join(words)}\n{ended.stdout}\n{ended.stderr}")
+    return ended.stdout
 
 
 def main() -> None:
@@ -98,6 +144,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, installed")
+    parser.add_argument("--horovod", type=Path, metavar="DIR", help="an environment with Horovod")
     parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
@@ -112,6 +159,9 @@ def main() -> None:
         for options in arguments.options
         for checkout in checkouts
     ]
+    if arguments.horovod:
+        peer = arguments.horovod.resolve()
+        cases += [_Case(rate, _HOROVOD, peer) for rate in arguments.rate]
     found: dict[_Case, list[_Found]] = {case: [] for case in cases}
     for number in range(arguments.rounds):
         for case in cases:
@@ -133,7 +183,7 @@ def main() -> None:
                     "options": case.options,
                     "checkout": "this" if case.checkout == ROOT else "other",
                     "step_ms": round(step_ms, 1),
-                    "exchange_ms": round(exchange_ms, 1),
+                    "exchange_ms": None if math.isnan(exchange_ms) else round(exchange_ms, 1),
                     "model_ms": round(8e-3 * model_bytes / case.rate, 1),
                     "models_out": round(out / model_bytes, 2),
                 }

@@ -73,7 +73,7 @@ def compare(ranks: int, rounds: int, data_file: Path) -> None:
             },
             rounds=rounds,
             folder=Path(path),
-            on_one_core="single",
+            on_one_core=["single"],
         )
     for number, (single, shared) in enumerate(zip(*seconds.values(), strict=True)):
         figures = {"single_s": round(single, 3), "matex_s": round(shared, 3)}

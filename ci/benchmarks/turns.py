@@ -42,21 +42,21 @@ def take_turns(
     *,
     rounds: int,
     folder: Path,
-    on_one_core: str | None = None,
+    on_one_core: Sequence[str] = (),
 ) -> dict[str, list[float]]:
     """Start all commands and let them take turns; the figures of each, a round each.
 
     Args:
         commands: words and environment of each command, by name.
-        on_one_core: name of the one that is kept on a core; none by default.
+        on_one_core: names of those that are kept on one core; none by default.
     """
     figures: dict[str, list[float]] = {who: [] for who in commands}
     running = {
         who: subprocess.Popen(list(command), env=environment, stdout=subprocess.DEVNULL)
         for who, (command, environment) in commands.items()
     }
-    if on_one_core is not None:
-        os.sched_setaffinity(running[on_one_core].pid, sorted(os.sched_getaffinity(0))[:1])
+    for who in on_one_core:
+        os.sched_setaffinity(running[who].pid, sorted(os.sched_getaffinity(0))[:1])
     try:
         for number in range(rounds):
             for who, measured in figures.items():

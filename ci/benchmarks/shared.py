@@ -1,10 +1,12 @@
-"""Speed of ranks at losses that are no means over rows: one JSON object a line and model.
+"""Speed of ranks at steps that are no means over rows: one JSON object a line and model.
 
-    python -m ci.benchmarks.losses [--ranks 2] [--rounds 5] [--model tagging|translation|sums]...
+    python -m ci.benchmarks.shared [--ranks 2] [--rounds 5] [--model NAME]...
 
-An epoch of ``model.fit`` by plain Keras in one process on one core, and by ``matex run`` on ranks
-that have a core each, of the same batches: ``ratio = matex_ms / single_ms``, medians of
-milliseconds a step. Both are started once and take turns.
+Masked and summed losses, several optimizers and a custom loop: an epoch by plain Keras in one
+process on one core, and by ``matex run`` on ranks that have a core each, of the same batches.
+``ratio = matex_ms / single_ms``, medians of milliseconds a step. ``least`` is the same ratio of
+plain Keras with a rank's share of each batch: what no exchange could be faster than. All are
+started once and take turns.
 """
 
 from __future__ import annotations
@@ -16,17 +18,20 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ci.benchmarks import turns
 from ci.jobs import environment
 
-MODELS = ("tagging", "translation", "sums")
+FITTED = ("tagging", "translation", "sums")
+STEPPING = ("gan", "wgan-gp", "vae", "vae-loop")
+MODELS = (*FITTED, *STEPPING)
 BATCH, STEPS, LENGTH, WORDS, TAGS = 128, 12, 24, 1000, 12
 
 
-def build(name: str) -> tuple[Any, Any, Any]:
+def build(name: str, batch: int) -> tuple[Any, Any, Any]:
     """A compiled model, its inputs and its targets."""
     import keras
     import numpy as np
@@ -34,7 +39,7 @@ def build(name: str) -> tuple[Any, Any, Any]:
 
     keras.utils.set_random_seed(1)
     generator = np.random.default_rng(1)
-    shape = (BATCH * STEPS, LENGTH)
+    shape = (batch * STEPS, LENGTH)
     text = generator.integers(1, WORDS, shape).astype("int32")
     text[np.arange(LENGTH) >= generator.integers(4, LENGTH + 1, (len(text), 1))] = 0
     inputs = keras.Input((LENGTH,), dtype="int32")
@@ -62,43 +67,57 @@ def build(name: str) -> tuple[Any, Any, Any]:
     return model, text, (labels, labels[..., None].astype("float32"))
 
 
-def work(name: str, rounds: int, folder: Path, who: str) -> None:
-    """Make an epoch in each of this program's turns; its figure is milliseconds a step."""
-    model, x, y = build(name)
+def epoch(name: str, batch: int) -> Callable[[], object]:
+    """Function that makes STEPS steps of a model."""
+    if name in STEPPING:
+        from ci.benchmarks import stepping
 
-    def fit() -> float:
+        return stepping.EPOCHS[name](batch, STEPS)
+    model, x, y = build(name, batch)
+    return lambda: model.fit(x, y, batch_size=batch, shuffle=False, verbose=0)
+
+
+def work(name: str, batch: int, rounds: int, folder: Path, who: str) -> None:
+    """Make an epoch in each of this program's turns; its figure is milliseconds a step."""
+    fit = epoch(name, batch)
+
+    def timed() -> float:
         started = time.perf_counter()
-        model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0)
+        fit()
         return (time.perf_counter() - started) * 1e3 / STEPS
 
-    turns.wait_for_turns(folder, who, rounds, fit)
+    turns.wait_for_turns(folder, who, rounds, timed)
 
 
-def compare(name: str, ranks: int, rounds: int) -> dict[str, Any]:
-    """Start both, and let them take turns; two rounds before the first trace, and do not count."""
+def compare(name: str, batch: int, ranks: int, rounds: int) -> dict[str, Any]:
+    """Start all, and let them take turns; two rounds before the first trace, and do not count."""
     rounds += 2
     here = [str(Path(__file__).resolve()), "--model", name, "--rounds", str(rounds)]
     with tempfile.TemporaryDirectory(prefix="bench-") as path:
+        here += ["--folder", path]
         matex = [sys.executable, "-m", "matex", "run", "-n", str(ranks), "--report", path]
-        single = [sys.executable, *here, "--as", "single", "--folder", path]
-        shared = [*matex, *here, "--as", "matex", "--folder", path]
+        whole, share = (["--batch", str(rows)] for rows in (batch, batch // ranks))
+        alone = environment(**turns.ONE_THREAD)
         times = turns.take_turns(
             {
-                "single": (single, environment(**turns.ONE_THREAD)),
-                "matex": (shared, environment()),
+                "single": ([sys.executable, *here, *whole, "--as", "single"], alone),
+                "share": ([sys.executable, *here, *share, "--as", "share"], alone),
+                "matex": ([*matex, *here, *whole, "--as", "matex"], environment()),
             },
             rounds=rounds,
             folder=Path(path),
-            on_one_core="single",
+            on_one_core=("single", "share"),
         )
-    alone, together = (times[who][2:] for who in ("single", "matex"))
-    ratios = sorted(mine / other for mine, other in zip(together, alone, strict=True))
+    single, least, together = (times[who][2:] for who in ("single", "share", "matex"))
+    ratios = sorted(mine / other for mine, other in zip(together, single, strict=True))
     return {
         "model": name,
         "ranks": ranks,
-        "single_ms": round(statistics.median(alone), 1),
+        "batch": batch,
+        "single_ms": round(statistics.median(single), 1),
         "matex_ms": round(statistics.median(together), 1),
         "ratio": round(statistics.median(ratios), 3),
+        "least": round(statistics.median(least) / statistics.median(single), 3),
         "ratios": [round(ratio, 3) for ratio in ratios],
         "load": round(os.getloadavg()[0], 1),
     }
@@ -108,16 +127,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=BATCH, help="rows of all ranks")
     parser.add_argument("--model", action="append", choices=MODELS)
     parser.add_argument("--as", dest="who")
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
     names = given.model or MODELS
     if given.who is not None:
-        work(names[0], given.rounds, given.folder, given.who)
+        work(names[0], given.batch, given.rounds, given.folder, given.who)
         return
     for name in names:
-        print(json.dumps(compare(name, given.ranks, given.rounds)), flush=True)
+        print(json.dumps(compare(name, given.batch, given.ranks, given.rounds)), flush=True)
 
 
 if __name__ == "__main__":
