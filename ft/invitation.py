@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -43,12 +45,15 @@ class Admission(NamedTuple):
 class Invitation:
     """Invitation by a sponsor, on the newcomer. Local; at most one per process.
 
+    From now until the admission SIGTERM ends the process with status 1: the sponsor sends it when
+    no newcomer is needed any more, and mpiexec does not report it.
+
     Args:
         bridge: connection to the sponsor, such as :meth:`ft.ColdSpares.wait` gives; its first
             message is ``welcome``.
 
     Raises:
-        Unrecoverable: the sponsor has died.
+        Unrecoverable: the sponsor has died, or needs no newcomer any more.
 
     Example:
         >>> ft.Invitation.received() is None  # nobody started this process
@@ -58,11 +63,13 @@ class Invitation:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._mpi = mpi.load()
+        self._at_term = signal.signal(signal.SIGTERM, _leave)
         with ended_after(LONG_STEP_S):
             try:
                 self.welcome = welcome = bridge.wait()
             except BridgeBroken as error:
                 raise Unrecoverable(f"who called this process is gone: {error}") from None
+        self._look_for_end(welcome)
         self.rank = int(welcome["rank"])
         self.member = Member.here(self.rank)
         bridge.tell({MEMBER: encode_member(self.member).tobytes().hex()})
@@ -123,14 +130,17 @@ class Invitation:
         """
         try:
             message = self._bridge.wait()
-            if END in message:
-                raise Unrecoverable(f"this process is not wanted: {message[END]}")
+            self._look_for_end(message)
             if COME not in message:
                 return message
             with ended_after(_CONNECT_S):
                 return self._joined()
         except (self._mpi.Exception, BridgeBroken) as error:
             raise Unrecoverable(f"this process could not be admitted: {error}") from None
+
+    def _look_for_end(self, message: Message) -> None:
+        if END in message:
+            raise Unrecoverable(f"this process is not wanted: {message[END]}")
 
     def _joined(self) -> Admission:
         whole = to_all(self._bridge.comm)
@@ -147,4 +157,10 @@ class Invitation:
             reserve=tuple(members[rank] for rank in view.waiting),
             spread=given["spread"],
         )
+        if signal.getsignal(signal.SIGTERM) is _leave:  # the script may have set its own
+            signal.signal(signal.SIGTERM, self._at_term)
         return Admission(whole, world, view, {int(rank): host for rank, host in given["hosts"]})
+
+
+def _leave(_number: int, _frame: object) -> None:
+    os._exit(1)

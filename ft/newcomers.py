@@ -29,6 +29,9 @@ __all__ = ["COME", "END", "MEMBER", "Newcomer", "Spawn", "Way"]
 #: reason for which the newcomer must end.
 MEMBER, COME, END = "member", "come", "end"
 
+# Longest wait for a process that has just been started to initialise MPI, and time between looks.
+_ARRIVAL_S, _LOOK_S = 10.0, 0.01
+
 
 class Way(Protocol):
     """A way of getting a newcomer's process: a start or a call. Local to its sponsor.
@@ -186,6 +189,35 @@ class Newcomer:
         else:
             self.tell({END: why})
         self.failure = self.failure or why
+
+    def dismiss(self, why: str) -> None:
+        """Let its process, which is not needed any more, end without a word of mpiexec's. Local.
+
+        A process that has just been started is waited for, at most some seconds: it could not
+        finish MPI's initialisation without this one. One on this host gets SIGTERM, at which it
+        ends, others end when they next wait for their sponsor.
+
+        Args:
+            why: reason, kept as ``failure`` if there is none yet.
+        """
+        limit_s = time.monotonic() + _ARRIVAL_S
+        if self._bridge is None:
+            self._welcome = {END: why}
+        while not (self.failure or self._is_met) and time.monotonic() < limit_s:
+            self.heard()
+            time.sleep(_LOOK_S)
+        if self.is_here and not self._awaits and not self.failure:
+            assert self.member is not None
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.member.pid, signal.SIGTERM)
+        else:
+            self.tell({END: why})
+        self.failure = self.failure or why
+
+    @property
+    def _is_met(self) -> bool:
+        """Whether it has introduced itself, or has been told to end at once."""
+        return self.member is not None or (self._bridge is not None and END in self._welcome)
 
     @property
     def is_here(self) -> bool:

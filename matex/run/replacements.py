@@ -169,7 +169,7 @@ class Replacements:
     def end(self) -> None:
         """End the processes that have not joined; at the end of the run."""
         for newcomer in self._newcomers:
-            newcomer.give_up("the run has ended")
+            newcomer.dismiss("the run has ended")
         self._newcomers, self._waiting, self._late = [], {}, []
         if self._communicator.world.is_leader:
             self._candidates.dismiss()

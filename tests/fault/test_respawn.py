@@ -70,3 +70,48 @@ def test_a_process_that_cannot_join_says_why_and_ends_without_a_word_of_mpiexec_
     assert failed["reason"].startswith("the script trains by train_on_batch before the fit")
     assert f"ended before it could join: {failed['reason']}" in outcome.stdout
     assert "prterun noticed" not in outcome.stdout + outcome.stderr
+
+
+TRAINED = """
+import signal
+import keras, numpy as np
+import matex
+
+if matex.rank() > 1:
+    signal.pause()  # as a long preparation of data
+model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+x, y = np.ones((80, 2)), np.ones((80, 1))
+"""
+# Its process has been started a moment ago; and it has come as far as the script.
+JUST_STARTED = "model.fit(x, y, batch_size=4, epochs=1, verbose=0)"
+IN_THE_SCRIPT = """
+import pathlib, sys, time
+
+class UntilItIsThere(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(0.02)
+        devices = events.read_text().count('"devices"')
+        self.model.stop_training = devices == 3
+
+events = pathlib.Path(sys.argv[1]) / "events.jsonl"
+model.fit(x, y, batch_size=4, epochs=20_000, verbose=0, callbacks=[UntilItIsThere()])
+"""
+
+
+@pytest.mark.parametrize("fit", [JUST_STARTED, IN_THE_SCRIPT], ids=["just-started", "in-script"])
+def test_a_process_that_comes_too_late_ends_without_a_word_of_mpi_s(
+    fit: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "trained.py"
+    script.write_text(TRAINED + fit)
+    outcome = matex_run(
+        tmp_path, str(script), str(tmp_path / "report"), ranks=2,
+        options=["--respawn", *faults("kill:rank=1,step=18")],
+    )  # fmt: skip
+    assert outcome.status == 0, outcome.stderr
+    assert "starting rank 2" in outcome.stdout + outcome.stderr
+    said = outcome.stdout + outcome.stderr
+    assert "prterun" not in said
+    assert "MPI_Init" not in said
+    assert "OPAL" not in said
