@@ -6,11 +6,12 @@ import numpy as np
 
 from matex.apoptosis.elimination import remove_by_gram, replacement
 from matex.apoptosis.evidence import Evidence, Limits, Removal
+from matex.apoptosis.importance import BY_LOSS, remove_by_importance
 from matex.apoptosis.pairs import BASELINES, inheritance, remove_by_baseline, remove_by_pairs
 
 __all__ = ["CRITERIA", "choose", "transfers"]
 
-CRITERIA = ("gram", "projection", "similarity", "angle", "magnitude", "random")
+CRITERIA = ("gram", "projection", "similarity", "angle", *BY_LOSS, *BASELINES)
 
 
 def choose(criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0) -> Removal:
@@ -22,6 +23,8 @@ def choose(criterion: str, evidence: Evidence, limits: Limits, *, seed: int = 0)
     """
     if criterion == "gram":
         return remove_by_gram(evidence.readers, limits)
+    if criterion in BY_LOSS:
+        return remove_by_importance(evidence, limits)
     if criterion in BASELINES:
         return remove_by_baseline(criterion, evidence, limits, seed=seed)
     return remove_by_pairs(criterion, evidence, limits)
@@ -37,7 +40,10 @@ def transfers(
     """
     if criterion == "gram":
         return tuple(replacement(reader.gram, kept, removed) for reader in evidence.readers)
-    transfer = inheritance(criterion, evidence, kept, removed)
+    if criterion in BY_LOSS:
+        transfer = np.zeros((len(kept), len(removed)))
+    else:
+        transfer = inheritance(criterion, evidence, kept, removed)
     bias = np.zeros((1, len(removed)))
     return tuple(
         np.vstack([transfer, bias]) if reader.has_constant else transfer

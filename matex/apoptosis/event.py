@@ -51,8 +51,7 @@ def hold_event(
     peers.reached("apoptosis")
     trial = ModelTrial(model, options, judge=judge, peers=peers)
     sizes = model.count_params(), rebuild.flops(trial.net)
-    if options.criterion == "gram":
-        trial.measure(scoring)
+    trial.measure(scoring)
     peers.reached("apoptosis-deciding")
     if before is None:
         before = judge.loss(peers)

@@ -32,12 +32,14 @@ class Evidence(NamedTuple):
 
     ``incoming`` holds the vectors [w; b] that make the units, shape (n, d), float64.
     ``scales``: whether a unit with a multiple of another's incoming vector has that multiple
-    of its activation (ReLU and linear units; the multiple being positive).
+    of its activation (ReLU and linear units; the multiple being positive). ``importance``: what the
+    loss says about each unit, shape (n,), for criteria that ask it.
     """
 
     incoming: np.ndarray
     readers: tuple[Reader, ...]
     scales: bool
+    importance: np.ndarray | None = None
 
     @property
     def units(self) -> int:

@@ -12,7 +12,7 @@ from keras import layers
 
 from matex import keras_hooks
 
-__all__ = ["FAILURES", "REFUSALS", "Forward", "Traced"]
+__all__ = ["FAILURES", "REFUSALS", "Forward", "Traced", "mean_loss"]
 
 # Those in whose trace no width of theirs is left: it serves at every size of the model.
 _WITHOUT_WIDTHS = (layers.Dense, layers.BatchNormalization)
@@ -47,7 +47,7 @@ class Forward:
         outputs = self.model(batch[0], training=False)
         if not self.has_loss(batch):
             return outputs, None
-        return outputs, float(_mean_loss(self.model, batch, outputs))
+        return outputs, float(mean_loss(self.model, batch, outputs))
 
     def forget(self) -> None:
         """Drop the traced functions, because the layers' computation has changed."""
@@ -123,7 +123,8 @@ class Traced(Forward):
         return trace(values, tf.nest.flatten(batch))
 
 
-def _mean_loss(model: Any, batch: tuple[Any, ...], outputs: Any) -> Any:
+def mean_loss(model: Any, batch: tuple[Any, ...], outputs: Any) -> Any:
+    """The loss of *model* on *batch*, a scalar, without regularisation."""
     x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
     mean = model.compute_loss(x, y, outputs, weight, training=False)
     return mean - sum(model.losses)
@@ -147,7 +148,7 @@ def _traced(
             outputs = model(batch[0], training=False)
             for leaf, shape in zip(tf.nest.flatten(outputs), ends, strict=True):
                 leaf.set_shape(shape)
-            return outputs, _mean_loss(model, batch, outputs)
+            return outputs, mean_loss(model, batch, outputs)
 
     weights = [
         tf.TensorSpec(shape, v.dtype) for shape, v in zip(shapes, model.weights, strict=True)

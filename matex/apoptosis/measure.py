@@ -7,10 +7,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 
+from matex import keras_hooks
 from matex.apoptosis.network import Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
@@ -67,7 +66,7 @@ def add(
     }
     with _watched(list(readings.values())) as seen:
         for first, x in batches:
-            count = len(keras.tree.flatten(x)[0])
+            count = len(keras_hooks.flatten(x)[0])
             seen.clear()
             model(x, training=False)
             for g, group in enumerate(groups):
@@ -113,11 +112,8 @@ def _rows(reading: Reading, inputs: Any) -> np.ndarray | None:
     x = reading.seen(inputs) if reading.seen is not None else inputs
     if x is None:
         return None
-    last = len(x.shape) - 1
-    axis = reading.input_axis % len(x.shape)
-    if axis != last:
-        x = tf.transpose(x, [*(i for i in range(last + 1) if i != axis), axis])
-    return np.asarray(x, np.float32).reshape(-1, x.shape[-1])
+    rows = np.moveaxis(np.asarray(x, np.float32), reading.input_axis, -1)
+    return rows.reshape(-1, rows.shape[-1])
 
 
 def samples_needed(net: Network, groups: Sequence[Group], most: int) -> int:

@@ -17,7 +17,7 @@ from matex.apoptosis.network import Binding, Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
 
-__all__ = ["carry_along", "evidence", "take_over"]
+__all__ = ["carry_along", "evidence", "take_over", "unit_rows"]
 
 
 def evidence(
@@ -32,7 +32,7 @@ def evidence(
     """
     readers = []
     for place, reading in enumerate(group.readings):
-        rows = _rows(net, reading.kernel, group)
+        rows = unit_rows(net, reading.kernel, group)
         size = group.width + (reading.bias is not None)
         total = np.zeros((size, size)) if sums is None else sums[place]
         readers.append(Reader(total[:size, :size], rows))
@@ -118,7 +118,7 @@ def _fold(
     variable.assign(bias.astype(old.dtype))
 
 
-def _rows(net: Network, binding: Binding, group: Group, value: Any = None) -> np.ndarray:
+def unit_rows(net: Network, binding: Binding, group: Group, value: Any = None) -> np.ndarray:
     """Values of a variable for each unit of *group*: shape (units, everything else)."""
     value = np.asarray(binding.variable.numpy() if value is None else value)
     front = np.moveaxis(value, binding.axis, 0).reshape(value.shape[binding.axis], -1)
@@ -144,14 +144,14 @@ def _incoming(net: Network, group: Group) -> np.ndarray:
             folded = value * np.tile(scale, times).reshape(shape)
             folded = folded + np.tile(shift, times) if is_bias else folded
             bias_seen = bias_seen or is_bias
-            columns.append(_rows(net, part, group, folded))
+            columns.append(unit_rows(net, part, group, folded))
         if not bias_seen and shift.any():
             binding = Binding(None, 0, source.units)
-            columns.append(_rows(net, binding, group, shift))
+            columns.append(unit_rows(net, binding, group, shift))
     living = set(group.members.tolist())
     for extra in net.extras:
         if living & set(net.units.roots(extra.units).tolist()):
-            columns.append(_rows(net, extra, group))
+            columns.append(unit_rows(net, extra, group))
     return np.concatenate(columns, 1)
 
 

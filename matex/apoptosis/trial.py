@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from matex import keras_hooks
-from matex.apoptosis import measure, surgery, targets
+from matex.apoptosis import derivatives, measure, surgery, targets
 from matex.apoptosis.allotment import allotted
 from matex.apoptosis.criteria import choose, transfers
 from matex.apoptosis.evidence import Evidence, Limits, Removal
+from matex.apoptosis.importance import BY_LOSS, importance
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.masking import Masks
 from matex.apoptosis.peers import Peers
@@ -57,15 +58,47 @@ class ModelTrial(Trial):
         self._groups = groups_of(self.net)
         self._copies = keras_hooks.copies_of_weights(model)
         self._sums: measure.Sums | None = None
+        self._importances: list[np.ndarray] | None = None
         self._values: list[tuple[Any, np.ndarray]] = []
         self._first: dict[int, tuple[Any, np.ndarray]] = {}  # values of variables at the start
         self._known: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
         self._savings: dict[int, float] = {}  # of a unit, by groups
 
     def measure(self, scoring: Sample) -> None:
-        """Measure second moments over the needed part of the sample, in shares; collective."""
+        """Measure what the criterion asks, on the needed part of the sample; collective.
+
+        Raises:
+            InputError: the criterion asks for a loss, and there is none.
+            Unsupported: the loss has no such derivatives.
+        """
         needed = measure.samples_needed(self.net, self._groups, scoring.size)
-        scoring = scoring.fewer(needed)
+        if self._options.criterion == "gram":
+            self._measure_moments(scoring.fewer(needed))
+        elif self._options.criterion in BY_LOSS:
+            self._measure_derivatives(scoring.fewer(needed))
+
+    def _measure_derivatives(self, scoring: Sample) -> None:
+        """Measure derivatives of the loss over the sample, in shares; collective."""
+        criterion, groups = self._options.criterion, self._groups
+        derivatives.must_have_derivatives(criterion, self._model, self.net, groups, scoring)
+        losses = derivatives.Losses(self._model, scoring.size, scoring.batches([(0, 1)])[0])
+
+        def add_denominators(spans: list[Span], total: np.ndarray) -> None:
+            losses.add_denominators(scoring.batches(spans), total)
+
+        if count := len(losses.denominators):
+            losses.denominators = self._peers.total(scoring.size, count, add_denominators)
+
+        def add(spans: list[Span], total: np.ndarray) -> None:
+            into = derivatives.views(criterion, groups, total)
+            derivatives.add(criterion, losses, self.net, groups, scoring.batches(spans), into)
+
+        total = self._peers.total(scoring.size, derivatives.numbers(criterion, groups), add)
+        sums = derivatives.views(criterion, groups, total / scoring.size)
+        self._importances = [importance(criterion, own) for own in sums]
+
+    def _measure_moments(self, scoring: Sample) -> None:
+        """Measure second moments over the sample, in shares; collective."""
 
         def add(spans: list[Span], total: np.ndarray) -> None:
             starts, batches = scoring.starts(spans), scoring.batches(spans)
@@ -185,4 +218,7 @@ class ModelTrial(Trial):
 
     def _facts(self, number: int) -> Evidence:
         sums = None if self._sums is None else self._sums[number]
-        return surgery.evidence(self.net, self._groups[number], sums, incoming=sums is None)
+        scores = None if self._importances is None else self._importances[number]
+        incoming = sums is None and scores is None
+        found = surgery.evidence(self.net, self._groups[number], sums, incoming=incoming)
+        return found._replace(importance=scores)

@@ -1,0 +1,52 @@
+"""Criteria that use derivatives of the loss: each unit has an importance, and none takes over.
+
+Let z be the gate of a unit, by which it is multiplied where it is read, and w the weights that
+multiply it there, so w dL/dw = dL/dz. The unit of the smallest importance goes first:
+
+``taylor``: the mean over the rows of (dL/dz)^2, with L the loss of a row: the first-order
+importance of a group of parameters, or of a gate, in Molchanov et al., "Importance Estimation for
+Neural Network Pruning" (arXiv:1906.10771), with rows in place of its batches.
+
+``oba``: |w (H w)_w / 2 - g w|, with g and H the gradient and the Hessian of the mean loss by the
+weights that multiply any unit of any group, and (H w)_w the elements for this unit of its product
+with all of them. These are the shares of the units in the second-order expansion of the loss when
+all go, each summed over the unit's coupled parameters, as in Sun et al., "Optimal Brain Apoptosis"
+(arXiv:2502.17941). The product is exact, elements between units and between layers included.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matex.apoptosis.evidence import Evidence, Limits, Removal, Survivors
+
+__all__ = ["BY_LOSS", "importance", "remove_by_importance"]
+
+BY_LOSS = ("taylor", "oba")
+
+
+def importance(criterion: str, sums: np.ndarray) -> np.ndarray:
+    """The importance of each unit by the sums of :mod:`matex.apoptosis.derivatives`. Pure."""
+    if criterion == "taylor":
+        (result,) = sums
+    else:
+        first, second = sums
+        result = np.abs(0.5 * second - first)
+    return result
+
+
+def remove_by_importance(evidence: Evidence, limits: Limits) -> Removal:
+    """The removal of the units of least importance; pure.
+
+    The cost of a unit is its share of the importance of all.
+    """
+    scores = evidence.importance
+    assert scores is not None, "derivatives are taken before units are chosen"
+    survivors = Survivors(len(scores), limits)
+    if not np.isfinite(scores).all():
+        return survivors.removal  # of a network that has diverged nothing can be said
+    total = max(float(scores.sum()), 1e-300)
+    while (unit := survivors.pick(scores)) is not None:
+        if not survivors.remove(unit, float(scores[unit]) / total):
+            break
+    return survivors.removal
