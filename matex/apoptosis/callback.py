@@ -41,8 +41,8 @@ class Apoptosis(keras.callbacks.Callback):
     Args:
         mode: ``conservative``, ``natural``, ``aggressive``, or ``adaptive``, the default, which
             raises and lowers its threshold by the held-out loss.
-        criterion: ``gram``, the default, ``projection``, ``similarity``, ``angle``; ``magnitude``
-            and ``random`` are baselines.
+        criterion: ``gram``, the default, ``projection``, ``similarity``, ``angle``; ``taylor`` and
+            ``oba``, which ask the loss; ``magnitude`` and ``random`` are baselines.
         first_epoch, last_epoch: epochs, counted from 1, at whose ends events may happen;
             by default the second, and two before the last.
         every: epochs from one event to the next. 0, the default, for one while events take 30 %
@@ -132,6 +132,7 @@ class Apoptosis(keras.callbacks.Callback):
         self._fresh, self._cut_after = True, -1
         self._peers = peers_of_process()
         self._judges = Judges(Traced(self.model), *self._given, most=self._count)
+        self._judges.must_serve(self._options.criterion, self._net())
         self._size_at_start = size_of(self._net(), self._goal[1])
         self._tell = Teller(self.model, self._peers.say, self._verbose)
         self._progress = LossProgress()

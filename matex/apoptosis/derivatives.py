@@ -57,7 +57,8 @@ class Losses:
         """The sum of the losses of the rows of *batch*: its part of the mean, times the samples."""
         count = rows_of(batch)
         divisors = tf.constant(self.denominators, tf.float64)
-        with keras_hooks.shared_losses(count / self._samples, divisors):
+        share = tf.constant(count / self._samples, tf.float64)
+        with keras_hooks.shared_losses(share, divisors):
             loss = mean_loss(self.model, batch, self.model(batch[0], training=False))
         return loss * tf.cast(count, loss.dtype)
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.apoptosis import rebuild
+from matex.apoptosis.derivatives import must_have_derivatives
 from matex.apoptosis.forward import Traced
+from matex.apoptosis.importance import BY_LOSS
 from matex.apoptosis.judge import Judge
 from matex.apoptosis.measure import samples_needed
 from matex.apoptosis.network import Network
@@ -47,6 +49,12 @@ class Judges:
         self._validation = validation
         self._most = most
         self._held_out: Sample | None = None
+
+    def must_serve(self, criterion: str, net: Network) -> None:
+        """Raise where *criterion* asks what the rows to score units on do not tell of *net*."""
+        if criterion in BY_LOSS:
+            groups = groups_of(net)
+            must_have_derivatives(criterion, self._forward.model, net, groups, self.scoring)
 
     def before_training(self) -> Judge:
         """Judge of the untrained network, before fit has made its validation data."""

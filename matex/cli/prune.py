@@ -42,7 +42,12 @@ def add_command(commands: Any) -> None:
         default="parameters",
         help="what that is a part of: parameters (default) or flops",
     )
-    add("--criterion", default="gram", help="gram (default), projection, similarity, angle, ...")
+    add(
+        "--criterion",
+        default="gram",
+        help="gram (default), projection, similarity, angle, taylor, oba, magnitude or random; "
+        "taylor and oba want a model with a loss, and y in the data",
+    )
     add(
         "--exclude",
         action="append",

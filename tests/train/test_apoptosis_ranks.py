@@ -38,7 +38,7 @@ def shrunk(folder: Path, *arguments: str, ranks: int, options: list[str]) -> Out
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The account of one rank alone."""
     folder = tmp_path_factory.mktemp("alone")
-    outcome = shrunk(folder, *EPOCHS, ranks=1, options=[])
+    outcome = shrunk(folder, *EPOCHS, "--scores", ranks=1, options=[])
     assert re.search(r"apoptosis after epoch 1: \d+ of 88 units gone, in 2 of 2", outcome.stdout)
     return written(folder)
 
@@ -56,8 +56,11 @@ def test_the_same_units_die_when_ranks_die_in_every_phase(
         "kill:rank=2,step=20,at=apoptosis-deciding",
         "kill:rank=1,step=30,at=apoptosis-rebuilding",
     )
-    outcome = shrunk(tmp_path, *EPOCHS, ranks=4, options=plan)
+    outcome = shrunk(tmp_path, *EPOCHS, "--scores", ranks=4, options=plan)
     assert_same(written(tmp_path), alone)
+    scored = written(tmp_path)["scored"]  # by the loss, before anyone died
+    assert scored == alone["scored"]
+    assert [len(removed) for removed in scored["oba"]] == [24, 20]
     assert outcome.summary["world_size_end"] == 1
     events = [e for e in outcome.events if e["event"] == "apoptosis" and e["rank"] == 3]
     assert [e["epoch"] for e in events] == [1, 2, 3]

@@ -98,11 +98,15 @@ def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str
     with h5py.File(folder / "wide.h5", "w") as file:
         file["x"], file["y"] = np.zeros((9, 8, 8, 1), np.float32), np.zeros((9, 3), np.float32)
     model, data = str(folder / "m.keras"), str(folder / "d.h5")
+    whole = keras.models.load_model(folder / "m.keras")
+    keras.Sequential([keras.Input((8, 8, 1)), *whole.layers]).save(folder / "plain.keras")
+    by_loss = ["--data", data, "--ratio", "0.5", "--criterion", "oba"]
     for arguments, told in (
         ([str(folder / "none.keras"), "--data", data, "--ratio", "0.5"], "no file"),
         ([model, "--ratio", "0.5"], "--data"),
         ([model, "--data", data, "--ratio", "2"], "ratio must be between"),
         ([model, "--data", data, "--ratio", "0.5", "--criterion", "luck"], "criterion must be"),
+        ([str(folder / "plain.keras"), *by_loss], "wants the loss on rows"),
         ([str(folder / "bad.keras"), "--data", data, "--ratio", "0.5"], "cannot be loaded"),
         ([model, "--data", data, "--ratio", "0.5", "--exclude", "aa"], "such as a. Received: 'aa'"),
         ([model, "--data", data, "--ratio", "0.99"], "ratio must be at most 0.9"),

@@ -17,6 +17,7 @@ parser.add_argument("--kind", default="arrays")
 parser.add_argument("--attached", action="store_true", help="the callback comes from outside")
 parser.add_argument("--stop-after", type=int, help="the script ends itself after this epoch")
 parser.add_argument("--out", help="where the leader writes what became of the layers")
+parser.add_argument("--scores", action="store_true", help="score by the loss before training")
 args = parser.parse_args()
 
 keras.utils.set_random_seed(11)
@@ -31,7 +32,29 @@ hidden = layers.Add()([layers.Dense(40, "tanh", name="c")(layers.ReLU()(hidden))
 model = keras.Model(inputs, layers.Dense(1, "sigmoid", name="out")(hidden))
 model.compile(keras.optimizers.Adam(3e-3), "binary_crossentropy", metrics=["accuracy"])
 
-callbacks = []
+scored = {}
+
+
+class Scores(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        from matex.apoptosis.forward import Forward
+        from matex.apoptosis.judge import Judge
+        from matex.apoptosis.peers import peers_of_process
+        from matex.apoptosis.samples import sample_of
+        from matex.apoptosis.schedule import MODES, Thresholds
+        from matex.apoptosis.trial import ModelTrial, Options
+
+        sample, peers = sample_of({"x": x, "y": y}, 333), peers_of_process()
+        for criterion in ("taylor", "oba"):
+            judge = Judge(sample, Forward(self.model))
+            trial = ModelTrial(self.model, Options(criterion=criterion), judge=judge, peers=peers)
+            trial.measure(sample)
+            thresholds = Thresholds(MODES["aggressive"]._replace(tau=1.0))
+            removals = trial.decide(thresholds, None, reaches=False)
+            scored[criterion] = [one.removal.removed.tolist() for one in removals]
+
+
+callbacks = [Scores()] if args.scores else []
 if not args.attached:
     callbacks.append(
         matex.Apoptosis(
@@ -74,5 +97,6 @@ if args.out:  # all ranks write the same
         "kept": kept,
         "loss": history.history["val_loss"],
         "units": model.get_layer("a").units,
+        "scored": scored,
     }
     pathlib.Path(f"{args.out}-{matex.rank()}.json").write_text(json.dumps(outcome))
