@@ -1,11 +1,12 @@
-"""Two ranks on two cores against one process on one core: an epoch on mnist.h5, as JSON lines.
+"""Two ranks on two cores against one process on one core: mnist.h5, as JSON lines.
 
-    python -m ci.benchmarks.scaling [--ranks 2] [--rounds 6] [--data FILE]
+    python -m ci.benchmarks.scaling [--what fit] [--ranks 2] [--rounds 6] [--data FILE]
 
 A script that reads MNIST from its file and fits a CNN of 1 M parameters for one epoch, unchanged:
 in plain Keras, and with ``matex run`` on ranks that each have a core and one TensorFlow thread.
 The global batch is the same. Both are started once and take turns; a line each round, the
 first of which traces and does not count, then the medians: ``ratio = matex_s / single_s``.
+``--what evaluate`` and ``--what predict`` do that with all 60,000 digits in place of the epoch.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ BATCH = 256
 DATA = ROOT.parent / "shared" / "data" / "mnist.h5"
 
 
-def epoch_of(data_file: Path) -> Callable[[], float]:
-    """A function that trains one epoch and gives its seconds, reading included."""
+def part_of(what: str, data_file: Path) -> Callable[[], float]:
+    """A function that trains, evaluates or predicts once and gives its seconds, with reading."""
     import keras
 
     from matex import data
@@ -53,18 +54,20 @@ def epoch_of(data_file: Path) -> Callable[[], float]:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-3), loss, metrics=["accuracy"])
 
-    def epoch() -> float:
+    given = (mnist.x_train,) if what == "predict" else (mnist.x_train, mnist.y_train)
+
+    def part() -> float:
         started = time.perf_counter()
-        model.fit(mnist.x_train, mnist.y_train, batch_size=BATCH, epochs=1, verbose=0)
+        getattr(model, what)(*given, batch_size=BATCH, verbose=0)
         return time.perf_counter() - started
 
-    return epoch
+    return part
 
 
-def compare(ranks: int, rounds: int, data_file: Path) -> None:
+def compare(what: str, ranks: int, rounds: int, data_file: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as path:
         work = [str(Path(__file__).resolve()), "--data", str(data_file), "--rounds", str(rounds)]
-        work += ["--folder", path, "--as"]
+        work += ["--folder", path, "--what", what, "--as"]
         matex = [sys.executable, "-m", "matex", "run", "-n", str(ranks), "--threads", "1"]
         seconds = turns.take_turns(
             {
@@ -82,6 +85,7 @@ def compare(ranks: int, rounds: int, data_file: Path) -> None:
     print(
         json.dumps(
             {
+                "what": what,
                 "ranks": ranks,
                 "rounds": rounds - 1,
                 **{f"{who}_s": round(median, 3) for who, median in medians.items()},
@@ -94,6 +98,7 @@ def compare(ranks: int, rounds: int, data_file: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--what", choices=("fit", "evaluate", "predict"), default="fit")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--data", type=Path, default=DATA, help="mnist.h5")
@@ -103,9 +108,9 @@ def main() -> None:
     if not arguments.data.exists():
         parser.error(f"mnist.h5 is wanted (--data FILE). Received: {arguments.data}, no file")
     if arguments.folder is None:
-        compare(arguments.ranks, arguments.rounds, arguments.data)
+        compare(arguments.what, arguments.ranks, arguments.rounds, arguments.data)
     else:
-        part = epoch_of(arguments.data)
+        part = part_of(arguments.what, arguments.data)
         turns.wait_for_turns(arguments.folder, arguments.who, arguments.rounds, part)
 
 
