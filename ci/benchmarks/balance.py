@@ -1,7 +1,7 @@
 """The time of a step with --balance and a slow or a noisy rank: one JSON object.
 
     python -m ci.benchmarks.balance [--ranks 3] [--factor 3] [--steps 120]
-    python -m ci.benchmarks.balance --noise .25 [--hold 1] [--seed 1] [--ranks 3] [--steps 120]
+    python -m ci.benchmarks.balance --noise .25 [--hold 1] [--rounds 3] [--ranks 3] [--steps 120]
 
 Every rank computes four times as long as it would, the last one *factor* times as long as the
 others (the fault ``slow``, which sleeps: so a few cores are enough for the ranks). ``alike_ms``
@@ -12,9 +12,10 @@ all the time; ``shares`` are those of the last change. ``losses`` must be equal.
 With ``--noise`` ranks only sleep ``ROW_S`` for each row beside a small network, so that the load of
 the machine counts less. The last rank is as fast as the others in the mean, and what it takes for a
 row varies from step to step, or each ``--hold`` steps, by a normal distribution with this
-coefficient of variation. Figures are then means over the steps after the first ``SETTLED``,
-``expected_ms`` is what equal shares should take by the numbers drawn, and ``ideal_ms`` is for
-shares of somebody who knows each of them beforehand. ``changes`` is how often shares were changed.
+coefficient of variation. Figures are then means over the steps after the first ``SETTLED``, and
+medians over rounds; ``expected_ms`` is what equal shares should take by the numbers drawn, and
+``ideal_ms`` is for shares of somebody who knows each of them beforehand. ``changes`` is how often
+shares were changed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ci.benchmarks.one_run import matex_run
 from ci.network.emulated import end_tidily
 
 BATCH, BASE = 1536, 4
-SETTLED, ROW_S = 30, 1e-4
+SETTLED, ROW_S = 30, 2e-4
 
 
 def work(steps: int) -> None:
@@ -124,25 +125,26 @@ def drawn(noise: float, hold: int, seed: int, steps: int) -> np.ndarray:
     return np.repeat(np.maximum(times, 0.1), hold)[:steps]
 
 
-def of_a_noisy_rank(ranks: int, steps: int, noise: float, hold: int, seed: int) -> dict[str, Any]:
+def of_a_noisy_rank(arguments: argparse.Namespace) -> dict[str, Any]:
     """The figures with a rank whose speed varies."""
-    drawing = ["--hold", str(hold), "--seed", str(seed), "--noise"]
-    alike = run([], ranks, steps, *drawing, "1e-9")
-    equal = run([], ranks, steps, *drawing, str(noise))
-    balanced = run(["--balance"], ranks, steps, *drawing, str(noise))
-    times = drawn(noise, hold, seed, steps)
-    counted = times[SETTLED:]
-    ideal = alike["mean_ms"] * statistics.fmean(ranks / (ranks - 1 + 1 / counted))
+    ranks, steps, noise = arguments.ranks, arguments.steps, arguments.noise
+    drawing = ["--hold", str(arguments.hold), "--seed", str(arguments.seed), "--noise"]
+    ways = {"alike": ([], 1e-9), "equal": ([], noise), "balanced": (["--balance"], noise)}
+    made: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
+    for _ in range(arguments.rounds):
+        for way, (options, much) in ways.items():
+            made[way].append(run(options, ranks, steps, *drawing, str(much)))
+    ms = {way: statistics.median(one["mean_ms"] for one in each) for way, each in made.items()}
+    times = drawn(noise, arguments.hold, arguments.seed, steps)[SETTLED:]
+    ideal = ms["alike"] * statistics.fmean(ranks / (ranks - 1 + 1 / times))
     return {
-        "alike_ms": alike["mean_ms"],
-        "equal_ms": equal["mean_ms"],
-        "expected_ms": alike["mean_ms"] * statistics.fmean(np.maximum(counted, 1)),
-        "balanced_ms": balanced["mean_ms"],
+        **{f"{way}_ms": value for way, value in ms.items()},
+        "expected_ms": ms["alike"] * statistics.fmean(np.maximum(times, 1)),
         "ideal_ms": ideal,
-        "ratio": balanced["mean_ms"] / ideal,
-        "changes": len(balanced["shares"]),
-        "shares": balanced["shares"][-1:],
-        "losses": [alike["loss"], equal["loss"], balanced["loss"]],
+        "ratio": ms["balanced"] / ideal,
+        "changes": [len(one["shares"]) for one in made["balanced"]],
+        "shares": [share for one in made["balanced"] for share in one["shares"][-1:]],
+        "losses": sorted({one["loss"] for each in made.values() for one in each}),
     }
 
 
@@ -153,6 +155,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--noise", type=float, default=0.0, help="coefficient of variation")
     parser.add_argument("--hold", type=int, default=1, help="steps between two changes of it")
+    parser.add_argument("--rounds", type=int, default=3, help="of which medians are taken")
     parser.add_argument("--seed", type=int, default=1, help="of the noise")
     parser.add_argument("--as-a-rank", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -165,7 +168,7 @@ def main() -> None:
         return
     end_tidily()
     if arguments.noise:
-        found = of_a_noisy_rank(ranks, steps, arguments.noise, arguments.hold, arguments.seed)
+        found = of_a_noisy_rank(arguments)
     else:
         found = of_a_slow_rank(ranks, arguments.factor, steps)
     print(json.dumps(found), flush=True)

@@ -14,8 +14,8 @@ from ci.jobs import environment
 _TIMEOUT_S = 3600
 
 
-def matex_run(*words: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Summary and events of ``matex run`` with these *words*.
+def matex_run(*words: str, **variables: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Summary and events of ``matex run`` with these *words* and environment *variables*.
 
     Raises:
         SystemExit: it failed.
@@ -24,7 +24,7 @@ def matex_run(*words: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         report = Path(folder) / "report"
         command = [sys.executable, "-m", "matex", "run", "--report", str(report), *words]
         child = subprocess.Popen(
-            command, env=environment(TF_CPP_MIN_LOG_LEVEL="2"),
+            command, env=environment(TF_CPP_MIN_LOG_LEVEL="2", **variables),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         try:
