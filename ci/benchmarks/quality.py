@@ -1,14 +1,16 @@
 """The quality that each strategy reaches in the same epochs: JSON lines, and a table.
 
     python -m ci.benchmarks.quality higgs.h5 [--seeds 1,2,3] [--strategies "sync;easgd;..."]
+                                    [--ranks 4]
 
 The arrays x_train, y_train, x_test, y_test of the file are features of events (held-out AUC of a
 28-200-200-200-1 network), images of digits (held-out accuracy of a CNN), or letters of texts
-(held-out accuracy of an LSTM for the letters that follow). Each strategy trains
-them on 4 ranks of this host, from each seed. ``less`` is how far it stays behind the first
-strategy (sync) from the same seed, ``more_loss`` by how much of that one's its training loss in the
-last epoch is larger. Options of ``matex run`` follow a strategy's name after
-blanks; strategies are separated by semicolons.
+(held-out accuracy of an LSTM for the letters that follow). Each strategy trains them on 4 ranks of
+this host, or on each number of ``--ranks 2,4,8``, from each seed. ``less`` is how far it stays
+behind the first strategy (sync) from the same seed, which is trained once, on the first number of
+ranks, and ``more_loss`` by how much of that one's its training loss in the last epoch is larger.
+Options of ``matex run`` follow a strategy's name after blanks; strategies are separated by
+semicolons.
 """
 
 from __future__ import annotations
@@ -137,7 +139,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--strategies", default=";".join(STRATEGIES))
     parser.add_argument("--seeds", default="1")
-    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--ranks", default="4", help="numbers of ranks, by commas")
     parser.add_argument("--rows", type=int, default=45_000, help="to train on")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)  # what a rank is given
@@ -147,25 +149,29 @@ def main() -> None:
         return
     end_tidily()
     strategies, seeds = arguments.strategies.split(";"), arguments.seeds.split(",")
-    less: dict[str, list[float]] = {strategy: [] for strategy in strategies}
-    more: dict[str, list[float]] = {strategy: [] for strategy in strategies}
+    numbers = [int(number) for number in arguments.ranks.split(",")]
+    trainings = [(strategies[0], numbers[0])]
+    trainings += [(strategy, ranks) for ranks in numbers for strategy in strategies[1:]]
+    less: dict[tuple[str, int], list[float]] = {training: [] for training in trainings}
+    more: dict[tuple[str, int], list[float]] = {training: [] for training in trainings}
     for seed in seeds:
         script = [str(Path(__file__).resolve()), str(arguments.data.resolve()), "--seed", seed]
         script += ["--rows", str(arguments.rows), "--epochs", str(arguments.epochs)]
         first: dict[str, Any] | None = None
-        for strategy in strategies:
-            found = run(shlex.split(strategy), ranks=arguments.ranks, script=script)
+        for strategy, ranks in trainings:
+            found = run(shlex.split(strategy), ranks=ranks, script=script)
             first = first or found
-            less[strategy].append(first["score"] - found["score"])
-            more[strategy].append(found["loss"] / first["loss"] - 1)
-            found |= {"strategy": strategy, "seed": int(seed)}
-            found |= {"less": less[strategy][-1], "more_loss": more[strategy][-1]}
+            behind, above = first["score"] - found["score"], found["loss"] / first["loss"] - 1
+            less[strategy, ranks].append(behind)
+            more[strategy, ranks].append(above)
+            found |= {"strategy": strategy, "ranks": ranks, "seed": int(seed)}
+            found |= {"less": behind, "more_loss": above}
             print(json.dumps(found), flush=True)
-    for strategy, values in less.items():
+    for (strategy, ranks), values in less.items():
         each = " ".join(f"{value:+.4f}" for value in values)
-        loss = statistics.median(more[strategy])
-        median = f"median {statistics.median(values):+.4f}, of the loss {loss:+.2%}"
-        print(f"{strategy:98} {each}  {median}", flush=True)
+        middle = f"{statistics.median(values):+.4f}"
+        loss = f"{statistics.median(more[strategy, ranks]):+.2%}"
+        print(f"{ranks:3} {strategy:98} {each}  median {middle}, of the loss {loss}", flush=True)
 
 
 if __name__ == "__main__":
