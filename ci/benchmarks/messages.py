@@ -43,8 +43,12 @@ def rank(way: str, values: int, steps: int, folder: Path) -> None:
     communicator = ft.Communicator.start()
     vector = Vector(values)
     strategy = strategy_of(way, communicator, vector, epochs=1)
-    header, total = np.ones(HEADER, np.float32), np.empty(HEADER, np.float32)
-    whole, sums = np.ones(values + HEADER, np.float32), np.empty(values + HEADER, np.float32)
+    own = np.ones(HEADER + values * strategy.sums_gradients, np.float32)
+    total = np.empty_like(own)
+
+    def valid() -> bool:
+        return bool(total[0] == communicator.world.size)
+
     times = []
     with ft.shielded():
         communicator.barrier()
@@ -52,10 +56,7 @@ def rank(way: str, values: int, steps: int, folder: Path) -> None:
         for step in range(steps):
             began = time.perf_counter()
             strategy.before_step(step)
-            if strategy.sums_gradients:
-                communicator.allreduce(whole, sums)
-            else:
-                communicator.allreduce(header, total)
+            communicator.allreduce(own, total, valid=valid)
             strategy.after_step(step)
             times.append(time.perf_counter() - began)
         communicator.barrier()
