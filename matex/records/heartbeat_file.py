@@ -26,9 +26,11 @@ class Sign(NamedTuple):
 
 
 # The first signs are all written, so that a run which fails soon after each start is seen to fail
-# at the same step; later ones at intervals, so that they cost this fraction of the time.
+# at the same step; later ones at intervals, so that they cost this fraction of the time. The
+# intervals are bounded: a rank whose write was held up once must not seem dead for minutes.
 _ALL = 200
 _PART = 1e-3
+_MOST_S = 2.0
 
 
 class HeartbeatFile:
@@ -56,7 +58,7 @@ class HeartbeatFile:
         with contextlib.suppress(OSError):
             self._write(b"%019d %019d\n" % (step, self._beats))
         ended = self._clock()
-        self._next = ended + (ended - began) / _PART
+        self._next = ended + min((ended - began) / _PART, _MOST_S)
 
     def _write(self, content: bytes) -> None:
         if not os.fstat(self._file).st_nlink and self._directory is not None:  # it was removed

@@ -215,6 +215,23 @@ def test_signs_of_life_cost_a_thousandth_of_the_time_at_most(tmp_path: Path) -> 
     assert 35 <= len(seen) - 200 <= 45
 
 
+def test_one_slow_write_does_not_silence_a_rank(tmp_path: Path) -> None:
+    """A write that a busy disk holds up for 1 s: the next sign comes soon, and not in 1,000 s."""
+    now, write_s = 0.0, 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += write_s
+        return now
+
+    pulse = HeartbeatFile(tmp_path, clock)
+    for step in range(300):
+        write_s = 1.0 if step == 250 else 0.0
+        now += 0.1
+        pulse.beat(step)
+        assert step - read_sign(tmp_path).step <= 21
+
+
 FAMILY = """
 import os, subprocess, sys
 inner = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
