@@ -61,7 +61,6 @@ def options_of(way: str, every: float, folder: str) -> list[str]:
 def figures_of(summary: dict[str, Any], events: Events) -> dict[str, Any]:
     """The figures of a training with one death."""
     (fault,) = [one for one in summary["faults"] if one["overcome"] is not None]
-    came_to = [event["step"] for event in events if event["event"] == "restart"]
     resumed = [event["step"] for event in events if event["event"] == "resumed"]
     passed_s = min(
         event["time_s"]
@@ -74,7 +73,7 @@ def figures_of(summary: dict[str, Any], events: Events) -> dict[str, Any]:
         "overcome": fault["overcome"],
         "next_step_s": fault["to_next_step_s"],
         "again_s": passed_s - fault["time_s"],
-        "repeated": came_to[0] - resumed[0] if came_to else 0,
+        "repeated": fault["step"] - resumed[0] if resumed else 0,
         "lost": summary["samples_lost"],
         "step_s": summary["step_s"],
         "load": round(os.getloadavg()[0], 1),
