@@ -61,7 +61,7 @@ def copy_of(model: Any) -> Any:
 def pruned(
     model: Any, data: Any, criterion: str, ratio: float, *, images: int, samples: int
 ) -> dict[str, Any]:
-    """What is left of a copy of *model*."""
+    """The figures of a copy of *model* that was pruned."""
     from matex.apoptosis.one_shot import prune
 
     copy = copy_of(model)

@@ -72,10 +72,12 @@ MODELS = (dense, residual, convolved, separated, recurrent, attentive)
 @pytest.fixture(autouse=True)
 def precise() -> Any:
     keras.utils.set_random_seed(3)
-    before = keras.config.floatx()
+    before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")  # which Keras may have made of floatx before
     yield
-    keras.config.set_floatx(before)
+    keras.config.set_floatx(before[0])
+    keras.config.set_dtype_policy(before[1])
 
 
 def rows_for(model: Any, count: int = ROWS) -> tuple[np.ndarray, Any]:
@@ -169,7 +171,7 @@ def test_oba_is_the_share_of_the_second_order_expansion(make: Any) -> None:
 
 
 def test_the_shares_of_a_layer_that_is_quadratic_are_all_of_its_loss() -> None:
-    """Where the outputs are linear in the weights the expansion is the loss itself."""
+    """The expansion is the loss itself where the outputs are linear in the weights."""
     model = sequential(layers.Dense(10, "tanh"), shape=(5,))
     x, y = rows_for(model)
     first, second = sums("oba", model, x, y)[0]
