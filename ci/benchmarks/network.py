@@ -96,7 +96,7 @@ def launch_matex(
 def launch_horovod(
     case: _Case, network: Emulated, ranks: int, steps: int
 ) -> tuple[float, float, int]:
-    """The same of Horovod, whose exchange takes an unknown part of its steps."""
+    """Seconds of a step of Horovod, of its exchange (unknown: NaN), and the number of steps."""
     total = ranks * len(network.addresses)
     settings = {
         # Its best: it neither waits long for more gradients nor spins.
@@ -117,7 +117,7 @@ def launch_horovod(
 
 
 def done(command: list[str], network: Emulated, checkout: Path, **variables: str) -> str:
-    """What *command* printed, which ran on the head of *network*, with the modules of *checkout*.
+    """Output of *command*, which ran on the head of *network*, with the modules of *checkout*.
 
     Raises:
         SystemExit: it failed.

@@ -37,7 +37,7 @@ class Gan(keras.Model):
         self.optimizers = [keras.optimizers.Adam(1e-4) for _ in range(2)]
 
     def fake(self, real: Any) -> Any:
-        """As many rows as *real* has."""
+        """Generated rows, as many as *real* has."""
         noise = keras.random.normal((tf.shape(real)[0], LATENT), seed=self.seeds)
         return self.generator(noise)
 
