@@ -25,6 +25,9 @@ def allotted(
 ) -> list[Candidate]:
     """Fewest of *found*, in the order of their removal, that meet the target; else all.
 
+    Units that cost nothing go in any case. A unit costs no less than those before it in its group;
+    of units of one price, groups lose equal shares.
+
     Args:
         found: candidates with all removable units of each group, and their costs.
         savings: decrease of the network's size for a unit of each candidate, above 0.
@@ -37,19 +40,24 @@ def allotted(
         for one, saving in zip(found, savings, strict=True)
     ]
 
-    def at(price: float) -> list[Candidate]:
+    places = [np.arange(1, len(own) + 1) / len(own) for own in prices]
+    groups = np.repeat(np.arange(len(found)), np.array([len(own) for own in prices], int))
+    price, place = (np.concatenate([np.empty(0), *each]) for each in (prices, places))
+    groups = groups[np.lexsort((groups, place, price))]
+
+    def first(number: int) -> list[Candidate]:
+        counts = np.bincount(groups[:number], minlength=len(found))
         cut = [
-            one._replace(removal=_first_of(one.removal, int(np.searchsorted(own, price, "right"))))
-            for one, own in zip(found, prices, strict=True)
+            one._replace(removal=_first_of(one.removal, int(count)))
+            for one, count in zip(found, counts, strict=True)
         ]
         return [one for one in cut if one.is_worth_it]
 
-    levels = np.unique(np.concatenate([np.zeros(1), *prices]))
-    low, high = 0, len(levels) - 1
+    low, high = int((price <= 0).sum()), len(price)
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if is_met(at(levels[middle])) else (middle + 1, high)
-    return at(levels[low])
+        low, high = (low, middle) if is_met(first(middle)) else (middle + 1, high)
+    return first(low)
 
 
 def _first_of(removal: Removal, count: int) -> Removal:

@@ -49,6 +49,18 @@ def test_all_die_where_the_target_is_out_of_reach() -> None:
     assert dead(allotted(found, [1, 1], lambda _: False)) == {0: 2, 1: 2}
 
 
+def test_no_more_die_than_the_target_wants_where_the_first_units_cost_most() -> None:
+    """As where the order is random: a group is not removed as a whole."""
+    found = [candidate(0, [0.9, 0.1, 0.1, 0.1]), candidate(1, [0.9, 0.2, 0.2, 0.2])]
+    assert dead(allotted(found, [1, 1], at_least(4, [1, 1]))) == {0: 2, 1: 2}
+    assert dead(allotted(found, [1, 1], at_least(7, [1, 1]))) == {0: 4, 1: 3}
+
+
+def test_what_costs_nothing_dies_in_any_case() -> None:
+    found = [candidate(0, [0.0, 0.0, 0.1]), candidate(1, [0.0, 0.5])]
+    assert dead(allotted(found, [1, 1], at_least(1, [1, 1]))) == {0: 2, 1: 1}
+
+
 COSTS = st.lists(st.floats(0, 1), min_size=1, max_size=8)
 
 
