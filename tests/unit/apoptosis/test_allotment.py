@@ -50,7 +50,7 @@ def test_all_die_where_the_target_is_out_of_reach() -> None:
 
 
 def test_no_more_die_than_the_target_wants_where_the_first_units_cost_most() -> None:
-    """As where the order is random: a group is not removed as a whole."""
+    """A group is not removed as a whole, as where the order is random."""
     found = [candidate(0, [0.9, 0.1, 0.1, 0.1]), candidate(1, [0.9, 0.2, 0.2, 0.2])]
     assert dead(allotted(found, [1, 1], at_least(4, [1, 1]))) == {0: 2, 1: 2}
     assert dead(allotted(found, [1, 1], at_least(7, [1, 1]))) == {0: 4, 1: 3}
