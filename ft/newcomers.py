@@ -182,13 +182,7 @@ class Newcomer:
         Args:
             why: reason, kept as ``failure`` if there is none yet.
         """
-        if self.is_here and not self._awaits:
-            assert self.member is not None
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.member.pid, signal.SIGKILL)
-        else:
-            self.tell({END: why})
-        self.failure = self.failure or why
+        self._end(signal.SIGKILL, why)
 
     def dismiss(self, why: str) -> None:
         """Let its process, which is not needed any more, end without a word of mpiexec's. Local.
@@ -206,10 +200,14 @@ class Newcomer:
         while not (self.failure or self._is_met) and time.monotonic() < limit_s:
             self.heard()
             time.sleep(_LOOK_S)
-        if self.is_here and not self._awaits and not self.failure:
+        self._end(signal.SIGTERM, why)
+
+    def _end(self, number: signal.Signals, why: str) -> None:
+        """Send the signal to a process on this host that is at work, and a message to others."""
+        if self.is_here and not self._awaits:
             assert self.member is not None
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.member.pid, signal.SIGTERM)
+                os.kill(self.member.pid, number)
         else:
             self.tell({END: why})
         self.failure = self.failure or why

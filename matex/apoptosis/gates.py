@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from matex import keras_hooks
+from matex.apoptosis.layer_calls import Call, calls_replaced
 from matex.apoptosis.network import Reading
 from matex.apoptosis.units import occurrences
 
@@ -50,7 +51,6 @@ def gated(sites: Iterable[Site], own: Callable[[Any], Any]) -> Iterator[dict[Sit
         own: function that makes of a tensor an equal one, which the layer reads in its place.
     """
     seen: dict[Site, list[Any]] = {site: [] for site in sites}
-    layers = {id(site.layer): site.layer for site in seen}
 
     def noted(site: Site, x: Any) -> Any:
         if not x.dtype.is_floating:
@@ -58,8 +58,7 @@ def gated(sites: Iterable[Site], own: Callable[[Any], Any]) -> Iterator[dict[Sit
         seen[site].append(own(x))
         return seen[site][-1]
 
-    def watching(layer: Any) -> Callable[..., Any]:
-        call = layer.call
+    def watching(layer: Any, call: Call) -> Call:
         mine = [site for site in seen if site.layer is layer]
 
         def watched(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -73,13 +72,8 @@ def gated(sites: Iterable[Site], own: Callable[[Any], Any]) -> Iterator[dict[Sit
 
         return watched
 
-    for layer in layers.values():
-        object.__setattr__(layer, "call", watching(layer))
-    try:
+    with calls_replaced([site.layer for site in seen], watching):
         yield seen
-    finally:
-        for layer in layers.values():
-            object.__delattr__(layer, "call")
 
 
 def by_rows(values: np.ndarray, axis: int, count: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from matex import keras_hooks
+from matex.apoptosis.layer_calls import Call, calls_replaced
 from matex.apoptosis.network import Network, Reading
 from matex.apoptosis.trace import Group
 from matex.apoptosis.units import occurrences
@@ -84,24 +85,16 @@ def add(
 def _watched(readings: list[Reading]) -> Iterator[dict[int, list[Any]]]:
     """Collect the first input of every call of the readers' layers."""
     seen: dict[int, list[Any]] = {}
-    layers = {id(reading.layer): reading.layer for reading in readings}
 
-    def watching(layer: Any) -> Any:
-        call = layer.call
-
+    def watching(layer: Any, call: Call) -> Call:
         def watched(x: Any, *args: Any, **kwargs: Any) -> Any:
             seen.setdefault(id(layer), []).append(x)
             return call(x, *args, **kwargs)
 
         return watched
 
-    for layer in layers.values():
-        object.__setattr__(layer, "call", watching(layer))
-    try:
+    with calls_replaced([reading.layer for reading in readings], watching):
         yield seen
-    finally:
-        for layer in layers.values():
-            object.__delattr__(layer, "call")
 
 
 def _rows(reading: Reading, inputs: Any) -> np.ndarray | None:

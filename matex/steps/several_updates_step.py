@@ -33,6 +33,7 @@ from matex.steps.control import (
 )
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import refuse_drawing
+from matex.steps.nonlinear_sums import nonlinear_in_sums
 from matex.steps.rollback import Rollback
 from matex.steps.shared_updates import SharedUpdates
 from matex.steps.specialization import SpecializedFunction, concrete
@@ -222,6 +223,11 @@ class SeveralUpdatesStep:
         self._quiet_graph = self._quiet_graph or self._traced_quietly(goes_on=False)
         return self._quiet_graph
 
+    @property
+    def nonlinear(self) -> str:
+        """The reason why a result does not add up over rows, now or later; "" if all do. Local."""
+        return nonlinear_in_sums(self.quiet())
+
     def quiet_going_on(self) -> Any:
         """:meth:`quiet` with metrics continued from their values, traced anew. Local."""
         return self._traced_quietly(goes_on=True)
@@ -273,8 +279,7 @@ class SeveralUpdatesStep:
         self._divisors = divisors
         self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
         averaged, sums = state.changes(saved)
-        returns_rows = self._rows is not None
-        placed = (lambda tensor: placed_in(control, tensor, self._rows)) if returns_rows else None
+        placed = None if self._rows is None else lambda x: placed_in(control, x, self._rows)
         extra, added = self._tail.note(logs, results, placed)
         restored = state.restore(saved)
         means, counts = self._tail.segments()

@@ -7,7 +7,6 @@ from typing import Any
 
 from matex import keras_hooks
 from matex.errors import NotShareable, SeveralUpdatesFound
-from matex.steps.nonlinear_sums import nonlinear_in_sums
 from matex.steps.services import StepSource
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
@@ -76,14 +75,10 @@ def _at_tapes(
     fails = "train_step cannot be traced without its randomness"
     try:
         with keras_hooks.generators_kept(host=may_draw), unheard(), attempted(fails):
-            if not _nonlinear(step):
+            if not step.nonlinear:
                 return None
             made = several()
             made.exchange_at_tapes()
-            return None if _nonlinear(made) else made
+            return None if made.nonlinear else made
     except NotShareable:  # it has no such tapes, or a trial is going to say what is wrong
         return None
-
-
-def _nonlinear(step: AnyStep) -> str:
-    return step.nonlinear if isinstance(step, Step) else nonlinear_in_sums(step.quiet())

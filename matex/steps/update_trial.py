@@ -12,7 +12,6 @@ from matex.exchange import Header, Layout
 from matex.partition.spans import Span
 from matex.sources.interface import GlobalBatch
 from matex.steps.control import Control
-from matex.steps.nonlinear_sums import nonlinear_in_sums
 from matex.steps.separability import CUT, Value, find_forgetting, telling_rows, values_of
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.silence import unheard
@@ -165,7 +164,7 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
         return _TrialFinding(reason)
     # The exchanged values are equal in all of them; so must be the variables after them.
     step.exchanges.tried |= set(whole) & set(range(len(step.exchanges.layouts)))
-    if found := nonlinear_in_sums(quiet):
+    if found := step.nonlinear:
         return _TrialFinding(f"{step.name} does not add up over rows: {found}")
     if any(_differ(after, later, step.tolerance) for _, later in pieces):
         return _TrialFinding(
