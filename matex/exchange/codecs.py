@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 
 from matex.exchange.rounding import FORMATS, Format
-from matex.exchange.route import BLOCK
+from matex.exchange.route import BLOCK, Extent, Range
 
-__all__ = ["CODECS", "FORMAT_NUMBERS", "Codec"]
+__all__ = ["CODECS", "FORMAT_NUMBERS", "Codec", "format_of"]
 
 _LARGEST = np.float32(127)
 
@@ -75,3 +75,10 @@ CODECS["int8"] = _Bits8()
 
 #: Numbers of the formats in numbers.h.
 FORMAT_NUMBERS = {"none": 0, "fp16": 1, "bf16": 2, "int8": 3}
+
+
+def format_of(bucket: Range, extent: Extent, compression: str) -> str:
+    """Format of *bucket*. Integers without error feedback would lose small numbers for good."""
+    if compression == "none" or bucket.start >= extent.body:
+        return "none"
+    return compression if bucket.stop <= extent.lasting else "bf16"

@@ -74,7 +74,7 @@ class HostExchange:
             self._low_rank = LowRank(communicator, layout, rank=rank, route_of=route_of)
         self._slices = Slices(
             communicator,
-            Extent(layout.offsets[-2], layout.size, layout.dtype),
+            Extent(layout.lasting, layout.offsets[-2], layout.size, layout.dtype),
             compression="none" if rank else compression,
             route_of=route_of,
         )

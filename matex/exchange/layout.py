@@ -5,7 +5,8 @@ one allreduce. Each part starts at a multiple of 64 bytes, so that TensorFlow ta
 copy; the gaps hold zeros.
 
 * *gradients*: already weighted by local samples / samples of the step, so their
-  sum is the gradient of the global batch;
+  sum is the gradient of the global batch; those of embeddings, whose elements belong to other
+  indices in each step, come last;
 * *means*: changes of BatchNorm statistics and similar values, weighted in the same way;
 * *sums*: increments of metric states, which are summed;
 * *header*: the proof that the sum is right, and flags.
@@ -65,6 +66,8 @@ class Layout:
     gradients: tuple[Segment, ...]
     means: tuple[Segment, ...]
     sums: tuple[Segment, ...]
+    slots: int = 0
+    """Number of gradients, the last ones, whose elements are not the same in the next step."""
 
     @property
     def auxiliary_sizes(self) -> list[int]:
@@ -98,6 +101,11 @@ class Layout:
     @property
     def size(self) -> int:
         return self.offsets[-1]
+
+    @property
+    def lasting(self) -> int:
+        """Number of elements before the first slot."""
+        return self.offsets[len(self.gradients) - self.slots]
 
     def header_at(self, field: str) -> int:
         """Index in the vector of the header's *field*."""

@@ -100,8 +100,8 @@ class LowRank:
         self._plain.append((Range(body, body + auxiliary.size), auxiliary))
         self._cut = cut = auxiliary.stop
         rights = sum(matrix.right_size for matrix in self._matrices)
-        self._first = Slices(communicator, Extent(start, cut, dtype), route_of=route_of)
-        self._second = Slices(communicator, Extent(rights, rights, dtype), route_of=route_of)
+        self._first = Slices(communicator, Extent(start, start, cut, dtype), route_of=route_of)
+        self._second = Slices(communicator, Extent.plain(rights, dtype), route_of=route_of)
         self._own = np.zeros(cut + rights, dtype)
         self._factors = [np.zeros(cut + rights, dtype) for _ in range(2)]
         self._wanted, self._kept, self._taken = (np.zeros(body, dtype) for _ in range(3))
@@ -239,7 +239,10 @@ def _places(layout: Layout, rank: int) -> tuple[list[_Matrix], list[tuple[Range,
     """
     starts, shapes = layout.offsets, layout.shapes[:-1]
     sizes = [(prod(shape[:-1]), shape[-1]) if shape else (1, 1) for shape in shapes]
-    factored = [_LEAST_GAIN * rank * (rows + columns) <= rows * columns for rows, columns in sizes]
+    factored = [
+        start < layout.lasting and _LEAST_GAIN * rank * (rows + columns) <= rows * columns
+        for start, (rows, columns) in zip(starts, sizes, strict=False)
+    ]
     plain, left = [], 0
     lefts: dict[int, Range] = {}
     for number, (rows, columns) in enumerate(sizes):

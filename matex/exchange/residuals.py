@@ -22,9 +22,12 @@ class Residuals:
 
     Args:
         size: number of elements that are rounded.
+        lasting: number of elements, the first ones, that mean the same in the next step; the
+            residuals of the others are dropped.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, lasting: int) -> None:
+        self._lasting = lasting
         self.kept = np.zeros(size, np.float32)
         """Residuals of the previous step, which are added in this one."""
         self.taken = np.zeros(size, np.float32)
@@ -34,6 +37,7 @@ class Residuals:
     def next_step(self) -> None:
         """Use the residuals of the finished step in the next one."""
         self.kept, self.taken = self.taken, self.kept
+        self.kept[self._lasting :] = 0
 
     def serve(self, route: Route, buckets: list[Range]) -> None:
         """Drop the residuals of slices that this rank does not serve on *route*."""

@@ -51,13 +51,20 @@ class Range(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Size of a vector, and of the part of it that may be compressed."""
+    """Size of a vector, and of the parts of it that may be compressed."""
 
+    lasting: int
+    """Number of elements whose meaning is the same in each step, which come first."""
     body: int
-    """Number of elements of that part, which comes first."""
+    """Number of elements that may be compressed; those that are not lasting have 16 bits."""
     size: int
     """Number of all elements."""
     dtype: np.dtype[Any]
+
+    @staticmethod
+    def plain(size: int, dtype: np.dtype[Any]) -> Extent:
+        """Extent of a vector that is exchanged without compression."""
+        return Extent(size, size, size, dtype)
 
 
 class Phase(IntEnum):
@@ -165,18 +172,13 @@ class Route:
             yield Message(Phase.FROM_OWNER, peer, False, part, host)
 
 
-def buckets(body: int, size: int, itemsize: int) -> list[Range]:
-    """Buckets of a vector, in order; the last has the elements that are never compressed.
-
-    Args:
-        body: number of elements that may be compressed, which come first.
-        size: number of all elements.
-        itemsize: bytes of one element.
-    """
-    count = min(max(body * itemsize // _BUCKET_BYTES, 1), _MOST_BUCKETS)
-    whole = Range(0, body)
-    parts: Sequence[Range] = [whole.cut(count, i) for i in range(count)] if body else []
-    return [*(part for part in parts if part.size), Range(body, size)]
+def buckets(extent: Extent) -> list[Range]:
+    """Buckets of a vector, in order; the last has the elements that are never compressed."""
+    found: list[Range] = []
+    for whole in (Range(0, extent.lasting), Range(extent.lasting, extent.body)):
+        count = min(max(whole.size * extent.dtype.itemsize // _BUCKET_BYTES, 1), _MOST_BUCKETS)
+        found += [part for part in (whole.cut(count, i) for i in range(count)) if part.size]
+    return [*found, Range(extent.body, extent.size)]
 
 
 def groups(offsets: Sequence[int], itemsize: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ft
-from matex.exchange.codecs import CODECS, FORMAT_NUMBERS, Codec
+from matex.exchange.codecs import CODECS, FORMAT_NUMBERS, Codec, format_of
 from matex.exchange.residuals import Residuals
 from matex.exchange.route import Extent, Message, Phase, Range, Route, buckets
 
@@ -54,11 +54,11 @@ class Slices:
         self._communicator = communicator
         self._dtype = extent.dtype
         self._route_of = route_of
-        codec = CODECS.get(compression)
-        self._codec = codec
-        self._format = FORMAT_NUMBERS[compression]
-        self.buckets = buckets(extent.body, extent.size, extent.dtype.itemsize)
-        self.residuals = Residuals(extent.body) if codec else None
+        self.buckets = buckets(extent)
+        self._formats = [format_of(bucket, extent, compression) for bucket in self.buckets]
+        self.residuals = None
+        if compression != "none":
+            self.residuals = Residuals(extent.body, lasting=extent.lasting)
         self._world: ft.World | None = None
         self._route: Route | None = None
         self._tables: Tables | None = None
@@ -76,7 +76,7 @@ class Slices:
 
     def codec_of(self, bucket: int) -> Codec | None:
         """Format of a bucket between hosts; None for uncompressed numbers."""
-        return self._codec if bucket + 1 < len(self.buckets) else None
+        return CODECS.get(self._formats[bucket])
 
     @property
     def tables(self) -> Tables:
@@ -94,7 +94,7 @@ class Slices:
                     *bucket,
                     *(route.slice(bucket, route.index) if route.serves else empty),
                     *(route.piece(bucket, route.index, route.host) if route.serves else empty),
-                    number + 1 < len(self.buckets) and self._format,
+                    FORMAT_NUMBERS[self._formats[number]],
                 )
                 for number, bucket in enumerate(self.buckets)
             ]

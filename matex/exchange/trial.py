@@ -63,8 +63,7 @@ def _measured(
 ) -> np.ndarray:
     """Median seconds of each plan on this rank; NaN if a rank died. Collective."""
     send, result = np.ones(size, np.float32), np.empty(size, np.float32)
-    extent = Extent(size, size, send.dtype)
-    slices = Slices(communicator, extent, route_of=route_of)
+    slices = Slices(communicator, Extent.plain(size, send.dtype), route_of=route_of)
     world = communicator.world
     chunk = ft.chunk_elements(send.itemsize, world.size, hosts=world.host_count)
 

@@ -21,15 +21,7 @@ from matex.steps.end_of_data import ends_by_step
 from matex.steps.traced_step import AnyStep
 from matex.strategies import Strategy, Sync, make_strategy, nodes_by
 
-__all__ = ["FitPlan", "slot_rows"]
-
-
-def slot_rows(run: RunContext, most_rows: int | None) -> int | None:
-    """Number of rows for which embedding slices have slots, for batches of *most_rows*. Local.
-
-    None if gradients are compressed, because that would lose the indices of the slices.
-    """
-    return most_rows if run.config.compression == "none" else None
+__all__ = ["FitPlan"]
 
 
 class FitPlan:
@@ -104,7 +96,7 @@ class FitPlan:
         return {
             "sums_gradients": sums,
             "scales_rate": self.batches.scales_rate,
-            "most_rows": slot_rows(self._run, source.most_rows) if sums else None,
+            "most_rows": source.most_rows if sums else None,
             "synchronized": synchronized(self._run, self._model),
         }
 

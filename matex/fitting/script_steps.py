@@ -15,7 +15,6 @@ from typing import Any
 from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
-from matex.fitting.fit_plan import slot_rows
 from matex.fitting.listeners import Cursor
 from matex.fitting.loop_numbers import but_for_in_loop
 from matex.fitting.replica_check import ReplicaCheck
@@ -252,7 +251,7 @@ class _Trainer:
             first.signature,
             as_data=first.as_data,
             rows=first.rows,
-            most_rows=slot_rows(run, first.rows),
+            most_rows=first.rows,
             synchronized=keras_hooks.normalizations(self.model),
         )
         self.shifted = step.shifted

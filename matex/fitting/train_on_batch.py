@@ -8,7 +8,6 @@ from matex import keras_hooks
 from matex.checkpointing import model_state
 from matex.errors import NotShareable
 from matex.fitting.batch_moments import normalized_alone, synchronized
-from matex.fitting.fit_plan import slot_rows
 from matex.fitting.listeners import Cursor
 from matex.fitting.loop_numbers import but_for_in_loop
 from matex.fitting.replica_check import ReplicaCheck
@@ -89,7 +88,7 @@ class BatchTrainer:
                 model,
                 self._source,
                 synchronized=synchronized(run, model),
-                most_rows=slot_rows(run, rows),
+                most_rows=rows,
             )
         )
         model_state.broadcast(run.communicator, model)

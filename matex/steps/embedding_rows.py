@@ -8,14 +8,15 @@ before gives other results. A dense gradient may also be far larger than its sli
 So slices are exchanged as they are, each in a slot of the exchanged vector that is determined by
 its row in the global batch. Ranks fill the slots of their rows and leave zeros in the others; the
 sum over ranks collects the slices of the batch, whichever ranks computed them. Empty slots hold
-zeros for index 0, which change nothing.
+zeros for index 0, which change nothing. Slots come after the dense gradients: a slot belongs to
+another index in each step, so what compression takes from it must not be added in the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
@@ -27,6 +28,8 @@ __all__ = ["EmbeddingRows", "Placed", "from_row", "places_of"]
 #: Function of a tensor with a rank's rows that returns one with the rows of the largest batch: each
 #: row in its place, zeros in the others.
 Placed = Callable[[Any], Any]
+
+_T = TypeVar("_T")
 
 # Indices travel as float32, which is exact for integers up to this value.
 _EXACT = 1 << 24
@@ -98,7 +101,22 @@ class EmbeddingRows:
     @property
     def used(self) -> bool:
         """Whether a gradient is exchanged as slices, so that the rows of a rank matter."""
-        return any(kind.looked_up for kind in self._kinds)
+        return self.count > 0
+
+    @property
+    def count(self) -> int:
+        """Number of gradients that are exchanged as slices."""
+        return sum(bool(kind.looked_up) for kind in self._kinds)
+
+    def in_order(self, items: Iterable[_T]) -> list[_T]:
+        """*items*, one for each gradient, in the order of exchange: those of slices last."""
+        listed = list(items)
+        return [listed[number] for number in self._order]
+
+    @property
+    def _order(self) -> list[int]:
+        """Numbers of the gradients in the order of exchange."""
+        return sorted(range(len(self._kinds)), key=lambda n: bool(self._kinds[n].looked_up))
 
     def take(self, rows: int | None) -> bool:
         """Whether batches of at most *rows* rows fit these slots, or need none."""
@@ -108,6 +126,8 @@ class EmbeddingRows:
         self, gradients: Sequence[Any], variables: Sequence[Any], batch: Any, placed: Placed
     ) -> tuple[list[Any], list[Any]]:
         """Dense tensors of fixed shapes for *gradients*, and the indices of the slices.
+
+        The tensors are in the order of exchange, see :meth:`in_order`.
 
         Args:
             gradients: tensors or ``tf.IndexedSlices``, in the order of *variables*.
@@ -130,7 +150,7 @@ class EmbeddingRows:
             values.append(self._slots(flat, kind, rows, placed))
             place = tf.cast(tf.reshape(gradient.indices, (-1, 1)), tf.float32)
             places.append(tf.reshape(self._slots(place, kind, rows, placed), (-1,)))
-        return values, places
+        return self.in_order(values), places
 
     def _slots(self, slices: Any, kind: _SliceKind, rows: Any, placed: Placed) -> Any:
         """Slots with the *slices* of some rows, a block for each look-up."""
@@ -147,10 +167,15 @@ class EmbeddingRows:
         return tf.concat(blocks, 0) if len(blocks) > 1 else blocks[0]
 
     def empty(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Any]:
-        """Gradients of the whole batch, from the results of :meth:`fill` summed over ranks."""
+        """Gradients of the whole batch, from the results of :meth:`fill` summed over ranks.
+
+        They are in the order of the variables.
+        """
         left = iter(places)
+        summed = dict(zip(self._order, gradients, strict=True))
         result: list[Any] = []
-        for kind, gradient in zip(self._kinds, gradients, strict=True):
+        for number, kind in enumerate(self._kinds):
+            gradient = summed[number]
             if not kind.looked_up:
                 result.append(gradient)
                 continue

@@ -134,11 +134,16 @@ class SharedUpdates:
         self.has_slots |= slots.used
         if not linear:
             self.embeddings |= slots.summed
-        segments = [
-            segment_of("gradient of", value, getattr(variable, "path", variable.name))
-            for value, (_, variable) in zip(values, given, strict=True)
-        ]
-        layout = Layout(gradients=tuple(segments), means=(), sums=tuple(places_of(places)))
+        ordered = slots.in_order(given)
+        layout = Layout(
+            gradients=tuple(
+                segment_of("gradient of", value, getattr(variable, "path", variable.name))
+                for value, (_, variable) in zip(values, ordered, strict=True)
+            ),
+            means=(),
+            sums=tuple(places_of(places)),
+            slots=slots.count,
+        )
         dtype = layout.dtype
         scale = 1.0 if len(self._exchanges.layouts) in self.summed else own.weight
         parts = [tf.cast(value, dtype) * tf.cast(scale, dtype) for value in values]
@@ -147,7 +152,8 @@ class SharedUpdates:
         *sums, auxiliary = self._exchanges.in_graph(layout, parts)
         *counted, summed = tf.split(auxiliary, layout.auxiliary_sizes)
         totals = [
-            tf.cast(total, gradient.dtype) for total, (gradient, _) in zip(sums, given, strict=True)
+            tf.cast(total, gradient.dtype)
+            for total, (gradient, _) in zip(sums, ordered, strict=True)
         ]
         whole = iter(slots.empty(totals, counted))
         complete = [None if gradient is None else next(whole) for gradient in gradients]

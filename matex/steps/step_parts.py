@@ -162,11 +162,13 @@ class StepParts:
 
     def _lay_out(self, gradients: Parts, places: Parts) -> Layout:
         means, sums = self._tail.segments()
-        named = zip(gradients, self._recorder.names, strict=True)
+        slots = self.embedding_rows
+        named = zip(gradients, slots.in_order(self._recorder.names), strict=True)
         self.layout = Layout(
             gradients=tuple(segment_of("gradient of", gradient, name) for gradient, name in named),
             means=means,
             sums=(*sums, *places_of(places)),
+            slots=slots.count,
         )
         return self.layout
 

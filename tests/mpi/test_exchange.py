@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,39 @@ def test_sums_of_every_dtype(
         )
         np.testing.assert_array_equal(exchange.result[3], sums[3])
         assert comm.done == number + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        *((kind, way) for kind in ("host", "native") for way in CODECS),
+        ("host", "powersgd"),
+        ("mixed", "int8-in-pairs"),
+    ],
+)
+def test_slots_get_no_error_feedback(
+    request: pytest.FixtureRequest, comm: ft.Communicator, kind: str, way: str
+) -> None:
+    """A slot belongs to another index in the next step, which has nothing to do with its error."""
+    if "pairs" in way and comm.world.size == 2:
+        pytest.skip("both are one pair")
+    shapes = ((400, 300), (70,), (640, 256), (9, 4))
+    layout = replace(layout_of("float32", *shapes), slots=2)
+    exchange = maker(request, comm, kind, way)(layout)
+    step = step_of(exchange, spec(layout, "float32"))
+    auxiliary = tf.constant(auxiliary_of(layout, comm))
+    generator = np.random.default_rng(5)
+    all_ranks = [
+        [generator.normal(size=shape).astype(np.float32) for shape in shapes]
+        for _ in range(comm.world.size)
+    ]
+    *sums, _ = step(*map(tf.constant, all_ranks[comm.world.place]), auxiliary)
+    for number, total in enumerate(sums[2:], 2):
+        wanted = np.sum([parts[number] for parts in all_ranks], axis=0)
+        np.testing.assert_allclose(total, wanted, atol=3 * 2.0**-8 * np.abs(wanted).max())
+    *sums, _ = step(*(tf.zeros(shape) for shape in shapes), auxiliary)
+    assert comm.world.size == 1 or np.any(sums[0])
+    assert not any(np.any(total) for total in sums[2:])
 
 
 def test_the_result_is_not_written_by_what_uses_it(make: Make, comm: ft.Communicator) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from itertools import accumulate, pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ft
-from matex.exchange.route import Phase, Range, Route, buckets, groups
+from matex.exchange.route import Extent, Phase, Range, Route, buckets, groups
 
 hosts = st.lists(st.integers(1, 4), min_size=2, max_size=5)
 sizes = st.integers(0, 5000)
@@ -79,12 +80,16 @@ def test_on_one_host_each_rank_is_a_host_of_its_own() -> None:
     assert [route.hosts for route in routes([3])] == [((0,), (1,), (2,))] * 3
 
 
-@given(sizes, st.integers(0, 100))
-def test_buckets_follow_each_other_and_the_last_is_the_auxiliary_part(body: int, rest: int) -> None:
-    parts = buckets(1000 * body, 1000 * body + rest, 4)
+@given(sizes, sizes, st.integers(0, 100))
+def test_buckets_follow_each_other_and_the_last_is_the_auxiliary_part(
+    lasting: int, slots: int, rest: int
+) -> None:
+    body = 1000 * (lasting + slots)
+    parts = buckets(Extent(1000 * lasting, body, body + rest, np.dtype(np.float32)))
     assert parts[0].start == 0
     assert all(before.stop == after.start for before, after in pairwise(parts))
-    assert parts[-1] == (1000 * body, 1000 * body + rest)
+    assert not any(part.start < 1000 * lasting < part.stop for part in parts)
+    assert parts[-1] == (body, body + rest)
 
 
 @pytest.mark.parametrize(
