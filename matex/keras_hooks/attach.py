@@ -19,6 +19,7 @@ from keras.src.optimizers import base_optimizer
 
 from matex.errors import HooksError, SeveralUpdatesFound
 from matex.keras_hooks import early_optimizers, optimizers
+from matex.keras_hooks.data import leave_autotuning
 from matex.keras_hooks.versions import TESTED, outside
 
 __all__ = ["TrainerHooks", "attach", "untested", "verify"]
@@ -77,6 +78,7 @@ def attach(hooks: TrainerHooks) -> None:
     _guard_optimizer(hooks)
     for name in ("save_own_variables", "load_own_variables"):
         _replace(base_optimizer.BaseOptimizer, name, early_optimizers.as_unbuilt)
+    leave_autotuning()
     verify(keras.Model)
 
 
