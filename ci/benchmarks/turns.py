@@ -26,8 +26,17 @@ ONE_THREAD = {
 
 
 def wait_for_turns(folder: Path, who: str, rounds: int, part: Callable[[], float]) -> None:
-    """Do *part* in each round of a program that takes turns; of several ranks rank 0 reports."""
-    leads = os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0"
+    """Do *part* in each round of a program that takes turns; of several ranks rank 0 reports.
+
+    A plain program gets the pipelines of a run, which are not autotuned.
+    """
+    rank = os.environ.get("OMPI_COMM_WORLD_RANK")
+    if rank is None:
+        from matex.keras_hooks.data import leave_autotuning
+
+        # Plain Keras would wait at the end of each epoch, which is no measure of its computing.
+        leave_autotuning()
+    leads = rank in (None, "0")
     for number in range(rounds):
         await_file(folder / f"{who}-{number}.go")
         figure = part()

@@ -1,6 +1,7 @@
 """Runs with random faults, each checked to the last sample: a line a run, and a table.
 
-    python -m ci.chaos [--layer ft|loop|strategies|full|bits|respawn|cold|resize] [--runs 100]
+    python -m ci.chaos [--layer ft|loop|strategies|full|bits|updates|respawn|cold|resize]
+                       [--runs 100]
 
 The ft layer needs no TensorFlow: 2 to 16 ranks make random collectives and die in them;
 a launch carries several runs, each on those that the last one left. In most launches some
@@ -10,7 +11,9 @@ ft's documentation on 8 ranks, with one result buffer. Nor does the strategies l
 launch carries several fits. The full layer trains small models with matex run on 2 to 8 ranks,
 half of the launches by a strategy other than sync, others with spares; a launch carries several
 trainings, and some go on from a checkpoint, also by another strategy, after all have died. The bits
-layer does so with virtual workers on 1 to 8 ranks, and wants the very bits of one rank. The respawn
+layer does so with virtual workers on 1 to 8 ranks, and wants the very bits of one rank. The updates
+layer makes steps of several updates (GANs, custom loops) and of losses that are no means over rows
+on 2 to 4 ranks, and kills at any phase, or by the clock, between any two exchanges. The respawn
 layer kills ranks of a training on 2 to 4 from outside, again and again: newcomers too, and while
 others start, are admitted or take over; in the end as many ranks as at the start must be there. The
 cold layer does so on two emulated hosts, and kills all ranks of one at times; the resize layer asks
@@ -43,7 +46,7 @@ from ci.chaos.ft.launch import Verdict
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    layers = ("ft", "loop", "strategies", "full", "bits", "respawn", "cold", "resize")
+    layers = ("ft", "loop", "strategies", "full", "bits", "updates", "respawn", "cold", "resize")
     parser.add_argument("--layer", choices=layers, default="ft")
     parser.add_argument("--runs", type=int, default=100, help="at least so many (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="of the first launch (default: 0)")
@@ -60,6 +63,10 @@ def main() -> int:
         from ci.chaos.strategies import plan
 
         runs_of = plan.runs_of
+    elif arguments.layer == "updates":
+        from ci.chaos.updates.launch import Updates
+
+        runs_of = Updates().runs_of
     elif arguments.layer == "respawn":
         from ci.chaos.respawn import launch as respawn_launch
 

@@ -68,12 +68,21 @@ class Outcome:
 
 
 def train(
-    start: Start, trainings: Sequence[str], options: Sequence[str], place: Path, name: str
+    start: Start,
+    trainings: Sequence[str],
+    options: Sequence[str],
+    place: Path,
+    name: str,
+    *,
+    script: Path = SCRIPT,
 ) -> Outcome:
     """``matex run`` to its end; its status is -1 when it had to be ended.
 
     Args:
+        trainings: arguments of the script.
+        options: further options of ``matex run``.
         place: all that it writes is below it; its report in *name*.
+        script: program that the ranks run; by default that of the full layer.
     """
     report, temporary = place / name, place / "tmp"
     temporary.mkdir()
@@ -83,7 +92,7 @@ def train(
         *start.way,
         *options,
         *(word for fault in start.faults for word in ("--inject", fault)),
-        str(SCRIPT),
+        str(script),
     ]
     if start.end_all is not None:
         command += ["--end-all-at", ",".join(map(str, start.end_all))]

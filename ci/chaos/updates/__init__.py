@@ -1,0 +1,1 @@
+"""The updates layer: steps of several updates and custom loops, on ranks that are killed."""
