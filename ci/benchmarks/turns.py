@@ -16,6 +16,9 @@ from ci import jobs
 
 LIMIT_S = 300
 
+# File that says that all have had their last turn.
+_OVER = "over"
+
 # What gives a program one thread for TensorFlow, too.
 ONE_THREAD = {
     **jobs.ONE_THREAD,
@@ -44,6 +47,8 @@ def wait_for_turns(folder: Path, who: str, rounds: int, part: Callable[[], float
             aside = folder / f"{who}-{number}.aside"
             aside.write_text(str(figure))
             aside.rename(folder / f"{who}-{number}.done")
+    # The end of a program that has loaded TensorFlow takes a second, and would disturb others.
+    await_file(folder / _OVER)
 
 
 def take_turns(
@@ -73,6 +78,7 @@ def take_turns(
                 await_file(folder / f"{who}-{number}.done")
                 measured.append(float((folder / f"{who}-{number}.done").read_text()))
     finally:
+        (folder / _OVER).touch()
         for process in running.values():
             process.terminate()
             process.wait()
