@@ -75,7 +75,11 @@ def _untuned(dataset: Any) -> Any:
 
 
 def _read_ahead(dataset: Any) -> Any:
-    """*dataset* with a prefetch, which autotuning would append, unless it must not have one."""
+    """*dataset* with a prefetch, which autotuning would append, unless it must not have one.
+
+    A pipeline of :func:`matex.sources.one_order.one_order` is a variant, whose functions must not
+    run ahead of the main program.
+    """
     last = dataset
     while type(last).__name__ == "_OptionsDataset":
         (last,) = last._inputs()
