@@ -101,7 +101,9 @@ def own_segments() -> Iterator[tuple[dict[str, str], Callable[[], list[str]]]]:
     if not SHARED_MEMORY.is_dir():
         yield {}, list
         return
-    path = Path(tempfile.mkdtemp(prefix="mx-", dir=SHARED_MEMORY))
+    # Named like the folder of a run, it is no leftover for other tests while this process lives.
+    name = f"matex-{os.getuid()}-{os.getpid()}-"
+    path = Path(tempfile.mkdtemp(prefix=name, dir=SHARED_MEMORY))
     try:
         yield {SEGMENTS: str(path)}, lambda: sorted(str(entry) for entry in path.iterdir())
     finally:
