@@ -69,7 +69,12 @@ def recorded_results(model: Any) -> Iterator[Results]:
 
 
 @contextlib.contextmanager
-def weighted_batch_metrics(model: Any, weight: Callable[[], Any]) -> Iterator[None]:
+def weighted_batch_metrics(
+    model: Any,
+    weight: Callable[[], Any],
+    unweighted: list[bool] | None = None,
+    rows: int | None = None,
+) -> Iterator[None]:
     """Context of a step of *model* in which metrics of whole-batch values are weighted.
 
     A batch that is shared out is a part of one on each rank, so ``update_state(loss)``, which
@@ -77,13 +82,28 @@ def weighted_batch_metrics(model: Any, weight: Callable[[], Any]) -> Iterator[No
 
     Args:
         weight: function that returns the scalar weight of such an update.
+        unweighted: flags of the updates by scalars, in the order of the trace: whether the update
+            was given no weight. The list is filled, or used in a graph for a known number of rows,
+            where Keras gives its losses that number as weight. None by default, for no such graph.
+        rows: number of rows, if the graph is for that number alone; None by default.
     """
+    known = iter(list(unweighted or ())) if rows is not None else None
+    if unweighted is not None and known is None:
+        unweighted.clear()
+
+    def has_none(sample_weight: Any) -> bool:
+        found = sample_weight is None
+        if known is not None:
+            found = next(known, found)
+        elif unweighted is not None:
+            unweighted.append(found)
+        return found
 
     def weighing(metric: Any) -> Callable[..., Any]:
         original = metric.update_state
 
         def update_state(values: Any, sample_weight: Any = None) -> Any:
-            if sample_weight is None and len(keras.ops.shape(values)) == 0:
+            if len(keras.ops.shape(values)) == 0 and has_none(sample_weight):
                 sample_weight = keras.ops.cast(weight(), metric.dtype)
             return original(values, sample_weight=sample_weight)
 

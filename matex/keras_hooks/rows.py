@@ -18,6 +18,7 @@ __all__ = [
     "cut_rows",
     "is_free",
     "joined",
+    "known_rows",
     "row_count",
     "rows_traced",
     "split_rows",
@@ -68,6 +69,13 @@ def rows_traced(batch: Any) -> Any:
     if isinstance(first, tf.RaggedTensor):
         return first.nrows(out_type=tf.int32)
     return tf.cast(tf.shape(first)[0], tf.int32)
+
+
+def known_rows(batch: Any) -> int | None:
+    """Number of rows of *batch*, a structure of tensors; None in a graph for any number of rows."""
+    shape = tf.nest.flatten(batch)[0].shape
+    rows: int | None = shape[0] if shape.rank else None
+    return rows
 
 
 def cut_rows(tensor: Any, lo: int, hi: int) -> Any:

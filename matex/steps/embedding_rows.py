@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.exchange.layout import Segment
+from matex.keras_hooks.rows import known_rows
 
 __all__ = ["EmbeddingRows", "Placed", "from_row", "places_of"]
 
@@ -85,6 +86,9 @@ class _SliceKind(NamedTuple):
 class EmbeddingRows:
     """Slots of one traced step. Local.
 
+    Which gradients are slices shows in a graph for any number of rows. A later graph of the same
+    step for a known number has the same slots.
+
     ``summed`` maps the names of variables whose slices are made dense to their bytes: the slices
     take more memory, or cannot be assigned to rows.
 
@@ -135,11 +139,8 @@ class EmbeddingRows:
             placed: function that puts rows in their places of the largest batch.
         """
         rows = keras_hooks.rows_traced(batch)
-        uneven = _uneven(batch)
-        self._kinds, values, places = [], [], []
-        for gradient, variable in zip(gradients, variables, strict=True):
-            kind = self._kind_of(gradient, variable, uneven)
-            self._kinds.append(kind)
+        self._kinds, values, places = self._kinds_of(gradients, variables, batch), [], []
+        for kind, gradient, variable in zip(self._kinds, gradients, variables, strict=True):
             if not kind.looked_up:
                 dense = tf.convert_to_tensor(gradient)
                 dense.set_shape(variable.shape)  # which a graph may have lost (LSTM, free lengths)
@@ -184,6 +185,15 @@ class EmbeddingRows:
             shape = tf.constant(kind.shape, tf.int32)
             result.append(tf.IndexedSlices(values, place, dense_shape=shape))
         return result
+
+    def _kinds_of(
+        self, gradients: Sequence[Any], variables: Sequence[Any], batch: Any
+    ) -> list[_SliceKind]:
+        in_graph = not tf.executing_eagerly()
+        if in_graph and self._kinds and known_rows(batch) is not None:
+            return self._kinds
+        uneven = _uneven(batch)
+        return [self._kind_of(g, v, uneven) for g, v in zip(gradients, variables, strict=True)]
 
     def _kind_of(self, gradient: Any, variable: Any, uneven: set[int]) -> _SliceKind:
         shape = tuple(int(n) for n in variable.shape)

@@ -18,6 +18,7 @@ __all__ = [
     "depends_on",
     "drawing",
     "first_used",
+    "has_loops",
     "in_own_function",
     "one_for_all",
     "refuse_drawing",
@@ -30,6 +31,7 @@ __all__ = [
 _DRAWS = ("StatelessRandom", "StatelessTruncated", "StatelessMultinomial", "StatelessShuffle",
           "StatelessParameterized", "StatelessSampleDistorted")  # fmt: skip
 _SEEDS = ("StatelessRandomGetKeyCounter", "StatelessRandomGetAlg")
+_LOOPS = ("While", "StatelessWhile")
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
 #: Part of the name of an operation whose result is common to all rows of a batch.
@@ -91,6 +93,11 @@ def _drawn_before(function: Any) -> str:
 def runs_python(function: Any) -> bool:
     """Whether *function* calls Python when it runs. Local."""
     return any(node.op in _PYTHON for node in _nodes(function))
+
+
+def has_loops(function: Any) -> bool:
+    """Whether *function* has a loop, as a recurrent layer is one. Local."""
+    return any(node.op in _LOOPS for node in _nodes(function))
 
 
 def summarizes(function: Any) -> bool:

@@ -21,6 +21,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
+from matex.keras_hooks.rows import known_rows
 from matex.steps.branches import takes_branch_by_rows
 from matex.steps.control import (
     control_spec,
@@ -91,6 +92,7 @@ class SeveralUpdatesStep:
         self._chance = keras_hooks.Chance(model, synchronized)
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
+        self._unweighted: list[bool] = []
         self._advance_noise: Callable[[Any], None] | None = None
         self._quiet_graph: Any = None
         self.shifted: set[str] = set()
@@ -109,7 +111,7 @@ class SeveralUpdatesStep:
         self._trace()
 
     def _trace(self) -> None:
-        self._advance_noise = self._quiet_graph = None
+        self._advance_noise = self._quiet_graph = self.exchanges.last = None
         traced, drawn = keras_hooks.with_global_generator(self._first_trace)
         refuse_drawing(traced, drawn, name=self.name)
         if takes_branch_by_rows(traced):
@@ -244,7 +246,8 @@ class SeveralUpdatesStep:
     def _made(self, batch: Batch, control: Any) -> Any:
         weight, sample_offset, header = control[0], control[1], header_in(control)
         state = self._state
-        self.exchanges.begin_trace()
+        known = known_rows(batch)
+        self.exchanges.begin_trace(known)
         saved = state.save()
         state.prepare()
         rows = keras_hooks.NoiseRows(
@@ -257,7 +260,6 @@ class SeveralUpdatesStep:
             state=self._noise_state,
             shifted=self.shifted,
         )
-
         with (
             self.updates.traced(
                 weight,
@@ -268,26 +270,26 @@ class SeveralUpdatesStep:
             ),
             self._sums.traced(weight, header, name=self.name) as total,
             keras_hooks.moments_over_ranks(self._synchronized, total),
-            keras_hooks.shared_losses(weight, denominators_in(control)) as divisors,
-            keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
+            keras_hooks.shared_losses(weight, denominators_in(control)) as self._divisors,
+            keras_hooks.weighted_batch_metrics(
+                self._model, lambda: weight, self._unweighted, known
+            ),
             keras_hooks.rows_of_noise(
                 rows, state.seeds, self._noise_by_row, strict=True
             ) as advance_noise,
             keras_hooks.recorded_results(self._model) as results,
         ):
             logs = keras_hooks.with_functions_inline(self._model.train_step, self._as_data(batch))
-        self._divisors = divisors
         self._advance_noise = self._advance_noise or advance_noise  # a trial draws fewer numbers
         averaged, sums = state.changes(saved)
         placed = None if self._rows is None else lambda x: placed_in(control, x, self._rows)
-        extra, added = self._tail.note(logs, results, placed)
+        extra, added = self._tail.note(logs, results, placed, rows=known)
         restored = state.restore(saved)
         means, counts = self._tail.segments()
-        self.layout = Layout(gradients=(), means=means, sums=counts)
+        self.layout = self.exchanges.end_trace(Layout(gradients=(), means=means, sums=counts))
         dtype = self.layout.dtype
         shares = [flat(part, dtype) * tf.cast(weight, dtype) for part in (*averaged, *extra)]
-        counted = [flat(part, dtype) for part in (*sums, *added)]
-        auxiliary = [*shares, *counted, tf.cast(header, dtype)]
+        auxiliary = [*shares, *(flat(s, dtype) for s in (*sums, *added)), tf.cast(header, dtype)]
         with tf.control_dependencies([operation.op for operation in restored]):
             return tf.concat(auxiliary, 0)
 

@@ -52,6 +52,7 @@ class SharedUpdates:
         self._exchanges = exchanges
         self._scales_rate = scales_rate
         self._most_rows = most_rows
+        self._slots: dict[int, EmbeddingRows] = {}  # by the number of the exchange
         self.embeddings: dict[str, int] = {}
         self.has_slots = False
         self.at_tapes = False
@@ -127,7 +128,8 @@ class SharedUpdates:
             linear: whether the receiver treats slices of one index like their sum.
         """
         given = [pair for pair in zip(gradients, variables, strict=True) if pair[0] is not None]
-        slots = EmbeddingRows(self._most_rows)
+        number = self._exchanges.next_number
+        slots = self._slots.setdefault(number, EmbeddingRows(self._most_rows))
         values, places = slots.fill(
             [gradient for gradient, _ in given], [each for _, each in given], own.batch, own.placed
         )
@@ -145,7 +147,7 @@ class SharedUpdates:
             slots=slots.count,
         )
         dtype = layout.dtype
-        scale = 1.0 if len(self._exchanges.layouts) in self.summed else own.weight
+        scale = 1.0 if number in self.summed else own.weight
         parts = [tf.cast(value, dtype) * tf.cast(scale, dtype) for value in values]
         counted = [tf.cast(place, dtype) for place in places]
         parts.append(tf.concat([*counted, tf.cast(header, dtype)], 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -10,7 +11,8 @@ import tensorflow as tf
 
 from matex import keras_hooks
 from matex.exchange import HostExchange
-from matex.steps.graph_inspection import refuse_drawing, runs_python
+from matex.keras_hooks.rows import known_rows
+from matex.steps.graph_inspection import has_loops, refuse_drawing, runs_python
 from matex.steps.specialization import SpecializedFunction, concrete
 from matex.steps.step_parts import Batch, Parts, StepParts
 from matex.steps.subgraph import function_of
@@ -107,6 +109,7 @@ class GraphFunctions:
         self._signature = signature
         self._exchange: HostExchange | None = None
         self._of_size: dict[int, Callable[..., Parts]] = {}
+        started = time.perf_counter()
         self._contribution = tf.function(
             parts.contribution,
             input_signature=signature,
@@ -114,6 +117,8 @@ class GraphFunctions:
             autograph=False,
         )
         drawn = keras_hooks.with_global_generator(self._trace_contribution)
+        traced_s = time.perf_counter() - started
+        self._is_traced_by_size = has_loops(self._traced) and not jit_compile
         refuse_drawing(self._traced, drawn, name="train_step")
         self.may_draw = runs_python(self._traced)
         self.denominators = self._denominators(signature[0])
@@ -122,7 +127,7 @@ class GraphFunctions:
         layouts = [parts.exchanged] if parts.sums_gradients else [parts.layout, parts.exchanged]
         specs = [tf.TensorSpec(s, layout.dtype) for layout in layouts for s in layout.shapes]
         self._commit = concrete(parts.commit, (specs,))
-        self._fused = SpecializedFunction(self._around_exchange, *signature)
+        self._fused = SpecializedFunction(self._around_exchange, *signature, traced_s=traced_s)
 
     def _trace_contribution(self) -> list[str]:
         """Trace, which determines the layout; return the random generators that were drawn from."""
@@ -138,7 +143,8 @@ class GraphFunctions:
 
     def _around_exchange(self, batch: Batch, control: Any) -> Logs:
         assert self._exchange is not None, _UNCONNECTED
-        own = self._contribution(batch, control)
+        known = self._is_traced_by_size and known_rows(batch) is not None
+        own = (self._parts.contribution if known else self._contribution)(batch, control)
         if self._parts.sums_gradients:
             return self.commit(self._exchange.in_graph(own))
         auxiliary = tf.cast(own[-1], self._exchange.layout.dtype)

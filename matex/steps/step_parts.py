@@ -15,6 +15,7 @@ import tensorflow as tf
 from matex import keras_hooks
 from matex.errors import NotShareable
 from matex.exchange.layout import Header, Layout, segment_of
+from matex.keras_hooks.rows import known_rows
 from matex.steps.control import denominators_in, header_in, indices_in, is_one_span, rows_in
 from matex.steps.embedding_rows import EmbeddingRows, from_row, places_of
 from matex.steps.forward_state import ForwardState
@@ -67,6 +68,7 @@ class StepParts:
         self._tail = StepTail(self._state)
         self._noise_state = keras_hooks.noise_state(model)
         self._noise_by_row: list[bool] = []
+        self._unweighted: list[bool] = []
         self._advance_noise: Callable[[Any], None] | None = None
 
     @property
@@ -101,7 +103,9 @@ class StepParts:
         with (
             recorder.recording(weight),
             keras_hooks.shared_losses(weight, denominators_in(control)) as self.denominators,
-            keras_hooks.weighted_batch_metrics(self._model, lambda: weight),
+            keras_hooks.weighted_batch_metrics(
+                self._model, lambda: weight, self._unweighted, known_rows(batch)
+            ),
             keras_hooks.rows_of_noise(rows, state.seeds, self._noise_by_row) as advance_noise,
             keras_hooks.recorded_results(self._model) as results,
         ):
@@ -119,7 +123,7 @@ class StepParts:
         values, places = self.embedding_rows.fill(
             recorder.gradients, recorder.variables, batch, placed
         )
-        dtype = self._lay_out(values, places).dtype
+        dtype = self._lay_out(values, places, known_rows(batch)).dtype
         weight = tf.cast(weight, dtype)
         gradients = [tf.cast(value, dtype) for value in values]
         if not recorder.scaled:
@@ -160,17 +164,21 @@ class StepParts:
             self._recorder.apply(self.embedding_rows.empty(whole, sums[counted:]))
         return self._tail.commit(means, sums[:counted])
 
-    def _lay_out(self, gradients: Parts, places: Parts) -> Layout:
+    def _lay_out(self, gradients: Parts, places: Parts, rows: int | None) -> Layout:
         means, sums = self._tail.segments()
         slots = self.embedding_rows
         named = zip(gradients, slots.in_order(self._recorder.names), strict=True)
-        self.layout = Layout(
+        layout = Layout(
             gradients=tuple(segment_of("gradient of", gradient, name) for gradient, name in named),
             means=means,
             sums=(*sums, *places_of(places)),
             slots=slots.count,
         )
-        return self.layout
+        in_graph = not tf.executing_eagerly()
+        if in_graph and rows is not None and self.layout not in (None, layout):
+            raise NotShareable(f"train_step computes something else for {rows} rows")
+        self.layout = layout
+        return layout
 
 
 def with_learning_rate(header: Any, optimizer: Any) -> Any:

@@ -48,12 +48,21 @@ class StepTail:
         self._sums: dict[str, _Returned] = {}
         self._sources: dict[str, tuple[Any, str | None]] = {}
         self._variables: dict[str, Any] = {}
+        self._rows: set[str] = set()
         self.summed: set[str] = set()
 
     def note(
-        self, logs: Mapping[str, Any], results: keras_hooks.Results, placed: Placed | None = None
+        self,
+        logs: Mapping[str, Any],
+        results: keras_hooks.Results,
+        placed: Placed | None = None,
+        *,
+        rows: int | None = None,
     ) -> tuple[list[Any], list[Any]]:
         """Record the origins of the *logs* of a traced step.
+
+        Values with a row for each of the batch's show in a graph for any number of rows. In a later
+        graph of the same step for a known number they are the same ones.
 
         Variables among them are read at the end of the step, after the update, as TensorFlow reads
         what a function returns.
@@ -63,6 +72,7 @@ class StepTail:
             results: results of its metrics.
             placed: function that puts rows in their places of the batch; None, the default, if no
                 logs have rows.
+            rows: number of rows, if the graph is for that number alone; None by default.
 
         Returns:
             Values that a step returns beside metric results: means over rows, and sums.
@@ -78,12 +88,15 @@ class StepTail:
         self._variables = {n: value for n, value in logs.items() if keras_hooks.is_variable(value)}
         others = logs.keys() - self._sources.keys() - self._variables.keys()
         extra = {n: tf.identity(logs[n], name=RETURNED) for n in logs if n in others}
+        if rows is None:
+            shapes = {name: value.shape for name, value in extra.items()}
+            self._rows = {n for n, shape in shapes.items() if shape.rank and shape[0] is None}
         self._means, self._sums = {}, {}
         means, sums = [], []
         for name, value in extra.items():
             segment_name = VALUE + name
             self._check(value, results)
-            if placed is not None and value.shape.rank and value.shape[0] is None:
+            if placed is not None and name in self._rows:
                 whole = placed(value)
                 self._sums[name] = _noted(segment_name, whole, value.dtype)
                 sums.append(whole)

@@ -63,7 +63,7 @@ class SumsInGraph:
             @tf.custom_gradient
             def operation(own: Any) -> Any:
                 def passed_back(gradient: Any) -> Any:
-                    is_sum = len(self._exchanges.layouts) in self._summed
+                    is_sum = self._exchanges.next_number in self._summed
                     back = tf.ones((), tf.float64) if is_sum else share
                     back = back if scale is None else back / scale
                     return summed(gradient, back, f"gradient of the {what}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from matex.errors import NotShareable
 from matex.exchange import Header, HostExchange, Layout
 
 __all__ = ["UpdateExchanges"]
@@ -18,6 +19,7 @@ Parts = list[np.ndarray]
 class UpdateExchanges:
     """Sums gradients and moments over the ranks, called by the graph in order. Local.
 
+    ``layouts`` are those of the exchanges in the graph, ``last`` is that of the one after it.
     ``tried`` are the numbers of the exchanges that were checked to add up over rows: an update may
     be made in some steps only. ``sends_nothing`` is whether this rank has no row of the step:
     values computed from a borrowed row are not sent. ``used`` are the exchanges that the running
@@ -29,6 +31,9 @@ class UpdateExchanges:
         # variable, and ranks that made two exchanges in different orders would deadlock.
         self._turn = tf.Variable(0, dtype=tf.int64, trainable=False, name="exchanges")
         self.layouts: list[Layout] = []
+        self.last: Layout | None = None
+        self._traced = 0
+        self._is_same = False
         self.made: list[HostExchange] = []
         self.sends_nothing = False
         self.tried: set[int] = set()
@@ -42,9 +47,33 @@ class UpdateExchanges:
         """Whether all updates of the running step were checked."""
         return all(self.made.index(exchange) in self.tried for exchange in self.used)
 
-    def begin_trace(self) -> None:
-        """Forget the layouts of an earlier trace of the same step."""
-        self.layouts = []
+    @property
+    def next_number(self) -> int:
+        """Number of the next exchange of the graph that is being traced."""
+        return self._traced
+
+    def begin_trace(self, rows: int | None) -> None:
+        """Count exchanges from the first, and forget the layouts of the trace before.
+
+        Args:
+            rows: number of rows that the graph is for, or None for any number. A graph for a known
+                number must have the layouts of the trace before, if there was one.
+        """
+        self._traced = 0
+        self._is_same = rows is not None and self.last is not None
+        if not self._is_same:
+            self.layouts = []
+
+    def end_trace(self, last: Layout) -> Layout:
+        """Note the layout of the *last* exchange, which follows the graph, and return it.
+
+        Raises:
+            NotShareable: the trace had to be the same as the one before, and is not.
+        """
+        if self._is_same and (self._traced, self.last) != (len(self.layouts), last):
+            raise NotShareable("the step is another one for a known number of rows")
+        self.last = last
+        return last
 
     def connect(self, make: Callable[[Layout], HostExchange]) -> None:
         """Create the exchanges, once."""
@@ -57,9 +86,16 @@ class UpdateExchanges:
         Args:
             layout: layout of the exchange.
             parts: tensors in the order of *layout*.
+
+        Raises:
+            NotShareable: the layout had to be that of the trace before, and is not.
         """
-        number = len(self.layouts)
-        self.layouts.append(layout)
+        number = self._traced
+        self._traced += 1
+        if not self._is_same:
+            self.layouts.append(layout)
+        elif self.layouts[number : number + 1] != [layout]:
+            raise NotShareable("an update is another one for a known number of rows")
 
         def exchange(*values: np.ndarray) -> Parts:
             return self._exchange(number, list(values))

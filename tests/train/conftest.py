@@ -1,8 +1,9 @@
-"""Has the ranks of these tests forked, where that is asked for."""
+"""Has the ranks of these tests forked, where that is asked for, and hooks put in place."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -30,3 +31,21 @@ def ranks_of_this_module(request: pytest.FixtureRequest, ranks_are_forked: bool)
         for name, value in ALONE.items():
             patch.setenv(name, value)
         yield
+
+
+@pytest.fixture
+def optimizers_that_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook that a run puts into optimizers, for a test."""
+    import keras
+
+    from matex.keras_hooks import optimizers
+
+    original = keras.optimizers.Optimizer.apply
+
+    def apply(optimizer: Any, gradients: Any, variables: Any = None) -> Any:
+        instead = optimizers.in_place_of_apply()
+        if optimizers.is_updating() or instead is None:
+            return original(optimizer, gradients, variables)
+        return instead(optimizer, list(gradients), variables)
+
+    monkeypatch.setattr(keras.optimizers.Optimizer, "apply", apply)

@@ -12,13 +12,15 @@ import tensorflow as tf
 from keras import layers
 
 from matex import keras_hooks
-from matex.keras_hooks import optimizers, script_model
+from matex.keras_hooks import script_model
 from matex.sources.stream_batch import StreamBatch
 from matex.steps.separability import find_inseparable
 from matex.steps.several_updates_step import SeveralUpdatesStep
 from matex.steps.step import Step
 from matex.steps.update_trial import find_inseparable_update
 from tests import slow
+
+pytestmark = pytest.mark.usefixtures("optimizers_that_can_be_replaced")
 
 ROWS, WIDTH, SIZE = 16, 6, 4
 # Until a callback sets them.
@@ -281,20 +283,6 @@ FORGETTING: dict[str, tuple[float, Callable[[Any, Any], Any]]] = {
     "decaying-sum": (0.0, lambda s, v: 0.9 * s + tf.reduce_sum(v)),
     "last-batch": (0.0, lambda s, v: tf.reduce_sum(v) + 0.0 * s),
 }
-
-
-@pytest.fixture(autouse=True)
-def optimizers_that_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hook that a run puts into optimizers, for a test."""
-    original = keras.optimizers.Optimizer.apply
-
-    def apply(optimizer: Any, gradients: Any, variables: Any = None) -> Any:
-        instead = optimizers.in_place_of_apply()
-        if optimizers.is_updating() or instead is None:
-            return original(optimizer, gradients, variables)
-        return instead(optimizer, list(gradients), variables)
-
-    monkeypatch.setattr(keras.optimizers.Optimizer, "apply", apply)
 
 
 REASONS = {"fit": reason_in_a_fit, "loop": reason_in_a_loop}

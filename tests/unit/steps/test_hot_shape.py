@@ -25,3 +25,9 @@ def test_each_size_that_becomes_usual() -> None:
 
 def test_not_where_steps_are_long() -> None:
     assert deserving([8] * 9, step_s=0.02) == []
+
+
+def test_long_steps_with_loops_after_the_seconds_that_a_graph_takes() -> None:
+    usual = HotShape(pays_after_s=0.5)
+    sizes = [8, 8, 5, 8, 8, 8, 5]
+    assert [n for n, size in enumerate(sizes) if usual.is_hot(size, 0.2)] == [3]
