@@ -15,6 +15,7 @@ from matex.errors import NotShareable
 __all__ = [
     "ONE_FOR_ALL",
     "ForeignVariables",
+    "constant_of",
     "depends_on",
     "drawing",
     "first_used",
@@ -122,6 +123,11 @@ def writes(function: Any, *, but: Iterable[Any] = ()) -> bool:
         for operation in function.graph.get_operations()
         for handle in auto_control_deps_utils.get_read_write_resource_inputs(operation)[1]
     )
+
+
+def constant_of(tensor: Any) -> Any:
+    """Array of the value of *tensor*, if it is a constant of its graph; else None. Local."""
+    return tf.get_static_value(tensor)
 
 
 def _nodes(function: Any) -> Iterator[Any]:

@@ -18,10 +18,9 @@ from matex.steps.branches import (
     body_of,
     called_by,
     gives_shape,
-    is_exchange,
     is_same_on_all_ranks,
 )
-from matex.steps.step_tail import RETURNED
+from matex.steps.graph_results import ASSIGNMENTS, is_variable, kept_of, leading_to, results_of
 
 __all__ = ["nonlinear_in_sums"]
 
@@ -31,7 +30,6 @@ _ROW, _SUM = 1, 2
 _PRODUCTS = ("Mul", "MulNoNan", "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 _DIVISIONS = ("RealDiv", "Div", "DivNoNan", "Xdivy")
 _CHOICES = ("Select", "SelectV2")
-_ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 _NONLINEAR = (
     "Abs", "ClipByValue", "ComplexAbs", "Elu", "Erf", "Exp", "Expm1", "IsFinite", "IsInf", "IsNan",
     "L2Loss", "Log", "Log1p", "Max", "Maximum", "Min", "Minimum", "Pow", "Prod", "Reciprocal",
@@ -54,11 +52,9 @@ def nonlinear_in_sums(function: Any, gradients: list[Any] | None = None) -> str:
         gradients: tensors of its graph; by default those that are exchanged in the graph.
     """
     graph = function.graph
-    gradients = _exchanged_in(graph) if gradients is None else gradients
-    returned = [one.outputs[0] for one in graph.get_operations() if RETURNED in one.name]
     rows = len(graph.inputs) - len(function.captured_inputs) - 1
     inputs = [_ROW] * rows + [0] * (len(graph.inputs) - rows)
-    found = _Search(graph, inputs, [*gradients, *returned]).found
+    found = _Search(graph, inputs, results_of(function, gradients)).found
     if not found:
         return ""
     return f"a gradient, a variable or a returned value is made by {found} of a sum over rows"
@@ -76,7 +72,7 @@ class _Search:
 
     def __init__(self, graph: Any, inputs: list[int], wanted: list[Any]) -> None:
         self._graph = graph
-        self._leading = _leading_to(wanted, graph)
+        self._leading = leading_to(wanted, graph)
         self.found = ""
         self._made = dict(zip(map(id, graph.inputs), inputs, strict=True))
         for operation in graph.get_operations():
@@ -84,8 +80,8 @@ class _Search:
             if any(given) and not _is_known(operation):
                 made = self._made_by(operation, given)
                 self._made |= zip(map(id, operation.outputs), made, strict=True)
-            if operation.type in _ASSIGNMENTS:
-                kept = given[0] if operation.type != _ASSIGNMENTS[0] else 0
+            if operation.type in ASSIGNMENTS:
+                kept = given[0] if operation.type != ASSIGNMENTS[0] else 0
                 self._made[id(operation.inputs[0])] = max(kept, given[1])
         self.inputs, self.outputs = self._kinds(graph.inputs), self._kinds(graph.outputs)
 
@@ -114,13 +110,13 @@ class _Search:
         inside: list[_Search] = []
         for inner in called_by(self._graph, operation):
             ends = list(inner.outputs) if operation.name in self._leading else []
-            inside.append(_Search(inner, given, [*ends, *_kept_of(inner)]))
+            inside.append(_Search(inner, given, [*ends, *kept_of(inner)]))
             self.found = self.found or inside[-1].found
         if not inside:  # functions without graphs: which output is made of which input is unknown
             return [_SUM if _is_sum(tensor) else _ROW for tensor in operation.outputs]
         after = [max(each) for each in zip(*(search.inputs for search in inside), strict=True)]
         given_back = zip(handed, after, strict=True)
-        self._made |= {id(one): kind for one, kind in given_back if _is_variable(one)}
+        self._made |= {id(one): kind for one, kind in given_back if is_variable(one)}
         return [max(each) for each in zip(*(search.outputs for search in inside), strict=True)]
 
     def _around(self, loop: Any, given: list[int]) -> list[int]:
@@ -132,18 +128,6 @@ class _Search:
             after = _Search(body, given, []).outputs
             given = [max(pair) for pair in zip(given, after, strict=True)]
         return given
-
-
-def _exchanged_in(graph: Any) -> list[Any]:
-    """The tensors that *graph* exchanges between the ranks."""
-    found = [list(one.inputs) for one in graph.get_operations() if is_exchange(one)]
-    return [tensor for tensors in found for tensor in tensors]
-
-
-def _kept_of(graph: Any) -> list[Any]:
-    """The tensors that *graph* exchanges, assigns to variables or adds to them."""
-    assigned = [one.inputs[1] for one in graph.get_operations() if one.type in _ASSIGNMENTS]
-    return [*assigned, *_exchanged_in(graph)]
 
 
 def _is_known(operation: Any) -> bool:
@@ -166,27 +150,3 @@ def _is_sum(tensor: Any) -> bool:
     """Whether *tensor*, made of rows, has no axis of them. Lengths, which are integers, do not."""
     is_number = tensor.dtype.is_floating or tensor.dtype.is_complex
     return is_number and bool(tensor.shape.is_fully_defined())
-
-
-def _is_variable(tensor: Any) -> bool:
-    return bool(tensor.dtype.name == "resource")
-
-
-def _leading_to(tensors: list[Any], graph: Any) -> set[str]:
-    """The names of the operations of *graph* that *tensors* are made by.
-
-    What was assigned to a variable makes what is read from it later.
-    """
-    order = {operation.name: place for place, operation in enumerate(graph.get_operations())}
-    names: set[str] = set()
-    left = [tensor.op for tensor in tensors]
-    while left:
-        operation = left.pop()
-        if operation.name in names:
-            continue
-        names.add(operation.name)
-        left += [tensor.op for tensor in operation.inputs]
-        variables = [tensor for tensor in operation.inputs if _is_variable(tensor)]
-        users = [user for tensor in variables for user in tensor.consumers()]
-        left += [user for user in users if order[user.name] < order[operation.name]]
-    return names

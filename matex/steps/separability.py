@@ -127,9 +127,9 @@ def _differing(step: Step, rows: Any, *, alone: bool) -> str:
                 f"train_step does not add up over rows: the {value.name} is {value.figures} for "
                 f"{count} rows at once and for {cut} and {count - cut} of them added up"
             )
-    if forgetting or not traced or alone or not step.nonlinear:
+    if forgetting or not traced or alone or not step.inseparable:
         return forgetting
-    return f"train_step does not add up over rows: {step.nonlinear}"
+    return f"train_step does not add up over rows: {step.inseparable}"
 
 
 def find_forgetting(

@@ -34,7 +34,7 @@ from matex.steps.control import (
 )
 from matex.steps.forward_state import ForwardState
 from matex.steps.graph_inspection import refuse_drawing
-from matex.steps.nonlinear_sums import nonlinear_in_sums
+from matex.steps.graph_separability import inseparable_in
 from matex.steps.rollback import Rollback
 from matex.steps.shared_updates import SharedUpdates
 from matex.steps.specialization import SpecializedFunction, concrete
@@ -96,7 +96,6 @@ class SeveralUpdatesStep:
         self._advance_noise: Callable[[Any], None] | None = None
         self._quiet_graph: Any = None
         self.shifted: set[str] = set()
-        self._divisors: list[Any] = []
         self._signature = (signature, control_spec())
         self.exchanges = UpdateExchanges()
         self.updates = SharedUpdates(
@@ -226,9 +225,9 @@ class SeveralUpdatesStep:
         return self._quiet_graph
 
     @property
-    def nonlinear(self) -> str:
+    def inseparable(self) -> str:
         """The reason why a result does not add up over rows, now or later; "" if all do. Local."""
-        return nonlinear_in_sums(self.quiet())
+        return inseparable_in(self.quiet())
 
     def quiet_going_on(self) -> Any:
         """:meth:`quiet` with metrics continued from their values, traced anew. Local."""
@@ -245,8 +244,7 @@ class SeveralUpdatesStep:
 
     def _made(self, batch: Batch, control: Any) -> Any:
         weight, sample_offset, header = control[0], control[1], header_in(control)
-        state = self._state
-        known = known_rows(batch)
+        state, known = self._state, known_rows(batch)
         self.exchanges.begin_trace(known)
         saved = state.save()
         state.prepare()

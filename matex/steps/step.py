@@ -19,7 +19,7 @@ from matex.exchange import HostExchange
 from matex.exchange.layout import Header, Layout
 from matex.steps.control import Control, control_spec
 from matex.steps.embedding_rows import EmbeddingRows
-from matex.steps.nonlinear_sums import nonlinear_in_sums
+from matex.steps.graph_separability import inseparable_in
 from matex.steps.step_functions import EagerFunctions, GraphFunctions, StepFunctions
 from matex.steps.step_parts import Batch, Parts, StepParts
 
@@ -221,14 +221,14 @@ class Step:
         return quiet.get_concrete_function()
 
     @functools.cached_property
-    def nonlinear(self) -> str:
+    def inseparable(self) -> str:
         """The reason why a gradient does not add up over rows, now or later; "" if it does. Local.
 
         It is known of a step that is a graph.
         """
         graph = self._quiet_graph
         assert self.layout is not None
-        return nonlinear_in_sums(graph, graph.graph.outputs[: len(self.layout.gradients)])
+        return inseparable_in(graph, graph.graph.outputs[: len(self.layout.gradients)])
 
     @property
     def counted(self) -> list[Any]:

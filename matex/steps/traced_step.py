@@ -75,10 +75,10 @@ def _at_tapes(
     fails = "train_step cannot be traced without its randomness"
     try:
         with keras_hooks.generators_kept(host=may_draw), unheard(), attempted(fails):
-            if not step.nonlinear:
+            if not step.inseparable:
                 return None
             made = several()
             made.exchange_at_tapes()
-            return None if made.nonlinear else made
+            return None if made.inseparable else made
     except NotShareable:  # it has no such tapes, or a trial is going to say what is wrong
         return None

@@ -164,7 +164,7 @@ def _differing(step: SeveralUpdatesStep, rows: Any) -> _TrialFinding:
         return _TrialFinding(reason)
     # The exchanged values are equal in all of them; so must be the variables after them.
     step.exchanges.tried |= set(whole) & set(range(len(step.exchanges.layouts)))
-    if found := step.nonlinear:
+    if found := step.inseparable:
         return _TrialFinding(f"{step.name} does not add up over rows: {found}")
     if any(_differ(after, later, step.tolerance) for _, later in pieces):
         return _TrialFinding(

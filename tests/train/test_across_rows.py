@@ -301,6 +301,19 @@ def test_what_will_look_across_rows_is_found(name: str, place: str) -> None:
     assert "of a sum over rows" in REASONS[place](LATER[name])
 
 
+# The number of a row in the batch is no operation on rows.
+LATER_ACROSS = {name: loss for name, loss in ACROSS.items() if name != "row-numbers"}
+
+
+@pytest.mark.parametrize("place", REASONS)
+@pytest.mark.parametrize("name", slow.all_but(["contrast", "shuffled-partners"], LATER_ACROSS))
+def test_what_looks_across_rows_is_found_while_its_factor_is_zero(name: str, place: str) -> None:
+    def loss(y: Any, p: Any) -> Any:
+        return tf.reduce_mean(rowwise(y, p)) + ZERO * LATER_ACROSS[name](y, p)
+
+    assert "rows" in REASONS[place](loss)
+
+
 @pytest.mark.parametrize("largest", [1e-3, 1e3])
 def test_gradients_that_a_loop_clips_are_exchanged_before(largest: float) -> None:
     """Also where nothing is clipped yet."""

@@ -1,0 +1,61 @@
+"""The results of a traced step, and the operations of its graph that they are made by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matex.steps.branches import is_exchange
+from matex.steps.step_tail import RETURNED
+
+__all__ = ["ASSIGNMENTS", "is_variable", "kept_of", "leading_to", "results_of"]
+
+#: Types of operations that change a variable, their first input, by their second one.
+ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+
+
+def results_of(function: Any, gradients: list[Any] | None = None) -> list[Any]:
+    """The gradients that the concrete *function* of a step computes, and the values it returns.
+
+    Args:
+        gradients: tensors of its graph; by default those that are exchanged in the graph.
+    """
+    graph = function.graph
+    returned = [one.outputs[0] for one in graph.get_operations() if RETURNED in one.name]
+    return [*(_exchanged_in(graph) if gradients is None else gradients), *returned]
+
+
+def _exchanged_in(graph: Any) -> list[Any]:
+    """The tensors that *graph* exchanges between the ranks."""
+    found = [list(one.inputs) for one in graph.get_operations() if is_exchange(one)]
+    return [tensor for tensors in found for tensor in tensors]
+
+
+def kept_of(graph: Any) -> list[Any]:
+    """The tensors that *graph* exchanges, assigns to variables or adds to them."""
+    assigned = [one.inputs[1] for one in graph.get_operations() if one.type in ASSIGNMENTS]
+    return [*assigned, *_exchanged_in(graph)]
+
+
+def is_variable(tensor: Any) -> bool:
+    """Whether *tensor* is a variable, not its value."""
+    return bool(tensor.dtype.name == "resource")
+
+
+def leading_to(tensors: list[Any], graph: Any) -> set[str]:
+    """The names of the operations of *graph* that *tensors* are made by.
+
+    What was assigned to a variable makes what is read from it later.
+    """
+    order = {operation.name: place for place, operation in enumerate(graph.get_operations())}
+    names: set[str] = set()
+    left = [tensor.op for tensor in tensors]
+    while left:
+        operation = left.pop()
+        if operation.name in names:
+            continue
+        names.add(operation.name)
+        left += [tensor.op for tensor in operation.inputs]
+        variables = [tensor for tensor in operation.inputs if is_variable(tensor)]
+        users = [user for tensor in variables for user in tensor.consumers()]
+        left += [user for user in users if order[user.name] < order[operation.name]]
+    return names

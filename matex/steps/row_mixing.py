@@ -1,0 +1,106 @@
+"""Rows of a batch that meet in a step: its parts on several ranks do not add up.
+
+The trial of a few rows finds only what those rows show: not a contrastive loss whose weight is zero
+until later, rows of one class where no two of them are, or rows that are mixed after some steps.
+The graph shows all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from matex.keras_hooks.batch_moments import MOMENTS
+from matex.steps.branches import (
+    BRANCHES,
+    CALLS,
+    LOOPS,
+    called_by,
+    gives_shape,
+    is_same_on_all_ranks,
+)
+from matex.steps.graph_results import kept_of, leading_to, results_of
+from matex.steps.row_meetings import rows_made
+from matex.steps.row_places import BATCH, OPEN, RowPlace
+
+__all__ = ["mixed_rows"]
+
+
+def mixed_rows(function: Any, gradients: list[Any] | None = None) -> str:
+    """The reason why a result of *function* is made of rows that meet; "" if none is. Local.
+
+    Results are the gradients and the values that the step returns. Loops are not searched.
+
+    Args:
+        function: concrete function of a batch and a control vector.
+        gradients: tensors of its graph; by default those that are exchanged in the graph.
+    """
+    graph = function.graph
+    rows = len(graph.inputs) - len(function.captured_inputs) - 1
+    inputs = [BATCH] * rows + [None] * (len(graph.inputs) - rows)
+    found = _RowSearch(graph, inputs, results_of(function, gradients)).found
+    return found and f"{found} combines rows of the batch with others"
+
+
+class _RowSearch:
+    """Search of *graph* for an operation that combines rows, on the way to *wanted*.
+
+    ``found`` is the type of such an operation, "" for none; ``outputs`` are the rows in each output
+    of the graph.
+
+    Args:
+        inputs: rows in each input of the graph; None for an input without rows.
+    """
+
+    def __init__(self, graph: Any, inputs: Sequence[RowPlace | None], wanted: list[Any]) -> None:
+        self._graph = graph
+        self._leading = leading_to(wanted, graph)
+        self.found = ""
+        self._rows = dict(zip(map(id, graph.inputs), inputs, strict=True))
+        for operation in graph.get_operations():
+            given = self._of(operation.inputs)
+            if any(given) and not _is_known(operation):
+                for tensor, rows in zip(
+                    operation.outputs, self._made_by(operation, given), strict=True
+                ):
+                    is_sum = tensor.shape.is_fully_defined()
+                    self._rows[id(tensor)] = None if is_sum else rows
+        self.outputs = self._of(graph.outputs)
+
+    def _of(self, tensors: Iterable[Any]) -> list[RowPlace | None]:
+        return [self._rows.get(id(tensor)) for tensor in tensors]
+
+    def _made_by(self, operation: Any, given: list[RowPlace | None]) -> list[RowPlace | None]:
+        """The rows in the outputs of *operation*, of whose inputs the rows are *given*."""
+        if operation.type in BRANCHES:
+            return self._within(operation, given[1:])
+        if operation.type in CALLS:
+            return self._within(operation, given)
+        if operation.type in LOOPS:
+            return [OPEN] * len(operation.outputs)
+        made = rows_made(operation, given)
+        if made.mixes and operation.name in self._leading:
+            self.found = self.found or str(operation.type)
+        return [made.place] * len(operation.outputs)
+
+    def _within(self, operation: Any, given: list[RowPlace | None]) -> list[RowPlace | None]:
+        """The rows in what the functions of *operation* return; they are searched, too."""
+        inside = []
+        for inner in called_by(self._graph, operation):
+            ends = list(inner.outputs) if operation.name in self._leading else []
+            inside.append(_RowSearch(inner, given, [*ends, *kept_of(inner)]))
+            self.found = self.found or inside[-1].found
+        if not inside:
+            return [OPEN] * len(operation.outputs)
+        return [_either(each) for each in zip(*(one.outputs for one in inside), strict=True)]
+
+
+def _either(rows: Iterable[RowPlace | None]) -> RowPlace | None:
+    """The rows in the result of a branch, of several that have *rows*."""
+    some = {one for one in rows if one is not None}
+    return (some.pop() if len(some) == 1 else OPEN) if some else None
+
+
+def _is_known(operation: Any) -> bool:
+    """Whether *operation* has no values of rows, or is part of sums that matex makes itself."""
+    return gives_shape(operation) or is_same_on_all_ranks(operation) or MOMENTS in operation.name

@@ -1,0 +1,156 @@
+"""Operations that combine rows of a batch in a graph, and others that look like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from matex.steps.row_mixing import mixed_rows
+
+WIDTH, CLASSES, LENGTH = 6, 4, 5
+LATER = tf.Variable(0.0, trainable=False)
+Value = Callable[[Any, Any], Any]
+
+
+def found(value: Value, shape: tuple[int | None, ...] = (WIDTH,), dtype: str = "float32") -> str:
+    """The reason that is found in the graph of *value*, a function of inputs and numbers."""
+
+    def step(x: Any, y: Any, control: Any) -> Any:
+        return [value(x, y)]
+
+    x = tf.TensorSpec((None, *shape), dtype)
+    traced = tf.function(step, input_signature=(x, tf.TensorSpec((None,)), tf.TensorSpec(())))
+    graph = traced.get_concrete_function()
+    return mixed_rows(graph, list(graph.outputs))
+
+
+def mean(x: Any) -> Any:
+    return tf.reduce_mean(x)
+
+
+def chosen(x: Any) -> Any:
+    """Rows in an order that every call draws anew."""
+    return tf.gather(x, tf.random.shuffle(tf.range(tf.shape(x)[0])))
+
+
+MIXES: dict[str, Value] = {
+    "likeness": lambda x, y: mean(tf.matmul(x, x, transpose_b=True)),
+    "likeness-by-einsum": lambda x, y: mean(tf.einsum("id,jd->ij", x, x)),
+    "likeness-by-batches": lambda x, y: mean(tf.matmul(x[None], x[None], adjoint_b=True)),
+    "attention-across": lambda x, y: mean(tf.einsum("bqd,bkd->bqk", x[None], x[None])),
+    "pairs": lambda x, y: mean(x[:, None] - x[None]),
+    "pairs-of-classes": lambda x, y: mean(tf.cast(y[:, None] == y[None], tf.float32)),
+    "column-beside-rows": lambda x, y: mean((x[:, :1] - y) ** 2),
+    "reversed": lambda x, y: mean((0.7 * x + 0.3 * tf.reverse(x, [0])) ** 2),
+    "reversed-targets": lambda x, y: mean(x[:, 0] * y[::-1]),
+    "rolled": lambda x, y: mean(x * tf.roll(x, 1, 0)),
+    "partners": lambda x, y: mean(x * chosen(x)),
+    "neighbours": lambda x, y: mean((x[1:] - x[:-1]) ** 2),
+    "first-row": lambda x, y: mean((x - x[:1]) ** 2),
+    "running-sum": lambda x, y: mean(tf.cumsum(x, 0)),
+    "sorted": lambda x, y: mean(tf.sort(y)[:3]),
+    "softmax-of-rows": lambda x, y: mean(tf.nn.softmax(y) * x[:, 0]),
+    "product": lambda x, y: mean(tf.reduce_prod(x, 0)),
+    "largest": lambda x, y: mean(tf.reduce_max(x, 0)),
+    "singular-values": lambda x, y: mean(tf.linalg.svd(x, compute_uv=False)),
+    "filtered": lambda x, y: mean(tf.nn.conv1d(x[None], tf.ones((3, WIDTH, 2)), 1, "SAME")),
+    "transformed": lambda x, y: mean(tf.abs(tf.signal.rfft(tf.transpose(x)))),
+    "mean-of-selected": lambda x, y: mean(tf.boolean_mask(x, y > 0)),
+    "covariance-of-orders": lambda x, y: mean(tf.matmul(x, tf.reverse(x, [0]), transpose_a=True)),
+    "in-a-branch": lambda x, y: tf.cond(
+        LATER > 0, lambda: mean(x * tf.reverse(x, [0])), lambda: mean(x)
+    ),
+    "in-a-function": lambda x, y: mean(tf.function(lambda a: a - tf.reverse(a, [0]))(x) ** 2),
+}  # fmt: skip
+KEEPS: dict[str, Value] = {
+    "one-loss-a-row": lambda x, y: mean((tf.reduce_sum(x, 1) - y) ** 2),
+    "weights-of-rows": lambda x, y: mean(x * y[:, None]),
+    "covariance": lambda x, y: tf.matmul(x, x, transpose_a=True),
+    "by-einsum": lambda x, y: tf.einsum("bi,bj->bij", x, x),
+    "looked-up": lambda x, y: mean(tf.gather(x, tf.cast(y, tf.int32), axis=1, batch_dims=1)),
+    "looked-up-by-number": lambda x, y: mean(
+        tf.gather_nd(x, tf.stack([tf.range(tf.shape(y)[0]), tf.cast(y, tf.int32)], 1))
+    ),
+    "one-hot": lambda x, y: mean(x * tf.one_hot(tf.cast(y, tf.int32), WIDTH)),
+    "columns": lambda x, y: mean(x[:, 1:] - x[:, :-1]) + mean(tf.reverse(x, [1]) * x),
+    "columns-of-all": lambda x, y: mean(x[..., None, ::2] * tf.sort(x)[:, None, ::2]),
+    "all-in-another-order": lambda x, y: mean(tf.reverse(x, [0])[:, 0] * tf.reverse(y, [0])),
+    "there-and-back": lambda x, y: mean(tf.reverse(tf.reverse(x, [0]), [0]) * x),
+    "rolled-back": lambda x, y: mean(tf.roll(tf.roll(x, 2, 0), -2, 0) * x),
+    "parts-of-both": lambda x, y: mean(x[:2, 0] * y[:2]),
+    "copies": lambda x, y: mean(tf.reshape(tf.tile(x[:, None], (1, 3, 1)), (-1, WIDTH)) ** 2),
+    "beside-fakes": lambda x, y: mean(tf.concat([x, tf.random.normal(tf.shape(x))], 0)[3:] ** 2),
+    "flat-and-back": lambda x, y: mean(
+        tf.reshape(tf.reshape(x, (-1, 2)), (-1, 3, 2))[:, 0] * x[:, :2]
+    ),
+    "transposed": lambda x, y: mean(tf.transpose(x) * y),
+    "largest-of-each": lambda x, y: mean(x / tf.reduce_max(x, 1, keepdims=True)),
+    "count-of-selected": lambda x, y: tf.reduce_sum(tf.boolean_mask(x, y > 0)),
+    "beside-a-table": lambda x, y: mean(x[:, None] - tf.ones((1, 7, WIDTH))),
+    "cross-entropy": lambda x, y: mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(y, tf.int32), x)
+    ),
+}  # fmt: skip
+
+
+class SelfAttention(layers.Layer):
+    """Attention of the steps of a sequence to those before."""
+
+    def build(self, shape: Any) -> None:
+        self.inner = layers.MultiHeadAttention(2, 3)
+        self.inner.build(shape, shape)
+
+    def call(self, x: Any) -> Any:
+        return self.inner(x, x, use_causal_mask=True)
+
+
+SEQUENCES = (LENGTH, WIDTH)
+LAYERS: dict[str, tuple[Callable[[], Any], tuple[int | None, ...]]] = {
+    "lstm": (lambda: layers.Bidirectional(layers.LSTM(3, return_sequences=True)), SEQUENCES),
+    "unrolled": (lambda: layers.Bidirectional(layers.GRU(3, unroll=True)), SEQUENCES),
+    "attention": (
+        lambda: keras.Sequential([layers.Dense(WIDTH), SelfAttention()]), SEQUENCES,
+    ),
+    "attention-of-any-length": (SelfAttention, (None, WIDTH)),
+    "each-step": (lambda: layers.TimeDistributed(layers.Dense(3, "relu")), SEQUENCES),
+    "convolution": (lambda: layers.Conv1D(3, 3, padding="causal", dilation_rate=2), SEQUENCES),
+    "pooling": (lambda: layers.AveragePooling1D(2), SEQUENCES),
+    "groups": (lambda: layers.GroupNormalization(2), SEQUENCES),
+    "layer": (layers.LayerNormalization, SEQUENCES),
+    "flattened": (lambda: keras.Sequential([layers.Permute((2, 1)), layers.Flatten()]), SEQUENCES),
+    "pictures": (lambda: keras.Sequential(
+        [layers.SeparableConv2D(4, 3), layers.GlobalMaxPooling2D(), layers.Softmax()]
+    ), (8, 8, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_rows_that_meet_are_found(name: str) -> None:
+    assert "combines rows" in found(MIXES[name])
+
+
+@pytest.mark.parametrize("name", KEEPS)
+def test_rows_that_do_not_are_no_reason(name: str) -> None:
+    assert found(KEEPS[name]) == ""
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_keras_keep_rows_apart(name: str) -> None:
+    """Gradients of inputs and weights are searched as well."""
+    made, shape = LAYERS[name]
+    layer = made()
+    layer.build((None, *shape))
+    weights = [one.value for one in layer.trainable_variables]
+
+    def gradients(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = mean(tf.reduce_sum(layers.Flatten()(layer(x)) ** 2, 1) * y)
+        return tf.concat([tf.reshape(g, [-1]) for g in tape.gradient(loss, [x, *weights])], 0)
+
+    assert found(gradients, shape) == ""
