@@ -15,6 +15,7 @@ from matex.fitting import fit_histories
 from matex.fitting.trained_models import TrainedModels
 from matex.run.context import RunContext
 from matex.sources.select import rows_of
+from matex.steps.building import build
 
 __all__ = ["EarlierFits"]
 
@@ -152,7 +153,7 @@ def _is_built(model: Any, arguments: dict[str, Any]) -> bool:
     batches = rows_of(**{**arguments, "steps_per_epoch": None})
     try:
         if batches is not None:
-            keras_hooks.build(model, keras_hooks.as_data(batches.signature))
+            build(model, keras_hooks.as_data(batches.signature))
         elif model.built:
             keras_hooks.build_optimizer(model)
     except NotShareable:

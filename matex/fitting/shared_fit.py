@@ -31,6 +31,7 @@ from matex.run.context import RunContext
 from matex.sources.data_agreement import sketch_of
 from matex.sources.interface import Source
 from matex.sources.select import BATCH_SIZE, MakeFeed
+from matex.steps.building import build
 from matex.steps.end_of_data import EndOfData
 from matex.steps.engine import StepEngine
 from matex.steps.user_code import attempted
@@ -86,7 +87,7 @@ def begin_shared(
     keras_hooks.check_reductions(model)
     source = _source(fit, make_feed, given, batches)
     with attempted("the model cannot be built from its data before training"):
-        keras_hooks.build(model, source.built_on, for_fit=True)
+        build(model, source.built_on, for_fit=True)
     fit.checkpoint.know_data(sketch_of(batches))
     saved = fit.checkpoint.saved
     if saved is not None:

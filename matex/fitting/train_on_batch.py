@@ -18,6 +18,7 @@ from matex.run.context import RunContext
 from matex.run.preemption import checkpoint_and_exit
 from matex.sources.stream import Stream, digest, flat_signature, leaves_of, rows_in
 from matex.sources.stream_batch import StreamBatch
+from matex.steps.building import build
 from matex.steps.engine import CompiledStep, StepEngine
 from matex.steps.traced_step import trace_step
 from matex.steps.user_code import attempted
@@ -82,7 +83,7 @@ class BatchTrainer:
         rows = rows_in(_tensors(batch))
         self._source = _GivenBatches(keras_hooks.batch_spec(batch), number, rows)
         with attempted("the model cannot be built from its data before training"):
-            keras_hooks.build(model, self._source.as_data(self._source.signature))
+            build(model, self._source.as_data(self._source.signature))
         compiled = CompiledStep(
             trace_step(
                 model,

@@ -159,6 +159,50 @@ class WithOtherMetrics(Own):
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
+class SmoothsLabels(Stepping):
+    """Gives loss and metrics other targets than the data: two columns for a number of a class."""
+
+    def train_step(self, data):
+        x, y = data
+        y = 0.9 * tf.one_hot(tf.cast(y, tf.int32), 2) + 0.05
+        loss, predicted = self.descend(
+            x, lambda p: self.compute_loss(y=y, y_pred=tf.concat([1 - p, p], 1))
+        )
+        return {"loss": loss} | self.compute_metrics(
+            x, y, tf.concat([1 - predicted, predicted], 1), None
+        )
+
+
+class TakesParts(Own):
+    """Has a ``call`` that is never used: its data come as a dictionary."""
+
+    def call(self, inputs, training=False):
+        return self.hidden(inputs) + self.out(inputs)
+
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            error = self.out(self.hidden(data["x"]))[:, 0] - data["y"]
+            loss = tf.reduce_mean(error**2)
+        weights = [*self.hidden.trainable_variables, *self.out.trainable_variables]
+        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        return {"loss": loss}
+
+
+def labels_made_in_the_step():
+    model = SmoothsLabels()
+    model.compile(keras.optimizers.SGD(0.1), "categorical_crossentropy", metrics=["accuracy"])
+    return fitted(model, X, Y, batch_size=BATCH, shuffle=False)
+
+
+def call_that_does_not_fit():
+    model = TakesParts()
+    model.hidden.build((None, 6))
+    model.out.build((None, 8))
+    model.compile(keras.optimizers.SGD(0.1))
+    batches = tf.data.Dataset.from_tensor_slices({"x": X, "y": Y}).batch(BATCH)
+    return fitted(model, batches)
+
+
 def variables_in_logs():
     model = WithVariables()
     model.compile(keras.optimizers.Adam(0.1), "mse")
@@ -181,6 +225,7 @@ KINDS = {
     way.__name__.replace("_", "-"): way
     for way in (
         step_with_metrics, step_with_trackers, step_with_its_loss, step_of_parts,
-        variables_in_logs, looks_at_weights_afterwards, other_metrics,
+        labels_made_in_the_step, call_that_does_not_fit, variables_in_logs,
+        looks_at_weights_afterwards, other_metrics,
     )
 }  # fmt: skip
