@@ -11,6 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 import ft
+from ft.exit_guard import in_one_line
 from matex.checkpointing.stop_requests import PreemptedExit, SpareReleased
 from matex.errors import InputError, MatexError
 from matex.records.tracebacks import shorten
@@ -105,5 +106,4 @@ def _end_by(error: BaseException) -> NoReturn:
         ft.fail_stop(str(error), error=error)
     shorten(error)
     traceback.print_exception(error)
-    line = next(iter(str(error).splitlines()), "")
-    ft.fail_stop(f"{type(error).__name__}: {line}" if line else type(error).__name__, error=error)
+    ft.fail_stop(in_one_line(type(error), error), error=error)
