@@ -18,11 +18,11 @@ def copied(target: np.ndarray, source: np.ndarray) -> bool:
     """
     target, source = target.reshape(-1), source.reshape(-1)
     finite = True
-    for start in range(0, target.size, _BLOCK):
-        block = target[start : start + _BLOCK]
-        np.copyto(block, source[start : start + _BLOCK])
-        # A sum of squares that overflows is checked again.
-        finite = finite and bool(np.isfinite(np.dot(block, block)) or np.isfinite(block).all())
+    with np.errstate(over="ignore"):  # a sum of squares that overflows is checked again
+        for start in range(0, target.size, _BLOCK):
+            block = target[start : start + _BLOCK]
+            np.copyto(block, source[start : start + _BLOCK])
+            finite = finite and bool(np.isfinite(np.dot(block, block)) or np.isfinite(block).all())
     return finite
 
 

@@ -220,13 +220,20 @@ def values_of(
 
     # Gradients that are zero up to rounding, such as an attention key bias's, differ by their whole
     # size: a difference that is negligible beside the largest gradient does not count.
-    floor = _ROUNDING * max((float(np.linalg.norm(part)) for part in whole[:-1]), default=0.0)
+    floor = _ROUNDING * max((_norm(part) for part in whole[:-1]), default=0.0)
     for segment, mine, *others in zip(segments, flat(whole), *map(flat, parts), strict=True):
-        scale = sum(float(np.linalg.norm(part)) for part in (mine, *others))
+        scale = sum(_norm(part) for part in (mine, *others))
         counts = segment in layout.sums
         least = floor if segment in layout.gradients else 1e-12
-        added = sum(others).reshape(-1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            added = sum(others).reshape(-1)
         yield Value(segment.name, mine.reshape(-1), added, scale, least, counts)
+
+
+def _norm(values: np.ndarray) -> float:
+    """Euclidean norm of *values*, which may be infinite: a scaled loss overflows at times."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(np.linalg.norm(values))
 
 
 def telling_rows(batch: GlobalBatch) -> Any:
